@@ -1,0 +1,52 @@
+# Each target first sets up what it needs in .venv, from requirements.lock; nothing changed, nothing done.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+# One install at a time, where flock exists. A pip that outlives its make keeps the lock.
+LOCK := $(if $(shell command -v flock),flock Makefile)
+
+ifneq ($(wildcard ../shared/data),)
+export FOCUSING_DATA_DIR ?= $(CURDIR)/../shared/data
+endif
+
+.PHONY: help setup train test lint bench venv-core venv-all
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+setup: venv-all ## install the project, all its extras and the tools
+
+train: venv-core ## run an experiment: make train ARGS="model=focus_s data=clt"
+	$(RUN) train.py $(ARGS)
+
+test: lint ## lint, then run the tests: make test ARGS="-k layer"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 $(ARGS)
+
+lint: venv-all ## check style, types and layering
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+	$(VENV)/bin/lint-imports
+
+bench: venv-all ## measure the layer's speed and memory
+	$(RUN) benchmarks/layer.py $(ARGS)
+
+# A stamp is written last, so only a finished install has one. It holds the name of its folder, because
+# a venv does not survive a move: in a copied folder its tools would still run the original's code.
+$(shell grep -qsxF '$(CURDIR)' $(VENV)/.core || rm -f $(VENV)/.core $(VENV)/.all)
+
+# The inner make looks at the stamps once it has the lock: another make may just have written them.
+venv-core venv-all: venv-%:
+	@$(LOCK) $(MAKE) --no-print-directory -s $(VENV)/.$*
+
+$(VENV)/.all: EXTRAS := [all,dev]
+$(VENV)/.core $(VENV)/.all: pyproject.toml requirements.lock
+	[ -e $(VENV)/.core ] || rm -rf $(VENV)
+	[ -e $(VENV) ] || $(PYTHON) -m venv $(VENV)
+	rm -f $(VENV)/.core $(VENV)/.all
+	echo '$(CURDIR)' > $(VENV)/.begun # dates the stamp: what changes during the install is newer
+	echo 'Installing focusing$(EXTRAS) into $(VENV): a few minutes, once'
+	PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock \
+		$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.$(EXTRAS)'
+	mv $(VENV)/.begun $(VENV)/.core
+	[ -e $@ ] || cp -p $(VENV)/.core $@

@@ -1,0 +1,187 @@
+"""The lock covers pyproject.toml, and the Makefile trusts only an install that finished."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+
+
+def pins() -> list[Requirement]:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    return [Requirement(line) for line in lines if not line.startswith("#")]
+
+
+def ranges() -> list[str]:
+    if sys.version_info < (3, 11):
+        pytest.skip("tomllib is new in 3.11; the files are the same")
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    return [r for group in groups for r in group if not r.startswith("focusing[")]
+
+
+def test_every_dependency_is_pinned_inside_its_range() -> None:
+    for wanted in map(Requirement, ranges()):
+        names = [p for p in pins() if canonicalize_name(p.name) == canonicalize_name(wanted.name)]
+        versions = [str(p.specifier).removeprefix("==") for p in names]
+        assert versions, f"{wanted} has no pin"
+        assert all(v in wanted.specifier for v in versions), f"{wanted}: the lock has {versions}"
+
+
+def test_pins_are_exact_and_one_per_python() -> None:
+    for python in ("3.10", "3.11", "3.12", "3.13"):
+        here = {"python_version": python}
+        active = [p for p in pins() if not p.marker or p.marker.evaluate(here)]
+        names = [canonicalize_name(p.name) for p in active]
+        assert len(names) == len(set(names))
+        # Neither a range nor a local version: torch==2.13.0+cpu would shut out other builds.
+        assert all(re.fullmatch(r"==[\w.]+", str(p.specifier)) for p in active)
+
+
+def test_the_lock_leaves_out_what_breaks_a_cpu_install() -> None:
+    unwanted = re.compile(r"nvidia-.*|cuda-.*|triton|torchvision|timm|hydra-optuna-sweeper")
+    assert not [p.name for p in pins() if unwanted.fullmatch(canonicalize_name(p.name))]
+
+
+# Stands in for Python: makes a venv out of itself, and notes each install instead of doing it.
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+    "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && echo venv >> log ;;
+    "-m pip "*)
+        echo "pip $PIP_CONSTRAINT ${*##* }" >> log
+        [ ! -e seconds ] || sleep "$(cat seconds)"
+        [ ! -e broken ] ;;
+    *) echo "$*" >> log ;;
+esac
+"""
+CORE = "pip requirements.lock ."
+ALL = "pip requirements.lock .[all,dev]"
+TRAIN = "train.py seed=1"
+
+
+class Project:
+    """A copy of the Makefile in a folder of its own, with a fake Python."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir()
+        for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+            shutil.copy(ROOT / name, root)
+        (root / "python").write_text(FAKE_PYTHON)
+        (root / "python").chmod(0o755)
+
+    def start(self, target: str) -> "subprocess.Popen[bytes]":
+        # This test may itself run under make, whose flags and variables the inner one must not see.
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "ARGS"))}
+        command = ["make", target, "PYTHON=./python", "ARGS=seed=1"]
+        return subprocess.Popen(command, cwd=self.root, env=env, start_new_session=True)
+
+    def make(self, target: str) -> int:
+        return self.start(target).wait(timeout=60)
+
+    def log(self) -> list[str]:
+        """What was done since the last call."""
+        log = self.root / "log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return lines
+
+    def change(self, changed: str) -> None:
+        """Make one input newer than the stamps, without waiting for a coarse clock."""
+        for name in ("pyproject.toml", "requirements.lock"):
+            os.utime(self.root / name, (1, 3 if name == changed else 1))
+        for stamp in self.stamps():
+            os.utime(stamp, (1, 2))
+
+    def stamps(self) -> list[Path]:
+        return [path for path in self.root.glob(".venv/.*") if path.name in (".core", ".all")]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    if not shutil.which("make"):
+        pytest.skip("needs make")
+    return Project(tmp_path / "a folder")
+
+
+def test_train_installs_the_core_once(project: Project) -> None:
+    assert project.make("train") == 0
+    assert project.log() == ["venv", CORE, TRAIN]
+    assert project.make("train") == 0
+    assert project.log() == [TRAIN]
+
+
+def test_setup_adds_the_extras_and_train_is_content_with_them(project: Project) -> None:
+    project.make("train")
+    project.log()
+    assert project.make("setup") == 0
+    assert project.log() == [ALL]
+    assert project.make("setup") == project.make("train") == 0
+    assert project.log() == [TRAIN]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "requirements.lock"])
+def test_a_change_is_installed_over_a_good_venv(project: Project, name: str) -> None:
+    project.make("setup")
+    project.log()
+    project.change(name)
+    assert project.make("train") == 0
+    assert project.log() == [CORE, TRAIN]
+    assert project.make("setup") == 0  # the extras were not brought up to date by train
+    assert project.log() == [ALL]
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_failed_install_is_not_trusted(project: Project, fresh: bool) -> None:
+    if not fresh:
+        project.make("train")
+        project.change("requirements.lock")
+    (project.root / "broken").touch()
+    assert project.make("train") != 0
+    assert project.stamps() == []
+    project.log()
+    (project.root / "broken").unlink()
+    assert project.make("train") == 0
+    assert project.log() == ["venv", CORE, TRAIN]
+
+
+def test_a_killed_install_is_not_trusted(project: Project) -> None:
+    (project.root / "seconds").write_text("60")
+    process = project.start("train")
+    while not (project.root / "log").exists() or CORE not in (project.root / "log").read_text():
+        time.sleep(0.02)
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    project.log()
+    (project.root / "seconds").unlink()
+    assert project.make("train") == 0
+    assert project.log() == ["venv", CORE, TRAIN]
+
+
+def test_two_calls_at_once_install_once(project: Project) -> None:
+    if not shutil.which("flock"):
+        pytest.skip("needs flock")
+    (project.root / "seconds").write_text("0.3")
+    both = [project.start("train"), project.start("train")]
+    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    assert project.log() == ["venv", CORE, TRAIN, TRAIN]
+
+
+def test_a_copied_venv_is_rebuilt(project: Project) -> None:
+    project.make("train")
+    project.log()
+    project.root = Path(shutil.copytree(project.root, project.root.with_name("copy")))
+    assert project.make("train") == 0
+    assert project.log() == ["venv", CORE, TRAIN]

@@ -1,0 +1,104 @@
+"""The focus: from positions, centres and apertures to the coefficients phi (Algorithm 2).
+
+With u = (tau - mu) / sigma, a focus function g(u) gives each input its share of a neuron's
+attention, and a normaliser scales it: phi = s g, where s is sqrt(m) over the norm of g.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+FAINTEST = 1e-18
+"""Nothing beside 1 even in float64, and its square is no denormal: those slow CPUs tenfold."""
+
+
+def gaussian(u: Tensor) -> Tensor:
+    """exp(-|u|^2 / 2), the paper's Eq. focus."""
+    return torch.exp((u.square().sum(-1) / -2).clamp_min(math.log(FAINTEST)))
+
+
+def negated_gaussian(u: Tensor) -> Tensor:
+    """1 - exp(-|u|^2 / 2): looks everywhere but at mu."""
+    return -torch.expm1(u.square().sum(-1) / -2)
+
+
+def gaussian_derivative(u: Tensor) -> Tensor:
+    """An edge, u exp(-|u|^2 / 2); for d > 1 across the diagonal of the topology."""
+    return u.sum(-1) / math.sqrt(u.shape[-1]) * gaussian(u)
+
+
+def triangle(u: Tensor) -> Tensor:
+    """1 - |u| / sqrt(6), nothing beyond, multiplied over the axes; its std is the gaussian's."""
+    return (1 - u.abs() / math.sqrt(6)).clamp_min(0).prod(-1)
+
+
+FOCUS_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gaussian": gaussian,
+    "negated_gaussian": negated_gaussian,
+    "gaussian_derivative": gaussian_derivative,
+    "triangle": triangle,
+    "bernoulli": gaussian,  # the probability, and so the expectation, of a connection
+}
+"""Focus functions: u of shape (n, m, d) to g of shape (n, m)."""
+
+NORMALIZERS = {"l2": 2, "sum": 1, "none": None}
+"""Which norm of g makes s: the paper's Eq. for s, Algorithm 2 as printed, or s = 1."""
+
+
+def coefficients(
+    tau: Tensor, mu: Tensor, sigma: Tensor, focus: str, normalizer: str, *, sample: bool
+) -> Tensor:
+    """The focus coefficients phi of every neuron; the gradient goes through the normaliser.
+
+    Args:
+        tau: positions of the inputs, (m, d).
+        mu: centres, (n, d).
+        sigma: apertures, (n, d).
+        focus: a key of ``FOCUS_FUNCTIONS``.
+        normalizer: a key of ``NORMALIZERS``.
+        sample: draw bernoulli's connections (training) rather than take their expectation.
+
+    Returns:
+        phi of shape (n, m).
+    """
+    order = NORMALIZERS[normalizer]
+    if focus in ("gaussian", "bernoulli") and order is not None:
+        phi = _normalized_gaussian(tau, mu, sigma, order)
+    else:
+        g = FOCUS_FUNCTIONS[focus](_offset(tau, mu, sigma))
+        phi = g if order is None else _scaler(g, order) * g
+    if sample and focus == "bernoulli":
+        chance = gaussian(_offset(tau, mu, sigma))
+        drawn = phi / chance * torch.bernoulli(chance)
+        phi = phi + (drawn - phi).detach()  # the gradient passes straight through
+    return phi
+
+
+def _offset(tau: Tensor, mu: Tensor, sigma: Tensor) -> Tensor:
+    return (tau - mu.unsqueeze(-2)) / sigma.unsqueeze(-2)
+
+
+def _scaler(g: Tensor, order: int) -> Tensor:
+    norm = torch.linalg.vector_norm(g, ord=order, dim=-1, keepdim=True)
+    # A compact focus (triangle) that falls between two inputs sees nothing: phi is 0, not NaN.
+    s: Tensor = math.sqrt(g.shape[-1]) / norm.clamp_min(torch.finfo(g.dtype).tiny ** 0.5)
+    return s
+
+
+def _normalized_gaussian(tau: Tensor, mu: Tensor, sigma: Tensor, order: int) -> Tensor:
+    """Compute s g as exp(log_softmax(p log g) / p), p = order.
+
+    The logarithm keeps a narrow focus between two inputs, where every g underflows, from becoming
+    0 / 0: such a neuron looks at the nearest input.
+    """
+    if tau.shape[-1] == 1:  # no axis to sum over: fewer calls, which are all that small layers do
+        distance = ((tau.t() - mu) / sigma).square()
+    else:
+        distance = _offset(tau, mu, sigma).square().sum(-1)
+    share = (distance * (-order / 2)).log_softmax(-1)
+    log_phi = share / order + math.log(tau.shape[0]) / 2
+    return torch.exp(log_phi.clamp_min(math.log(FAINTEST)))

@@ -1,0 +1,346 @@
+"""The focusing neuron as a layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from focusing.nn.banded import BandedLinear
+from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS, coefficients
+from focusing.nn.initial import (
+    WEIGHT_SCHEMES,
+    Mu,
+    Sigma,
+    initial_mu,
+    initial_sigma,
+    weight_bound,
+)
+from focusing.nn.plan import Layout, Plan
+from focusing.nn.positions import Topology, positions, read_topology
+from focusing.nn.product import FusedProduct, TiledProduct
+
+BACKENDS = ("auto", "reference", "fused", "banded")
+
+SMALL = 2**15
+"""Below this many weights a layer's time goes into calls, not into arithmetic."""
+
+
+class FociView(NamedTuple):
+    """Centres and apertures, (n,) on a line and (n, d) elsewhere; views of the parameters."""
+
+    mu: Tensor
+    sigma: Tensor
+
+
+class FocusedLinear(nn.Module):
+    r"""A linear layer whose neurons learn where to look (Tek, Algorithms 1 and 2).
+
+    .. math::
+        y = x (\Phi \circ W)^T + b, \qquad
+        \phi_{ji} = s_j \, e^{-|(\tau_i - \mu_j) / \sigma_j|^2 / 2}, \qquad
+        s_j = \sqrt{m} \, / \, \|g_j\|_2
+
+    where :math:`g` is the exponential. The centre :math:`\mu` and the aperture :math:`\sigma` of
+    each neuron are trained beside its weights; call :meth:`constrain_` after each optimizer step.
+
+    Args:
+        in_features: number of inputs m.
+        out_features: number of neurons n.
+        bias: learn an additive bias, which starts at zero.
+        topology: where the inputs are. None: on a line, as in the paper; a shape such as
+            ``(28, 28)``, ``(32, 32, 3)`` whose channels share a position, ``(D, H, W)`` or, with
+            many channels, ``((14, 14), 32)``; or a tensor (m, d) of positions in [0, 1].
+        focus: ``"gaussian"``, ``"negated_gaussian"``, ``"gaussian_derivative"``, ``"triangle"`` or
+            ``"bernoulli"`` (connections drawn with the gaussian's probability in training, their
+            expectation in eval mode).
+        mu: initial centres: ``"spread"`` (.2 to .8), ``"center"``, ``"center_jitter"`` (+-.025),
+            ``"random"``, a number, or a tensor (n,) or (n, d).
+        sigma: initial apertures: a number, a range (low, high) to draw from, or a tensor.
+        train_mu: whether mu has a gradient.
+        train_sigma: whether sigma has a gradient.
+        init: weights: ``"focus_glorot"``, ``"he"`` or ``"per_connection"``.
+        sigma_range: where :meth:`constrain_` keeps sigma.
+        mu_range: where :meth:`constrain_` keeps mu.
+        normalizer: ``"l2"`` (the paper's Eq. for s), ``"sum"`` (Algorithm 2 as printed) or
+            ``"none"``.
+        backend: how the product is computed, always with the same result: ``"reference"`` (plain
+            autograd), ``"fused"`` (less memory traffic), ``"banded"`` (on the CPU, computes only
+            what the foci reach); ``"auto"`` chooses by shape and foci. Fused and banded cover the
+            gaussian and first derivatives; elsewhere reference is used.
+        cutoff: banded skips inputs whose coefficient is below this share of the neuron's largest.
+        device: device of the parameters.
+        dtype: type of the parameters.
+
+    Shape:
+        - Input: (*, m) with any number of leading dimensions.
+        - Output: (*, n).
+        - weight: (n, m) and bias: (n,), as in ``nn.Linear``.
+        - mu, sigma: (n, d).
+
+    Example:
+        >>> layer = FocusedLinear(784, 800, topology=(28, 28), sigma=0.1)
+        >>> layer(torch.randn(64, 784)).shape
+        torch.Size([64, 800])
+    """
+
+    tau: Tensor
+    mask: Tensor | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        topology: Topology = None,
+        focus: str = "gaussian",
+        mu: Mu = "spread",
+        sigma: Sigma = 0.025,
+        train_mu: bool = True,
+        train_sigma: bool = True,
+        init: str = "focus_glorot",
+        sigma_range: tuple[float, float] = (0.01, 1.0),
+        mu_range: tuple[float, float] = (0.0, 1.0),
+        normalizer: str = "l2",
+        backend: str = "auto",
+        cutoff: float = 1e-7,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
+        super().__init__()
+        _check_size("in_features", in_features)
+        _check_size("out_features", out_features)
+        _check_choice("focus", focus, FOCUS_FUNCTIONS)
+        _check_choice("init", init, WEIGHT_SCHEMES)
+        _check_choice("normalizer", normalizer, NORMALIZERS)
+        _check_choice("backend", backend, BACKENDS)
+        if not 0 < cutoff < 1:
+            raise ValueError(f"cutoff={cutoff} must lie between 0 and 1.")
+        self.in_features, self.out_features = in_features, out_features
+        self.topology = read_topology(topology, in_features)
+        self.focus, self.normalizer, self.init = focus, normalizer, init
+        self.backend, self.cutoff = backend, cutoff
+        self.mu_range = _check_range("mu_range", mu_range, -math.inf)
+        self.sigma_range = _check_range("sigma_range", sigma_range, 0.0)
+        self._start = (mu, sigma)
+        self._layout: Layout | None = None
+        self._tiles_pay = backend == "banded" or in_features * out_features >= SMALL
+
+        weight = torch.empty(out_features, in_features, device=device, dtype=dtype)
+        self.weight = nn.Parameter(weight)
+        self.bias = nn.Parameter(weight.new_zeros(out_features)) if bias else None
+        self.register_buffer("tau", self._positions(), persistent=False)
+        foci = weight.new_empty(out_features, self.tau.shape[1])
+        self.mu = nn.Parameter(foci, requires_grad=train_mu)
+        self.sigma = nn.Parameter(foci.clone(), requires_grad=train_sigma)
+        self.register_buffer("mask", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw foci and weights anew, as the constructor was told to."""
+        neurons, axes = self.mu.shape
+        mu, sigma = self._start
+        with torch.no_grad():
+            self.mu.copy_(initial_mu(mu, neurons, axes, self.mu_range))
+            self.sigma.copy_(initial_sigma(sigma, neurons, axes))
+            self.mask = None
+            bound = weight_bound(self.phi(), self.init)
+            self.weight.copy_((2 * torch.rand_like(bound) - 1) * bound)
+            if self.bias is not None:
+                self.bias.zero_()
+
+    def _positions(self) -> Tensor:
+        # Never below float32: bfloat16 cannot tell 784 positions apart.
+        dtype = torch.promote_types(self.weight.dtype, torch.float32)
+        return positions(self.topology, device=self.weight.device, dtype=dtype)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> FocusedLinear:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.tau = self._positions()
+        self._layout = None  # it holds the positions at the former precision
+        return self
+
+    @property
+    def foci(self) -> FociView:
+        """Centres and apertures as a reader expects them: (n,) on a line, (n, d) elsewhere."""
+        if self.mu.shape[1] == 1:
+            return FociView(self.mu[:, 0], self.sigma[:, 0])
+        return FociView(self.mu, self.sigma)
+
+    def phi(self) -> Tensor:
+        """Focus coefficients (n, m), zero where pruned; of bernoulli, their expectation."""
+        return self._phi(sample=False)
+
+    def _phi(self, *, sample: bool) -> Tensor:
+        mu, sigma = self.mu.to(self.tau.dtype), self.sigma.to(self.tau.dtype)
+        phi = coefficients(self.tau, mu, sigma, self.focus, self.normalizer, sample=sample)
+        return phi if self.mask is None else phi * self.mask
+
+    def effective_weight(self) -> Tensor:
+        """The weights that act, phi o W, of shape (n, m)."""
+        return (self.phi() * self.weight).to(self.weight.dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (*, m) to (*, n)."""
+        fusible = self.backend != "reference" and self.focus == "gaussian" and not input.is_meta
+        if not fusible or _needs_plain_operations():
+            product = (self._phi(sample=self.training) * self.weight).to(self.weight.dtype)
+            return functional.linear(input, product, self.bias)
+        if torch.is_autocast_enabled(input.device.type):
+            if input.dtype != torch.float64:  # which autocast leaves alone
+                input = input.to(torch.get_autocast_dtype(input.device.type))
+        elif input.dtype != self.weight.dtype:
+            return functional.linear(input, self.weight, self.bias)  # torch says what is wrong
+        x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
+        weight, bias, mask = self.weight, self.bias, self.mask
+        mu: Tensor = self.mu
+        sigma: Tensor = self.sigma
+        plan = self._plan(x) if self._tiles_pay else None
+        if plan is None:
+            tau = self.tau
+            if mu.dtype != tau.dtype:
+                mu, sigma = mu.to(tau.dtype), sigma.to(tau.dtype)
+            y: Tensor = FusedProduct.apply(  # type: ignore[no-untyped-call]
+                x, weight, bias, mu, sigma, tau, mask, self.normalizer
+            )
+        else:
+            y = TiledProduct.apply(  # type: ignore[no-untyped-call]
+                x, weight, bias, mu, sigma, mask, plan, self.normalizer
+            )
+        return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
+
+    def _plan(self, x: Tensor) -> Plan | None:
+        """How to tile the product for the foci of this moment; None: in one piece."""
+        if x.device.type != "cpu" or not x.dtype == self.weight.dtype == self.tau.dtype:
+            return None
+        if self._layout is None:
+            self._layout = Layout(self.tau, regular=not isinstance(self.topology, Tensor))
+        foci = self.mu, self.sigma
+        if self.backend != "fused":
+            plan = self._layout.plan(*foci, math.sqrt(-2 * math.log(self.cutoff)), x.dtype)
+            # Neurons out of order cost a copy of what they reach: too much if that is nearly all.
+            worthwhile = 0.99 if plan.tiling.order is None else 0.85
+            if self.backend == "banded" or plan.tiling.work < worthwhile:
+                return plan
+        return self._layout.plan(*foci, math.inf, x.dtype)
+
+    @torch.no_grad()
+    def constrain_(self) -> None:
+        """Clip mu and sigma into their ranges; call it after each optimizer step."""
+        self.mu.clamp_(*self.mu_range)
+        self.sigma.clamp_(*self.sigma_range)
+
+    def regularization(self, p: int = 2) -> Tensor:
+        """Sum of |sigma|^p over the neurons: a penalty that narrows the foci.
+
+        Args:
+            p: 1 or 2.
+        """
+        if p not in (1, 2):
+            raise ValueError(f"p={p} must be 1 or 2.")
+        return self.sigma.abs().sum() if p == 1 else self.sigma.square().sum()
+
+    @torch.no_grad()
+    def prune(self, threshold: float) -> float:
+        """Drop the connections with |phi| < threshold for good; they are kept in ``mask``.
+
+        Returns:
+            The sparsity: the share of connections that are gone.
+        """
+        if not threshold >= 0:
+            raise ValueError(f"threshold={threshold} must be 0 or greater.")
+        kept = self.phi().abs() >= threshold
+        self.mask = kept if self.mask is None else kept & self.mask
+        return 1 - self.mask.float().mean().item()
+
+    @torch.no_grad()
+    def fold(self) -> nn.Linear:
+        """A plain ``nn.Linear`` that computes the same in eval mode, without the foci."""
+        linear: nn.Linear = nn.utils.skip_init(  # type: ignore[no-untyped-call]
+            nn.Linear,
+            self.in_features,
+            self.out_features,
+            bias=self.bias is not None,
+            device=self.weight.device,
+            dtype=self.weight.dtype,
+        )
+        linear.weight.copy_(self.effective_weight())
+        if self.bias is not None:
+            linear.bias.copy_(self.bias)
+        return linear.train(self.training)
+
+    @torch.no_grad()
+    def banded(self) -> BandedLinear:
+        """A module for inference that computes only the connections above the cutoff."""
+        phi = self.phi().abs()
+        kept = phi > self.cutoff * phi.amax(1, keepdim=True)
+        return BandedLinear(self.effective_weight() * kept, self.bias).train(self.training)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        if prefix + "mask" in state_dict:
+            self.mask = torch.ones_like(self.weight, dtype=torch.bool)
+        elif prefix + "weight" in state_dict:  # of a layer that was not pruned
+            self.mask = None
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_layout": None}  # made anew where it is needed
+
+    def extra_repr(self) -> str:
+        """Sizes, focus, and the range of the foci as they are now."""
+        parts = [
+            f"in_features={self.in_features}, out_features={self.out_features}",
+            f"bias={self.bias is not None}",
+            f"focus={self.focus}",
+        ]
+        if isinstance(self.topology, Tensor):
+            parts.append(f"topology={tuple(self.topology.shape)} positions")
+        elif len(self.topology.axes) > 1 or self.topology.channels > 1:
+            parts.append(f"topology={self.topology}")
+        for name in ("mu", "sigma"):
+            values = getattr(self, name)
+            if values.device.type != "meta":
+                fixed = "" if values.requires_grad else " (fixed)"
+                parts.append(f"{name}={values.min():.3g}..{values.max():.3g}{fixed}")
+        if self.mask is not None:
+            parts.append(f"sparsity={1 - self.mask.float().mean():.3f}")
+        return ", ".join(parts)
+
+
+def _needs_plain_operations() -> bool:
+    """Whether a compiler or torch.func watches, which must not meet our autograd functions."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._are_functorch_transforms_active()
+    )
+
+
+def _check_size(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a positive integer.")
+
+
+def _check_choice(name: str, value: str, choices: Any) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}.")
+
+
+def _check_range(name: str, bounds: tuple[float, float], above: float) -> tuple[float, float]:
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        low = high = math.nan  # fails the check
+    if not above < low <= high < math.inf:
+        raise ValueError(
+            f"{name}={bounds} must be (low, high) with "
+            f"{'' if above == -math.inf else f'{above:g} < '}low <= high."
+        )
+    return low, high

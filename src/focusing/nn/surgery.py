@@ -1,0 +1,108 @@
+"""Give focus to the linear layers of any model, and take it away again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import nn
+
+from focusing.nn.linear import FocusedLinear
+
+Where = str | Iterable[str] | Callable[[str, nn.Module], bool] | None
+"""A name or pattern such as ``"encoder.*"``, several of them, or ``f(name, layer) -> bool``."""
+
+
+def focusify(
+    module: nn.Module, where: Where = None, *, keep_weights: bool = False, **focus_options: Any
+) -> nn.Module:
+    """Replace ``nn.Linear`` layers by focused ones of the same shape, device and dtype, in place.
+
+    Subclasses of ``nn.Linear`` are left alone: those of torch hand their weights to functions that
+    know nothing of foci.
+
+    Args:
+        module: the model, or a single ``nn.Linear``.
+        where: which layers, by name as in ``named_modules``; all by default.
+        keep_weights: start from the weights and biases of the replaced layers rather than from
+            the initial ones of ``FocusedLinear``.
+        **focus_options: for ``FocusedLinear``.
+
+    Returns:
+        The model, or the new layer if the model is itself a linear layer.
+    """
+
+    def focused(linear: nn.Module) -> nn.Module:
+        assert isinstance(linear, nn.Linear)  # noqa: S101 - for the type checker
+        layer = FocusedLinear(
+            linear.in_features,
+            linear.out_features,
+            linear.bias is not None,
+            device=linear.weight.device,
+            dtype=linear.weight.dtype,
+            **focus_options,
+        )
+        if keep_weights:
+            with torch.no_grad():
+                layer.weight.copy_(linear.weight)
+                if layer.bias is not None:
+                    layer.bias.copy_(linear.bias)
+        return layer.train(linear.training)
+
+    return _replace(module, _selector(where, nn.Linear), focused)
+
+
+def defocusify(module: nn.Module, where: Where = None) -> nn.Module:
+    """Fold focused layers into plain ``nn.Linear`` ones that compute the same, in place.
+
+    Args:
+        module: the model, or a single ``FocusedLinear``.
+        where: which layers, by name; all by default.
+
+    Returns:
+        The model, or the new layer if the model is itself a focused layer.
+    """
+    return _replace(module, _selector(where, FocusedLinear), lambda layer: layer.fold())  # type: ignore[operator]
+
+
+def _selector(where: Where, kind: type[nn.Module]) -> Callable[[str, nn.Module], bool]:
+    if callable(where):
+        chosen = where
+    else:
+        patterns = ["*"] if where is None else [where] if isinstance(where, str) else list(where)
+
+        def chosen(name: str, layer: nn.Module) -> bool:
+            return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    return lambda name, layer: type(layer) is kind and chosen(name, layer)
+
+
+def _replace(
+    module: nn.Module,
+    selected: Callable[[str, nn.Module], bool],
+    replace: Callable[[nn.Module], nn.Module],
+) -> nn.Module:
+    """Replace the selected layers; a layer that is used in two places stays one layer."""
+    new: dict[nn.Module, nn.Module] = {}
+    for name, layer in list(module.named_modules(remove_duplicate=False)):
+        if layer not in new and selected(name, layer):
+            new[layer] = replace(layer)
+    if not new:
+        raise ValueError("where selects no layer of the model: see named_modules() for the names.")
+    if module in new:
+        return new[module]
+    for parent in list(module.modules()):
+        if isinstance(parent, nn.TransformerEncoder) and not new.keys().isdisjoint(
+            parent.modules()
+        ):
+            parent.use_nested_tensor = False  # only the fast path can take them
+        # Not named_children(), which names a layer that is used twice only once.
+        for key, child in parent._modules.items():
+            if child in new:
+                setattr(parent, key, new[child])
+                if isinstance(parent, nn.TransformerEncoderLayer):
+                    # Its fast path for inference reads linear1.weight and would skip the focus.
+                    parent.activation_relu_or_gelu = 0
+    return module

@@ -1,0 +1,80 @@
+"""A film of the foci moving through training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib.animation import FFMpegWriter, FuncAnimation, PillowWriter, writers
+from matplotlib.figure import Figure
+
+from focusing.callbacks.drawing import frame_plane, mark, phi_of
+from focusing.callbacks.style import COLUMN, FEW, Array, colour, house_style, pick
+from focusing.callbacks.trajectory import Trajectory
+from focusing.nn import FocusedLinear
+
+log = logging.getLogger(__name__)
+
+FRAMES = 100
+"""A film of more pictures shows no more, and a GIF keeps each of them."""
+
+
+def film(
+    trajectory: Trajectory, layers: Mapping[str, FocusedLinear], folder: Path, kind: str, fps: int
+) -> list[Path]:
+    """Film the foci of each layer into ``foci_<layer>.gif`` or ``.mp4``.
+
+    Args:
+        trajectory: what to film; at most 100 records of it, evenly spaced.
+        layers: the layers of the trajectory.
+        folder: where the films go.
+        kind: ``"gif"`` or ``"mp4"``; without ffmpeg on the machine a GIF is made.
+        fps: pictures per second.
+    """
+    if kind == "mp4" and not writers.is_available("ffmpeg"):
+        log.warning("ffmpeg is not installed: the film of the foci is a GIF, not an MP4.")
+        kind = "gif"
+    writer: Any = PillowWriter if kind == "gif" else FFMpegWriter
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, layer in layers.items():
+        if layer.mu.shape[1] > 2:  # no picture of foci in a volume
+            continue
+        path = folder / f"foci_{name}.{kind}"
+        with house_style():
+            _animate(trajectory, name, layer).save(path, writer=writer(fps=fps), dpi=150)
+        paths.append(path)
+    return paths
+
+
+def _animate(trajectory: Trajectory, name: str, layer: FocusedLinear) -> FuncAnimation:
+    mu, sigma = (each.numpy() for each in trajectory.foci(name))
+    tau = layer.tau.detach().cpu().numpy()
+    flat = tau.shape[1] == 1
+    figure = Figure((COLUMN, 2.2 if flat else COLUMN), layout="constrained")
+    axes = figure.subplots()
+    sample = pick(mu.shape[1], FEW if flat else 40)
+    order = tau[:, 0].argsort()
+
+    def curves(at: int) -> Array:
+        values = phi_of(tau, mu[at, sample], sigma[at, sample], layer.focus, layer.normalizer)
+        return values[:, order]
+
+    top = max(curves(at).max() for at in (0, -1)) * 1.2 if flat else 1.0
+
+    def draw(at: int) -> list[Any]:
+        axes.clear()
+        axes.set_title(f"epoch {trajectory.epochs[at]}", loc="left")
+        if flat:
+            for index, values in enumerate(curves(at)):
+                axes.plot(tau[order, 0], values, color=colour(index))
+            axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$", ylim=(None, top))
+        else:
+            for index, neuron in enumerate(sample):
+                mark(axes, mu[at, neuron], sigma[at, neuron], colour(index))
+            frame_plane(axes)
+        return []
+
+    return FuncAnimation(figure, draw, frames=pick(len(mu), FRAMES), init_func=lambda: [])

@@ -1,0 +1,1 @@
+"""What people read: figures, tables and pages, made from what runs leave."""

@@ -1,0 +1,181 @@
+"""W&B's real client without a network: what a run holds, and one run per job whatever happens."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+JOBS = """
+    import logging
+    import sys
+    from pathlib import Path
+
+    import torch
+    from focusing.callbacks import FocusTrajectory
+    from focusing.errors import UserError
+    from focusing.training.loggers import build_loggers, close_loggers
+    from tests.unit.callbacks.tiny import Batches, Module, trainer
+
+    logging.basicConfig(level=logging.INFO)
+
+    class Broken(Module):
+        def on_train_epoch_end(self):
+            super().on_train_epoch_end()
+            if self.current_epoch == 1:
+                raise RuntimeError("broken")
+
+    def job(folder, module=Module, close=True, **options):
+        folder.mkdir(parents=True, exist_ok=True)
+        config = {"seed": 0, "model": {"name": "focus_s"}}
+        options = {"tags": ["a", "b"], "job_type": "paper", **options}
+        loggers = build_loggers(
+            {"csv": {}, "wandb": options}, folder, config=config, experiment="learning"
+        )
+        code = 1
+        try:
+            callback = FocusTrajectory(histograms=True)
+            trainer(folder, [callback], logger=loggers).fit(module(), Batches(), Batches())
+            code = 0
+        except RuntimeError as error:
+            print(error)
+        finally:
+            if close:
+                close_loggers(loggers, code)
+
+    out = Path(sys.argv[1])
+"""
+
+
+def run(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run jobs in a process of their own, which has no key and whose W&B knows nothing of ours."""
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("WANDB_")}
+    ours |= {"HOME": str(folder), "NETRC": str(folder / "netrc"), "MPLCONFIGDIR": str(folder)}
+    ours |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(JOBS) + textwrap.dedent(script), str(folder)],
+        env=ours | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+
+
+def records(run_folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What W&B wrote, by type, read by its own command."""
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run_folder)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in text.splitlines():
+        record = json.loads(line)
+        found.setdefault(record["type"], []).append(record[record["type"]])
+    return found
+
+
+def offline(folder: Path) -> list[Path]:
+    return sorted((folder / "wandb").glob("offline-run-*"))
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("jobs")
+    done = run(
+        folder,
+        """
+        job(out / "a" / "seed=0")
+        job(out / "b" / "seed=0", Broken)
+        job(out / "left open" / "seed=0", close=False)
+        job(out / "c" / "seed=0")
+        job(out / "b" / "seed=0")  # resumed
+        job(out / "disabled", mode="disabled")
+        try:
+            job(out / "online", mode="online")
+        except UserError as error:
+            print("refused:", error)
+        """,
+    )
+    return folder, done.stdout + done.stderr
+
+
+def test_a_run_holds_config_history_and_pictures(jobs: tuple[Path, str]) -> None:
+    (folder,) = offline(jobs[0] / "a" / "seed=0")
+    found = records(folder)
+    opened = found["run"][0]
+    config = opened["config"]["update"]
+    assert config["seed"] == 0
+    assert config["model"] == {"name": "focus_s"}
+    assert opened["project"] == "focusing"
+    assert opened["run_group"] == "learning"
+    assert opened["job_type"] == "paper"
+    assert opened["tags"] == ["a", "b"]
+    assert opened["display_name"] == "a-seed=0"
+    history = [each["item"] for each in found["history"]]
+    losses = [item["train/loss"] for item in history if "train/loss" in item]
+    assert len(losses) == 3
+    assert losses == sorted(losses, reverse=True)
+    assert sum("val/acc" in item for item in history) == 3
+    assert any("focus/hidden/mu._type" in item for item in history)
+    assert found["exit"][0]["exit_code"] == 0
+
+
+def test_the_picture_of_the_foci_is_not_black(jobs: tuple[Path, str]) -> None:
+    import numpy as np
+    from PIL import Image
+
+    (folder,) = offline(jobs[0] / "a" / "seed=0")
+    (path,) = folder.glob("files/media/images/focus/hidden*.png")
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    assert pixels.mean() > 200
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
+
+
+def test_one_run_per_job_though_one_raised_and_one_stayed_open(jobs: tuple[Path, str]) -> None:
+    codes = {}
+    for name in ("a", "b", "left open", "c"):
+        folders = offline(jobs[0] / name / "seed=0")
+        codes[name] = [records(folder)["exit"][0]["exit_code"] for folder in folders]
+    assert codes == {"a": [0], "b": [1, 0], "left open": [1], "c": [0]}
+    assert "was left open by an earlier job: closed as failed" in jobs[1]
+
+
+def test_a_resumed_job_continues_its_run(jobs: tuple[Path, str]) -> None:
+    folder = jobs[0] / "b" / "seed=0"
+    ids = {records(each)["run"][0]["run_id"] for each in offline(folder)}
+    assert ids == {(folder / "wandb" / "run_id").read_text()}
+    others = {(path / "wandb" / "run_id").read_text() for path in jobs[0].glob("*/seed=0")}
+    assert len(others) == 4
+
+
+def test_says_why_it_is_offline_and_how_to_send(jobs: tuple[Path, str]) -> None:
+    assert jobs[1].count("W&B: no API key (wandb login), so runs are kept") == 1
+    assert "wandb sync" in jobs[1]
+
+
+def test_a_silent_server_does_not_hang_the_run(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections, never answers
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        script = 'job(out / "a", timeout=2)\njob(out / "b", timeout=2)'
+        done = run(tmp_path, script, WANDB_BASE_URL=url, WANDB_API_KEY="0" * 40)
+    assert done.stderr.count("W&B did not answer") == 1  # the second job knows
+    for name in ("a", "b"):
+        (folder,) = offline(tmp_path / name)
+        assert records(folder)["exit"][0]["exit_code"] == 0
+
+
+def test_disabled_leaves_nothing(jobs: tuple[Path, str]) -> None:
+    assert offline(jobs[0] / "disabled") == []
+    assert (jobs[0] / "disabled" / "metrics.csv").exists()
+
+
+def test_online_without_a_key_is_refused_in_a_sentence(jobs: tuple[Path, str]) -> None:
+    assert "refused: W&B: No API key configured" in jobs[1]

@@ -1,0 +1,186 @@
+"""The path of the foci is complete, also after faults, and goes where pictures are taken."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from PIL import Image
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import TensorBoardLogger
+
+from focusing import FocusedLinear
+from focusing.callbacks import ClipFoci, FocusTrajectory
+from focusing.callbacks.movie import film
+from focusing.callbacks.trajectory import SHOWN, Trajectory
+from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
+
+pytestmark = LIGHTNING
+
+
+def fit(folder: Path, module: Module, callback: FocusTrajectory, **options: Any) -> pl.Trainer:
+    fitted = trainer(folder, [callback, ClipFoci()], **options)
+    fitted.fit(module, Batches())
+    return fitted
+
+
+def load(folder: Path) -> dict[str, Any]:
+    with np.load(folder / "focus.npz", allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def test_the_file_holds_what_it_says(tmp_path: Path) -> None:
+    module = Module(0.01, sigma=0.1)
+    layer = module.net.hidden
+    mu, sigma = (each.detach().clone() for each in (layer.mu, layer.sigma))
+    weight = layer.effective_weight().detach().clone()
+    fit(tmp_path, module, FocusTrajectory())
+    found = load(tmp_path)
+    assert found["epoch"].tolist() == [0, 1, 2, 3]
+    assert found["hidden/mu"].shape == found["hidden/sigma"].shape == (4, 4, 1)
+    np.testing.assert_array_equal(found["hidden/mu"][0], mu)
+    np.testing.assert_array_equal(found["hidden/sigma"][0], sigma)
+    np.testing.assert_array_equal(found["hidden/mu"][-1], layer.mu.detach())
+    np.testing.assert_array_equal(found["hidden/weight_first"], weight)
+    np.testing.assert_array_equal(found["hidden/weight_last"], layer.effective_weight().detach())
+    np.testing.assert_array_equal(found["hidden/tau"], layer.tau)
+    assert found["hidden/shown"].tolist() == [0, 1, 2, 3]
+    assert (str(found["hidden/focus"]), str(found["hidden/normalizer"])) == ("gaussian", "l2")
+    assert [path.name for path in tmp_path.iterdir()] == ["focus.npz"]  # nothing half written
+
+
+def test_every_keeps_the_start_and_the_end(tmp_path: Path) -> None:
+    fit(tmp_path, Module(), FocusTrajectory(every=2), max_epochs=5)
+    assert load(tmp_path)["epoch"].tolist() == [0, 2, 4, 5]
+
+
+def test_weights_of_large_layers_are_a_sample() -> None:
+    layer = FocusedLinear(10, 300)
+    trajectory = Trajectory()
+    trajectory.record(0, {"a": layer})
+    assert trajectory.state_dict()["weight_first"]["a"].shape == (SHOWN, 10)
+
+
+class Broken(Module):
+    """Fails in the middle of the third epoch."""
+
+    def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
+        if self.current_epoch == 2 and batch_idx == 2:
+            raise RuntimeError("broken")
+        return super().training_step(batch, batch_idx)
+
+
+def test_a_broken_run_resumes_to_the_same_trajectory(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    fit(whole, Module(0.01), FocusTrajectory(), max_epochs=4)
+
+    def checkpointed(folder: Path, **options: Any) -> pl.Trainer:
+        saves = ModelCheckpoint(folder, filename="last", enable_version_counter=False)
+        callbacks = [FocusTrajectory(), ClipFoci(), saves]
+        return trainer(folder, callbacks, enable_checkpointing=True, max_epochs=4, **options)
+
+    with pytest.raises(RuntimeError, match="broken"):
+        checkpointed(broken).fit(Broken(0.01), Batches())
+    assert load(broken)["epoch"].tolist() == [0, 1, 2]  # written all the same
+
+    state = torch.load(broken / "last.ckpt", weights_only=True)
+    assert state["epoch"] == 1
+    for _ in range(2):  # the second time nothing is left to train, but the file must be there
+        (broken / "focus.npz").unlink()
+        again = checkpointed(broken)
+        again.fit(Module(0.01), Batches(), ckpt_path=broken / "last.ckpt", weights_only=True)
+        first, second = load(whole), load(broken)
+        assert first.keys() == second.keys()
+        for key in first:
+            np.testing.assert_array_equal(first[key], second[key], err_msg=key)
+
+
+def test_a_full_disk_does_not_hide_the_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "focus.npz").mkdir()  # cannot be replaced by a file
+    with pytest.raises(RuntimeError, match="broken"), caplog.at_level(logging.WARNING):
+        fit(tmp_path, Broken(), FocusTrajectory())
+    assert "focus.npz could not be written" in caplog.text
+
+
+def test_dense_nets_leave_no_file(tmp_path: Path) -> None:
+    module = Module()
+    module.net.focused_layers = lambda: {}  # type: ignore[method-assign]
+    fit(tmp_path, module, FocusTrajectory(movie="gif"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_movement_says_how_far() -> None:
+    layer, trajectory = FocusedLinear(10, 2, mu=0.5, sigma=0.1), Trajectory()
+    trajectory.record(0, {"a": layer})
+    with torch.no_grad():
+        layer.mu += torch.tensor([[0.1], [-0.3]])
+        layer.sigma *= 2
+    trajectory.record(1, {"a": layer})
+    expected = {"moved": 0.2, "sigma_first": 0.1, "sigma_last": 0.2}
+    assert trajectory.movement()["a"] == pytest.approx(expected)
+
+
+def test_no_movement_of_foci_that_became_nan() -> None:
+    layer, trajectory = FocusedLinear(10, 2), Trajectory()
+    trajectory.record(0, {"a": layer})
+    layer.mu.data[0] = torch.nan
+    trajectory.record(1, {"a": layer})
+    assert trajectory.movement() == {}  # a record must be JSON
+
+
+def test_a_checkpoint_holds_no_more_than_the_records() -> None:
+    layer, trajectory = FocusedLinear(10, 2), Trajectory()
+    for epoch in range(20):
+        layer.mu.data.fill_(epoch / 100)
+        trajectory.record(epoch, {"a": layer})
+    state = trajectory.state_dict()["foci"]["a"]
+    assert state.shape == (20, 2, 2, 1)
+    assert state.untyped_storage().nbytes() == 20 * 2 * 2 * 4
+    mu, _ = trajectory.foci("a")
+    torch.testing.assert_close(mu[:, 0, 0], torch.arange(20) / 100)
+
+
+def test_tensorboard_gets_histograms_and_figures(tmp_path: Path) -> None:
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    logger = TensorBoardLogger(tmp_path, name="", version="tb")
+    callback = FocusTrajectory(histograms=True, figure_every=2)
+    fit(tmp_path, Module(0.01), callback, logger=logger)
+    logger.finalize("success")
+    keep = {"histograms": 0, "images": 0}  # all of them
+    events = accumulators.EventAccumulator(str(tmp_path / "tb"), keep).Reload()
+    assert events.Tags()["histograms"] == ["focus/hidden/mu", "focus/hidden/sigma"]
+    assert len(events.Histograms("focus/hidden/mu")) == 4
+    assert len(events.Images("focus/hidden")) == 2  # after two epochs, and at the end
+
+
+@pytest.mark.parametrize("topology", [None, (4, 5)])
+def test_a_film_has_a_picture_per_record(tmp_path: Path, topology: tuple[int, int] | None) -> None:
+    module = Module(0.01, topology=topology)
+    fit(tmp_path, module, FocusTrajectory(movie="gif", fps=5), max_epochs=2)
+    with Image.open(tmp_path / "figures" / "foci_hidden.gif") as gif:
+        assert gif.n_frames == 3
+
+
+def test_no_film_of_volumes_and_a_gif_without_ffmpeg(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    flat, volume = FocusedLinear(8, 2), FocusedLinear(27, 2, topology=(3, 3, 3))
+    layers, trajectory = {"flat": flat, "volume": volume}, Trajectory()
+    trajectory.record(0, layers)
+    paths = film(trajectory, layers, tmp_path, "mp4", 5)
+    assert [path.name for path in paths] == ["foci_flat.gif"]
+    assert "ffmpeg is not installed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "options", [{"every": 0}, {"fps": 0}, {"figure_every": -1}, {"movie": "x"}]
+)
+def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        FocusTrajectory(**options)

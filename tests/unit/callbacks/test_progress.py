@@ -1,0 +1,94 @@
+"""The bar shows what matters, and nothing where nobody looks."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from focusing.callbacks import Progress
+from focusing.callbacks.progress import describe
+from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
+
+pytestmark = LIGHTNING
+
+
+def shown(folder: Path, terminal: bool = True, module: Module | None = None, **options: Any) -> str:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
+    fitted = trainer(folder, [Progress(console=console, **options)], max_epochs=2)
+    fitted.fit(module or Module(), Batches(), Batches())
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.fixture(autouse=True)
+def no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+
+
+def test_loss_accuracy_and_sigma(tmp_path: Path) -> None:
+    text = shown(tmp_path)
+    last = text.split("epoch")[-1]
+    assert "2/2" in last
+    assert "loss 0." in last
+    assert "val acc 0." in last
+    assert "sigma " in last
+
+
+def test_refreshes_depend_on_time_not_on_steps(tmp_path: Path) -> None:
+    assert shown(tmp_path, interval=60.0).count("epoch") <= 6
+    assert shown(tmp_path, interval=0.0).count("epoch") > 10
+
+
+def test_silent_where_nobody_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(tmp_path, terminal=False) == ""
+    assert shown(tmp_path, enabled=False) == ""
+    monkeypatch.setenv("CI", "true")
+    assert shown(tmp_path) == ""
+    assert shown(tmp_path, enabled=True) != ""
+
+
+def test_silent_in_a_multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+    from omegaconf import OmegaConf
+
+    for mode, quiet in ((RunMode.MULTIRUN, True), (RunMode.RUN, False)):
+        config = OmegaConf.create({"hydra": {"mode": mode}})
+        monkeypatch.setattr(HydraConfig.instance(), "cfg", config)
+        assert (shown(tmp_path) == "") == quiet
+    monkeypatch.setitem(sys.modules, "hydra.core.hydra_config", None)  # type: ignore[arg-type]
+    assert shown(tmp_path) != ""
+
+
+def test_the_terminal_is_given_back_after_an_error(tmp_path: Path) -> None:
+    class Broken(Module):
+        def on_train_epoch_end(self) -> None:
+            raise RuntimeError("broken")
+
+    console = Console(file=io.StringIO(), force_terminal=True)
+    bar = Progress(console=console)
+    with pytest.raises(RuntimeError, match="broken"):
+        trainer(tmp_path, [bar]).fit(Broken(), Batches())
+    assert console.file.getvalue().rstrip().endswith("\x1b[?25h")  # type: ignore[attr-defined]
+    assert bar._bar is None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "text"),
+    [
+        ({}, ""),
+        ({"train/loss": 0.5, "test/acc": torch.tensor(0.75)}, "loss 0.5000  test acc 0.7500"),
+        ({"train/acc": 0.5, "val/acc": 0.25}, "val acc 0.2500"),
+        ({"test/mae": 2.0, "focus/sigma_mean": 0.1}, "test mae 2.0000  sigma 0.100"),
+    ],
+)
+def test_describe(metrics: dict[str, Any], text: str) -> None:
+    assert describe(metrics) == text
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(ValueError, match="enabled='sometimes'"):
+        Progress(enabled="sometimes")

@@ -1,0 +1,75 @@
+"""Steps, samples and memory add up over sessions; validation does not count."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from focusing.callbacks import Throughput
+from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
+
+pytestmark = LIGHTNING
+
+
+def test_counts_and_rates(tmp_path: Path) -> None:
+    callback = Throughput()
+    assert callback.steps_per_second == callback.samples_per_second == 0
+    trainer(tmp_path, [callback]).fit(Module(), Batches(30, 8))
+    assert (callback.steps, callback.samples) == (12, 90)
+    assert callback.steps_per_second == pytest.approx(12 / callback.seconds)
+    assert callback.samples_per_second == pytest.approx(90 / callback.seconds)
+    assert callback.peak_memory_bytes > 50 * 2**20  # torch alone takes more
+
+
+class SlowValidation(Module):
+    def validation_step(self, batch: list[torch.Tensor], batch_idx: int) -> None:
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("interval", [2, 4])
+def test_validation_does_not_count(tmp_path: Path, interval: int) -> None:
+    callback = Throughput()
+    fitted = trainer(
+        tmp_path, [callback], max_epochs=2, val_check_interval=interval, num_sanity_val_steps=1
+    )
+    start = time.perf_counter()
+    fitted.fit(SlowValidation(), Batches(), Batches())
+    validating = 0.05 * 4 * 2 * 4 / interval
+    assert 0 < callback.seconds < time.perf_counter() - start - 0.9 * validating
+
+
+def test_a_resumed_run_adds_up(tmp_path: Path) -> None:
+    def run(epochs: int, callback: Throughput, **options: Any) -> None:
+        saves = ModelCheckpoint(tmp_path, filename="last", enable_version_counter=False)
+        trainer(tmp_path, [callback, saves], enable_checkpointing=True, max_epochs=epochs).fit(
+            Module(), Batches(), **options
+        )
+
+    first, second = Throughput(), Throughput()
+    run(2, first)
+    run(5, second, ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    assert (second.steps, second.samples) == (20, 160)
+    assert second.seconds > first.seconds
+
+
+def test_a_run_resumed_inside_an_epoch_is_timed(tmp_path: Path) -> None:
+    class Stop(Module):
+        def on_train_batch_end(self, *args: Any) -> None:
+            if self.trainer.global_step == 6:
+                self.trainer.save_checkpoint(tmp_path / "middle.ckpt")
+                raise KeyError("stop")
+
+    first = Throughput()
+    with pytest.raises(KeyError):
+        trainer(tmp_path, [first]).fit(Stop(), Batches())
+    second = Throughput()
+    with pytest.warns(UserWarning, match="resuming from a checkpoint that ended before"):
+        trainer(tmp_path, [second], max_epochs=2).fit(
+            Module(), Batches(), ckpt_path=tmp_path / "middle.ckpt", weights_only=True
+        )
+    assert second.steps > first.steps == 6
+    state = torch.load(tmp_path / "middle.ckpt", weights_only=True)["callbacks"]["Throughput"]
+    assert second.seconds > state["seconds"] > 0

@@ -1,0 +1,185 @@
+"""Figures of every kind of run, from its record and trajectory alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from focusing import FocusedLinear
+from focusing.callbacks.drawing import edges, foci_figure, phi_of
+from focusing.callbacks.trajectory import Trajectory
+from focusing.reports.figures import _informative, draw_run
+from focusing.reports.panels import series_figure, trajectory_figure
+
+SERIES = {"train/loss": [1.0, 0.5, 0.4], "test/loss": [1.1, 0.7, 0.6], "test/acc": [0.5, 0.7, 0.8]}
+SCATTERED = torch.rand(7, 2, generator=torch.Generator().manual_seed(0))
+LAYER_FIGURES = {"foci", "trajectory", "weights"}
+
+
+def leave_run(folder: Path, layer: FocusedLinear | None, **record: Any) -> Path:
+    """What a short run leaves, with foci that walk at random."""
+    generator, trajectory = torch.Generator().manual_seed(0), Trajectory()
+    if layer is not None:
+        for epoch in range(4):
+            trajectory.record(epoch, {"hidden": layer})
+            with torch.no_grad():
+                layer.mu += 0.1 * torch.randn(layer.mu.shape, generator=generator)
+                layer.sigma *= 1.2
+                layer.constrain_()
+        trajectory.save(folder / "focus.npz", {"hidden": layer})
+    (folder / "result.json").write_text(json.dumps({"series": SERIES, "scores": {}, **record}))
+    return folder
+
+
+def drawn(paths: list[Path]) -> set[str]:
+    return {path.stem.removesuffix("_hidden") for path in paths}
+
+
+@pytest.mark.parametrize(
+    ("options", "figures"),
+    [
+        ({"in_features": 40, "out_features": 4}, LAYER_FIGURES),
+        ({"in_features": 40, "out_features": 1}, LAYER_FIGURES),
+        ({"in_features": 1, "out_features": 2}, LAYER_FIGURES),
+        ({"in_features": 40, "out_features": 300}, LAYER_FIGURES),
+        ({"in_features": 30, "out_features": 4, "topology": ((15,), 2)}, LAYER_FIGURES),
+        ({"in_features": 40, "out_features": 4, "focus": "gaussian_derivative"}, LAYER_FIGURES),
+        ({"in_features": 20, "out_features": 3, "topology": (4, 5)}, LAYER_FIGURES),
+        ({"in_features": 48, "out_features": 90, "topology": (4, 4, 3)}, LAYER_FIGURES),
+        ({"in_features": 27, "out_features": 5, "topology": (3, 3, 3)}, {"foci", "trajectory"}),
+        ({"in_features": 7, "out_features": 5, "topology": SCATTERED}, {"foci", "trajectory"}),
+    ],
+)  # fmt: skip
+def test_every_kind_of_layer(tmp_path: Path, options: dict[str, Any], figures: set[str]) -> None:
+    torch.manual_seed(0)
+    run = leave_run(tmp_path, FocusedLinear(sigma=0.1, **options), data={"informative": None})
+    paths = draw_run(run)
+    assert drawn(paths) == figures | {"losses"}
+    assert sorted(paths) == sorted((run / "figures").iterdir())
+    for path in paths:
+        if path.suffix == ".png":
+            with Image.open(path) as image:
+                assert image.width == 1020  # a column of 3.4 inches at 300 dpi
+        else:
+            ElementTree.parse(path)  # noqa: S314 - our own file
+
+
+def test_a_dense_run_has_losses_only(tmp_path: Path) -> None:
+    assert drawn(draw_run(leave_run(tmp_path, None))) == {"losses"}
+
+
+def test_a_run_that_failed_at_once_has_no_figures(tmp_path: Path) -> None:
+    assert draw_run(leave_run(tmp_path, None, status="failed", series={}, scores=None)) == []
+
+
+def test_a_run_that_diverged_is_drawn_until_then(tmp_path: Path) -> None:
+    layer = FocusedLinear(40, 4)
+    leave_run(tmp_path, layer)
+    with np.load(tmp_path / "focus.npz") as arrays:
+        found = dict(arrays)
+    found["hidden/mu"][2:] = np.nan
+    np.savez(tmp_path / "focus.npz", **found)
+    assert drawn(draw_run(tmp_path)) == LAYER_FIGURES | {"losses"}
+    text = (tmp_path / "figures" / "trajectory_hidden.svg").read_text()
+    assert "nan" not in text
+
+
+def test_equal_runs_equal_figures(tmp_path: Path) -> None:
+    def draw() -> dict[str, bytes]:
+        torch.manual_seed(0)
+        paths = draw_run(leave_run(tmp_path, FocusedLinear(40, 4, sigma=0.1)))
+        return {path.name: path.read_bytes() for path in paths}
+
+    assert draw() == draw()
+
+
+def test_the_reader_keeps_his_own_style(tmp_path: Path) -> None:
+    with mpl.rc_context({"font.size": 17, "lines.linewidth": 5}):
+        before = dict(mpl.rcParams)
+        draw_run(leave_run(tmp_path, FocusedLinear(40, 4)))
+        assert dict(mpl.rcParams) == before
+
+
+def walk(layer: FocusedLinear) -> dict[str, Any]:
+    mu, sigma = (each.detach().numpy()[None] for each in (layer.mu, layer.sigma))
+    return {
+        "tau": layer.tau.numpy(),
+        "mu": np.concatenate([mu, mu + 0.1]),
+        "sigma": np.concatenate([sigma, sigma * 2]),
+    }
+
+
+def test_foci_are_those_of_the_layer() -> None:
+    layer = FocusedLinear(40, 3, sigma=0.1, dtype=torch.float64)
+    path = walk(layer)
+    phi = phi_of(path["tau"], path["mu"][0], path["sigma"][0], "gaussian", "l2")
+    np.testing.assert_allclose(phi, layer.phi().detach(), atol=1e-12)
+    axes = foci_figure(**path, focus="gaussian", normalizer="l2").axes[0]
+    assert [line.get_linestyle() for line in axes.lines] == [":", "-"] * 3
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), phi[0])
+
+
+@pytest.mark.parametrize(("informative", "labels"), [((20, 40), 1), ((10, 30), 2), ((0, 40), 0)])
+def test_noise_is_shaded(informative: tuple[int, int], labels: int) -> None:
+    path = walk(FocusedLinear(40, 4))
+    focus = {"focus": "gaussian", "normalizer": "l2"}
+    for figure in (
+        foci_figure(**path, **focus, informative=informative),
+        trajectory_figure(**path, epochs=np.arange(2), informative=informative),
+    ):
+        assert [text.get_text() for text in figure.axes[0].texts] == ["noise"] * labels
+        assert len(figure.axes[0].patches) == labels
+    assert edges((20, 40), 40) == (19.5 / 39, 39.5 / 39)
+
+
+def test_noise_is_shaded_only_where_the_inputs_are_the_columns(tmp_path: Path) -> None:
+    tau, region = np.zeros((40, 1)), [20, 40]
+    assert _informative({"data": {"inputs": 40, "informative": region}}, tau) == region
+    assert _informative({"data": {"inputs": 99, "informative": region}}, tau) is None
+    assert _informative({"data": {"inputs": 40, "informative": region}}, np.zeros((40, 2))) is None
+    draw_run(leave_run(tmp_path, FocusedLinear(40, 20), data={"informative": region}))
+    for name, count in (("foci", 0), ("trajectory", 1), ("weights", 1)):  # a heat map has lines
+        text = (tmp_path / "figures" / f"{name}_hidden.svg").read_text()
+        assert text.count(">noise<") == count
+
+
+def test_the_start_is_a_square_and_the_end_a_triangle() -> None:
+    path = walk(FocusedLinear(40, 2, mu=0.5, sigma=0.1))
+    lines = trajectory_figure(**path, epochs=np.arange(2)).axes[0].lines
+    start, end = ([line for line in lines if line.get_marker() == mark] for mark in "s^")
+    assert [line.get_ydata()[0] for line in start] == pytest.approx([0.1, 0.1])
+    assert [line.get_xdata()[0] for line in end] == pytest.approx([0.6, 0.6])
+
+
+@pytest.mark.parametrize(
+    ("series", "labels"),
+    [
+        ({"train/loss": [1.0, 0.5]}, ["loss"]),
+        ({"train/loss": [1.0], "test/acc": [0.5]}, ["loss", "accuracy"]),
+        ({"train/loss": [1.0, 2.0], "val/acc": [None, 0.5]}, ["loss", "accuracy"]),
+        ({"train/loss": [1.0], "test/mae": [2.0]}, ["loss", "mean absolute error"]),
+    ],
+)
+def test_series(series: dict[str, Any], labels: list[str]) -> None:
+    figure = series_figure(series, {})
+    assert figure is not None
+    assert [axes.get_ylabel() for axes in figure.axes] == labels
+    assert len(figure.axes[0].lines[0].get_xdata()) == len(series["train/loss"])
+
+
+def test_the_scores_are_marked() -> None:
+    scores = {
+        "paper": {"value": 0.8, "epoch": 2},
+        "holdout": {"value": 0.7, "epoch": 1},
+        "last": None,
+    }
+    figure = series_figure(SERIES, scores)
+    assert figure is not None
+    assert [text.get_text() for text in figure.axes[1].texts] == ["paper", "holdout"]
+    assert [line.get_xdata()[0] for line in figure.axes[1].lines[-2:]] == [3, 2]

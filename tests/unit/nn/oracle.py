@@ -1,0 +1,132 @@
+"""The paper's formulas in plain NumPy and float64: what the package is tested against."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from focusing import FocusedLinear
+
+FOCI = ("gaussian", "negated_gaussian", "gaussian_derivative", "triangle", "bernoulli")
+NORMALIZERS = ("l2", "sum", "none")
+BACKENDS = ("reference", "fused", "banded")
+TINY = 1e-40
+"""A cutoff that cuts nothing which float64 could show."""
+
+
+def grid(*sizes: int, channels: int = 1) -> np.ndarray:
+    """Positions of a row-major grid whose channels are the fastest axis, one input at a time."""
+    points = []
+    for where in itertools.product(*(range(size) for size in sizes)):
+        point = [i / (size - 1) if size > 1 else 0.0 for i, size in zip(where, sizes, strict=True)]
+        points += [point] * channels
+    return np.array(points)
+
+
+def coefficients(
+    tau: np.ndarray, mu: np.ndarray, sigma: np.ndarray, focus: str, normalizer: str
+) -> np.ndarray:
+    """Phi of Algorithm 2, neuron by neuron and input by input."""
+    (m, d), n = tau.shape, len(mu)
+    g = np.zeros((n, m))
+    for j, i in itertools.product(range(n), range(m)):
+        u = [(tau[i, a] - mu[j, a]) / sigma[j, a] for a in range(d)]
+        bell = math.exp(-sum(v * v for v in u) / 2)
+        g[j, i] = {
+            "gaussian": bell,
+            "bernoulli": bell,  # its expectation
+            "negated_gaussian": 1 - bell,
+            "gaussian_derivative": sum(u) / math.sqrt(d) * bell,
+            "triangle": math.prod(max(0.0, 1 - abs(v) / math.sqrt(6)) for v in u),
+        }[focus]
+    if normalizer == "none":
+        return g
+    s = [
+        math.sqrt(m) / (math.sqrt((r**2).sum()) if normalizer == "l2" else abs(r).sum()) for r in g
+    ]
+    return np.array(s)[:, None] * g
+
+
+@dataclass
+class Result:
+    """Values and gradients, each with the size of the terms that were summed to give it."""
+
+    values: dict[str, np.ndarray]
+    scales: dict[str, np.ndarray]
+
+    def check(self, found: dict[str, torch.Tensor], tolerance: float, title: str) -> None:
+        for name, value in found.items():
+            error = np.abs(value.detach().double().numpy() - self.values[name])
+            worst = (error / (self.scales[name] + 1e-30)).max(initial=0)
+            assert worst <= tolerance, f"{title}: {name} is wrong by {worst:.2g} of its terms"
+
+
+def derivatives(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> Result:
+    """Output and gradients of a gaussian layer by the formulas of paper_facts.md 1.1."""
+    tau, mu, sigma, w, x, gy = (
+        t.detach().double().numpy()
+        for t in (layer.tau, layer.mu, layer.sigma, layer.weight, x, grad_y)
+    )
+    mask = np.ones_like(w) if layer.mask is None else layer.mask.double().numpy()
+    bias = np.zeros(len(w)) if layer.bias is None else layer.bias.detach().double().numpy()
+    m = len(tau)
+    t = tau[None] - mu[:, None]  # (n, m, d)
+    exponent = -((t / sigma[:, None]) ** 2).sum(2) / 2
+    if layer.normalizer != "none":
+        exponent = exponent - exponent.max(1, keepdims=True)  # cancels in s
+    g = np.exp(exponent)
+    phi = g
+    if layer.normalizer != "none":
+        norm = np.sqrt((g**2).sum(1)) if layer.normalizer == "l2" else g.sum(1)
+        phi = math.sqrt(m) / norm[:, None] * g
+    share = {"l2": phi**2 / m, "sum": phi / math.sqrt(m), "none": 0 * phi}[layer.normalizer]
+    slope_mu, slope_sigma = t / sigma[:, None] ** 2, t**2 / sigma[:, None] ** 3
+    mean_mu = np.einsum("nm,nmd->nd", share, slope_mu)[:, None]
+    mean_sigma = np.einsum("nm,nmd->nd", share, slope_sigma)[:, None]
+    grad_phi = gy.T @ x * w * mask
+    seen = np.maximum(phi, 1e-8) * mask  # the last digits of far less are free
+    power = np.abs(gy).T @ np.abs(x) * seen
+    terms = np.abs(power * w)
+    # u and u^2 of the terms, and those of the normaliser; sums about another origin are no worse
+    spread = 1 + np.einsum("nm,nmd->nd", terms + terms.sum(1, keepdims=True) * share, t**2) / (
+        sigma**2 * (terms.sum(1)[:, None] + 1e-300)
+    )
+    size = terms.sum(1)[:, None] * spread / np.abs(sigma)
+    return Result(
+        {
+            "y": x @ (phi * mask * w).T + bias,
+            "x": gy @ (phi * mask * w),
+            "weight": gy.T @ x * phi * mask,
+            "bias": gy.sum(0),
+            "mu": (grad_phi[..., None] * phi[..., None] * (slope_mu - mean_mu)).sum(1),
+            "sigma": (grad_phi[..., None] * phi[..., None] * (slope_sigma - mean_sigma)).sum(1),
+        },
+        {
+            "y": np.abs(x) @ np.abs(seen * w).T + np.abs(bias),
+            "x": (np.abs(gy) @ np.abs(seen * w)).max(1, keepdims=True, initial=0),
+            "weight": power.max(1, keepdims=True),
+            "bias": np.abs(gy).sum(0),
+            "mu": size,
+            "sigma": size,
+        },
+    )
+
+
+def measured(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> dict[str, Any]:
+    """What a layer gives: its output and the gradients of all that has one."""
+    layer.zero_grad()
+    x = x.detach().requires_grad_(x.requires_grad)
+    y = layer(x)
+    found = {"y": y}
+    if y.requires_grad:
+        y.backward(grad_y)
+    for name, tensor in [("x", x), *layer.named_parameters()]:
+        if tensor.requires_grad:
+            assert tensor.grad is not None, f"{name} has no gradient"
+            found[name] = tensor.grad
+        else:
+            assert tensor.grad is None, f"{name} is frozen but has a gradient"
+    return found

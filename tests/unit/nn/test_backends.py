@@ -1,0 +1,230 @@
+"""reference, fused and banded are the same function, whatever the foci do."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from focusing import FocusedLinear
+from tests.unit.nn.oracle import BACKENDS, NORMALIZERS, TINY, derivatives, measured
+
+SHAPES = {1: [1, 2, 4, 17, 33, 100], 2: [(5, 5), (3, 12), (6, 6, 3)], 3: [(3, 4, 2), (4, 4, 5)]}
+TENSORS = ("ascending", "descending", "scattered", "equal")
+
+
+def make_topology(kind: Any, axes: int, seed: torch.Generator) -> tuple[int, Any]:
+    """A size, and a topology of it."""
+    if kind not in TENSORS:
+        return (kind, None) if isinstance(kind, int) else (math.prod(kind), kind)
+    tau = torch.rand(41, axes, generator=seed, dtype=torch.float64)
+    if kind in ("ascending", "descending"):
+        tau = tau[tau[:, 0].argsort(descending=kind == "descending")]
+    return 41, torch.full_like(tau, 0.5) if kind == "equal" else tau
+
+
+def set_foci(layer: FocusedLinear, mu: str, sigma: str, seed: torch.Generator) -> None:
+    """Put the foci where an optimizer step could have put them."""
+    shape = layer.mu.shape
+    place = torch.rand(shape, generator=seed, dtype=torch.float64)
+    width = torch.rand(shape, generator=seed, dtype=torch.float64)
+    mus = {
+        "random": lambda: place,
+        "sorted": lambda: place.sort(0).values,
+        "reversed": lambda: place.sort(0, descending=True).values,
+        "equal": lambda: place[:1].expand(shape),
+        "borders": lambda: place.round(),
+        "outside": lambda: 4 * place - 1.5,
+        "clusters": lambda: (place * 3).round() / 3 + width / 1000,
+    }
+    sigmas = {
+        "hundredfold": lambda: 0.01 * 100**width,
+        "two": lambda: torch.where(width < 0.2, 1.0, 0.01),
+        "narrow": lambda: torch.full(shape, 0.01),
+        "usual": lambda: 0.02 + width / 5,
+        "wide": lambda: 1 + 9 * width,
+    }
+    with torch.no_grad():
+        layer.mu.copy_(mus[mu]())
+        layer.sigma.copy_(sigmas[sigma]())
+
+
+MUS = ("random", "sorted", "reversed", "equal", "borders", "outside", "clusters")
+SIGMAS = ("hundredfold", "two", "narrow", "usual", "wide")
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> tuple[int, Any]:
+    axes = draw(st.sampled_from([1, 1, 2, 3]))
+    return axes, draw(st.sampled_from([*SHAPES[axes], *TENSORS]))
+
+
+@settings(max_examples=100)
+@given(
+    topology=topologies(),
+    neurons=st.sampled_from([1, 3, 20, 37, 130]),
+    batch=st.sampled_from([0, 1, 4]),
+    moves=st.lists(
+        st.tuples(st.sampled_from(MUS), st.sampled_from(SIGMAS)), min_size=1, max_size=4
+    ),
+    normalizer=st.sampled_from(NORMALIZERS),
+    flags=st.fixed_dictionaries(
+        {name: st.booleans() for name in ("bias", "train_mu", "train_sigma")}
+    ),
+    pruned=st.sampled_from([None, None, 0.5, 1.2]),
+    x_has_grad=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_backends_equal_the_formulas_in_float64(
+    topology: tuple[int, Any],
+    neurons: int,
+    batch: int,
+    moves: list[tuple[str, str]],
+    normalizer: str,
+    flags: dict[str, bool],
+    pruned: float | None,
+    x_has_grad: bool,
+    seed: int,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    inputs, given = make_topology(topology[1], topology[0], generator)
+    x = torch.randn(batch, inputs, generator=generator, dtype=torch.float64)
+    x.requires_grad_(x_has_grad)
+    grad_y = torch.randn(batch, neurons, generator=generator, dtype=torch.float64)
+    weight = torch.randn(neurons, inputs, generator=generator, dtype=torch.float64)
+    for backend in BACKENDS:
+        layer = FocusedLinear(
+            inputs,
+            neurons,
+            topology=given,
+            normalizer=normalizer,
+            backend=backend,
+            cutoff=TINY,
+            dtype=torch.float64,
+            **flags,
+        )
+        with torch.no_grad():
+            layer.weight.copy_(weight)
+            if layer.bias is not None:
+                layer.bias.normal_(generator=generator)
+        generator.manual_seed(seed)
+        for step, (mu, sigma) in enumerate(moves):  # one layer: what it remembers must not mislead
+            set_foci(layer, mu, sigma, generator)
+            if pruned is not None:
+                layer.prune(pruned)
+            expected = derivatives(layer, x, grad_y)
+            expected.check(measured(layer, x, grad_y), 1e-9, f"{backend}, step {step}")
+
+
+LARGE = [  # beyond one tile, and above the size at which fused works in tiles
+    (130, 300, None),
+    (900, 37, (30, 30)),
+    (300, 130, (10, 10, 3)),
+    (512, 67, (8, 8, 8)),
+    (257, 200, "ascending"),
+    (257, 200, "descending"),
+    (257, 200, "scattered"),
+]
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("sigma", ["hundredfold", "narrow", "usual"])
+@pytest.mark.parametrize("shape", LARGE, ids=str)
+def test_large_layers_agree_in_float32(
+    shape: tuple[int, int, Any], sigma: str, normalizer: str
+) -> None:
+    inputs, neurons, topology = shape
+    generator = torch.Generator().manual_seed(7)
+    if isinstance(topology, str):
+        tau = torch.rand(inputs, 1, generator=generator)
+        if topology != "scattered":
+            tau = tau.sort(0, descending=topology == "descending").values
+        topology = tau
+    x = torch.randn(9, inputs, generator=generator, requires_grad=True)
+    grad_y = torch.randn(9, neurons, generator=generator)
+    for mu in ("random", "sorted", "borders"):
+        for backend in (*BACKENDS, "auto"):  # with the default cutoff
+            torch.manual_seed(1)
+            layer = FocusedLinear(
+                inputs, neurons, topology=topology, normalizer=normalizer, backend=backend
+            )
+            set_foci(layer, mu, sigma, generator.manual_seed(3))
+            expected = derivatives(layer, x, grad_y)
+            expected.check(measured(layer, x, grad_y), 1e-4, f"{backend}, mu {mu}")
+
+
+@pytest.mark.parametrize("neurons", [5, 300])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_pruned_large_layers_agree(backend: str, neurons: int) -> None:
+    torch.manual_seed(0)
+    layer = FocusedLinear(200, neurons, mu="random", sigma=(0.01, 0.2), backend=backend)
+    assert layer.prune(0.8) > 0.3
+    x, grad_y = torch.randn(4, 200, requires_grad=True), torch.randn(4, neurons)
+    derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-4, backend)
+    assert (layer.weight.grad[~layer.mask] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("normalizer", ["l2", "sum"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("mu", "sigma"), [(1 / 6, 0.01), (0.5, 0.01), (0.4, 0.001), (5.0, 0.01), (-80.0, 0.9)]
+)
+def test_foci_that_see_no_input_stay_finite(
+    mu: float, sigma: float, backend: str, normalizer: str, dtype: torch.dtype
+) -> None:
+    layer = FocusedLinear(4, 20, normalizer=normalizer, backend=backend, dtype=dtype)
+    with torch.no_grad():
+        layer.mu.fill_(mu)
+        layer.sigma.fill_(sigma)
+    norm = layer.phi().norm(dim=1) if normalizer == "l2" else layer.phi().sum(1)
+    torch.testing.assert_close(norm, torch.full((20,), 2.0, dtype=dtype))
+    found = measured(layer, torch.randn(3, 4, dtype=dtype), torch.randn(3, 20, dtype=dtype))
+    for name, value in found.items():
+        assert value.isfinite().all(), name
+    nearest = (layer.tau[:, 0] - mu).abs().argmin()
+    assert (layer.phi()[:, nearest] == layer.phi().amax(1)).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_any_part_may_be_frozen(backend: str) -> None:
+    names = ["x", "weight", "bias", "mu", "sigma"]
+    grad_y = torch.randn(3, 260)
+    layer = FocusedLinear(130, 260, sigma=0.1, backend=backend)
+    for trained in range(2 ** len(names)):
+        wanted = {name for bit, name in enumerate(names) if trained >> bit & 1}
+        x = torch.randn(3, 130, requires_grad="x" in wanted)
+        for name, parameter in layer.named_parameters():
+            parameter.requires_grad_(name in wanted)
+            parameter.grad = None
+        found = measured(layer, x, grad_y)
+        assert set(found) == {"y", *wanted}
+        derivatives(layer, x, grad_y).check(found, 1e-4, f"{backend}, {wanted}")
+
+
+def test_foci_far_away_leave_no_denormals() -> None:
+    smallest = torch.finfo(torch.float32).tiny
+    for normalizer in NORMALIZERS:
+        phi = FocusedLinear(784, 20, sigma=0.025, normalizer=normalizer).phi().abs()
+        assert ((phi == 0) | (phi >= smallest)).all()
+        assert phi.amin() < 1e-10
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["mu", "sigma"])
+def test_diverged_foci_give_nan_as_diverged_weights_do(name: str, backend: str) -> None:
+    layer = FocusedLinear(320, 160, backend=backend)
+    with torch.no_grad():
+        getattr(layer, name).fill_(math.nan)
+    assert layer(torch.ones(2, 320)).isnan().all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_precision_may_change_after_the_first_call(backend: str) -> None:
+    layer = FocusedLinear(200, 200, sigma=0.05, backend=backend, cutoff=TINY)
+    layer(torch.randn(2, 200))
+    layer.double()
+    x, grad_y = torch.randn(3, 200).double(), torch.randn(3, 200).double()
+    derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-10, backend)

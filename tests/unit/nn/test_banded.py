@@ -1,0 +1,139 @@
+"""The inference module that computes only what is left."""
+
+import copy
+import io
+from typing import Any
+
+import pytest
+import torch
+
+from focusing import BandedLinear, FocusedLinear
+from tests.unit.nn.oracle import FOCI
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("threshold", [None, 0.8, 3.0])
+@pytest.mark.parametrize("topology", [None, (10, 12), "unsorted"])
+@pytest.mark.parametrize("neurons", [1, 37, 300])
+def test_equals_the_layer(neurons: int, topology: Any, threshold: float | None, bias: bool) -> None:
+    torch.manual_seed(0)
+    given = torch.rand(120, 1) if topology == "unsorted" else topology
+    layer = FocusedLinear(120, neurons, bias, topology=given, mu="random", sigma=(0.01, 0.3)).eval()
+    if bias:
+        torch.nn.init.normal_(layer.bias)
+    if threshold is not None:
+        layer.prune(threshold)
+    x = torch.randn(6, 120)
+    banded = layer.banded()
+    assert isinstance(banded, BandedLinear)
+    torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
+    assert not any(value.requires_grad for value in banded.state_dict().values())
+
+
+@pytest.mark.parametrize("focus", FOCI)
+def test_any_focus(focus: str) -> None:
+    layer = FocusedLinear(60, 20, focus=focus, sigma=0.05).eval()
+    x = torch.randn(4, 60)
+    torch.testing.assert_close(layer.banded()(x), layer(x), rtol=1e-5, atol=1e-5)
+
+
+def test_with_empty_rows_and_empty_tiles() -> None:
+    weight = torch.zeros(250, 64)
+    weight[::5, 7:30] = torch.randn(50, 23)
+    x = torch.randn(3, 64)
+    torch.testing.assert_close(BandedLinear(weight)(x), x @ weight.T)
+    bias = torch.randn(250)
+    nothing = BandedLinear(torch.zeros(250, 64), bias)
+    assert torch.equal(nothing(x), bias.expand(3, 250))
+    assert nothing.work == 0
+
+
+def test_pruned_away_neurons() -> None:
+    layer = FocusedLinear(64, 40, sigma=0.1).eval()
+    with torch.no_grad():
+        layer.sigma[::3] = 1.0
+    layer.prune(1.5)
+    assert (layer.phi() == 0).all(1).any()
+    x = torch.randn(3, 64)
+    torch.testing.assert_close(layer.banded()(x), layer(x), rtol=1e-5, atol=1e-5)
+
+
+def test_computes_only_what_is_left() -> None:
+    wide, narrow = FocusedLinear(784, 800, sigma=0.5), FocusedLinear(784, 800, sigma=0.025)
+    works = [wide.banded().work, narrow.banded().work]
+    narrow.prune(1.0)
+    works.append(narrow.banded().work)
+    assert works[0] == 1
+    assert works[1] < 0.5
+    assert works[2] < 0.3
+    banded = narrow.banded()
+    stored = sum(value.numel() for name, value in banded.state_dict().items() if "weight" in name)
+    assert stored / narrow.weight.numel() == pytest.approx(banded.work)
+
+
+def test_unsorted_neurons_cost_no_more() -> None:
+    torch.manual_seed(0)
+    ordered = FocusedLinear(784, 800)
+    shuffled = FocusedLinear(784, 800, mu=ordered.foci.mu[torch.randperm(800)])
+    assert shuffled.banded().work == pytest.approx(ordered.banded().work, rel=0.05)
+
+
+def test_inputs_that_no_neuron_needs_do_not_matter() -> None:
+    banded = FocusedLinear(200, 30, mu=0.5, sigma=0.01).banded()
+    x = torch.randn(2, 200)
+    other = x.clone()
+    other[:, :20] = torch.nan
+    assert torch.equal(banded(x), banded(other))
+
+
+def test_keeps_mode_dtype_and_is_a_copy() -> None:
+    layer = FocusedLinear(30, 5, dtype=torch.float64).eval()
+    banded = layer.banded()
+    assert not banded.training
+    assert FocusedLinear(30, 5).banded().training
+    x = torch.randn(2, 30).double()
+    before = banded(x)
+    assert before.dtype == torch.float64
+    torch.nn.init.zeros_(layer.weight)
+    torch.nn.init.ones_(layer.bias)
+    assert torch.equal(banded(x), before)
+
+
+@pytest.mark.parametrize("shape", [(30,), (0, 30), (2, 3, 4, 30)])
+def test_leading_dimensions(shape: tuple[int, ...]) -> None:
+    banded = FocusedLinear(30, 5).banded()
+    x = torch.randn(shape)
+    y = banded(x)
+    assert y.shape == (*shape[:-1], 5)
+    torch.testing.assert_close(y.reshape(-1, 5), banded(x.reshape(-1, 30)))
+
+
+def test_gradients_reach_the_input() -> None:
+    layer = FocusedLinear(30, 5, backend="reference")
+    x = torch.randn(2, 30, requires_grad=True)
+    found = [torch.autograd.grad(f(x).sum(), x)[0] for f in (layer, layer.banded())]
+    torch.testing.assert_close(*found)
+
+
+def test_can_be_copied_saved_and_exported() -> None:
+    layer = FocusedLinear(90, 130, mu="random")
+    banded, x = layer.banded().eval(), torch.randn(3, 90)
+    assert torch.equal(copy.deepcopy(banded)(x), banded(x))
+    file = io.BytesIO()
+    torch.save(banded.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    with torch.no_grad():
+        expected = banded(x)
+        banded.weight_0.zero_()
+        banded.load_state_dict(state)
+    assert torch.equal(banded(x), expected)
+    exported = torch.export.export(banded, (x,)).module()
+    torch.testing.assert_close(exported(x), expected)
+
+
+def test_repr() -> None:
+    banded = FocusedLinear(784, 800).banded()
+    text = repr(banded)
+    assert "in_features=784, out_features=800" in text
+    assert f"work={banded.work:.3f}" in text

@@ -1,0 +1,85 @@
+"""What a config must satisfy beyond names and types, checked before anything starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from focusing.errors import UserError
+
+CHOICES = {
+    "resume": ("auto", "never"),
+    "protocol.name": ("paper", "holdout", "last"),
+}
+AT_LEAST = {
+    "seed": 0,
+    "optim.batch_size": 1,
+    "optim.accumulate": 1,
+    "optim.l2": 0,
+    "optim.sigma_l1": 0,
+    "optim.sigma_l2": 0,
+    "optim.anneal_epochs": 0,
+    "trainer.max_epochs": 1,
+    "trainer.limit_batches": 1,
+}
+ABOVE_ZERO = ("optim.lr", "optim.anneal_from", "optim.clip_value")
+
+
+def check(cfg: DictConfig) -> dict[str, Any]:
+    """Raise a UserError that names the first impossible option.
+
+    Returns:
+        The config as plain containers, interpolations resolved.
+    """
+    _check_names(cfg, "")
+    config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+    for name, allowed in CHOICES.items():
+        if (value := _get(config, name)) not in allowed:
+            raise UserError(f"{name}={value} is not one of {', '.join(allowed)}.")
+    for name, least in AT_LEAST.items():
+        value = _get(config, name)
+        if value is not None and value < least:
+            raise UserError(f"{name}={value} must be at least {least}.")
+    for name in ABOVE_ZERO:
+        value = _get(config, name)
+        if value is not None and not value > 0:
+            raise UserError(f"{name}={value} must be greater than 0.")
+    if not re.fullmatch(r"\w[\w.,=+-]*", config["name"]):
+        raise UserError(f"name={config['name']} cannot be the name of a folder.")
+    _check_devices(config["trainer"]["devices"])
+    protocol = config["protocol"]
+    if protocol["name"] == "holdout" and not 0 < protocol["holdout"] < 1:
+        raise UserError(f"protocol.holdout={protocol['holdout']} must lie between 0 and 1.")
+    if protocol["name"] != "holdout" and protocol["holdout"]:
+        raise UserError(f"protocol.holdout is of no use to protocol={protocol['name']}, use 0.")
+    return config
+
+
+def _check_names(node: DictConfig, prefix: str) -> None:
+    """Refuse options that ``+option=value`` has added to a schema."""
+    schema = OmegaConf.get_type(node)
+    for name in map(str, node):
+        if is_dataclass(schema) and name not in {field.name for field in fields(schema)}:
+            raise UserError(f"{prefix}{name} is not an option.")
+        if not OmegaConf.is_missing(node, name) and isinstance(node[name], DictConfig):
+            _check_names(node[name], f"{prefix}{name}.")
+
+
+def _check_devices(devices: Any) -> None:
+    one = devices == 1 or (isinstance(devices, list) and len(devices) == 1)
+    if not one or isinstance(devices, bool):
+        raise UserError(
+            f"trainer.devices={devices}: a run uses one device, 1 or [index]; "
+            "several runs can use one each."
+        )
+
+
+def _get(config: Mapping[str, Any], name: str) -> Any:
+    value: Any = config
+    for key in name.split("."):
+        value = value[key]
+    return value

@@ -1,0 +1,173 @@
+"""The installed command: focusing train, focusing eval, focusing show, focusing data."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from focusing.errors import UserError
+
+if TYPE_CHECKING:  # this module must be imported in milliseconds
+    from omegaconf import DictConfig
+
+FULL_ERRORS = os.environ.get("HYDRA_FULL_ERROR") == "1"
+
+HELP = """\
+Networks whose neurons learn where to look.
+
+  focusing train [group=option] [option=value] ...   train a network; --help lists options
+  focusing eval RUN_DIR [data=...]                   test a trained network, also on other data
+  focusing show RUN_DIR                              what a run did and scored
+  focusing data list                                 every data set, and where it is
+  focusing data get NAME ...                         download it
+  focusing data check [NAME ...]                     read what is there, say what it holds
+  focusing data show NAME [data.option=value] ...    draw samples and classes
+  focusing --version
+"""
+
+
+def main() -> None:
+    """Run the command of ``sys.argv``."""
+    command, *arguments = sys.argv[1:] or ["--help"]
+    with reporting_errors():
+        if command == "train":
+            _train(arguments)
+        elif command == "eval":
+            _evaluate(arguments)
+        elif command == "show":
+            _show(arguments)
+        elif command == "data":
+            _data(arguments)
+        elif command in ("--version", "-V"):
+            from focusing import __version__
+
+            print(__version__)
+        elif command in ("--help", "-h", "help"):
+            print(HELP, end="")
+        else:
+            raise UserError(f"focusing {command} is not a command; focusing --help lists them.")
+
+
+@contextmanager
+def reporting_errors() -> Iterator[None]:
+    """End the process as a command should: a sentence and code 1, or 130 and 143 for signals.
+
+    HYDRA_FULL_ERROR=1 in the environment shows where an error comes from.
+    """
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands errors on instead of printing its own way
+    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None or FULL_ERRORS:
+            raise
+        print(f"Error: {sentence}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _sentence(error: Exception) -> str | None:
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    from focusing.compose import explain
+
+    return explain(error)
+
+
+def _train(overrides: list[str]) -> None:
+    import hydra
+
+    from focusing.compose import config_dir, prepare_hydra
+
+    prepare_hydra()
+    sys.argv = ["focusing train", *overrides]
+    hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="train")(train_job)()
+
+
+def train_job(cfg: DictConfig) -> float | None:
+    """Call :func:`focusing.run.train` as a command does."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from focusing.run import train  # torch takes seconds: first let Hydra find fault
+
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        return train(cfg)  # Hydra notes the error and goes on with the other jobs
+    with reporting_errors():
+        return train(cfg)
+
+
+def _evaluate(arguments: list[str]) -> None:
+    run_dir, overrides = _run_dir(arguments, "eval")
+    from focusing.run import evaluate
+
+    for name, value in evaluate(run_dir, overrides).items():
+        print(name, value)
+
+
+def _show(arguments: list[str]) -> None:
+    run_dir, rest = _run_dir(arguments, "show")
+    if rest:
+        raise UserError(f"focusing show takes one folder, not also {rest[0]}.")
+    from rich.console import Console
+
+    from focusing.reports.summary import summary
+    from focusing.results.record import read_record
+
+    record = read_record(run_dir)
+    if record is None:
+        begun = (run_dir / "config.yaml").exists()
+        raise UserError(
+            f"{run_dir} has no result.json: " + ("not finished." if begun else "not a run folder.")
+        )
+    console = Console(soft_wrap=True)
+    console.print(summary(record, str(run_dir)))
+    for figure in sorted(run_dir.glob("figures/*.png")):
+        console.print(str(figure))
+
+
+def _data(arguments: list[str]) -> None:
+    action, *rest = arguments or ["--help"]
+    if action in ("--help", "-h"):
+        print("\n".join(each.strip() for each in HELP.splitlines() if "focusing data" in each))
+        return
+    from focusing.data import commands
+
+    if action == "list":
+        commands.list_data()
+    elif action == "get":
+        commands.get_data(rest)
+    elif action == "check":
+        commands.check_data(rest)
+    elif action == "show":
+        from focusing.reports.data_picture import show_data
+
+        show_data(rest)
+    else:
+        raise UserError(f"focusing data {action} is not one of list, get, check and show.")
+
+
+def _run_dir(arguments: list[str], command: str) -> tuple[Path, list[str]]:
+    if not arguments or arguments[0] in ("--help", "-h"):
+        line = next(each for each in HELP.splitlines() if f"focusing {command}" in each)
+        if not arguments:
+            raise UserError(f"which run? {' '.join(line.split('  ')[1:2])}")
+        print(line.strip())
+        sys.exit(0)
+    run_dir = Path(arguments[0])
+    if not run_dir.is_dir():
+        raise UserError(f"{run_dir} is not a folder.")
+    return run_dir, arguments[1:]
+
+
+if __name__ == "__main__":
+    main()

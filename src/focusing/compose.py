@@ -1,0 +1,107 @@
+"""Hydra, told about our schema; and its errors, told in a sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from omegaconf import OmegaConf
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+
+from focusing.config import GROUP_SCHEMAS, Config
+from focusing.errors import UserError
+
+
+def prepare_hydra() -> None:
+    """Make the schema and the interpolations of conf/ known to Hydra."""
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Config)
+    for group, schemas in GROUP_SCHEMAS.items():
+        for name, schema in schemas.items():
+            store.store(group=f"schema/{group}", name=name, node=schema)
+    OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
+
+
+def config_dir() -> Path:
+    """The configs: shipped in the wheel, or at the root of the checkout."""
+    packaged = Path(__file__).parent / "conf"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "conf"
+
+
+def data_dir() -> str:
+    """Where data sets are kept."""
+    if given := os.environ.get("FOCUSING_DATA_DIR"):
+        return given
+    from platformdirs import user_cache_dir
+
+    return user_cache_dir("focusing")
+
+
+def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The data group of a config, changed as on the command line.
+
+    Args:
+        saved: the group as it was.
+        overrides: ``data=<option>`` begins from another file of the group, ``data.<key>=<value>``
+            changes an option.
+    """
+    for each in overrides:
+        if not re.match(r"data(\.\w+)*=", each):
+            raise UserError(f"{each}: only the data can be changed, with data=... or data.x=...")
+    chosen = [each for each in overrides if each.startswith("data=")]
+    changes = [each.removeprefix("data.") for each in overrides if each.startswith("data.")]
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        data = compose("train", chosen or [f"data={saved['name']}"]).data
+        if not chosen:
+            data = OmegaConf.merge(data, dict(saved))
+        data = OmegaConf.merge(data, OmegaConf.from_dotlist(changes))
+    # Interpolations may refer to the rest of the config: resolve them before it is gone.
+    return OmegaConf.to_container(data, resolve=True)  # type: ignore[return-value]
+
+
+def explain(error: BaseException) -> str | None:
+    """What is wrong with a config, in a sentence; None if the error is about something else."""
+    if isinstance(error, MissingConfigException):
+        return _missing_choice(error)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OmegaConfBaseException):
+            return _wrong_option(cause)
+        cause = cause.__cause__
+    if isinstance(error, ConfigCompositionException | HydraException):
+        return " ".join(str(error).split())
+    return None
+
+
+def _missing_choice(error: MissingConfigException) -> str:
+    group, _, choice = (error.missing_cfg_file or "").rpartition("/")
+    options = [each for each in error.options or () if each]
+    if not group or not options:
+        return " ".join(str(error).split())
+    return f"{group}={choice} does not exist{_hint(choice, options, f'{group}=')}"
+
+
+def _wrong_option(error: OmegaConfBaseException) -> str:
+    full = error.full_key or str(error.key)
+    if isinstance(error, ConfigKeyError | AttributeError) and error.parent_node is not None:
+        known = [str(key) for key in error.parent_node if key != "_target_"]
+        prefix = full.rpartition(".")[0]
+        key = str(error.key)
+        return f"{full} is not an option{_hint(key, known, prefix and prefix + '.')}"
+    reason = str(error.msg or error).split("\n    full_key:")[0]
+    return f"{full}: {' '.join(reason.split())}."
+
+
+def _hint(wrong: str, known: Sequence[str], prefix: str) -> str:
+    near = get_close_matches(wrong, known, n=1, cutoff=0.4)
+    if near:
+        return f", did you mean {prefix}{near[0]}?"
+    return f"; there are {', '.join(sorted(known))}." if known else "."

@@ -1,0 +1,281 @@
+"""The schema of conf/: which options exist, and their types.
+
+Values that a reader should see stand in the YAML files, with a comment; here are only types and
+what is rarely changed. An option of a group that is not listed here does not exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+
+@dataclass
+class DenseModel:
+    """A fully connected network."""
+
+    _target_: str = "focusing.models.dense_mlp"
+    name: str = MISSING
+    hidden: list[int] = MISSING
+    batch_norm: bool = True
+    input_dropout: float = 0.0
+    dropout: list[float] = field(default_factory=list)
+
+
+@dataclass
+class FocusOptions:
+    """The options of ``focusing.FocusedLinear``; its docstring explains them."""
+
+    mu: Any = MISSING
+    sigma: Any = MISSING
+    train_mu: bool = True
+    train_sigma: bool = True
+    focus: str = "gaussian"
+    topology: Any = None
+    normalizer: str = "l2"
+    init: str = "focus_glorot"
+    mu_range: list[float] = field(default_factory=lambda: [0.0, 1.0])
+    sigma_range: list[float] = field(default_factory=lambda: [0.01, 1.0])
+    backend: str = "auto"
+    cutoff: float = 1e-7
+    bias: bool = True
+
+
+@dataclass
+class FocusedModel(FocusOptions, DenseModel):
+    """A network whose hidden layers focus."""
+
+    _target_: str = "focusing.models.focused_mlp"
+
+
+@dataclass
+class SyntheticData:
+    """The paper's synthetic classification data."""
+
+    _target_: str = "focusing.data.synthetic"
+    name: str = MISSING
+    generator: str = MISSING
+    samples: int = MISSING
+    test_share: float = MISSING
+    classes: int = MISSING
+    clusters: int = MISSING
+    informative: int = MISSING
+    separation: float = MISSING
+    noise: int = MISSING
+    noise_position: str = MISSING
+    noise_kind: str = MISSING
+    seed: int = MISSING
+
+
+@dataclass
+class AugmentOptions:
+    """The options of ``focusing.data.augment.Augment``."""
+
+    flip: bool = False
+    shift: float = 0.0
+    shear: float = 0.0
+    zoom: float = 0.0
+
+
+@dataclass
+class FileData:
+    """What all data sets from files have; conf/data/mnist.yaml explains it."""
+
+    _target_: str = MISSING
+    name: str = MISSING
+    preprocess: str = "none"
+    split: str = "official"
+    fold: int = 0
+    test_share: float | None = None
+    split_seed: int | None = 0
+    limit_train: int | None = None
+    limit_test: int | None = None
+    fake: bool = False
+
+
+@dataclass
+class ImageData(FileData):
+    """Images, with training images that may be changed."""
+
+    augment: AugmentOptions = field(default_factory=AugmentOptions)
+
+
+@dataclass
+class MnistData(ImageData):
+    """Handwritten digits."""
+
+    _target_: str = "focusing.data.mnist"
+    on_missing: str = MISSING
+
+
+@dataclass
+class CltData(MnistData):
+    """Digits among pieces of digits."""
+
+    _target_: str = "focusing.data.clt"
+    variant: str = MISSING
+    train: int | None = MISSING
+    test: int | None = MISSING
+    size: int = MISSING
+    patches: int = MISSING
+    patch_size: int = MISSING
+    seed: int = MISSING
+
+
+@dataclass
+class LfwData(ImageData):
+    """Faces."""
+
+    _target_: str = "focusing.data.lfw"
+    min_faces: int = MISSING
+    stretch: bool = MISSING
+
+
+@dataclass
+class CatsDogsData(ImageData):
+    """Cats and dogs."""
+
+    _target_: str = "focusing.data.catsdogs"
+    size: int = MISSING
+    interpolation: str = MISSING
+
+
+@dataclass
+class FsddData(FileData):
+    """Spoken digits."""
+
+    _target_: str = "focusing.data.fsdd"
+    speakers: list[str] = MISSING
+    coefficients: int = MISSING
+    frames: int = MISSING
+    window: int = MISSING
+    hop: int = MISSING
+    bands: int = MISSING
+
+
+@dataclass
+class BostonData(FileData):
+    """House prices."""
+
+    _target_: str = "focusing.data.boston"
+    pad: int = MISSING
+
+
+@dataclass
+class DnaData(FileData):
+    """Splice junctions."""
+
+    _target_: str = "focusing.data.dna"
+    pad: int = MISSING
+
+
+@dataclass
+class ReutersData(FileData):
+    """Newswires as sets of words."""
+
+    _target_: str = "focusing.data.reuters"
+    words: int = MISSING
+    pad: int = MISSING
+
+
+@dataclass
+class ImdbData(FileData):
+    """Reviews as sequences of words."""
+
+    _target_: str = "focusing.data.imdb"
+    words: int = MISSING
+    length: int = MISSING
+    ngrams: int = MISSING
+
+
+@dataclass
+class Optim:
+    """How the weights and the foci learn."""
+
+    name: str = MISSING
+    lr: float = MISSING
+    lr_mu: float = MISSING
+    lr_sigma: float = MISSING
+    momentum: float | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    batch_size: int = MISSING
+    shuffle: bool = True
+    accumulate: int = 1
+    clip_value: float | None = None
+    l2: float = 0.0
+    sigma_l1: float = 0.0
+    sigma_l2: float = 0.0
+    decay_epochs: list[int] = field(default_factory=list)
+    decay: float = 1.0
+    decay_mu: float | None = None
+    decay_sigma: float | None = None
+    anneal_from: float = 1.0
+    anneal_epochs: int = 0
+
+
+@dataclass
+class Protocol:
+    """Which epoch's test score counts, and what chooses it."""
+
+    name: str = MISSING
+    holdout: float = MISSING
+
+
+@dataclass
+class TrainerOptions:
+    """How long, and on what."""
+
+    max_epochs: int = MISSING
+    accelerator: str = MISSING
+    devices: Any = MISSING
+    precision: str = MISSING
+    deterministic: bool = MISSING
+    limit_batches: int | None = None
+
+
+@dataclass
+class Paths:
+    """Where results go, and where data sets are."""
+
+    output_dir: str = MISSING
+    data_dir: str = MISSING
+
+
+@dataclass
+class Config:
+    """One run."""
+
+    name: str = MISSING
+    seed: int = MISSING
+    resume: str = MISSING
+    force: bool = MISSING
+    figures: bool = MISSING
+    data: Any = MISSING
+    model: Any = MISSING
+    optim: Optim = field(default_factory=Optim)
+    protocol: Protocol = field(default_factory=Protocol)
+    trainer: TrainerOptions = field(default_factory=TrainerOptions)
+    callbacks: dict[str, Any] = field(default_factory=dict)
+    logger: dict[str, Any] = field(default_factory=dict)
+    paths: Paths = field(default_factory=Paths)
+
+
+GROUP_SCHEMAS: dict[str, dict[str, type]] = {
+    "model": {"dense": DenseModel, "focused": FocusedModel},
+    "data": {
+        "synthetic": SyntheticData,
+        "images": ImageData,
+        "mnist": MnistData,
+        "clt": CltData,
+        "lfw": LfwData,
+        "fsdd": FsddData,
+        "boston": BostonData,
+        "dna": DnaData,
+        "reuters": ReutersData,
+        "imdb": ImdbData,
+        "catsdogs": CatsDogsData,
+    },
+}
+"""Schemas that the files of a group choose from: ``/schema/<group>@_here_: <name>``."""

@@ -1,0 +1,86 @@
+"""Batches of data that is already on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from focusing.data.dataset import Part
+
+
+def epoch_seed(seed: int, epoch: int, stream: int = 0) -> int:
+    """The seed of an epoch's random numbers: always the same, so that a resumed run repeats them.
+
+    Args:
+        seed: of the run.
+        epoch: from 0.
+        stream: 0 for the order of the batches, 1 for what the network draws (dropout), 2 for how
+            images are changed.
+    """
+    return int(np.random.SeedSequence([seed, epoch, stream]).generate_state(1, np.uint64)[0] >> 1)
+
+
+class Batches:
+    """Iterates over a part of a data set; no workers, no copies between devices.
+
+    Args:
+        part: the samples.
+        size: of a batch; the last may be smaller.
+        seed: shuffles each epoch anew, as a function of the seed and :attr:`epoch` alone; None
+            keeps the order.
+        limit: stop after so many batches.
+        bundle: hand out so many batches at once, one behind the other, for a consumer that takes
+            them apart with ``Part.split``: what surrounds a step then happens once per bundle.
+        prepare: is applied to what is handed out; see ``DataSet.prepare``.
+        augment: likewise, after it; see ``DataSet.augment``.
+        augment_seed: of the changes, which are new in each epoch.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        size: int,
+        seed: int | None = None,
+        limit: int | None = None,
+        bundle: int = 1,
+        *,
+        prepare: Callable[[Tensor], Tensor] | None = None,
+        augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
+        augment_seed: int = 0,
+    ) -> None:
+        self.part, self.size, self.seed = part, size, seed
+        self.prepare, self.augment, self.augment_seed = prepare, augment, augment_seed
+        self.epoch = 0
+        samples = len(part.targets)
+        self._used = samples if limit is None else min(samples, limit * size)
+        self._stride = bundle * size
+
+    def __len__(self) -> int:
+        return -(-self._used // self._stride)
+
+    def __iter__(self) -> Iterator[Part]:
+        if self.prepare is None and self.augment is None:
+            yield from self._slices()
+            return
+        seed = epoch_seed(self.augment_seed, self.epoch, stream=2)
+        generator = torch.Generator().manual_seed(seed)
+        for inputs, targets in self._slices():
+            if self.prepare is not None:
+                inputs = self.prepare(inputs)
+            if self.augment is not None:
+                inputs = self.augment(inputs, generator)
+            yield Part(inputs, targets)
+
+    def _slices(self) -> Iterator[Part]:
+        inputs, targets = self.part
+        if self.seed is None:
+            yield from Part(inputs[: self._used], targets[: self._used]).split(self._stride)
+            return
+        # Drawn on the CPU: every kind of device sees the same batches.
+        generator = torch.Generator().manual_seed(epoch_seed(self.seed, self.epoch))
+        order = torch.randperm(len(targets), generator=generator)[: self._used]
+        for index in torch.split(order.to(targets.device), self._stride):
+            yield Part(inputs.index_select(0, index), targets.index_select(0, index))

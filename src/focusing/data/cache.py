@@ -1,0 +1,129 @@
+"""What was decoded once: arrays on disk, mapped into memory, shared by all runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+from platformdirs import user_cache_dir
+from rich.console import Console
+
+from focusing.data.damage import DamagedError, set_aside
+from focusing.errors import UserError
+
+Arrays = Mapping[str, NDArray[Any]]
+VERSION = 1
+"""Part of every key: raise it when a decoder's results change."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Arrays and the hash of their content, which is the same on every machine."""
+
+    arrays: Arrays
+    content: str
+
+
+def cache_dir() -> Path:
+    """``FOCUSING_CACHE_DIR``, else a folder in the user's cache."""
+    given = os.environ.get("FOCUSING_CACHE_DIR")
+    return Path(given) if given else Path(user_cache_dir("focusing")) / "decoded"
+
+
+def decoded(name: str, origin: Mapping[str, Any], build: Callable[[], Arrays]) -> Decoded:
+    """The arrays that ``build`` makes, from the cache if they were made before.
+
+    Runs that want the same at the same time make it once. An entry appears when it is complete; if
+    the cache cannot be written, the arrays stay in memory.
+
+    Args:
+        name: for people who look into the cache.
+        origin: all that the arrays depend on: hashes of files, options. The entry is named by the
+            hash of it.
+        build: decodes the files, or generates.
+
+    Raises:
+        UserError: if a file turns out to be damaged; it is put aside.
+    """
+    text = json.dumps([VERSION, origin], sort_keys=True)
+    folder = cache_dir() / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    entry = _open(folder)
+    if entry:
+        return entry
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+        lock.acquire()
+    except OSError:
+        return _in_memory(_build(build))
+    try:
+        entry = _open(folder)
+        if entry:
+            return entry
+        with Console(stderr=True).status(f"Decoding {name}, this once"):  # in a terminal
+            arrays = _build(build)
+        try:
+            _write(folder, arrays)
+        except OSError:  # a full disk, say: the run can do without
+            return _in_memory(arrays)
+        return _open(folder) or _in_memory(arrays)
+    finally:
+        lock.release()
+
+
+def _build(build: Callable[[], Arrays]) -> Arrays:
+    try:
+        return build()
+    except DamagedError as error:
+        raise UserError(
+            f"{error.path} is damaged ({error.reason}): {set_aside(error.path)}; run again to "
+            "download it, or put a good copy there."
+        ) from None
+
+
+def _write(folder: Path, arrays: Arrays) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
+        temporary = Path(made) / folder.name
+        temporary.mkdir()
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+        about = {"content": _content(arrays), "arrays": list(arrays)}
+        (temporary / "about.json").write_text(json.dumps(about))
+        shutil.rmtree(folder, ignore_errors=True)
+        temporary.replace(folder)
+
+
+def _open(folder: Path) -> Decoded | None:
+    # A damaged entry is as good as none.
+    with suppress(OSError, ValueError, KeyError, EOFError):
+        about = json.loads((folder / "about.json").read_text())
+        # Copy on write: torch wants memory that could be written to.
+        arrays = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
+            for name in about["arrays"]
+        }
+        return Decoded(arrays, about["content"])
+    return None
+
+
+def _in_memory(arrays: Arrays) -> Decoded:
+    return Decoded(arrays, _content(arrays))
+
+
+def _content(arrays: Arrays) -> str:
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -1,0 +1,63 @@
+"""Files that cannot be what they claim to be."""
+
+from __future__ import annotations
+
+import pickle
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from focusing.errors import UserError
+
+
+class DamagedError(UserError):
+    """A file is not what its name says.
+
+    Args:
+        path: the file.
+        reason: a few words.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} is damaged: {reason}.")
+        self.path, self.reason = path, reason
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever decoders raise over a bad file becomes a :class:`DamagedError` that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise  # it is not damaged but gone
+    except (
+        EOFError,
+        IndexError,
+        KeyError,
+        OSError,
+        TypeError,
+        ValueError,
+        pickle.UnpicklingError,
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DamagedError(path, reason.rstrip(".")) from error
+
+
+def set_aside(path: Path) -> str:
+    """Rename a damaged file to ``<name>.corrupt``, so that nothing reads it again.
+
+    Returns:
+        What became of it, to end a sentence with.
+    """
+    aside = path.with_name(f"{path.name}.corrupt")
+    try:
+        path.replace(aside)
+    except OSError:
+        return "it could not be moved aside, please remove it"
+    return f"it is now {aside.name}"

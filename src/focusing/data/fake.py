@@ -1,0 +1,49 @@
+"""Random data in the shape of a real data set: every config runs anywhere, and learns nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from focusing.data.assemble import Raw
+
+TRAIN, TEST = 384, 128
+
+
+def fake(
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    top: float | None = 255.0,
+    vocabulary: int = 0,
+    official: bool = True,
+) -> Raw:
+    """A few hundred random samples.
+
+    Args:
+        shape: of a sample.
+        classes: number of classes; 0 for regression.
+        top: inputs lie between 0 and this; None: they are tokens.
+        vocabulary: number of different tokens.
+        official: whether there is an official split.
+    """
+    random = np.random.default_rng(0)
+    size = (TRAIN + TEST, *shape)
+    if top is None:
+        inputs = random.integers(0, vocabulary, size, dtype=np.int32)
+    elif top == 255:
+        inputs = random.integers(0, 256, size, dtype=np.uint8)
+    else:
+        inputs = (top * random.random(size)).astype(np.float32)
+    # Every class is in both parts.
+    labels = [random.permutation(np.arange(count) % max(classes, 1)) for count in (TRAIN, TEST)]
+    targets = np.concatenate(labels) if classes else random.random(len(inputs))
+    return Raw(
+        inputs,
+        targets,
+        TRAIN if official else None,
+        classes,
+        source="fake",
+        content=f"fake {shape} {classes} {top} {vocabulary}",
+        top=top,
+        vocabulary=vocabulary,
+    )

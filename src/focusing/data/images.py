@@ -1,0 +1,144 @@
+"""``data=lfw`` and ``data=catsdogs``: folders of photographs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from focusing.data.assemble import Raw, assemble
+from focusing.data.cache import decoded
+from focusing.data.catalogue import catalogue
+from focusing.data.damage import reading
+from focusing.data.dataset import DataSet
+from focusing.data.fake import fake
+from focusing.data.options import Options
+from focusing.data.sources import Found, obtain, tree_hash
+from focusing.errors import UserError
+
+Picture = NDArray[Any]
+FACE = (78, 70, 172, 195)
+"""Left, top, right and bottom of what scikit-learn cuts out of a photograph of 250x250."""
+FACE_SIZE = (37, 50)
+"""Width and height: scikit-learn's resize=0.4."""
+INTERPOLATIONS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+}
+EMPTY = ("Cat/666.jpg", "Dog/11702.jpg")
+"""Two files of Microsoft's archive that have no content."""
+
+
+def lfw(*, min_faces: int = 20, stretch: bool = False, **options: Any) -> DataSet:
+    """Labeled Faces in the Wild: people with many photographs, grey, (50, 37, 1).
+
+    Args:
+        min_faces: photographs of a person needed; 20 gives 3023 of 62 people.
+        stretch: give each photograph all of 0 to 255, as scikit-learn did until 2020.
+        **options: see :class:`focusing.data.options.Options`. There is no official split.
+    """
+    wanted = Options(**options)
+    if wanted.fake:
+        return assemble("lfw", fake((50, 37, 1), 62, official=False), wanted)
+    found = obtain(catalogue()["lfw"], wanted.folder)
+    people = _people(found.paths[0], min_faces)
+    if len(people) < 2:
+        raise UserError(f"data.min_faces={min_faces} leaves {len(people)} people.")
+    names = [name for each in people for name in each]
+    labels = np.repeat(np.arange(len(people)), [len(each) for each in people])
+    recipe = {"stretch": stretch, "size": FACE_SIZE}
+    return _load("lfw", found, names, labels, recipe, lambda path: _face(path, stretch), wanted)
+
+
+def catsdogs(*, size: int = 125, interpolation: str = "nearest", **options: Any) -> DataSet:
+    """Cats & Dogs: 25 000 photographs, (125, 125, 3); cats are class 0.
+
+    Args:
+        size: height and width of an image.
+        interpolation: ``"nearest"`` as Keras' generators, ``"bilinear"`` or ``"bicubic"``.
+        **options: see :class:`focusing.data.options.Options`. There is no official split.
+    """
+    wanted = Options(**options)
+    if interpolation not in INTERPOLATIONS or size < 1:
+        allowed = ", ".join(INTERPOLATIONS)
+        raise UserError(
+            f"data: interpolation={interpolation} must be one of {allowed}, size={size} at least 1."
+        )
+    if wanted.fake:
+        return assemble("catsdogs", fake((size, size, 3), 2, official=False), wanted)
+    found = obtain(catalogue()["catsdogs"], wanted.folder)
+    names = [each for each in _pictures(found.paths[0]) if each not in EMPTY]
+    kinds = [re.match(r"(cat|dog)[./]", name, re.IGNORECASE) for name in names]
+    names = [name for name, kind in zip(names, kinds, strict=True) if kind]
+    labels = np.array([kind[1].lower() == "dog" for kind in kinds if kind], dtype=np.int64)
+    recipe = {"size": size, "interpolation": interpolation}
+
+    def read(path: Path) -> Picture:
+        with reading(path), Image.open(path) as image:
+            colours = image.convert("RGB").resize((size, size), INTERPOLATIONS[interpolation])
+            return np.asarray(colours)
+
+    return _load("catsdogs", found, names, labels, recipe, read, wanted)
+
+
+def _load(
+    name: str,
+    found: Found,
+    names: Sequence[str],
+    labels: NDArray[np.int64],
+    recipe: dict[str, Any],
+    read: Callable[[Path], Picture],
+    options: Options,
+) -> DataSet:
+    folder = found.paths[0]
+    if not names:
+        raise UserError(f"{folder} holds no pictures of data={name}.")
+
+    def build() -> dict[str, NDArray[Any]]:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoders let go of the lock
+            pictures = list(pool.map(lambda each: read(folder / each), names))
+        return {"inputs": np.stack(pictures), "targets": labels}
+
+    entry = decoded(name, {"files": tree_hash(folder, names), **recipe}, build)
+    inputs, targets = entry.arrays["inputs"], entry.arrays["targets"]
+    raw = Raw(inputs, targets, None, int(labels.max()) + 1, found.source, entry.content)
+    return assemble(name, raw, options)
+
+
+def _pictures(folder: Path) -> list[str]:
+    """All pictures below a folder; refuses one from which a damaged picture was put aside."""
+    aside = next(folder.rglob("*.corrupt"), None)
+    if aside is not None:
+        raise UserError(f"{aside} was damaged: put a good copy in its place, and remove it.")
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
+
+
+def _people(folder: Path, least: int) -> list[list[str]]:
+    """The photographs of each person who has enough of them, people in the order of their names."""
+    people: dict[str, list[str]] = {}
+    for name in _pictures(folder):
+        people.setdefault(name.partition("/")[0], []).append(name)
+    return [names for _, names in sorted(people.items()) if len(names) >= least]
+
+
+def _face(path: Path, stretch: bool) -> Picture:
+    with reading(path), Image.open(path) as photograph:
+        face = photograph.convert("RGB").crop(FACE)
+        if not stretch:
+            pixels = np.asarray(face.resize(FACE_SIZE), dtype=np.float32)
+        else:  # scipy.misc.imresize, which scikit-learn called
+            values = np.asarray(face, dtype=np.float32)
+            low, high = values.min(), values.max()
+            values = (values - low) * (255 / max(high - low, 1)) + 0.5
+            full = Image.fromarray(values.astype(np.uint8))
+            pixels = np.asarray(full.resize(FACE_SIZE, Image.Resampling.BILINEAR), np.float32)
+        grey: Picture = pixels.mean(axis=2, keepdims=True)
+        return grey

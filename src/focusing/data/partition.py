@@ -1,0 +1,108 @@
+"""Which samples train and which test."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focusing.data.options import Options
+from focusing.errors import UserError
+
+Index = NDArray[np.int64]
+Targets = NDArray[Any]
+
+
+def partition(
+    targets: Targets, classes: int, official: int | None, options: Options
+) -> tuple[Index, Index]:
+    """Places of the training and of the test samples, each in ascending order.
+
+    Args:
+        targets: of all samples.
+        classes: number of classes, which are then divided evenly; 0 for regression.
+        official: the first so many are the official training data; None: there is no official
+            split.
+        options: what the user wants.
+    """
+    kind, folds = read_split(options.split)
+    if kind == "official":
+        if official is None:
+            raise UserError("data.split=official: this data set has none, use random or kfold.")
+        places = np.arange(len(targets))
+        train, test = places[:official], places[official:]
+    elif kind == "random":
+        train, test = _random(targets, classes, official, options)
+    else:
+        if not 0 <= options.fold < folds:
+            raise UserError(f"data.fold={options.fold} must lie between 0 and {folds - 1}.")
+        if not 2 <= folds <= len(targets):
+            raise UserError(f"data.split=kfold({folds}) of {len(targets)} samples is impossible.")
+        number = _fold_numbers(targets, classes, folds, options.seed)
+        train, test = np.flatnonzero(number != options.fold), np.flatnonzero(number == options.fold)
+    train = _limit("train", train, targets, classes, options.limit_train)
+    return train, _limit("test", test, targets, classes, options.limit_test)
+
+
+def read_split(split: str) -> tuple[str, int]:
+    """The kind of a split and its number of folds, from ``data.split``."""
+    fits = re.fullmatch(r"(official|random|kfold)(?:\((\d+)\))?", split)
+    if not fits or (fits[2] and fits[1] != "kfold"):
+        raise UserError(f"data.split={split} is not one of official, random, kfold(k).")
+    return fits[1], int(fits[2] or 10)
+
+
+def choose(targets: Targets, classes: int, count: int, seed: int) -> Index:
+    """So many places, the same share of every class, in ascending order."""
+    # Largest remainders: class sizes are right to one sample, and the sum is exact.
+    number = _ranks(targets, classes, seed)
+    return np.sort(np.argsort(number, kind="stable")[:count])
+
+
+def _random(
+    targets: Targets, classes: int, official: int | None, options: Options
+) -> tuple[Index, Index]:
+    share = options.test_share
+    if share is not None and not 0 < share < 1:
+        raise UserError(f"data.test_share={share} must lie between 0 and 1.")
+    if share is None and official is None:
+        raise UserError("data.split=random needs data.test_share for this data set.")
+    total = len(targets)
+    # Rounded up, as scikit-learn does; 1e-9 is for shares that are not quite what they were typed.
+    count = total - official if share is None and official is not None else 0
+    count = count or math.ceil(total * (share or 0) - 1e-9)
+    test = choose(targets, classes, count, options.seed)
+    chosen = np.zeros(total, dtype=bool)
+    chosen[test] = True
+    return np.flatnonzero(~chosen), test
+
+
+def _fold_numbers(targets: Targets, classes: int, folds: int, seed: int) -> Index:
+    """Deal the samples out like cards, class after class: folds differ by one at most."""
+    shuffled = np.random.default_rng(seed).permutation(len(targets))
+    if classes:
+        shuffled = shuffled[np.argsort(targets[shuffled], kind="stable")]
+    number = np.empty(len(targets), dtype=np.int64)
+    number[shuffled] = np.arange(len(targets)) % folds
+    return number
+
+
+def _ranks(targets: Targets, classes: int, seed: int) -> NDArray[np.float64]:
+    """A number in (0, 1) for each sample, evenly spread within each class, else random."""
+    generator = np.random.default_rng(seed)
+    rank = np.empty(len(targets))
+    for label in range(max(classes, 1)):
+        places = np.flatnonzero(targets == label) if classes else np.arange(len(targets))
+        rank[generator.permutation(places)] = (np.arange(len(places)) + 0.5) / max(len(places), 1)
+    return rank
+
+
+def _limit(name: str, places: Index, targets: Targets, classes: int, limit: int | None) -> Index:
+    if limit is None or limit >= len(places):
+        return places
+    if limit < 1:
+        raise UserError(f"data.limit_{name}={limit} must be at least 1.")
+    return places[choose(targets[places], classes, limit, seed=0)]

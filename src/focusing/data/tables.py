@@ -1,0 +1,119 @@
+"""``data=boston`` and ``data=dna``: tables of numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focusing.data.assemble import Raw, assemble
+from focusing.data.cache import decoded
+from focusing.data.catalogue import catalogue
+from focusing.data.damage import DamagedError, reading
+from focusing.data.dataset import DataSet
+from focusing.data.fake import fake
+from focusing.data.options import Options
+from focusing.data.pickles import load_npz
+from focusing.data.sources import obtain
+
+Table = dict[str, NDArray[Any]]
+
+
+def boston(*, pad: int = 0, **options: Any) -> DataSet:
+    """Boston housing: 13 columns, and the price in thousands of dollars; 404 + 102 as in Keras.
+
+    Args:
+        pad: columns of zeros on either side; the author's focused network had 5.
+        **options: see :class:`focusing.data.options.Options`.
+    """
+    wanted = Options(**options)
+    if wanted.fake:
+        return assemble("boston", fake((13,), 0, top=1.0), wanted, pad=pad)
+    found = obtain(catalogue()["boston"], wanted.folder)
+    entry = decoded("boston", {"files": found.hashes}, lambda: read_boston(found.paths[0]))
+    inputs, prices = entry.arrays["inputs"], entry.arrays["targets"]
+    raw = Raw(inputs, prices, len(inputs) * 4 // 5, 0, found.source, entry.content, top=1.0)
+    return assemble("boston", raw, wanted, pad=pad)
+
+
+def dna(*, pad: int = 0, **options: Any) -> DataSet:
+    """DNA splice junctions: 60 bases in 180 binary columns, 3 classes; 2000 + 1186.
+
+    Args:
+        pad: columns of zeros on either side.
+        **options: see :class:`focusing.data.options.Options`.
+    """
+    wanted = Options(**options)
+    if wanted.fake:
+        return assemble("dna", fake((180,), 3, top=1.0), wanted, pad=pad)
+    found = obtain(catalogue()["dna"], wanted.folder)
+    entry = decoded("dna", {"files": found.hashes}, lambda: read_dna(found.paths))
+    arrays = entry.arrays
+    official = int(arrays["train"]) or None
+    raw = Raw(
+        arrays["inputs"], arrays["targets"], official, 3, found.source, entry.content, top=1.0
+    )
+    return assemble("dna", raw, wanted, pad=pad)
+
+
+def read_boston(path: Path) -> Table:
+    """The rows of ``housing.data`` or ``boston_housing.npz`` in the order of Keras."""
+    if path.suffix == ".npz":
+        arrays = load_npz(path)
+        with reading(path):
+            table = np.column_stack([arrays["x"], arrays["y"]])
+    else:
+        with reading(path):
+            # Some copies wrap each row into two lines.
+            table = np.array(path.read_text().split(), dtype=np.float64).reshape(-1, 14)
+    if table.shape != (506, 14):
+        raise DamagedError(path, f"{len(table)} rows of {table.shape[1]} instead of 506 of 14")
+    order = np.arange(len(table))
+    np.random.RandomState(113).shuffle(order)  # noqa: NPY002 - it is what Keras does
+    table = table[order].astype(np.float32)
+    return {"inputs": table[:, :13], "targets": table[:, 13]}
+
+
+def read_dna(paths: tuple[Path, ...]) -> Table:
+    """The rows of LIBSVM's two files, or of the one of OpenML, which has no official split."""
+    tables = [_read_arff(path) if path.suffix == ".arff" else _read_libsvm(path) for path in paths]
+    return {
+        "inputs": np.concatenate([inputs for inputs, _ in tables]),
+        "targets": np.concatenate([labels for _, labels in tables]),
+        "train": np.array(len(tables[0][0]) if len(tables) > 1 else 0),
+    }
+
+
+def _read_libsvm(path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Lines such as ``3 2:1 7:1``: the class, and the columns that are not 0."""
+    with reading(path):
+        lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
+        inputs = np.zeros((len(lines), 180), dtype=np.float32)
+        for row, (_, *cells) in enumerate(lines):
+            for cell in cells:
+                column, _, value = cell.partition(":")
+                if not 1 <= int(column) <= 180:
+                    raise ValueError(f"row {row + 1} has a column {column}")
+                inputs[row, int(column) - 1] = float(value)
+        return inputs, _labels(path, [int(float(line[0])) for line in lines])
+
+
+def _read_arff(path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    with reading(path):
+        head, data, body = path.read_text().partition("@data")
+        if not data:
+            head, data, body = path.read_text().partition("@DATA")
+        rows = [line for line in body.splitlines() if line.strip() and line[0] != "%"]
+        table = np.array([row.replace("'", "").split(",") for row in rows], dtype=np.float32)
+        if not head or table.ndim != 2 or table.shape[1] != 181:
+            raise ValueError(f"a table of shape {table.shape} instead of 181 columns")
+        return table[:, :180].copy(), _labels(path, table[:, 180].astype(int).tolist())
+
+
+def _labels(path: Path, classes: list[int]) -> NDArray[np.int64]:
+    labels = np.array(classes, dtype=np.int64) - 1
+    if not len(labels) or labels.min() < 0 or labels.max() > 2:
+        raise DamagedError(path, "its classes are not 1 to 3")
+    return labels

@@ -1,0 +1,185 @@
+"""``focusing data show``: a picture of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from focusing.callbacks.style import COLOURS, GREY, house_style
+from focusing.compose import data_dir
+from focusing.data.commands import describe, read_data
+from focusing.data.dataset import DataSet
+from focusing.errors import UserError
+
+WIDTH = 7.2
+"""Of the picture, in inches."""
+COLUMNS, ROWS, GAP = 10, 6, 2
+"""Of the samples; pixels between them."""
+Array = NDArray[Any]
+
+
+def show_data(arguments: Sequence[str]) -> None:
+    """Draw the data set that is named first, changed as the other arguments say."""
+    if not arguments:
+        raise UserError("which data? focusing data show NAME.")
+    name, *changes = arguments
+    path = Path("outputs") / "data" / f"{name}.png"
+    draw_data(read_data(name, Path(data_dir()), changes), path)
+    print(path)
+
+
+def draw_data(data: DataSet, path: Path) -> None:
+    """Write a picture of samples and of how often each class, or value, occurs.
+
+    Args:
+        data: what to draw.
+        path: a PNG file; its folder is made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with house_style():
+        figure = Figure(figsize=(WIDTH, _height(data)), layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.suptitle(f"{data.name}: {describe(data)}", fontsize=7, color=GREY)
+        halves: Any = figure.subfigures(1, 2, width_ratios=(3, 1.1))
+        samples, balance = halves
+        if data.train.inputs.dim() == 4:
+            _pictures(samples.subplots(), data)
+        elif data.vocabulary:
+            _lengths(samples.subplots(), data)
+        else:
+            _table(samples.subplots(), data)
+        _balance(balance.subplots(), data)
+        figure.savefig(path)
+
+
+def _pictures(axes: Axes, data: DataSet) -> None:
+    """Samples class by class; a last row shows one of them as it is changed in training."""
+    inputs, labels = data.train.inputs, data.train.targets.numpy()
+    classes = np.linspace(0, data.classes - 1, COLUMNS).round().astype(int)
+    rows = []
+    for row in range(ROWS):
+        for column, label in enumerate(classes):
+            same = np.flatnonzero(labels == label)
+            turn = row * COLUMNS + column if data.classes < COLUMNS else row
+            rows.append(int(same[turn % len(same)]))
+    pictures = _ready(data, inputs[torch.tensor(rows)])
+    if data.augment is not None:
+        one = pictures[:1].expand(COLUMNS, *pictures.shape[1:])
+        pictures = torch.cat([pictures, data.augment(one, torch.Generator().manual_seed(0))])
+    mosaic = _mosaic(pictures.numpy())
+    height, width = pictures.shape[1] + GAP, pictures.shape[2] + GAP
+    # The same scale for all; of sound, which has outliers, the middle.
+    low, high = np.nanpercentile(mosaic, [1, 99] if data.name == "fsdd" else [0, 100])
+    mosaic = np.clip((mosaic - low) / max(high - low, 1e-9), 0, 1)
+    white = np.isnan(mosaic)
+    if mosaic.shape[-1] == 3:
+        axes.imshow(np.where(white, 1, mosaic), aspect="auto", interpolation="nearest")
+    else:
+        picture = np.ma.masked_array(mosaic[..., 0], white[..., 0])
+        cmap = "magma" if data.name == "fsdd" else "gray"
+        axes.imshow(picture, cmap=cmap, aspect="auto", interpolation="nearest")
+    middle = width * (np.arange(COLUMNS) + 0.5) - GAP / 2
+    axes.set_xticks(middle.tolist(), [str(label) for label in classes])
+    axes.set(xlabel="class", yticks=[])
+    axes.xaxis.set(ticks_position="top", label_position="top")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    if data.augment is not None:
+        axes.set_yticks([height * (ROWS + 0.5)], ["as\nchanged in\ntraining"])
+    if data.name == "fsdd":
+        axes.set_ylabel("coefficient, frame by frame", color=GREY)
+
+
+def _mosaic(pictures: Array) -> Array:
+    """Rows of pictures (N, H, W, C) in one, with NaN between them."""
+    count, height, width, colours = pictures.shape
+    lines = count // COLUMNS
+    framed = np.full((count, height + GAP, width + GAP, colours), np.nan, dtype=np.float32)
+    framed[:, :height, :width] = pictures
+    grid = framed.reshape(lines, COLUMNS, height + GAP, width + GAP, colours)
+    joined = grid.transpose(0, 2, 1, 3, 4).reshape(lines * (height + GAP), -1, colours)
+    return joined[:-GAP, :-GAP]
+
+
+def _height(data: DataSet) -> float:
+    """Inches such that pixels are square."""
+    if data.train.inputs.dim() != 4 or data.name == "fsdd":
+        return 4.2
+    height, width = data.train.inputs.shape[1:3]
+    rows = ROWS + (data.augment is not None)
+    return 0.65 * WIDTH * rows * (height + GAP) / (COLUMNS * (width + GAP)) + 0.7
+
+
+def _ready(data: DataSet, inputs: torch.Tensor) -> torch.Tensor:
+    return inputs if data.prepare is None else data.prepare(inputs)
+
+
+def _table(axes: Axes, data: DataSet) -> None:
+    """The mean of each column in each class; for regression the samples by their value."""
+    inputs, targets = data.train.inputs.numpy(), data.train.targets.numpy()
+    if data.classes:
+        values = np.stack(
+            [
+                inputs[targets == each].mean(0)
+                for each in range(data.classes)
+                if any(targets == each)
+            ]
+        )
+        label, title = "class", "mean of each column in each class"
+    else:
+        values = inputs[np.argsort(targets)]
+        label, title = "samples, by increasing value", "all training samples"
+    low, high = np.percentile(values, [1, 99])
+    image = axes.imshow(values, aspect="auto", vmin=low, vmax=high, interpolation="nearest")
+    axes.set(xlabel="column", ylabel=label, title=title)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    assert axes.figure is not None  # noqa: S101 - for the type checker
+    axes.figure.colorbar(image, ax=axes, pad=0.01, fraction=0.05)
+
+
+def _lengths(axes: Axes, data: DataSet) -> None:
+    """How long the texts are."""
+    lengths = (data.train.inputs != 0).sum(1).numpy()
+    labels = data.train.targets.numpy()
+    bins = np.linspace(0, data.inputs, 41).tolist()
+    for label in range(data.classes):
+        axes.hist(
+            lengths[labels == label],
+            bins,
+            histtype="step",
+            color=COLOURS[label],
+            label=f"class {label}",
+        )
+    axes.set(xlabel=f"tokens, of {data.inputs} at most", ylabel="training texts")
+    axes.set_title(f"{data.vocabulary} different tokens")
+    axes.legend()
+
+
+def _balance(axes: Axes, data: DataSet) -> None:
+    """How many samples of each class, or of each value, each part has."""
+    parts = {"train": data.train.targets.numpy(), "test": data.test.targets.numpy()}
+    if not data.classes:
+        bins = np.histogram_bin_edges(np.concatenate(list(parts.values())), 25).tolist()
+        for (name, values), colour in zip(parts.items(), COLOURS, strict=False):
+            axes.hist(values, bins, color=colour, label=name)
+        axes.set(xlabel="value", ylabel="samples")
+        axes.legend()
+        return
+    places = np.arange(data.classes)
+    left = np.zeros(data.classes, dtype=np.int64)
+    for (name, values), colour in zip(parts.items(), COLOURS, strict=False):
+        counts = np.bincount(values, minlength=data.classes)
+        axes.barh(places, counts, left=left, height=0.85, color=colour, label=name)
+        left = left + counts
+    axes.set(xlabel="samples", ylabel="class", ylim=(data.classes - 0.5, -0.5))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)

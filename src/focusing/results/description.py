@@ -1,0 +1,68 @@
+"""What a record says about a run before it starts, and after it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from focusing.data.dataset import DataSet, Part
+from focusing.results.identity import config_hash
+from focusing.results.record import git_state, now, versions
+from focusing.results.scores import Series, scores
+
+
+def describe_start(
+    config: Mapping[str, Any], data: DataSet, parts: Mapping[str, Part], net: nn.Module
+) -> dict[str, Any]:
+    """The first half of a record.
+
+    Args:
+        config: plain containers.
+        data: the data set.
+        parts: how it is used: ``train``, ``test`` and maybe ``val``.
+        net: the network.
+    """
+    parameters = list(net.parameters())
+    sizes = {name: len(part.targets) for name, part in parts.items()}
+    return {
+        "experiment": config["name"],
+        "config": config,
+        "config_hash": config_hash(config),
+        "seed": config["seed"],
+        "data": {
+            "name": data.name,
+            "source": data.source,
+            "fingerprint": data.fingerprint,
+            **{"train": 0, "val": 0, "test": 0, **sizes},
+            "inputs": data.inputs,
+            "classes": data.classes,
+            "informative": data.informative,
+        },
+        "metric": data.metric,
+        "network": {
+            "parameters": sum(each.numel() for each in parameters),
+            "trained": sum(each.numel() for each in parameters if each.requires_grad),
+        },
+        "versions": versions(),
+        "git": git_state(),
+        "started": now(),
+    }
+
+
+def describe_end(start: Mapping[str, Any], series: Series, **more: Any) -> dict[str, Any]:
+    """The whole record.
+
+    Args:
+        start: its first half.
+        series: metric name -> value of each epoch.
+        **more: status, error, and what callbacks measured.
+    """
+    return {
+        **start,
+        **more,
+        "series": series,
+        "scores": scores(series, start["metric"]),
+        "finished": now(),
+    }

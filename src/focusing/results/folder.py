@@ -1,0 +1,55 @@
+"""The folder of a run: claimed by one process, begun, continued or begun again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from focusing.errors import UserError
+from focusing.results.record import read_record
+
+
+def finished(run_dir: Path) -> dict[str, Any] | None:
+    """The record of a run that is done, else None."""
+    record = read_record(run_dir)
+    return record if record and record["status"] == "done" else None
+
+
+@contextmanager
+def claim(run_dir: Path, *, resume: bool) -> Iterator[Path | None]:
+    """Have a run folder to oneself.
+
+    A folder whose run is done is put aside and removed once the new run is done too.
+
+    Args:
+        run_dir: made if needed.
+        resume: go on from the last checkpoint if there is one, rather than begin again.
+
+    Yields:
+        The checkpoint to go on from, or None.
+    """
+    aside = run_dir.with_name(f".{run_dir.name}.previous")
+    run_dir.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(f"Another process is running {run_dir}.") from None
+    try:
+        if finished(run_dir):
+            shutil.rmtree(aside, ignore_errors=True)
+            run_dir.rename(aside)
+        elif not resume:
+            shutil.rmtree(run_dir, ignore_errors=True)
+        (run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
+        last = run_dir / "checkpoints" / "last.ckpt"
+        yield last if last.exists() else None
+        if finished(run_dir):
+            shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        lock.release()

@@ -1,0 +1,81 @@
+"""``result.json``: all that is kept of a run. What comes later reads records and nothing else."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from focusing.errors import UserError
+from focusing.results.files import write_whole
+
+SCHEMA = 1
+FILE = "result.json"
+PACKAGES = ("focusing", "torch", "pytorch-lightning", "hydra-core", "omegaconf", "numpy")
+
+
+def write_record(run_dir: Path, record: Mapping[str, Any]) -> None:
+    """Write the record of a run; its presence, with status ``done``, means that the run is done."""
+    text = json.dumps({"schema": SCHEMA, **record}, indent=1, allow_nan=False)
+    write_whole(run_dir / FILE, text.encode())
+
+
+def read_record(run_dir: Path) -> dict[str, Any] | None:
+    """The record of a run, or None if there is none."""
+    path = run_dir / FILE
+    try:
+        record: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise UserError(f"{path} is not a record: it is not JSON.") from None
+    if record.get("schema") != SCHEMA:
+        raise UserError(f"{path} has schema {record.get('schema')}, this version reads {SCHEMA}.")
+    return record
+
+
+def now() -> str:
+    """The time of day, in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that decide about results."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # run from a checkout that is not installed
+            continue
+    return found
+
+
+def git_state() -> dict[str, Any] | None:
+    """Commit of the code, and whether it was changed since; None if it is not in a repository."""
+    here = Path(__file__)
+    commands = {
+        "tracked": ["ls-files", "--error-unmatch", here.name],  # not merely in somebody's .venv
+        "commit": ["rev-parse", "HEAD"],
+        "changes": ["status", "--porcelain", ":/src", ":/conf"],
+    }
+    found = {}
+    for name, arguments in commands.items():
+        try:
+            done = subprocess.run(  # noqa: S603 - fixed arguments
+                ["git", *arguments],  # noqa: S607 - the user's git
+                cwd=here.parent,
+                capture_output=True,
+                text=True,
+                timeout=10,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode:
+            return None
+        found[name] = done.stdout.strip()
+    return {"commit": found["commit"], "dirty": bool(found["changes"])}

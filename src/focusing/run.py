@@ -1,0 +1,204 @@
+"""One run, from its config to its record."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from rich.console import Console
+from torch import nn
+
+from focusing.callbacks import FocusTrajectory, Throughput
+from focusing.checks import check
+from focusing.compose import override_data, prepare_hydra
+from focusing.config import Optim
+from focusing.data import Batches, DataSet
+from focusing.errors import UserError
+from focusing.instantiate import instantiate
+from focusing.reports.config_tree import config_tree
+from focusing.reports.summary import summary
+from focusing.results.description import describe_end, describe_start
+from focusing.results.files import write_whole
+from focusing.results.folder import claim, finished
+from focusing.results.identity import run_folder
+from focusing.results.record import write_record
+from focusing.results.scores import SERIES_OF
+from focusing.training.assembly import build_net, load_data, settle_source, split
+from focusing.training.checkpoint import load_checkpoint
+from focusing.training.interruption import Interrupted
+from focusing.training.loggers import build_loggers, close_loggers
+from focusing.training.metrics import score
+from focusing.training.module import FocusingModule
+from focusing.training.optimizer import build_optimizer
+from focusing.training.session import EVALUATION_BATCH, build_trainer, fit
+
+
+def train(cfg: DictConfig) -> float | None:
+    """Train the network of a config and leave a record of it.
+
+    Args:
+        cfg: as composed from conf/train.yaml.
+
+    Returns:
+        The test score under the config's protocol, for sweepers.
+    """
+    prepare_hydra()  # a launcher may have composed the config in another process
+    config = check(cfg)
+    multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    settle_source(config, strict=multirun or _of_an_experiment())
+    run_dir, protocol = run_folder(config), config["protocol"]["name"]
+    console = Console(quiet=multirun, soft_wrap=True)
+    record = finished(run_dir)
+    if record and not config["force"]:
+        console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
+        return float(record["scores"][protocol]["value"])
+    console.print(config_tree(config))
+    # What the user may have got wrong comes before the folder is touched.
+    data = load_data(config)
+    net = build_net(config, data)
+    build_optimizer(net, Optim(**config["optim"]))
+    callbacks = [instantiate(each) for each in config["callbacks"].values() if each]
+    try:
+        with claim(run_dir, resume=config["resume"] == "auto") as checkpoint:
+            write_whole(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+            record = _fit_and_record(config, run_dir, data, net, callbacks, checkpoint)
+            if config["figures"]:
+                from focusing.reports.figures import draw_run  # matplotlib takes a second
+
+                draw_run(run_dir)
+    except Interrupted as stop:
+        console.print(f"Stopped by signal {stop.signum}. The same command goes on from {run_dir}")
+        raise
+    except OSError as error:
+        raise UserError(_disk_trouble(error, run_dir)) from None
+    console.print(summary(record, str(run_dir)))
+    return float(record["scores"][protocol]["value"])
+
+
+def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
+    """Test the network that a run left, at the epoch that its protocol chose.
+
+    Args:
+        run_dir: the run folder.
+        overrides: other data, as on the command line: ``data=...``, ``data.noise_position=right``.
+
+    Returns:
+        Loss and scores on the test part.
+    """
+    try:
+        config = yaml.safe_load((run_dir / "config.yaml").read_text())
+    except FileNotFoundError:
+        raise UserError(f"{run_dir} is not a run folder: it has no config.yaml.") from None
+    name = "last.ckpt" if config["protocol"]["name"] == "last" else "best.ckpt"
+    path = run_dir / "checkpoints" / name
+    if not path.exists():
+        raise UserError(f"{run_dir} has no {name}: its first epoch has not ended.")
+    trained_on = config["data"]
+    if overrides:
+        config["data"] = override_data(trained_on, overrides)
+        settle_source(config, strict=False)
+    data = load_data(config)
+    net = build_net(config, data)
+    state = load_checkpoint(path)["state_dict"]
+    try:
+        net.load_state_dict({key.removeprefix("net."): value for key, value in state.items()})
+    except RuntimeError:
+        raise UserError(
+            f"This network was trained on {trained_on['name']}: data with {data.inputs} inputs and "
+            f"{data.outputs} outputs does not fit."
+        ) from None
+    net.eval()
+    with torch.no_grad():
+        batches = Batches(data.test, EVALUATION_BATCH, prepare=data.prepare)
+        outputs = [net(batch.inputs) for batch in batches]
+    found = score(outputs, [data.test.targets])
+    return {f"test/{metric}": value for metric, value in found.items()}
+
+
+def _of_an_experiment() -> bool:
+    return HydraConfig.initialized() and bool(HydraConfig.get().runtime.choices.get("experiment"))
+
+
+def _fit_and_record(
+    config: dict[str, Any],
+    run_dir: Path,
+    data: DataSet,
+    net: nn.Module,
+    callbacks: Sequence[pl.Callback],
+    checkpoint: Path | None,
+) -> dict[str, Any]:
+    """Train in a claimed folder; whatever happens, close the loggers and leave what can be left."""
+    parts = split(config, data)
+    start = describe_start(config, data, parts, net)
+    train_part = parts.pop("train")
+    optim = Optim(**config["optim"])
+    module = FocusingModule(net, optim, seed=config["seed"], evaluated=list(parts))
+    chooses = {"paper": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
+    loggers = build_loggers(config["logger"], run_dir, config=config, experiment=config["name"])
+    exit_code = 1
+
+    def leave(status: str, error: str | None) -> dict[str, Any]:
+        more = {"wall_seconds": module.seconds, **_measurements(callbacks, module.steps)}
+        record = describe_end(start, module.series, status=status, error=error, **more)
+        write_record(run_dir, record)
+        return record
+
+    try:
+        trainer = build_trainer(
+            config["trainer"],
+            run_dir,
+            callbacks=callbacks,
+            loggers=loggers,
+            best_of=chooses and f"{chooses}/{SERIES_OF[data.metric]}",
+            metric=data.metric,
+        )
+        fit(
+            trainer,
+            module,
+            train_part,
+            parts,
+            optim,
+            limit=config["trainer"]["limit_batches"],
+            checkpoint=checkpoint,
+            prepare=data.prepare,
+            augment=data.augment,
+        )
+        record = leave("done", None)
+        exit_code = 0
+    except Interrupted as signal:
+        exit_code = 128 + signal.signum
+        raise
+    except Exception as error:
+        with suppress(OSError):  # the disk may be what is wrong
+            leave("failed", str(error) if isinstance(error, UserError) else repr(error))
+        raise
+    finally:
+        close_loggers(loggers, exit_code)
+    return record
+
+
+def _measurements(callbacks: Sequence[pl.Callback], steps: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"steps_per_second": None, "peak_memory_bytes": None}
+    for each in callbacks:
+        if isinstance(each, Throughput):
+            found["steps_per_second"] = steps / each.seconds if each.seconds else None
+            found["peak_memory_bytes"] = each.peak_memory_bytes
+        elif isinstance(each, FocusTrajectory):
+            found["focus"] = each.trajectory.movement()
+    return found
+
+
+def _disk_trouble(error: OSError, run_dir: Path) -> str:
+    where = error.filename or run_dir
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"The disk is full: {where} could not be written. Earlier results are intact."
+    return f"{where}: {error.strerror or error}."

@@ -1,0 +1,1 @@
+"""The experiment: how a network is trained, watched, stopped and continued."""

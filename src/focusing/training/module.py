@@ -1,0 +1,184 @@
+"""A network in training."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from focusing.config import Optim
+from focusing.data.batches import epoch_seed
+from focusing.data.dataset import Part
+from focusing.errors import DivergedError
+from focusing.nn import FocusedLinear
+from focusing.training.annealing import anneal_sigma
+from focusing.training.interruption import raise_if_interrupted
+from focusing.training.metrics import loss_of, score
+from focusing.training.optimizer import build_optimizer, set_learning_rates
+
+
+class FocusingModule(pl.LightningModule):
+    """Trains a network; every metric is computed and logged once per epoch.
+
+    Steps are made by hand (manual optimization), and what Lightning sees as one batch may be a
+    bundle of them: Lightning's own way, and a logged value per step, would cost a small network
+    several times its training time. For what must happen at each step, torch's optimizer hooks
+    are the place.
+
+    An epoch begins from random numbers that depend on the seed and the epoch alone, and from
+    learning rates that depend on the epoch alone. A run that resumes after epoch e therefore needs
+    no more than the weights, the optimizer's state and the series of metrics up to e.
+
+    Args:
+        net: the network; its focused layers are found.
+        optim: how it learns.
+        seed: of the run.
+        evaluated: names of the validation loaders, in their order: ``"val"``, ``"test"``.
+
+    Attributes:
+        series: metric name -> value of each epoch so far.
+        seconds: that the run has taken so far, in all its sessions.
+    """
+
+    def __init__(
+        self, net: nn.Module, optim: Optim, *, seed: int = 0, evaluated: Sequence[str] = ("test",)
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.net, self.optim, self.seed = net, optim, seed
+        self.evaluated = tuple(evaluated)
+        self.series: dict[str, list[float]] = {}
+        self._earlier, self._began = 0.0, time.monotonic()
+        self._layers = [each for each in net.modules() if isinstance(each, FocusedLinear)]
+        self._seen: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
+        self._pending = 0
+        self._stepper: torch.optim.Optimizer | None = None
+
+    @property
+    def seconds(self) -> float:  # noqa: D102 - see the class
+        return self._earlier + time.monotonic() - self._began
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps so far."""
+        return self.trainer.global_step if self._trainer is not None else 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The network's output."""
+        return self.net(inputs)  # type: ignore[no-any-return]
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """The optimizer, with its parameter groups."""
+        return build_optimizer(self.net, self.optim)
+
+    def transfer_batch_to_device(self, batch: Part, device: Any, dataloader_idx: int) -> Part:
+        """Batches are on the device already."""
+        return batch
+
+    def on_train_start(self) -> None:
+        """Take the optimizer out of its wrapper, whose bookkeeping costs more than a small step."""
+        optimizer = self.optimizers(use_pl_optimizer=False)
+        assert isinstance(optimizer, torch.optim.Optimizer)  # noqa: S101 - for the type checker
+        self._stepper = optimizer
+
+    def on_train_epoch_start(self) -> None:
+        """Set everything that depends on the epoch."""
+        epoch, own = self.current_epoch, epoch_seed(self.seed, self.current_epoch, stream=1)
+        random.seed(own)
+        np.random.seed(own % 2**32)  # noqa: NPY002 - for code that draws from the global generator
+        torch.default_generator.manual_seed(own)  # torch.manual_seed takes a millisecond
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(own)
+        loader: Any = self.trainer.train_dataloader
+        loader.epoch = epoch
+        assert self._stepper is not None  # noqa: S101 - set in on_train_start
+        set_learning_rates(self._stepper, self.optim, epoch)
+        anneal_sigma(self._layers, self.optim.anneal_from, self.optim.anneal_epochs, epoch)
+        self._seen = {name: ([], []) for name in ("train", *self.evaluated)}
+        self._pending = 0  # batches whose gradients wait for a step
+
+    def training_step(self, bundle: Part, batch_idx: int) -> None:
+        """The batches of a bundle; an optimizer step each, or every ``accumulate`` of them."""
+        optim = self.optim
+        batches = list(bundle.split(optim.batch_size))
+        ends_epoch = batch_idx + 1 == self.trainer.num_training_batches
+        for index, batch in enumerate(batches, start=1):
+            raise_if_interrupted()
+            self._pending += 1
+            output = self.net(batch.inputs)
+            self._remember("train", output, batch)
+            loss = loss_of(output, batch.targets)
+            if optim.sigma_l1 or optim.sigma_l2:
+                loss = loss + self._penalty()
+            if optim.accumulate > 1:
+                loss = loss / optim.accumulate
+            torch.autograd.backward(loss)
+            if self._pending == optim.accumulate or (ends_epoch and index == len(batches)):
+                self._step()
+
+    def _penalty(self) -> Tensor:
+        strengths = {1: self.optim.sigma_l1, 2: self.optim.sigma_l2}
+        terms = [s * each.regularization(p) for p, s in strengths.items() for each in self._layers]
+        return torch.stack(terms).sum() if terms else torch.zeros((), device=self.device)
+
+    def _step(self) -> None:
+        stepper = self._stepper
+        assert stepper is not None  # noqa: S101 - set in on_train_start
+        if self.optim.clip_value is not None:
+            nn.utils.clip_grad_value_(self.net.parameters(), self.optim.clip_value)
+        stepper.step()
+        stepper.zero_grad()
+        self._pending = 0
+        # What Lightning's wrapper would do: trainer.global_step counts optimizer steps.
+        self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress.increment_completed()
+
+    def validation_step(self, batch: Part, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """One batch of data that is only looked at."""
+        raise_if_interrupted()
+        self._remember(self.evaluated[dataloader_idx], self.net(batch.inputs), batch)
+
+    def _remember(self, name: str, output: Tensor, batch: Part) -> None:
+        outputs, targets = self._seen[name]
+        outputs.append(output.detach())
+        targets.append(batch.targets)
+
+    def on_train_epoch_end(self) -> None:
+        """Score the epoch, which validation has ended, and hand the row to the loggers."""
+        row = {
+            f"{name}/{metric}": value
+            for name, seen in self._seen.items()
+            for metric, value in score(*seen).items()
+        }
+        self._seen = {}
+        if self._layers:
+            row["focus/sigma_mean"] = torch.cat([each.sigma for each in self._layers]).mean().item()
+        bad = [name for name, value in row.items() if not math.isfinite(value)]
+        if bad:
+            raise DivergedError(
+                f"{bad[0]} is {row[bad[0]]} after epoch {self.current_epoch}: try a smaller "
+                "optim.lr, or optim.clip_value=1."
+            )
+        for name, value in row.items():
+            self.series.setdefault(name, []).append(value)
+        self.trainer.callback_metrics.update({k: torch.tensor(v) for k, v in row.items()})
+        # Directly: self.log would take half a millisecond per metric. With what callbacks logged.
+        logged = {name: float(value) for name, value in self.trainer.callback_metrics.items()}
+        for logger in self.trainer.loggers:
+            logger.log_metrics({**logged, **row, "epoch": self.current_epoch}, self.global_step)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what only the module knows to a checkpoint."""
+        checkpoint["seconds"] = self.seconds
+        checkpoint["series"] = {name: list(values) for name, values in self.series.items()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._earlier = checkpoint["seconds"]
+        self.series = {name: list(values) for name, values in checkpoint["series"].items()}

@@ -1,0 +1,50 @@
+"""Run the real commands in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+TRAIN = [sys.executable, str(ROOT / "train.py")]
+FOCUSING = [sys.executable, "-m", "focusing.cli"]
+SMALL = ["data.samples=200", "trainer.max_epochs=3", "figures=false"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("HYDRA", "WANDB"))}
+    return {**inherited, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", **more}
+
+
+def run(
+    command: list[str], *arguments: str, cwd: Path, **env: str
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=cwd,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def start(command: list[str], *arguments: str, cwd: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*command, *arguments],
+        cwd=cwd,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run_dirs(folder: Path) -> list[Path]:
+    return sorted(folder.glob("outputs/*/*/seed=*"))
+
+
+def record(run_dir: Path) -> dict[str, Any]:
+    return json.loads((run_dir / "result.json").read_text())  # type: ignore[no-any-return]

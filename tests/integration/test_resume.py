@@ -1,0 +1,85 @@
+"""Kill a run at random points, resume it, and get the run that nobody disturbed."""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.integration.commands import TRAIN, record, run, run_dirs, start
+
+pytestmark = pytest.mark.slow
+
+OPTIONS = [
+    "data.samples=2000",
+    "trainer.max_epochs=60",
+    "figures=false",
+    "model.hidden=[16]",
+    "model.input_dropout=0.2",
+    "model.dropout=[0.25]",
+]
+
+
+def rows(folder: Path) -> int:
+    return sum(
+        len(path.read_text().splitlines()) - 1 for path in folder.glob("outputs/*/*/*/metrics.csv")
+    )
+
+
+def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir(), killed.mkdir()
+    assert run(TRAIN, *OPTIONS, cwd=whole).returncode == 0
+    chance = random.Random(0)  # noqa: S311 - not for secrets
+    expected = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}
+    for signum, code in expected.items():
+        target = rows(killed) + chance.randint(2, 10)
+        process = start(TRAIN, *OPTIONS, cwd=killed)
+        while rows(killed) < target and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(chance.random() * 0.02)
+        process.send_signal(signum)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == code, output
+        assert "Traceback" not in output
+        if signum != signal.SIGKILL:
+            assert "The same command goes on" in output
+        [folder] = run_dirs(killed)
+        assert not (folder / "result.json").exists()
+        checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+        assert checkpoint["epoch"] >= rows(killed) - 2  # at most the current epoch is lost
+    assert 0 < rows(killed) < 60
+    assert run(TRAIN, *OPTIONS, cwd=killed).returncode == 0
+    [one], [two] = run_dirs(whole), run_dirs(killed)
+    assert record(one)["series"] == record(two)["series"]
+    assert record(one)["scores"] == record(two)["scores"]
+    assert (one / "metrics.csv").read_text() == (two / "metrics.csv").read_text()
+    for name in ("last.ckpt", "best.ckpt"):
+        states = [torch.load(each / "checkpoints" / name, weights_only=True) for each in (one, two)]
+        assert states[0]["epoch"] == states[1]["epoch"]
+        torch.testing.assert_close(states[0]["state_dict"], states[1]["state_dict"], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_during_the_start_ends_it_at_once(tmp_path: Path, signum: int, code: int) -> None:
+    process = start(TRAIN, *OPTIONS, cwd=tmp_path)
+    time.sleep(1.5)  # importing
+    process.send_signal(signum)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    assert "Traceback" not in output
+
+
+def test_resume_never_begins_again(tmp_path: Path) -> None:
+    process = start(TRAIN, *OPTIONS, cwd=tmp_path)
+    while rows(tmp_path) < 3 and process.poll() is None:
+        time.sleep(0.002)
+    process.kill()
+    process.communicate()
+    done = run(TRAIN, *OPTIONS, "resume=never", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    [folder] = run_dirs(tmp_path)
+    assert len(record(folder)["series"]["test/acc"]) == 60
+    assert rows(tmp_path) == 60

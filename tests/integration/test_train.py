@@ -1,0 +1,185 @@
+"""python train.py: what it leaves, when it repeats itself, and how it fails."""
+
+import json
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.commands import ROOT, SMALL, TRAIN, environment, record, run, run_dirs
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_default_run_leaves_everything(tmp_path: Path) -> None:
+    done = run(TRAIN, "trainer.max_epochs=4", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("max_epochs: 4") == 1  # the config, once
+    assert "accuracy (paper)" in done.stdout
+    [folder] = run_dirs(tmp_path)
+    assert folder.parts[-3] == "learning_to_focus"
+    assert {each.name for each in folder.iterdir()} == {
+        *("config.yaml", "result.json", "metrics.csv", "focus.npz", "checkpoints", "figures")
+    }
+    figures = {each.stem for each in (folder / "figures").iterdir()}
+    assert figures == {"foci_hidden1", "trajectory_hidden1", "weights_hidden1", "losses"}
+    found = record(folder)
+    assert (found["schema"], found["status"], found["error"]) == (1, "done", None)
+    assert found["config"] == yaml.safe_load((folder / "config.yaml").read_text())
+    assert found["config_hash"] == folder.parts[-2]
+    assert found["data"]["train"] + found["data"]["test"] == 2857
+    assert found["data"]["informative"] == [20, 40]
+    assert all(len(values) == 4 for values in found["series"].values())
+    assert found["scores"]["holdout"] is None
+    assert found["scores"]["paper"]["value"] == max(found["series"]["test/acc"])
+    assert found["scores"]["last"] == {"value": found["series"]["test/acc"][-1], "epoch": 3}
+    assert found["network"]["parameters"] == 190
+    assert found["wall_seconds"] > 0
+    assert found["steps_per_second"] > 0
+    assert found["peak_memory_bytes"] > 2**20
+    assert len((folder / "metrics.csv").read_text().splitlines()) == 5
+
+
+def test_again_says_so_and_force_repeats_bit_for_bit(tmp_path: Path) -> None:
+    options = [*SMALL, "model.dropout=[0.25]"]
+    assert run(TRAIN, *options, cwd=tmp_path).returncode == 0
+    [folder] = run_dirs(tmp_path)
+    first, stamp = record(folder), (folder / "result.json").stat().st_mtime_ns
+    again = run(TRAIN, *options, cwd=tmp_path)
+    assert again.returncode == 0
+    assert "Finished earlier" in again.stdout
+    assert (folder / "result.json").stat().st_mtime_ns == stamp
+    assert run(TRAIN, *options, "force=true", cwd=tmp_path).returncode == 0
+    assert (folder / "result.json").stat().st_mtime_ns > stamp
+    assert record(folder)["series"] == first["series"]
+    assert run_dirs(tmp_path) == [folder]
+
+
+def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
+    groups = [
+        "experiment=learning_to_focus,sides,stuck,learning_to_focus_author",
+        "debug=fast",
+        "protocol=holdout",
+    ]
+    done = run(TRAIN, "-m", *groups, "data.samples=200", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 5, done.stdout
+    assert all("HYDRA" in line for line in lines)
+    folders = run_dirs(tmp_path)
+    assert len(folders) == 4
+    for folder in folders:
+        found = record(folder)
+        assert found["data"]["val"] > 0
+        assert None not in found["scores"].values()
+
+
+def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
+    jobs = ["-m", "data.noise_position=top,right", *SMALL]
+    done = run(TRAIN, *jobs, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "data.noise_position=top is not one of" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(run_dirs(tmp_path)) == 1
+
+
+def test_every_optimizer_model_and_data_option_runs(tmp_path: Path) -> None:
+    jobs = [
+        "-m",
+        "model=dense,focus_c,fixed_s",
+        "optim=adam,rmsprop",
+        "optim.l2=1e-4",
+        "optim.sigma_l2=1e-4",
+        "optim.clip_value=1",
+        "optim.accumulate=2",
+        "optim.decay_epochs=[1]",
+        "optim.anneal_from=2",
+        "optim.anneal_epochs=2",
+        "data.noise_position=none",
+    ]
+    done = run(TRAIN, *jobs, *SMALL, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(run_dirs(tmp_path)) == 6
+
+
+def sentence(done: "subprocess.CompletedProcess[str]") -> str:
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    [line] = done.stderr.splitlines()
+    return line
+
+
+def test_a_wrong_name_fails_before_anything_starts(tmp_path: Path) -> None:
+    done = run(TRAIN, "model.sgima=0.1", cwd=tmp_path)
+    assert sentence(done) == "Error: model.sgima is not an option, did you mean model.sigma?"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("callbacks.stuck._target_=os.system", "os.system is refused"),
+        ("paths.output_dir=/proc/nowhere", "/proc/nowhere: No such file or directory"),
+    ],
+)
+def test_a_wrong_value_is_a_sentence(tmp_path: Path, override: str, expected: str) -> None:
+    assert expected in sentence(run(TRAIN, *SMALL, override, cwd=tmp_path))
+
+
+def test_a_full_disk_is_a_sentence_and_earlier_results_are_intact(tmp_path: Path) -> None:
+    assert run(TRAIN, *SMALL, cwd=tmp_path).returncode == 0
+    [folder] = run_dirs(tmp_path)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    def small_disk() -> None:  # a process that may not write files of more than a page
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = subprocess.run(
+        [*TRAIN, *SMALL, "seed=1"],
+        cwd=tmp_path,
+        env=environment(PYTHONDONTWRITEBYTECODE="1"),
+        capture_output=True,
+        text=True,
+        preexec_fn=small_disk,
+    )
+    assert "The disk is full" in sentence(done)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path) -> None:
+    # Batch norm forgives much; without it a huge rate does not.
+    options = [*SMALL, "model.batch_norm=false", "optim.lr=1e12"]
+    done = run(TRAIN, *options, cwd=tmp_path)
+    assert "try a smaller optim.lr" in sentence(done)
+    [folder] = run_dirs(tmp_path)
+    assert record(folder)["status"] == "failed"
+    assert "after epoch" in record(folder)["error"]
+
+
+def test_help_lists_groups_and_options(tmp_path: Path) -> None:
+    done = run(TRAIN, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "model: dense, fixed_s, focus_c, focus_s" in done.stdout
+    assert "protocol: holdout, last, paper" in done.stdout
+    assert "sigma: 0.08" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_loops_may_be_compared_in_json(tmp_path: Path) -> None:
+    target = tmp_path / "loop.json"
+    command = [TRAIN[0], str(ROOT / "benchmarks" / "loop.py")]
+    done = run(command, "--rounds", "1", "--json", str(target), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(target.read_text())
+    assert [row["most"] for row in rows] == [1.10, 1.80]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_unwritable_folder_is_a_sentence(tmp_path: Path) -> None:
+    locked = tmp_path / "outputs"
+    locked.mkdir(mode=0o500)
+    assert "Permission denied" in sentence(run(TRAIN, *SMALL, cwd=tmp_path))

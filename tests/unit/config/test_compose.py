@@ -1,0 +1,184 @@
+"""Every config composes; a wrong one is refused with a sentence that helps."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+
+from focusing.checks import check
+from focusing.compose import config_dir, data_dir, explain, override_data, prepare_hydra
+from focusing.errors import UserError
+from focusing.training.assembly import build_net, load_data
+
+GROUPS = (
+    "data",
+    "model",
+    "optim",
+    "protocol",
+    "trainer",
+    "callbacks",
+    "logger",
+    "experiment",
+    "debug",
+)
+
+
+@pytest.fixture(autouse=True)
+def hydra() -> Iterator[None]:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        yield
+
+
+def composed(*overrides: str) -> DictConfig:
+    return compose("train", list(overrides))
+
+
+def choices() -> list[str]:
+    files = [path for group in GROUPS for path in (config_dir() / group).glob("*.yaml")]
+    return sorted(f"{path.parent.name}={path.stem}" for path in files)
+
+
+@pytest.mark.parametrize("choice", choices())
+def test_every_file_of_every_group_composes(choice: str) -> None:
+    check(composed(choice))
+
+
+def test_there_are_not_too_many_files_and_all_teach() -> None:
+    files = list(config_dir().rglob("*.yaml"))
+    assert len(files) < 60
+    for path in files:
+        text = path.read_text()
+        assert "#" in text or len(text.splitlines()) < 8, f"{path} explains nothing"
+
+
+def test_the_default_is_the_papers_learning_to_focus() -> None:
+    default, named = check(composed()), check(composed("experiment=learning_to_focus"))
+    assert default == named
+    assert default["name"] == "learning_to_focus"
+    assert default["model"]["hidden"] == [4]
+    assert default["model"]["sigma"] == 0.08
+    assert default["model"]["mu"] == "center_jitter"
+    optim = default["optim"]
+    assert (optim["lr"], optim["lr_mu"], optim["lr_sigma"]) == (1e-3, 1e-3, 1e-4)
+    assert (optim["momentum"], optim["batch_size"]) == (0.9, 128)
+    assert default["trainer"]["max_epochs"] == 250
+    assert (default["data"]["informative"], default["data"]["noise"]) == (20, 20)
+
+
+def test_a_recipe_speaks_only_for_its_own_model_and_optimizer() -> None:
+    assert composed("model=fixed_s").model.sigma == 0.1
+    assert composed("model=focus_c").model.mu == "center"
+    assert composed("optim=adam").optim.lr == 1e-3
+    assert composed("optim=adam").optim.momentum is None
+    assert composed("model=dense").name == "synthetic_dense"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model.sigma=[0.05,0.2]",
+        "model.mu=0.3",
+        "model.focus=triangle",
+        "model.normalizer=sum",
+        "model.topology=[8,5]",
+        "model.init=he",
+        "model.backend=fused",
+        "model.cutoff=1e-5",
+        "model.bias=false",
+        "model.train_mu=false",
+        "model.sigma_range=[0.02,0.5]",
+        "model.mu_range=[0.1,0.9]",
+        "model.batch_norm=false",
+        "model.dropout=[0.5]",
+        "model.input_dropout=0.2",
+    ],
+)
+def test_every_focus_option_reaches_the_layer(override: str) -> None:
+    config = check(composed(override))
+    build_net(config, load_data(config))
+
+
+WRONG = {
+    "model.sgima=0.1": "model.sgima is not an option, did you mean model.sigma?",
+    "modle=dense": "modle is not an option, did you mean model?",
+    "model=focus_x": "model=focus_x does not exist, did you mean model=focus_s?",
+    "trainer.max_epoch=3": "trainer.max_epoch is not an option, did you mean trainer.max_epochs?",
+    "optim.lr=fast": "optim.lr: Value 'fast'",
+    "model.train_mu=maybe": "model.train_mu: Value 'maybe'",
+    "model.hidden=3": "model.hidden: ",
+    "seed=one": "seed: Value 'one'",
+}
+
+
+@pytest.mark.parametrize("override", WRONG)
+def test_a_wrong_name_or_type_is_named_with_the_nearest(override: str) -> None:
+    with pytest.raises(HydraException) as raised:
+        composed(override)
+    sentence = explain(raised.value)
+    assert sentence is not None
+    assert sentence.startswith(WRONG[override])
+    assert "\n" not in sentence
+
+
+REFUSED = {
+    "+foo=1": "foo is not an option",
+    "+model.foo=1": "model.foo is not an option",
+    "seed=-1": "seed=-1 must be at least 0",
+    "resume=maybe": "resume=maybe is not one of auto, never",
+    "optim.accumulate=0": "optim.accumulate=0 must be at least 1",
+    "optim.lr=0": "optim.lr=0.0 must be greater than 0",
+    "trainer.devices=2": "one device",
+    "trainer.devices=[0,1]": "one device",
+    "name=a/b": "cannot be the name of a folder",
+    "protocol.holdout=0.2": "of no use to protocol=paper",
+    "protocol.name=test": "is not one of paper, holdout, last",
+}
+
+
+@pytest.mark.parametrize("override", REFUSED)
+def test_an_impossible_value_is_refused(override: str) -> None:
+    with pytest.raises(UserError, match=REFUSED[override]):
+        check(composed(override))
+
+
+def test_a_holdout_of_nothing_is_refused() -> None:
+    with pytest.raises(UserError, match=r"protocol\.holdout=1\.5"):
+        check(composed("protocol=holdout", "protocol.holdout=1.5"))
+
+
+def test_other_errors_are_not_explained() -> None:
+    assert explain(RuntimeError("x")) is None
+
+
+def test_the_data_folder_is_the_environments_or_the_users_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FOCUSING_DATA_DIR", str(tmp_path))
+    assert data_dir() == str(tmp_path)
+    monkeypatch.delenv("FOCUSING_DATA_DIR")
+    assert data_dir().endswith("focusing")
+    assert Path(data_dir()).is_absolute()
+
+
+class TestOverrideData:
+    @pytest.fixture(autouse=True)
+    def hydra(self) -> None:
+        """override_data initializes Hydra itself."""
+
+    saved = {"_target_": "focusing.data.synthetic", "name": "synthetic", "samples": 50}
+
+    def test_a_change_keeps_the_rest(self) -> None:
+        data = override_data(self.saved, ["data.noise=4"])
+        assert (data["samples"], data["noise"]) == (50, 4)
+
+    def test_another_choice_begins_from_its_file(self) -> None:
+        data = override_data(self.saved, ["data=synthetic", "data.noise=4"])
+        assert (data["samples"], data["noise"]) == (2857, 4)
+
+    def test_only_the_data_can_be_changed(self) -> None:
+        with pytest.raises(UserError, match="only the data"):
+            override_data(self.saved, ["model.sigma=1"])

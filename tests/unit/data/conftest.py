@@ -1,0 +1,30 @@
+"""Every test has a cache of its own; the real files are where FOCUSING_DATA_DIR says."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.data.server import Server
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("FOCUSING_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture
+def real() -> Path:
+    given = os.environ.get("FOCUSING_DATA_DIR")
+    if not given:
+        pytest.skip("needs the real files: set FOCUSING_DATA_DIR")
+    return Path(given)

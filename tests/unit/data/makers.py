@@ -1,0 +1,76 @@
+"""Small files in the official formats."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+import struct
+import wave
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+random = np.random.default_rng(0)
+
+
+def idx(array: np.ndarray) -> bytes:
+    header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    return header + array.astype(np.uint8).tobytes()
+
+
+def digits(folder: Path, train: int = 60, test: int = 20) -> dict[str, np.ndarray]:
+    """The four files of MNIST with a few random digits; train images are odd, test images even."""
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {}
+    for part, count, odd in (("train", train, 1), ("t10k", test, 0)):
+        images = random.integers(1, 128, (count, 28, 28)) * 2 - odd
+        labels = np.arange(count) % 10
+        arrays[f"{part}-images"], arrays[f"{part}-labels"] = images.astype(np.uint8), labels
+        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
+        (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
+    return arrays
+
+
+def cifar(folder: Path, count: int = 20) -> np.ndarray:
+    """Six batches as Python 3 would pickle them with protocol 2; their images, HWC."""
+    folder.mkdir(parents=True, exist_ok=True)
+    images = []
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
+        data = random.integers(0, 256, (count, 3072)).astype(np.uint8)
+        labels = [int(i) % 10 for i in range(count)]
+        content = {"data": data, "labels": labels, "batch_label": name, "filenames": ["x"] * count}
+        (folder / name).write_bytes(pickle.dumps(content, protocol=2))
+        images.append(data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    return np.concatenate(images)
+
+
+def lists(values: Sequence[Sequence[int]]) -> np.ndarray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = [list(each) for each in values]
+    return array
+
+
+def recording(path: Path, samples: np.ndarray, rate: int = 8000) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((samples * 32767).astype("<i2").tobytes())
+
+
+def photograph(path: Path, size: tuple[int, int] = (250, 250), tint: int = 0) -> None:
+    """A JPEG file of smooth colours, which the format keeps nearly as they are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    x, y = np.meshgrid(np.linspace(0, 255, size[0]), np.linspace(0, 255, size[1]))
+    pixels = np.stack([x, y, np.full_like(x, tint)], axis=-1).astype(np.uint8)
+    Image.fromarray(pixels).save(path, quality=95)
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()

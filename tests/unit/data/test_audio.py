@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from focusing.data import fsdd
+from focusing.data.audio import read_wave
+from focusing.data.mfcc import mel_filters, mfcc
+from focusing.errors import UserError
+from tests.unit.data import makers
+
+random = np.random.default_rng(0)
+
+
+def sound(samples: int) -> np.ndarray:
+    time = np.arange(samples) / 8000
+    return 0.3 * np.sin(2 * np.pi * 440 * time) + 0.1 * random.standard_normal(samples).clip(-3, 3)
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> Path:
+    for digit in range(2):
+        for speaker in ("ann", "bob"):
+            for number in range(8):
+                name = f"fsdd/recordings/{digit}_{speaker}_{number}.wav"
+                makers.recording(tmp_path / name, sound(1500 + 500 * digit))
+    return tmp_path
+
+
+def test_recordings_of_chosen_speakers(recordings: Path) -> None:
+    data = fsdd(data_dir=recordings, speakers=["ann"], frames=12)
+    assert data.train.inputs.shape == (6, 20, 12, 1)
+    assert len(data.test.targets) == 10  # numbers 0 to 4 of each digit
+    both = fsdd(data_dir=recordings, speakers=["bob", "ann"], split="random", test_share=0.5)
+    assert len(both.train.targets) == len(both.test.targets) == 16
+    assert np.bincount(both.test.targets).tolist() == [8, 8]
+    fold = fsdd(data_dir=recordings, speakers=["bob", "ann"], split="kfold(4)", fold=3)
+    assert np.bincount(fold.test.targets).tolist() == [4, 4]
+
+
+def test_short_recordings_end_in_zeros_and_long_ones_are_cut(recordings: Path) -> None:
+    long = fsdd(data_dir=recordings, speakers=["ann"], frames=20).train
+    assert long.inputs[0, :, 10:].eq(0).all()  # 1 + 1500 // 160 frames
+    assert not long.inputs[0, :, 9].eq(0).all()
+    short = fsdd(data_dir=recordings, speakers=["ann"], frames=5).train
+    assert bool(short.inputs.eq(long.inputs[:, :, :5]).all())
+
+
+@pytest.mark.parametrize("window", [256, 512, 2048])
+def test_mfcc_is_librosas(window: int) -> None:
+    librosa = pytest.importorskip("librosa", reason="the extra audio is not installed")
+    # The pieces of librosa that need no compiling; its mfcc takes half a minute the first time.
+    filters = librosa.filters.mel(sr=8000, n_fft=window, n_mels=40, dtype=np.float64)
+    np.testing.assert_allclose(mel_filters(8000, window, 40), filters, atol=1e-9)
+    signal = sound(4000)
+    power = np.abs(librosa.stft(signal, n_fft=window, hop_length=100)) ** 2
+    decibels = librosa.power_to_db(filters @ power)
+    ours = mfcc(signal, 8000, coefficients=20, bands=40, window=window, hop=100)
+    np.testing.assert_allclose(ours, librosa.feature.mfcc(S=decibels, n_mfcc=20), atol=3e-5)
+
+
+@pytest.mark.parametrize("keep", [0, 20, 60, -10])
+def test_a_truncated_recording_is_put_aside(recordings: Path, keep: int) -> None:
+    path = recordings / "fsdd/recordings/1_ann_3.wav"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(UserError, match=r"1_ann_3.wav is damaged .* now 1_ann_3\.wav\.corrupt"):
+        fsdd(data_dir=recordings, speakers=["ann"])
+    with pytest.raises(UserError, match="was damaged: put a good copy in its place"):
+        fsdd(data_dir=recordings, speakers=["ann"])
+
+
+def test_another_rate_is_refused(tmp_path: Path) -> None:
+    makers.recording(tmp_path / "x.wav", sound(100), rate=16000)
+    with pytest.raises(UserError, match=r"\(1, 2, 16000\) instead of one channel"):
+        read_wave(tmp_path / "x.wav")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"speakers": ["eve"]}, "data.speakers: eve is not one of ann, bob"),
+        ({"coefficients": 50}, "coefficients=50 must lie between 1 and bands=40"),
+        ({"hop": 0}, "hop=0 be at least 1"),
+    ],
+)
+def test_impossible_options_are_refused(recordings: Path, options, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        fsdd(data_dir=recordings, **options)

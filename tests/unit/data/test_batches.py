@@ -1,0 +1,57 @@
+"""Batches: the same for a seed and an epoch, whatever happened before."""
+
+import torch
+
+from focusing.data import Batches, Part
+from focusing.data.batches import epoch_seed
+
+
+def part(samples: int = 10) -> Part:
+    return Part(torch.arange(samples).float()[:, None].expand(-1, 3), torch.arange(samples))
+
+
+def seen(batches: Batches) -> list[int]:
+    return [int(each) for batch in batches for each in batch.targets]
+
+
+def test_all_samples_once_per_epoch_and_inputs_with_their_targets() -> None:
+    batches = Batches(part(), 4, seed=0)
+    assert [len(batch.targets) for batch in batches] == [4, 4, 2]
+    assert len(batches) == 3
+    assert sorted(seen(batches)) == list(range(10))
+    assert all(torch.equal(batch.inputs[:, 0].long(), batch.targets) for batch in batches)
+
+
+def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+    one, two = Batches(part(), 4, seed=3), Batches(part(), 4, seed=3)
+    list(one)
+    torch.rand(5)
+    two.epoch = one.epoch = 7
+    assert seen(one) == seen(two)
+    two.epoch = 8
+    assert seen(one) != seen(two)
+    assert seen(Batches(part(), 4, seed=0)) != seen(Batches(part(), 4, seed=1))
+
+
+def test_epoch_seeds_differ() -> None:
+    seeds = {epoch_seed(s, e, k) for s in range(9) for e in range(9) for k in range(2)}
+    assert len(seeds) == 162
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_without_a_seed_the_order_stays() -> None:
+    assert seen(Batches(part(), 3)) == list(range(10))
+
+
+def test_a_limit_counts_batches() -> None:
+    assert seen(Batches(part(), 3, limit=2)) == list(range(6))
+    assert len(Batches(part(), 3, seed=0, limit=2)) == 2
+    assert len(seen(Batches(part(), 3, seed=0, limit=2))) == 6
+    assert len(seen(Batches(part(), 3, limit=99))) == 10
+
+
+def test_a_bundle_holds_the_same_batches_in_the_same_order() -> None:
+    single, bundled = Batches(part(), 3, seed=5), Batches(part(), 3, seed=5, bundle=2)
+    assert len(bundled) == 2
+    apart = [batch for bundle in bundled for batch in bundle.split(3)]
+    assert [batch.targets.tolist() for batch in apart] == [b.targets.tolist() for b in single]

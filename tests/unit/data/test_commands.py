@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from focusing.data.commands import check_data, get_data, list_data
+from focusing.errors import UserError
+from tests.unit.data import makers
+
+
+@pytest.fixture(autouse=True)
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FOCUSING_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody answers there
+    return tmp_path / "data"
+
+
+def test_list_says_where_everything_is(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    makers.digits(data_dir / "mnist")
+    list_data()
+    lines = capsys.readouterr().out.splitlines()
+    where = {line[:26].strip(): line[68:] for line in lines[:-2]}
+    assert where["mnist"] == "here, in mnist"
+    assert where["cifar10"] == "focusing data get cifar10"
+    assert where["clt data.variant=original"].startswith("put mnist_cluttered_60x60")
+    assert where["synthetic"] == where["clt"].replace("from mnist ", "") == "made when needed"
+    assert str(data_dir) in lines[-1]
+
+
+def test_get_names_the_files(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    makers.digits(data_dir / "mnist")
+    get_data(["clt"])
+    assert str(data_dir / "mnist/t10k-labels-idx1-ubyte.gz") in capsys.readouterr().out
+
+
+def test_get_without_a_network_is_a_sentence(data_dir: Path) -> None:
+    with pytest.raises(UserError, match="Reuters newswires: reuters.npz not found in .*reuters"):
+        get_data(["reuters"])
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [([], "which data"), (["minst"], "did you mean mnist"), (["zebra"], "there are mnist, fash")],
+)
+def test_get_of_what_does_not_exist(names: list[str], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        get_data(names)
+
+
+def test_check_reads_what_is_there(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    makers.digits(data_dir / "mnist")
+    check_data([])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("mnist     60 + 20 samples of 28x28x1, 10 classes, local, finger")
+    assert "cifar10   missing" in lines
+
+
+def test_check_goes_on_after_damage(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    makers.digits(data_dir / "mnist")
+    makers.digits(data_dir / "fashion-mnist")
+    path = data_dir / "mnist/train-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:99])
+    with pytest.raises(UserError, match="mnist cannot be read, see above"):
+        check_data(["mnist", "fashion"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "it is now train-images-idx3-ubyte.gz.corrupt" in lines[0]
+    assert lines[1].startswith("fashion   60 + 20 samples")

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from focusing.data.options import Options
+from focusing.data.partition import partition, read_split
+from focusing.errors import UserError
+
+LABELS = np.repeat([0, 1, 2], [60, 30, 10])[np.random.default_rng(0).permutation(100)]
+
+
+def split(classes: int = 3, official: int | None = 80, **options):
+    return partition(LABELS, classes, official, Options(**options))
+
+
+def test_the_official_split_is_the_order_of_the_files() -> None:
+    train, test = split()
+    np.testing.assert_array_equal(train, np.arange(80))
+    np.testing.assert_array_equal(test, np.arange(80, 100))
+
+
+@pytest.mark.parametrize("options", [{"test_share": 0.2}, {}])
+def test_a_random_split_is_stratified_and_repeatable(options: dict[str, float]) -> None:
+    train, test = split(split="random", **options)
+    assert sorted([*train, *test]) == list(range(100))
+    assert np.bincount(LABELS[test]).tolist() == [12, 6, 2]
+    again, _ = split(split="random", **options)
+    np.testing.assert_array_equal(train, again)
+    other, _ = split(split="random", split_seed=1, **options)
+    assert train.tolist() != other.tolist()
+
+
+def test_the_seed_of_the_run_may_split() -> None:
+    first, _ = split(split="random", split_seed=None, run_seed=5)
+    second, _ = split(split="random", split_seed=5)
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(("total", "share", "count"), [(3023, 0.25, 756), (3186, 0.2, 638)])
+def test_shares_are_rounded_up_as_in_scikit_learn(total: int, share: float, count: int) -> None:
+    wanted = Options(split="random", test_share=share)
+    train, test = partition(np.arange(total) % 3, 3, None, wanted)
+    assert (len(train), len(test)) == (total - count, count)
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_folds_cover_everything_once_and_evenly(classes: int) -> None:
+    folds = [split(classes, split="kfold(7)", fold=fold) for fold in range(7)]
+    assert sorted(np.concatenate([test for _, test in folds])) == list(range(100))
+    assert {len(test) for _, test in folds} == {14, 15}
+    for train, test in folds:
+        assert sorted([*train, *test]) == list(range(100))
+        if classes:
+            assert np.ptp([*np.bincount(LABELS[test], minlength=3) - [60 / 7, 30 / 7, 10 / 7]]) < 2
+
+
+def test_limits_keep_the_shares_of_the_classes() -> None:
+    train, test = split(split="random", test_share=0.5, limit_train=10, limit_test=20)
+    assert np.bincount(LABELS[train]).tolist() == [6, 3, 1]
+    assert np.bincount(LABELS[test]).tolist() == [12, 6, 2]
+    assert len(split(limit_train=1000)[0]) == 80
+
+
+def test_kfold_alone_is_ten_folds() -> None:
+    assert read_split("kfold") == read_split("kfold(10)") == ("kfold", 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"split": "half"}, "data.split=half is not one of official, random, kfold"),
+        ({"split": "random(3)"}, "is not one of"),
+        ({"split": "kfold(3)", "fold": 3}, "data.fold=3 must lie between 0 and 2"),
+        ({"split": "kfold(101)"}, "of 100 samples is impossible"),
+        ({"split": "random", "test_share": 1.5}, "must lie between 0 and 1"),
+        ({"limit_test": 0}, "data.limit_test=0 must be at least 1"),
+        ({"official": None}, "this data set has none"),
+        ({"official": None, "split": "random"}, "needs data.test_share"),
+    ],
+)
+def test_what_is_impossible_is_told(options, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        split(**options)

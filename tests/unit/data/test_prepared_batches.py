@@ -1,0 +1,42 @@
+"""Batches that are prepared and changed on their way out."""
+
+import torch
+
+from focusing.data import Batches, Part
+from focusing.data.augment import Augment
+from focusing.data.preprocess import Preparation
+
+BYTES = torch.arange(256, dtype=torch.uint8).repeat(3)[: 20 * 36].view(20, 6, 6, 1)
+PART = Part(BYTES, torch.arange(20))
+HALVE = Preparation(torch.tensor(0.5), torch.tensor(1.0))
+
+
+def inputs(batches: Batches) -> torch.Tensor:
+    return torch.cat([batch.inputs for batch in batches])
+
+
+def test_every_batch_is_prepared() -> None:
+    assert torch.equal(inputs(Batches(PART, 7, prepare=HALVE)), BYTES * 0.5 + 1)
+    shuffled = Batches(PART, 7, seed=3, prepare=HALVE)
+    plain = Batches(PART, 7, seed=3)
+    assert torch.equal(inputs(shuffled), inputs(plain) * 0.5 + 1)
+
+
+def test_changes_are_new_in_each_epoch_and_the_same_when_it_is_repeated() -> None:
+    batches = Batches(PART, 7, seed=3, prepare=HALVE, augment=Augment(flip=True, shift=0.2))
+    first = inputs(batches)
+    batches.epoch = 1
+    second = inputs(batches)
+    batches.epoch = 0
+    assert torch.equal(inputs(batches), first)
+    batches.seed = None
+    assert not torch.equal(first, second)
+    changed = inputs(batches)
+    batches.augment_seed = 1
+    assert not torch.equal(inputs(batches), changed)
+
+
+def test_the_data_itself_does_not_change() -> None:
+    before = BYTES.clone()
+    inputs(Batches(PART, 7, prepare=HALVE, augment=Augment(shift=0.2)))
+    assert torch.equal(BYTES, before)

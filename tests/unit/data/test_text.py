@@ -1,0 +1,115 @@
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from focusing.data import imdb, reuters
+from focusing.errors import UserError
+from tests.unit.data import makers
+
+random = np.random.default_rng(0)
+
+
+def texts(count: int, longest: int = 12) -> list[list[int]]:
+    return [random.integers(1, 30, random.integers(1, longest)).tolist() for _ in range(count)]
+
+
+def keras_order(count: int) -> np.ndarray:
+    order = np.arange(count)
+    np.random.RandomState(113).shuffle(order)  # noqa: NPY002 - Keras' way
+    return order
+
+
+def write(path: Path, **arrays: np.ndarray) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(makers.npz(**arrays))
+
+
+def test_reuters_is_the_binary_matrix_of_keras(tmp_path: Path) -> None:
+    lists, labels = texts(50), np.arange(50) % 46
+    write(tmp_path / "reuters/reuters.npz", x=makers.lists(lists), y=labels)
+    data = reuters(data_dir=tmp_path, words=20)
+    order = keras_order(50)
+    assert (data.train.inputs.shape, data.test.inputs.shape) == ((40, 20), (10, 20))
+    for row, index in enumerate(order[:40]):
+        keras = [1] + [word + 3 for word in lists[index]]
+        expected = np.zeros(20)
+        expected[[word for word in keras if word < 20]] = 1
+        np.testing.assert_array_equal(data.train.inputs[row], expected)
+    np.testing.assert_array_equal(data.test.targets, labels[order[40:]])
+
+
+def keras_imdb(lists, order, words: int) -> list[list[int]]:
+    return [[1] + [word + 3 if word + 3 < words else 2 for word in lists[index]] for index in order]
+
+
+def padded(tokens: list[int], length: int) -> list[int]:
+    return [0] * max(0, length - len(tokens)) + tokens[-length:]
+
+
+@pytest.mark.parametrize("ngrams", [1, 2, 3])
+@pytest.mark.parametrize("length", [5, 40])
+def test_imdb_is_the_sequences_of_keras(tmp_path: Path, ngrams: int, length: int) -> None:
+    lists = {part: texts(30) for part in ("train", "test")}
+    labels = np.arange(30) % 2
+    write(
+        tmp_path / "imdb/imdb.npz",
+        **{f"x_{part}": makers.lists(each) for part, each in lists.items()},
+        **{f"y_{part}": labels for part in lists},
+    )
+    data = imdb(data_dir=tmp_path, words=20, length=length, ngrams=ngrams)
+    order = keras_order(30)
+    train, test = (keras_imdb(lists[part], order, 20) for part in ("train", "test"))
+
+    def grams(tokens: list[int], size: int) -> list[tuple[int, ...]]:
+        return [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
+
+    known: dict[tuple[int, ...], int] = {}
+    for size in range(2, ngrams + 1):
+        for gram in sorted({gram for tokens in train for gram in grams(tokens, size)}):
+            known[gram] = 20 + len(known)
+    for part, tokens_of in ((data.train, train), (data.test, test)):
+        for row, tokens in zip(part.inputs.tolist(), tokens_of, strict=True):
+            more = [
+                known[gram]
+                for size in range(2, ngrams + 1)
+                for gram in grams(tokens, size)
+                if gram in known
+            ]
+            assert row == padded(tokens + more, length)
+    assert data.vocabulary == 20 + len(known)
+    assert list(pairwise(data.train.targets.tolist()))
+    np.testing.assert_array_equal(data.train.targets, labels[order])
+
+
+def test_tokens_cannot_be_scaled(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="data=imdb has nothing to scale"):
+        imdb(data_dir=tmp_path, fake=True, preprocess="unit")
+
+
+def test_labels_that_do_not_fit_are_damage(tmp_path: Path) -> None:
+    write(tmp_path / "reuters/reuters.npz", x=makers.lists(texts(5)), y=np.arange(4))
+    with pytest.raises(UserError, match="its y does not fit its x"):
+        reuters(data_dir=tmp_path)
+    write(tmp_path / "reuters/reuters.npz", x=makers.lists(texts(5)))
+    with pytest.raises(UserError, match=r"reuters.npz is damaged \('y'\)"):
+        reuters(data_dir=tmp_path)
+
+
+def test_a_truncated_file_is_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "imdb/imdb.npz"
+    write(path, x_train=makers.lists(texts(5)))
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(UserError, match=r"now imdb\.npz\.corrupt"):
+        imdb(data_dir=tmp_path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("load", "options"),
+    [(reuters, {"words": 3}), (imdb, {"ngrams": 4}), (imdb, {"length": 0}), (imdb, {"words": 0})],
+)
+def test_impossible_options_are_refused(tmp_path: Path, load, options) -> None:
+    with pytest.raises(UserError, match="must be at least 4"):
+        load(data_dir=tmp_path, **options)

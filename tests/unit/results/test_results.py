@@ -1,0 +1,171 @@
+"""Records, scores, identities and folders."""
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from focusing.errors import UserError
+from focusing.results import record as record_module
+from focusing.results.files import write_whole
+from focusing.results.folder import claim, finished
+from focusing.results.identity import config_hash, run_folder
+from focusing.results.record import git_state, read_record, versions, write_record
+from focusing.results.scores import best_epoch, scores
+
+
+class TestScores:
+    series = {"test/acc": [0.5, 0.9, 0.8, 0.9], "val/acc": [0.1, 0.2, 0.4, 0.4]}
+
+    def test_all_protocols_from_one_run(self) -> None:
+        assert scores(self.series, "accuracy") == {
+            "paper": {"value": 0.9, "epoch": 1},  # the first of the best
+            "holdout": {"value": 0.8, "epoch": 2},
+            "last": {"value": 0.9, "epoch": 3},
+        }
+
+    def test_without_a_split_there_is_no_holdout_score(self) -> None:
+        assert scores({"test/acc": [0.5]}, "accuracy")["holdout"] is None
+
+    def test_of_errors_the_least_is_best(self) -> None:
+        assert best_epoch([3.0, 1.0, 2.0], "mae") == 1
+
+    def test_nothing_yet(self) -> None:
+        assert set(scores({}, "accuracy").values()) == {None}
+
+
+CONFIG: dict[str, Any] = {
+    "name": "x",
+    "seed": 0,
+    "resume": "auto",
+    "force": False,
+    "figures": True,
+    "paths": {"output_dir": "outputs"},
+    "logger": {"csv": {}},
+    "model": {"sigma": 0.1},
+    "trainer": {"max_epochs": 3, "accelerator": "cpu", "devices": 1},
+    "callbacks": {"clip": {"_target_": "a"}, "progress": {"_target_": "b"}},
+}
+
+
+class TestIdentity:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"seed": 1},
+            {"force": True},
+            {"name": "y"},
+            {"logger": {"wandb": {}}},
+            {"paths": {"output_dir": "elsewhere"}},
+            {"trainer": {"max_epochs": 3, "accelerator": "gpu", "devices": [1]}},
+            {"callbacks": {"clip": {"_target_": "a"}}},
+        ],
+    )
+    def test_what_does_not_change_the_result_does_not_change_the_hash(self, change: Any) -> None:
+        assert config_hash({**CONFIG, **change}) == config_hash(CONFIG)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"model": {"sigma": 0.2}},
+            {"trainer": {**CONFIG["trainer"], "max_epochs": 4}},
+            {"callbacks": {}},
+        ],
+    )
+    def test_what_does_changes_it(self, change: Any) -> None:
+        assert config_hash({**CONFIG, **change}) != config_hash(CONFIG)
+
+    def test_the_order_of_keys_is_nothing(self) -> None:
+        assert config_hash(dict(reversed(CONFIG.items()))) == config_hash(CONFIG)
+
+    def test_seed_0_has_a_folder(self) -> None:
+        folder = run_folder(CONFIG)
+        assert folder.parts[-4:] == ("outputs", "x", config_hash(CONFIG), "seed=0")
+        assert folder.is_absolute()
+
+
+class TestFiles:
+    def test_a_file_is_replaced_whole_or_not_at_all(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "file"
+        write_whole(path, b"old")
+
+        def full(*args: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            write_whole(path, b"new")
+        assert path.read_bytes() == b"old"
+        assert list(tmp_path.iterdir()) == [path]
+
+
+class TestRecord:
+    def test_round_trip(self, tmp_path: Path) -> None:
+        assert read_record(tmp_path) is None
+        write_record(tmp_path, {"status": "done", "series": {"test/acc": [0.1]}})
+        record = read_record(tmp_path)
+        assert record == {"schema": 1, "status": "done", "series": {"test/acc": [0.1]}}
+
+    def test_nan_is_no_json(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="JSON"):
+            write_record(tmp_path, {"value": float("nan")})
+
+    @pytest.mark.parametrize("text", ["{", '{"schema": 99}'])
+    def test_what_is_no_record_is_refused(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "result.json").write_text(text)
+        with pytest.raises(UserError, match=r"result\.json"):
+            read_record(tmp_path)
+
+    def test_versions_and_git(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        assert {"python", "torch"} <= versions().keys()
+        state = git_state()
+        assert state is None or len(state["commit"]) == 40
+        monkeypatch.setattr(record_module, "__file__", str(tmp_path / "record.py"))
+        assert git_state() is None
+        monkeypatch.setenv("PATH", "")
+        assert git_state() is None
+
+
+class TestFolder:
+    def test_a_new_folder_has_nothing_to_continue(self, tmp_path: Path) -> None:
+        with claim(tmp_path / "a" / "seed=0", resume=True) as checkpoint:
+            assert checkpoint is None
+        assert (tmp_path / "a" / "seed=0" / "checkpoints").is_dir()
+
+    def test_an_unfinished_one_is_continued_or_begun_again(self, tmp_path: Path) -> None:
+        folder = tmp_path / "seed=0"
+        with claim(folder, resume=True):
+            (folder / "checkpoints" / "last.ckpt").touch()
+        with claim(folder, resume=True) as checkpoint:
+            assert checkpoint == folder / "checkpoints" / "last.ckpt"
+        with claim(folder, resume=False) as checkpoint:
+            assert checkpoint is None
+
+    def test_a_finished_one_is_kept_until_the_new_one_is_done(self, tmp_path: Path) -> None:
+        folder = tmp_path / "seed=0"
+        folder.mkdir()
+        write_record(folder, {"status": "done", "n": 1})
+        with pytest.raises(RuntimeError), claim(folder, resume=True):
+            raise RuntimeError
+        kept = json.loads((tmp_path / ".seed=0.previous" / "result.json").read_text())
+        assert kept["n"] == 1
+        with claim(folder, resume=True):
+            write_record(folder, {"status": "done", "n": 2})
+        assert not (tmp_path / ".seed=0.previous").exists()
+        assert (finished(folder) or {})["n"] == 2
+
+    def test_a_failed_one_is_not_finished(self, tmp_path: Path) -> None:
+        write_record(tmp_path, {"status": "failed"})
+        assert finished(tmp_path) is None
+
+    def test_two_processes_cannot_have_it_at_once(self, tmp_path: Path) -> None:
+        with claim(tmp_path / "a", resume=True):  # noqa: SIM117 - the order matters
+            with (
+                pytest.raises(UserError, match="Another process"),
+                claim(tmp_path / "a", resume=True),
+            ):
+                pass

@@ -1,0 +1,137 @@
+"""The command line, in this process; the integration tests run it in its own."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import focusing
+from focusing import cli
+from focusing.errors import UserError
+from focusing.results.record import write_record
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["focusing", *arguments])
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert call(monkeypatch, *arguments) == 0
+    assert "focusing show RUN_DIR" in capsys.readouterr().out
+
+
+def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.strip() == focusing.__version__
+
+
+def test_train_eval_and_show(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ["data.samples=100", "trainer.max_epochs=1", "figures=false"]
+    assert call(monkeypatch, "train", *small) == 0
+    [folder] = tmp_path.glob("outputs/*/*/seed=0")
+    assert call(monkeypatch, "eval", str(folder)) == 0
+    assert "test/acc" in capsys.readouterr().out
+    (folder / "figures").mkdir()
+    (folder / "figures" / "x.png").touch()
+    assert call(monkeypatch, "show", str(folder)) == 0
+    assert "x.png" in capsys.readouterr().out
+    assert call(monkeypatch, "train", *small, "seed=-1") == 1
+    assert "seed=-1 must be at least 0" in capsys.readouterr().err
+    assert call(monkeypatch, "train", "-m", *small, "seed=1,2") == 0
+    assert len(list(tmp_path.glob("outputs/*/*/seed=*/result.json"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["fly"], "is not a command"),
+        (["show"], "which run?"),
+        (["eval", "nowhere"], "nowhere is not a folder"),
+        (["show", ".", "more"], "takes one folder"),
+        (["train", "modle=dense"], "did you mean model?"),
+    ],
+)
+def test_sentences(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arguments: list[str],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, *arguments) == 1
+    assert expected in capsys.readouterr().err
+
+
+def test_show_tells_unfinished_from_foreign(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert call(monkeypatch, "show", str(tmp_path)) == 1
+    assert "not a run folder" in capsys.readouterr().err
+    (tmp_path / "config.yaml").touch()
+    assert call(monkeypatch, "show", str(tmp_path)) == 1
+    assert "not finished" in capsys.readouterr().err
+    write_record(tmp_path, {"status": "failed", "error": "diverged", "experiment": "x"})
+    assert call(monkeypatch, "show", str(tmp_path)) == 0
+    assert "diverged" in capsys.readouterr().out
+
+
+def test_the_help_of_a_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "eval", "--help") == 0
+    assert "focusing eval RUN_DIR" in capsys.readouterr().out
+
+
+class TestErrors:
+    def test_signals_have_their_codes(self) -> None:
+        with pytest.raises(SystemExit) as stop, cli.reporting_errors():
+            raise KeyboardInterrupt
+        assert stop.value.code == 130
+        with pytest.raises(SystemExit) as stop, cli.reporting_errors():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.value.code == 143
+
+    def test_a_file_that_cannot_be_written_is_named(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit), cli.reporting_errors():
+            Path("/proc/nowhere").write_text("")
+        assert capsys.readouterr().err == "Error: /proc/nowhere: No such file or directory.\n"
+
+    def test_a_bug_keeps_its_traceback(self) -> None:
+        with pytest.raises(RuntimeError), cli.reporting_errors():
+            raise RuntimeError
+
+    def test_all_errors_do_if_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cli, "FULL_ERRORS", True)
+        with pytest.raises(UserError), cli.reporting_errors():
+            raise UserError
+
+
+def test_the_package_is_lazy_but_complete() -> None:
+    assert focusing.FocusedLinear(4, 2)
+    assert "FocusedLinear" in dir(focusing)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = focusing.nothing

@@ -1,0 +1,166 @@
+"""train and evaluate, called as functions."""
+
+import errno
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+import focusing.run
+import focusing.training.assembly
+from focusing.compose import config_dir, prepare_hydra
+from focusing.errors import DivergedError, UserError
+from focusing.results.record import read_record
+from focusing.run import evaluate, train
+from focusing.training.checkpoint import PlainCheckpointIO
+from focusing.training.interruption import Interrupted
+
+
+def config(folder: Path, *overrides: str) -> DictConfig:
+    prepare_hydra()
+    small = ["data.samples=100", "trainer.max_epochs=2", f"paths.output_dir={folder}"]
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        return compose("train", [*small, "figures=false", *overrides])
+
+
+def folder_of(folder: Path) -> Path:
+    [found] = folder.glob("*/*/seed=*")
+    return found
+
+
+def test_the_score_of_the_protocol_comes_back_and_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = config(tmp_path, "protocol=last", "figures=true")
+    score = train(cfg)
+    record = read_record(folder_of(tmp_path))
+    assert record is not None
+    assert score == record["scores"]["last"]["value"] == record["series"]["test/acc"][-1]
+    assert list((folder_of(tmp_path) / "figures").iterdir())
+    assert train(cfg) == score
+    assert "Finished earlier" in capsys.readouterr().out
+    assert evaluate(folder_of(tmp_path))["test/acc"] == score
+
+
+def test_seed_0_and_1_are_two_runs(tmp_path: Path) -> None:
+    train(config(tmp_path)), train(config(tmp_path, "seed=1"))
+    zero, one = (read_record(each) or {} for each in sorted(tmp_path.glob("*/*/seed=*")))
+    assert (zero["seed"], one["seed"]) == (0, 1)
+    assert zero["config_hash"] == one["config_hash"]
+    assert zero["series"] != one["series"]
+    assert zero["data"]["fingerprint"] == one["data"]["fingerprint"]
+
+
+def test_without_callbacks_there_is_less_to_record(tmp_path: Path) -> None:
+    train(config(tmp_path, "callbacks=none"))
+    record = read_record(folder_of(tmp_path)) or {}
+    assert record["steps_per_second"] is None
+    assert "focus" not in record
+
+
+def test_divergence_is_recorded(tmp_path: Path) -> None:
+    cfg = config(tmp_path, "model.batch_norm=false", "optim.lr=1e12")
+    with pytest.raises(DivergedError):
+        train(cfg)
+    record = read_record(folder_of(tmp_path)) or {}
+    assert record["status"] == "failed"
+    assert "after epoch" in record["error"]
+    with pytest.raises(DivergedError):  # a failed run is not finished
+        train(cfg)
+
+
+class Raise(pl.Callback):
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        raise self.error
+
+
+def with_callback(monkeypatch: pytest.MonkeyPatch, callback: pl.Callback) -> None:
+    build = focusing.run.build_trainer
+
+    def more(*args: Any, callbacks: Any, **kwargs: Any) -> pl.Trainer:
+        return build(*args, callbacks=[*callbacks, callback], **kwargs)
+
+    monkeypatch.setattr(focusing.run, "build_trainer", more)
+
+
+def test_a_bug_is_recorded_and_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_callback(monkeypatch, Raise(RuntimeError("a bug")))
+    with pytest.raises(RuntimeError, match="a bug"):
+        train(config(tmp_path))
+    assert (read_record(folder_of(tmp_path)) or {})["error"] == "RuntimeError('a bug')"
+
+
+def test_a_signal_leaves_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Stop(pl.Callback):
+        def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            if trainer.current_epoch == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    with_callback(monkeypatch, Stop())
+    with pytest.raises(Interrupted) as stopped:
+        train(config(tmp_path))
+    assert stopped.value.code == 143
+    assert "The same command goes on" in capsys.readouterr().out
+    folder = folder_of(tmp_path)
+    assert read_record(folder) is None
+    assert (folder / "checkpoints" / "last.ckpt").exists()
+    monkeypatch.undo()
+    train(config(tmp_path))
+    assert len((read_record(folder) or {})["series"]["test/acc"]) == 2
+
+
+def test_a_full_disk_and_other_trouble_are_sentences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, sentence in {errno.ENOSPC: "The disk is full", errno.EACCES: "Permission"}.items():
+
+        def fail(*_: Any, number: int = number, **__: Any) -> None:
+            raise OSError(number, os.strerror(number), "the file")
+
+        monkeypatch.setattr(PlainCheckpointIO, "save_checkpoint", fail)
+        with pytest.raises(UserError, match=sentence):
+            train(config(tmp_path))
+
+
+def test_missing_data_is_a_sentence_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file", "mnist.gz")
+
+    monkeypatch.setattr(focusing.training.assembly, "instantiate", missing)
+    with pytest.raises(UserError, match=r"data=synthetic: mnist\.gz is missing"):
+        train(config(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestEvaluate:
+    def test_a_folder_without_a_run(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="not a run folder"):
+            evaluate(tmp_path)
+
+    def test_a_run_that_has_only_begun(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with_callback(monkeypatch, Raise(RuntimeError("early")))
+        with pytest.raises(RuntimeError):
+            train(config(tmp_path))
+        with pytest.raises(UserError, match="its first epoch has not ended"):
+            evaluate(folder_of(tmp_path))
+
+    def test_other_data(self, tmp_path: Path) -> None:
+        train(config(tmp_path))
+        found = evaluate(folder_of(tmp_path), ["data.noise_position=right"])
+        assert found["test/acc"] != evaluate(folder_of(tmp_path))["test/acc"]
+        with pytest.raises(UserError, match="25 inputs and 2 outputs does not fit"):
+            evaluate(folder_of(tmp_path), ["data.noise=5"])

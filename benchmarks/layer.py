@@ -2,9 +2,10 @@
 
     python benchmarks/layer.py [--out benchmarks/layer.json] [--quick]
 
-Only ratios are claimed: each round runs every backend once, one after the other, so that all of
-them meet the same machine. The ratio is the median over rounds of (backend / nn.Linear in the same
-round), and the spread beside it the quartiles. Run it on an otherwise idle machine.
+Only ratios are claimed: each round times every backend once, one after the other, so that all of
+them meet the same machine, and each right after an untimed step of its own, as in training, so that
+none meets the cache of another. The ratio is the median over rounds of (backend / nn.Linear in the
+same round), with its quartiles in the JSON. Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -123,6 +124,7 @@ def measure(
         if count > 10 and time.perf_counter() > deadline:
             break
         for name, step in steps.items():
+            step()
             start = time.perf_counter()
             for _ in range(repeats):
                 step()

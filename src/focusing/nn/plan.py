@@ -86,8 +86,9 @@ class Tiling:
             stop = np.searchsorted(line, right, side="right")
             stop = np.minimum(-(-stop // BLOCK) * BLOCK, inputs)
             low[:, 0], high[:, 0] = line[start], line[stop - 1]
-            lower = np.where(start > 0, low[:, 0], lower)
-            upper = np.where(stop < inputs, high[:, 0], upper)
+            # A focus that sees neither of the next inputs needs no more than its tile.
+            lower = np.where(start > 0, line[start - 1], lower)
+            upper = np.where(stop < inputs, line[np.minimum(stop, inputs - 1)], upper)
 
         origins = np.rint((low[:, 0] + high[:, 0]) * (ORIGINS / 2))
         half = np.maximum(*(np.abs(side - origins[:, None] / ORIGINS) for side in (low, high)))
@@ -129,8 +130,10 @@ class Tiling:
             return False
         if (np.abs(centers - self._centers) > 0.5 * self._widths).any():
             return False
+        if self.work == 1:
+            return True
         first = centers[:, 0]
-        return bool((first - radius >= self._lower).all() and (first + radius <= self._upper).all())
+        return bool((first - radius > self._lower).all() and (first + radius < self._upper).all())
 
     def scratch(self) -> list[tuple[Tensor, Tensor]]:
         """Two matrices in the shape of each tile, in memory that this thread has used before.

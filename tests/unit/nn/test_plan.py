@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from focusing import FocusedLinear
+from focusing.nn.plan import USES
 from tests.unit.nn.oracle import BACKENDS, NORMALIZERS, TINY, derivatives, measured
 
 
@@ -143,3 +144,17 @@ def test_auto_skips_far_inputs_only_while_foci_are_narrow() -> None:
     with torch.no_grad():
         layer.sigma.fill_(0.01)
     assert trained_connections(layer).float().mean() < 0.4
+
+
+def test_small_moves_reuse_the_tiling_and_wear_out() -> None:
+    """Planning anew at every step would cost more than the tiles save."""
+    layer = FocusedLinear(784, 800, sigma=0.025)
+    x = torch.randn(2, 784)
+    made = []
+    for _ in range(USES + 2):
+        layer(x)
+        made.append(next(iter(layer._layout._tilings.values())))
+        with torch.no_grad():
+            layer.mu.add_(1e-6)
+    assert len({id(each) for each in made}) == 2
+    assert made[0] is made[USES]

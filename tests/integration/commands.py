@@ -31,11 +31,11 @@ def run(
     )
 
 
-def start(command: list[str], *arguments: str, cwd: Path) -> "subprocess.Popen[str]":
+def start(command: list[str], *arguments: str, cwd: Path, **env: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*command, *arguments],
         cwd=cwd,
-        env=environment(),
+        env=environment(**env),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

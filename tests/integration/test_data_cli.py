@@ -7,6 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import open_dict
+
+from focusing.compose import prepare_hydra
+from focusing.errors import UserError
+from focusing.run import train
 
 ROOT = Path(__file__).parents[2]
 FAST = ["debug=fast", "model.hidden=[8]", "callbacks=none", "data.limit_train=200"]
@@ -38,44 +45,75 @@ def record(tmp_path: Path) -> dict:
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize(("name", "source"), [("mnist", "sample-5k"), ("clt", "sample-5k")])
-def test_a_fresh_machine_trains_on_the_sample(run, tmp_path: Path, name: str, source: str) -> None:
-    done = run(str(ROOT / "train.py"), f"data={name}", *FAST)
+def test_a_fresh_machine_trains_on_the_sample(run, tmp_path: Path) -> None:
+    done = run(str(ROOT / "train.py"), "data=clt", *FAST)
     assert "Warning: 5000 digits in place of 70 000." in done.stderr
     found = record(tmp_path)
-    assert found["data"]["source"].endswith(source)
+    assert found["data"]["source"] == "generated, sample-5k"
     assert found["config"]["data"]["on_missing"] == "sample"
 
 
-def test_a_sweep_and_an_experiment_stop_instead(run, tmp_path: Path) -> None:
-    command = [str(ROOT / "train.py"), "data=mnist", *FAST]
-    done = run(*command, "-m", code=1)
-    assert "MNIST digits: train-images-idx3-ubyte.gz" in done.stdout + done.stderr
-    (tmp_path / "conf/experiment").mkdir(parents=True)
-    (tmp_path / "conf/experiment/mine.yaml").write_text("# @package _global_\nname: mine\n")
-    done = run(*command, "--config-dir", "conf", "experiment=mine", code=1)
-    assert "or run `focusing data get mnist` where there is a network" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list(tmp_path.glob("outputs/*/*/seed=0"))
-
-
-def test_the_data_commands(run, tmp_path: Path) -> None:
-    cli = ["-m", "focusing.cli", "data"]
-    assert "focusing data get cifar10" in run(*cli, "list").stdout
-    error = run(*cli, "get", "dna", code=1).stderr
+def test_a_command_ends_in_a_sentence(run) -> None:
+    error = run("-m", "focusing.cli", "data", "get", "dna", code=1).stderr
     assert error.startswith("Error: DNA splice junctions: dna.scale, dna.scale.t not found in ")
     assert error.count("\n") == 1
-    assert run(*cli, "show", "fsdd", "data.fake=true").stdout == "outputs/data/fsdd.png\n"
-    assert "list, get, check and show" in run(*cli, "draw", code=1).stderr
 
 
-@pytest.mark.parametrize("data", ["lfw", "boston", "catsdogs"])
-def test_training_with_changed_images_and_values(run, tmp_path: Path, data: str) -> None:
-    options = ["data.size=16"] if data == "catsdogs" else []
-    run(str(ROOT / "train.py"), f"data={data}", "data.fake=true", *FAST, *options)
+@pytest.mark.parametrize("more", [["hydra.mode=MULTIRUN"], ["experiment=learning_to_focus"]])
+def test_a_sweep_and_an_experiment_stop_without_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    prepare_hydra()
+    overrides = ["data=mnist", f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}", *FAST]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        cfg = compose("train", [*overrides, *more], return_hydra_config=True)
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # is put back to what it was
+    HydraConfig.instance().set_config(cfg)
+    with open_dict(cfg):
+        del cfg["hydra"]
+    with pytest.raises(UserError, match="or run `focusing data get mnist` where there is a netw"):
+        train(cfg)
+    assert not list(tmp_path.glob("*/*/seed=0"))
+
+
+def train_here(tmp_path: Path, *overrides: str) -> None:
+    prepare_hydra()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        output = f"paths.output_dir={tmp_path / 'outputs'}"
+        train(compose("train", ["data.fake=true", *FAST, output, *overrides]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["data=mnist"],
+        ["data=cifar10", "data.split=kfold4", "data.fold=1"],
+        ["data=lfw"],
+        ["data=catsdogs", "data.size=16"],
+        ["data=fsdd"],
+        ["data=boston", "data.pad=5"],
+        ["data=dna", "protocol=holdout"],
+        ["data=reuters"],
+    ],
+    ids=lambda options: options[0],
+)
+def test_training_on_every_kind_of_data(tmp_path: Path, options: list[str]) -> None:
+    train_here(tmp_path, *options)
     assert record(tmp_path)["data"]["source"] == "fake"
 
 
-def test_words_need_a_model_that_embeds_them(run) -> None:
-    done = run(str(ROOT / "train.py"), "data=imdb", "data.fake=true", *FAST, code=1)
-    assert done.stderr.endswith("data=imdb is made of tokens: use a model that embeds them.\n")
+def test_training_on_data_that_stays_as_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = []
+    for number, limit in enumerate((2**30, 100)):
+        monkeypatch.setattr("focusing.data.assemble.LARGE", limit)
+        train_here(tmp_path / str(number), "data=catsdogs", "data.size=16")
+        losses.append(record(tmp_path / str(number))["series"]["test/loss"])
+    assert losses[0] == losses[1]
+
+
+def test_words_need_a_model_that_embeds_them(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="data=imdb is made of tokens: use a model that embeds"):
+        train_here(tmp_path, "data=imdb")

@@ -1,25 +1,37 @@
 """Kill a run at random points, resume it, and get the run that nobody disturbed."""
 
+import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from tests.integration.commands import TRAIN, record, run, run_dirs, start
+from tests.integration.commands import ROOT, TRAIN, record, run, run_dirs, start
 
 pytestmark = pytest.mark.slow
 
 OPTIONS = [
-    "data.samples=2000",
-    "trainer.max_epochs=60",
+    "data.samples=8000",
+    "trainer.max_epochs=6",
     "figures=false",
+    "protocol=holdout",
+    "optim.batch_size=8",
+    "optim.accumulate=2",
     "model.hidden=[16]",
     "model.input_dropout=0.2",
     "model.dropout=[0.25]",
 ]
+COUNTED = [sys.executable, "-m", "tests.integration.counted_train"]
+
+
+def steps(folder: Path) -> int:
+    path = folder / "steps"
+    return path.stat().st_size if path.exists() else 0
 
 
 def rows(folder: Path) -> int:
@@ -31,35 +43,43 @@ def rows(folder: Path) -> int:
 def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir(), killed.mkdir()
-    assert run(TRAIN, *OPTIONS, cwd=whole).returncode == 0
+    path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+    assert run(COUNTED, *OPTIONS, cwd=whole, PYTHONPATH=path).returncode == 0
+    per_epoch = steps(whole) // 6
     chance = random.Random(0)  # noqa: S311 - not for secrets
     expected = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}
-    for signum, code in expected.items():
-        target = rows(killed) + chance.randint(2, 10)
-        process = start(TRAIN, *OPTIONS, cwd=killed)
-        while rows(killed) < target and process.poll() is None:
-            time.sleep(0.002)
-        time.sleep(chance.random() * 0.02)
+    for epoch, (signum, code) in enumerate(expected.items()):
+        target = epoch * per_epoch + chance.randint(1, per_epoch // 2)
+        process = start(COUNTED, *OPTIONS, cwd=killed, PYTHONPATH=path)
+        while steps(killed) < target and process.poll() is None:
+            time.sleep(0.001)
         process.send_signal(signum)
         output, _ = process.communicate(timeout=60)
         assert process.returncode == code, output
         assert "Traceback" not in output
-        if signum != signal.SIGKILL:
-            assert "The same command goes on" in output
         [folder] = run_dirs(killed)
         assert not (folder / "result.json").exists()
-        checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
-        assert checkpoint["epoch"] >= rows(killed) - 2  # at most the current epoch is lost
-    assert 0 < rows(killed) < 60
-    assert run(TRAIN, *OPTIONS, cwd=killed).returncode == 0
+        if signum == signal.SIGKILL:
+            checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+            assert checkpoint["epoch"] >= rows(killed) - 2  # at most the current epoch is lost
+            continue
+        assert "The same command goes on" in output
+        middle = torch.load(folder / "checkpoints" / "interrupted.ckpt", weights_only=True)
+        assert middle["steps"]["total"]["completed"] == steps(killed)  # none was made twice
+    before = steps(killed)
+    assert rows(killed) < 6
+    assert run(COUNTED, *OPTIONS, cwd=killed, PYTHONPATH=path).returncode == 0
+    assert 0 < before < steps(whole) <= steps(killed) <= steps(whole) + per_epoch
     [one], [two] = run_dirs(whole), run_dirs(killed)
     assert record(one)["series"] == record(two)["series"]
     assert record(one)["scores"] == record(two)["scores"]
     assert (one / "metrics.csv").read_text() == (two / "metrics.csv").read_text()
+    np.testing.assert_equal(*(dict(np.load(each / "focus.npz")) for each in (one, two)))
     for name in ("last.ckpt", "best.ckpt"):
         states = [torch.load(each / "checkpoints" / name, weights_only=True) for each in (one, two)]
         assert states[0]["epoch"] == states[1]["epoch"]
         torch.testing.assert_close(states[0]["state_dict"], states[1]["state_dict"], rtol=0, atol=0)
+    assert not (two / "checkpoints" / "interrupted.ckpt").exists()
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -74,12 +94,12 @@ def test_a_signal_during_the_start_ends_it_at_once(tmp_path: Path, signum: int, 
 
 def test_resume_never_begins_again(tmp_path: Path) -> None:
     process = start(TRAIN, *OPTIONS, cwd=tmp_path)
-    while rows(tmp_path) < 3 and process.poll() is None:
+    while rows(tmp_path) < 2 and process.poll() is None:
         time.sleep(0.002)
     process.kill()
     process.communicate()
     done = run(TRAIN, *OPTIONS, "resume=never", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [folder] = run_dirs(tmp_path)
-    assert len(record(folder)["series"]["test/acc"]) == 60
-    assert rows(tmp_path) == 60
+    assert len(record(folder)["series"]["test/acc"]) == 6
+    assert rows(tmp_path) == 6

@@ -59,6 +59,21 @@ def test_again_says_so_and_force_repeats_bit_for_bit(tmp_path: Path) -> None:
     assert run_dirs(tmp_path) == [folder]
 
 
+@pytest.mark.parametrize("mode", [[], ["-m"]], ids=["one run", "multirun"])
+def test_our_warnings_are_shown_once(tmp_path: Path, mode: list[str]) -> None:
+    stuck = [
+        "callbacks.stuck.window=2",
+        "callbacks.stuck.tolerance=1",
+        "callbacks.stuck.gradient=9",
+    ]
+    done = run(TRAIN, *mode, "experiment=stuck", *SMALL, *stuck, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("Warning: Stuck foci: 4 of 4 in hidden1")
+    assert "Stuck foci" not in done.stdout
+    assert not list(tmp_path.rglob("*.log"))
+
+
 def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
     groups = [
         "experiment=learning_to_focus,sides,stuck,learning_to_focus_author",

@@ -23,8 +23,20 @@ def epoch_seed(seed: int, epoch: int, stream: int = 0) -> int:
     return int(np.random.SeedSequence([seed, epoch, stream]).generate_state(1, np.uint64)[0] >> 1)
 
 
+def resident(part: Part, device: torch.device) -> Part:
+    """A part on the device where it is used, unless it takes more than half of what is free there.
+
+    ``Batches`` then moves batch by batch.
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        if sum(values.nbytes for values in part) > free / 2:
+            return part
+    return part.to(device)
+
+
 class Batches:
-    """Iterates over a part of a data set; no workers, no copies between devices.
+    """Iterates over a part of a data set; no workers, and no copies if it is on the device.
 
     Args:
         part: the samples.
@@ -34,6 +46,7 @@ class Batches:
         limit: stop after so many batches.
         bundle: hand out so many batches at once, one behind the other, for a consumer that takes
             them apart with ``Part.split``: what surrounds a step then happens once per bundle.
+        device: where batches are handed out; None: where the part is.
         prepare: is applied to what is handed out; see ``DataSet.prepare``.
         augment: likewise, after it; see ``DataSet.augment``.
         augment_seed: of the changes, which are new in each epoch.
@@ -47,11 +60,13 @@ class Batches:
         limit: int | None = None,
         bundle: int = 1,
         *,
+        device: torch.device | None = None,
         prepare: Callable[[Tensor], Tensor] | None = None,
         augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
         augment_seed: int = 0,
     ) -> None:
         self.part, self.size, self.seed = part, size, seed
+        self.device = part.targets.device if device is None else device
         self.prepare, self.augment, self.augment_seed = prepare, augment, augment_seed
         self.epoch = 0
         samples = len(part.targets)
@@ -63,11 +78,13 @@ class Batches:
 
     def __iter__(self) -> Iterator[Part]:
         if self.prepare is None and self.augment is None:
-            yield from self._slices()
+            for part in self._slices():
+                yield part.to(self.device)
             return
         seed = epoch_seed(self.augment_seed, self.epoch, stream=2)
         generator = torch.Generator().manual_seed(seed)
-        for inputs, targets in self._slices():
+        for part in self._slices():
+            inputs, targets = part.to(self.device)
             if self.prepare is not None:
                 inputs = self.prepare(inputs)
             if self.augment is not None:

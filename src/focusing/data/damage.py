@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import tarfile
 import zipfile
 import zlib
@@ -56,6 +57,8 @@ def set_aside(path: Path) -> str:
         What became of it, to end a sentence with.
     """
     aside = path.with_name(f"{path.name}.corrupt")
+    if aside.is_dir():  # of an earlier time
+        shutil.rmtree(aside, ignore_errors=True)
     try:
         path.replace(aside)
     except OSError:

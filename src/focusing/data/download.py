@@ -36,7 +36,8 @@ def download(urls: Iterable[str], target: Path, sha256: str | None) -> None:
     Args:
         urls: addresses, in the order in which to try them.
         target: where it goes; its folder is made.
-        sha256: what its hash must be; None is for archives whose content is verified instead.
+        sha256: what its hash must be; None is for archives whose content is verified instead, and
+            which begin again.
 
     Raises:
         DownloadError: if no address has the file, or only one with another hash; that is kept as
@@ -47,6 +48,8 @@ def download(urls: Iterable[str], target: Path, sha256: str | None) -> None:
         if target.exists():
             return
         part = target.with_name(f"{target.name}.part")
+        if sha256 is None:  # nothing would tell that two halves are not of one file
+            part.unlink(missing_ok=True)
         reasons = []
         for url in urls:
             resumed = part.exists()

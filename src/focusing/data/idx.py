@@ -50,6 +50,8 @@ def read_digits(paths: tuple[Path, ...]) -> dict[str, NDArray[Any]]:
             raise DamagedError(image_path if image.ndim != 3 else label_path, "wrong shape")
         if len(image) != len(label):
             raise DamagedError(label_path, f"{len(label)} labels for {len(image)} images")
+        if len(label) and label.max() > 9:
+            raise DamagedError(label_path, f"it has a class {label.max()}")
         images.append(image[..., None])
         labels.append(label.astype(np.int64))
     if images[0].shape[1:] != images[1].shape[1:]:

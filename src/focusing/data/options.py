@@ -17,7 +17,8 @@ class Options:
         preprocess: ``"author"``, ``"unit"``, ``"standard"``, ``"pixel_mean"`` or ``"none"``; see
             :mod:`focusing.data.preprocess`.
         augment: options of :class:`focusing.data.augment.Augment`, for images; none: unchanged.
-        split: ``"official"``, ``"random"`` or ``"kfold(k)"``; ``"kfold"`` is ``"kfold(10)"``.
+        split: ``"official"``, ``"random"``, or ``"kfold(5)"``, also written ``"kfold5"``: five
+            folds; ``"kfold"`` is ten.
         fold: which fold is the test data, from 0.
         test_share: of a random split; None: as large as the official test data.
         split_seed: of a random split and of folds; None: the seed of the run.

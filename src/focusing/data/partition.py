@@ -49,10 +49,13 @@ def partition(
 
 def read_split(split: str) -> tuple[str, int]:
     """The kind of a split and its number of folds, from ``data.split``."""
-    fits = re.fullmatch(r"(official|random|kfold)(?:\((\d+)\))?", split)
-    if not fits or (fits[2] and fits[1] != "kfold"):
-        raise UserError(f"data.split={split} is not one of official, random, kfold(k).")
-    return fits[1], int(fits[2] or 10)
+    if split in ("official", "random"):
+        return split, 0
+    # Hydra and the shell take parentheses for something else: kfold5 needs no quotes.
+    fits = re.fullmatch(r"kfold(?:(\d+)|\((\d+)\))?", split)
+    if not fits:
+        raise UserError(f"data.split={split} is not one of official, random, kfold5, 'kfold(5)'.")
+    return "kfold", int(fits[1] or fits[2] or 10)
 
 
 def choose(targets: Targets, classes: int, count: int, seed: int) -> Index:

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from focusing.data.archives import extract
 from focusing.data.catalogue import Entry, File
-from focusing.data.damage import set_aside
+from focusing.data.damage import DamagedError, set_aside
 from focusing.data.download import DownloadError, download, hash_of
 from focusing.errors import UserError
 
@@ -125,15 +125,26 @@ def _fetch(entry: Entry, choice: tuple[File, ...], data_dir: Path) -> Found:
 def _fetch_folder(file: File, folder: Path) -> None:
     assert file.archive is not None  # noqa: S101 - for the type checker
     archive, target = folder / file.archive, folder / file.name
-    download(file.urls, archive, file.sha256)
-    extract(archive, target, file.members)
-    if file.tree and tree_hash(target) != file.tree:
-        fate = set_aside(target)
+    # Without a hash of the archive only its content tells which address has the right one.
+    attempts = [file.urls] if file.sha256 else [(url,) for url in file.urls]
+    reasons = []
+    for urls in attempts:
+        try:
+            download(urls, archive, file.sha256)
+            extract(archive, target, file.members)
+        except DownloadError as error:
+            reasons.append(str(error))
+            continue
+        except DamagedError as error:
+            reasons.append(f"{file.archive}: {error.reason}, {set_aside(archive)}")
+            continue
         archive.unlink()
-        raise DownloadError(f"{file.archive} has another content than expected, {fate}")
-    if file.sha256:
-        _mark(target).touch()
-    archive.unlink()
+        if file.sha256:
+            _mark(target).touch()
+        if not file.tree or tree_hash(target) == file.tree:
+            return
+        reasons.append(f"{file.archive} has another content than expected, {set_aside(target)}")
+    raise DownloadError("; ".join(reasons))
 
 
 def _sentence(entry: Entry, data_dir: Path, reason: str, to_be_had: bool) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from focusing.data.dataset import Part
+from focusing.data.partition import choose
 from focusing.errors import UserError
 
 
@@ -24,14 +25,9 @@ def hold_out(train: Part, share: float, seed: int, classes: int) -> tuple[Part, 
     """
     if not 0 < share < 1:
         raise UserError(f"protocol.holdout={share} must lie between 0 and 1.")
-    generator = np.random.default_rng(seed)
     targets = train.targets.cpu().numpy()
-    strata = [np.flatnonzero(targets == label) for label in range(classes)] or [
-        np.arange(len(targets))
-    ]
-    chosen = [generator.permutation(each)[: round(share * len(each))] for each in strata]
     held = np.zeros(len(targets), dtype=bool)
-    held[np.concatenate(chosen)] = True
+    held[choose(targets, classes, round(share * len(targets)), seed)] = True
     if not 0 < held.sum() < len(held):
         raise UserError(
             f"protocol.holdout={share} leaves nothing of {len(held)} training samples on one side."

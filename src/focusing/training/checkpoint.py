@@ -31,12 +31,13 @@ class EpochCheckpoint(pl.callbacks.Checkpoint):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the checkpoint; callbacks of this kind come last, so it holds the whole epoch."""
         last, best = self.folder / "last.ckpt", self.folder / "best.ckpt"
-        if not self.is_best(pl_module.series):  # type: ignore[arg-type]
+        if self.is_best(pl_module.series):  # type: ignore[arg-type]
+            # The best first: killed in between, a run repeats the epoch and writes both.
+            trainer.save_checkpoint(best)
+            _link(best, last)
+        else:
             trainer.save_checkpoint(last)
-            return
-        # The best first: killed in between, a run repeats the epoch and writes both.
-        trainer.save_checkpoint(best)
-        _link(best, last)
+        (self.folder / "interrupted.ckpt").unlink(missing_ok=True)  # the epoch is over
 
 
 def _link(source: Path, target: Path) -> None:
@@ -57,11 +58,9 @@ class PlainCheckpointIO(CheckpointIO):
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
         """Write a checkpoint."""
-        buffer = io.BytesIO()
-        torch.save(checkpoint, buffer)
         # Not synced to the disk: a killed process loses nothing, and syncing would take longer
         # than an epoch of a small network.
-        write_whole(Path(path), buffer.getbuffer(), sync=False)
+        write_whole(Path(path), encode(checkpoint), sync=False)
 
     def load_checkpoint(
         self, path: Any, map_location: Any | None = None, weights_only: bool | None = None
@@ -72,6 +71,13 @@ class PlainCheckpointIO(CheckpointIO):
     def remove_checkpoint(self, path: Any) -> None:
         """Remove a checkpoint."""
         Path(path).unlink(missing_ok=True)
+
+
+def encode(checkpoint: dict[str, Any]) -> memoryview:
+    """The content of a checkpoint's file."""
+    buffer = io.BytesIO()
+    torch.save(checkpoint, buffer)
+    return buffer.getbuffer()
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

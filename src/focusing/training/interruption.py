@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: stop between two batches, where nothing is half done."""
+"""SIGTERM and Ctrl-C: stop between two batches, where nothing is half done; see middle.py."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ def interruptible() -> Iterator[None]:
         for signum, handler in before.items():
             signal.signal(signum, handler)
         _received.clear()
+
+
+def interrupted() -> bool:
+    """Whether a signal has asked to stop."""
+    return bool(_received)
 
 
 def raise_if_interrupted() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
@@ -19,9 +17,11 @@ from focusing.data.dataset import Part
 from focusing.errors import DivergedError
 from focusing.nn import FocusedLinear
 from focusing.training.annealing import anneal_sigma
-from focusing.training.interruption import raise_if_interrupted
+from focusing.training.interruption import interrupted, raise_if_interrupted
 from focusing.training.metrics import loss_of, score
+from focusing.training.middle import EpochSoFar, load_middle, restore_middle, save_middle
 from focusing.training.optimizer import build_optimizer, set_learning_rates
+from focusing.training.randomness import seed_all
 
 
 class FocusingModule(pl.LightningModule):
@@ -34,7 +34,8 @@ class FocusingModule(pl.LightningModule):
 
     An epoch begins from random numbers that depend on the seed and the epoch alone, and from
     learning rates that depend on the epoch alone. A run that resumes after epoch e therefore needs
-    no more than the weights, the optimizer's state and the series of metrics up to e.
+    no more than the weights, the optimizer's state and the series of metrics up to e. A run that a
+    signal stopped in the middle of an epoch also needs what :mod:`focusing.training.middle` kept.
 
     Args:
         net: the network; its focused layers are found.
@@ -44,7 +45,8 @@ class FocusingModule(pl.LightningModule):
 
     Attributes:
         series: metric name -> value of each epoch so far.
-        seconds: that the run has taken so far, in all its sessions.
+        so_far: what the current epoch has done.
+        seconds: that the run has taken so far, in all its sessions; ``earlier``: in those before.
     """
 
     def __init__(
@@ -55,20 +57,24 @@ class FocusingModule(pl.LightningModule):
         self.net, self.optim, self.seed = net, optim, seed
         self.evaluated = tuple(evaluated)
         self.series: dict[str, list[float]] = {}
-        self._earlier, self._began = 0.0, time.monotonic()
+        self.so_far = EpochSoFar()
+        self.earlier, self._began = 0.0, time.monotonic()
         self._layers = [each for each in net.modules() if isinstance(each, FocusedLinear)]
-        self._seen: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
-        self._pending = 0
-        self._stepper: torch.optim.Optimizer | None = None
+        self._middle: dict[str, Any] | None = None  # where an earlier session was interrupted
 
     @property
     def seconds(self) -> float:  # noqa: D102 - see the class
-        return self._earlier + time.monotonic() - self._began
+        return self.earlier + time.monotonic() - self._began
 
     @property
     def steps(self) -> int:
         """Optimizer steps so far."""
         return self.trainer.global_step if self._trainer is not None else 0
+
+    @property
+    def step_progress(self) -> Any:
+        """What makes ``trainer.global_step`` count optimizer steps."""
+        return self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The network's output."""
@@ -83,26 +89,20 @@ class FocusingModule(pl.LightningModule):
         return batch
 
     def on_train_start(self) -> None:
-        """Take the optimizer out of its wrapper, whose bookkeeping costs more than a small step."""
-        optimizer = self.optimizers(use_pl_optimizer=False)
-        assert isinstance(optimizer, torch.optim.Optimizer)  # noqa: S101 - for the type checker
-        self._stepper = optimizer
+        """See whether an epoch was interrupted."""
+        # Out of its wrapper, whose bookkeeping takes longer than a step of a small network.
+        self.stepper: torch.optim.Optimizer = self.optimizers(use_pl_optimizer=False)  # type: ignore[assignment]
+        self._middle = load_middle(self)
 
     def on_train_epoch_start(self) -> None:
         """Set everything that depends on the epoch."""
-        epoch, own = self.current_epoch, epoch_seed(self.seed, self.current_epoch, stream=1)
-        random.seed(own)
-        np.random.seed(own % 2**32)  # noqa: NPY002 - for code that draws from the global generator
-        torch.default_generator.manual_seed(own)  # torch.manual_seed takes a millisecond
-        if self.device.type == "cuda":
-            torch.cuda.manual_seed(own)
+        epoch = self.current_epoch
+        seed_all(epoch_seed(self.seed, epoch, stream=1), self.device)
         loader: Any = self.trainer.train_dataloader
         loader.epoch = epoch
-        assert self._stepper is not None  # noqa: S101 - set in on_train_start
-        set_learning_rates(self._stepper, self.optim, epoch)
+        set_learning_rates(self.stepper, self.optim, epoch)
         anneal_sigma(self._layers, self.optim.anneal_from, self.optim.anneal_epochs, epoch)
-        self._seen = {name: ([], []) for name in ("train", *self.evaluated)}
-        self._pending = 0  # batches whose gradients wait for a step
+        self.so_far = EpochSoFar()
 
     def training_step(self, bundle: Part, batch_idx: int) -> None:
         """The batches of a bundle; an optimizer step each, or every ``accumulate`` of them."""
@@ -110,18 +110,40 @@ class FocusingModule(pl.LightningModule):
         batches = list(bundle.split(optim.batch_size))
         ends_epoch = batch_idx + 1 == self.trainer.num_training_batches
         for index, batch in enumerate(batches, start=1):
-            raise_if_interrupted()
-            self._pending += 1
+            self._stop_if_told()
+            self._go_on_from_middle()
+            so_far = self.so_far
+            so_far.batches += 1
+            if self._middle is not None:
+                continue  # an earlier session trained on it
+            so_far.pending += 1
             output = self.net(batch.inputs)
-            self._remember("train", output, batch)
+            so_far.remember("train", output, batch.targets)
             loss = loss_of(output, batch.targets)
             if optim.sigma_l1 or optim.sigma_l2:
                 loss = loss + self._penalty()
             if optim.accumulate > 1:
                 loss = loss / optim.accumulate
             torch.autograd.backward(loss)
-            if self._pending == optim.accumulate or (ends_epoch and index == len(batches)):
+            if so_far.pending == optim.accumulate or (ends_epoch and index == len(batches)):
                 self._step()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """The interruption may have come after the last batch."""
+        self._go_on_from_middle()
+
+    def _stop_if_told(self) -> None:
+        """Between two batches, obey a signal; what it finds is worth keeping if it is new."""
+        if interrupted():
+            if self.so_far.batches and self._middle is None:
+                save_middle(self)
+            raise_if_interrupted()
+
+    def _go_on_from_middle(self) -> None:
+        """Once all batches of an earlier session have passed by, be where it was."""
+        if self._middle is not None and self.so_far.batches == self._middle["batches"]:
+            restore_middle(self, self._middle)
+            self._middle = None
 
     def _penalty(self) -> Tensor:
         strengths = {1: self.optim.sigma_l1, 2: self.optim.sigma_l2}
@@ -129,34 +151,26 @@ class FocusingModule(pl.LightningModule):
         return torch.stack(terms).sum() if terms else torch.zeros((), device=self.device)
 
     def _step(self) -> None:
-        stepper = self._stepper
-        assert stepper is not None  # noqa: S101 - set in on_train_start
         if self.optim.clip_value is not None:
             nn.utils.clip_grad_value_(self.net.parameters(), self.optim.clip_value)
-        stepper.step()
-        stepper.zero_grad()
-        self._pending = 0
-        # What Lightning's wrapper would do: trainer.global_step counts optimizer steps.
-        self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress.increment_completed()
+        self.stepper.step()
+        self.stepper.zero_grad()
+        self.so_far.pending = 0
+        self.step_progress.increment_completed()  # as Lightning's wrapper would
 
     def validation_step(self, batch: Part, batch_idx: int, dataloader_idx: int = 0) -> None:
         """One batch of data that is only looked at."""
-        raise_if_interrupted()
-        self._remember(self.evaluated[dataloader_idx], self.net(batch.inputs), batch)
-
-    def _remember(self, name: str, output: Tensor, batch: Part) -> None:
-        outputs, targets = self._seen[name]
-        outputs.append(output.detach())
-        targets.append(batch.targets)
+        self._stop_if_told()
+        self.so_far.remember(self.evaluated[dataloader_idx], self.net(batch.inputs), batch.targets)
 
     def on_train_epoch_end(self) -> None:
         """Score the epoch, which validation has ended, and hand the row to the loggers."""
         row = {
             f"{name}/{metric}": value
-            for name, seen in self._seen.items()
+            for name, seen in self.so_far.seen.items()
             for metric, value in score(*seen).items()
         }
-        self._seen = {}
+        self.so_far = EpochSoFar()
         if self._layers:
             row["focus/sigma_mean"] = torch.cat([each.sigma for each in self._layers]).mean().item()
         bad = [name for name, value in row.items() if not math.isfinite(value)]
@@ -180,5 +194,5 @@ class FocusingModule(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on from there."""
-        self._earlier = checkpoint["seconds"]
+        self.earlier = checkpoint["seconds"]
         self.series = {name: list(values) for name, values in checkpoint["series"].items()}

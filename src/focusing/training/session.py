@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.profilers import PassThroughProfiler
-from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 from focusing.config import Optim
 from focusing.data import Batches, Part
+from focusing.data.batches import resident
 from focusing.errors import UserError
 from focusing.results.scores import Series, best_epoch
 from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO
@@ -133,17 +133,22 @@ def fit(
     work = optim.batch_size * sum(each.numel() for each in module.parameters())
     bundle = max(1, min(BUNDLE_MOST, BUNDLE_WORK // work))
     batches = Batches(
-        train.to(device),
+        resident(train, device),
         optim.batch_size,
         seed,
         limit,
         bundle,
+        device=device,
         prepare=prepare,
         augment=augment,
         augment_seed=module.seed,
     )
     size = max(EVALUATION_BATCH, optim.batch_size)
-    loaders = [Batches(part.to(device), size, prepare=prepare) for part in evaluated.values()]
-    # Lightning may notice a signal first, and would exit with 0; interruptible() knows better.
-    with interruptible(), suppress(SIGTERMException):
+    loaders = [
+        Batches(resident(part, device), size, device=device, prepare=prepare)
+        for part in evaluated.values()
+    ]
+    # Lightning would stop at SIGTERM by itself, saving nothing and exiting with 0.
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+    with interruptible():
         trainer.fit(module, batches, loaders, ckpt_path=checkpoint, weights_only=True)

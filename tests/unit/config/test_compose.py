@@ -47,6 +47,21 @@ def test_every_file_of_every_group_composes(choice: str) -> None:
     check(composed(choice))
 
 
+@pytest.mark.parametrize("model", [each for each in choices() if each.startswith("model=")])
+@pytest.mark.parametrize("name", [each for each in choices() if each.startswith("experiment=")])
+def test_every_experiment_composes_with_every_model(name: str, model: str) -> None:
+    config = check(composed(name, model))
+    assert config["model"]["name"] == model.removeprefix("model=")
+
+
+def test_an_experiment_speaks_only_for_its_own_model() -> None:
+    assert composed("experiment=stuck").model.mu == 0.25
+    assert composed("experiment=stuck").model.sigma == 0.025
+    assert composed("experiment=sides").model.mu == "spread"
+    assert composed("experiment=stuck", "model.mu=0.3").model.mu == 0.3
+    assert composed("experiment=stuck", "model=fixed_s").model.sigma == 0.1
+
+
 def test_there_are_not_too_many_files_and_all_teach() -> None:
     files = list(config_dir().rglob("*.yaml"))
     assert len(files) < 60

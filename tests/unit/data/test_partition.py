@@ -61,13 +61,14 @@ def test_limits_keep_the_shares_of_the_classes() -> None:
 
 
 def test_kfold_alone_is_ten_folds() -> None:
-    assert read_split("kfold") == read_split("kfold(10)") == ("kfold", 10)
+    assert read_split("kfold") == read_split("kfold(10)") == read_split("kfold10")
+    assert read_split("kfold7") == ("kfold", 7)
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"split": "half"}, "data.split=half is not one of official, random, kfold"),
+        ({"split": "half"}, "data.split=half is not one of official, random, kfold5"),
         ({"split": "random(3)"}, "is not one of"),
         ({"split": "kfold(3)", "fold": 3}, "data.fold=3 must lie between 0 and 2"),
         ({"split": "kfold(101)"}, "of 100 samples is impossible"),

@@ -4,6 +4,7 @@ import torch
 
 from focusing.data import Batches, Part
 from focusing.data.augment import Augment
+from focusing.data.batches import resident
 from focusing.data.preprocess import Preparation
 
 BYTES = torch.arange(256, dtype=torch.uint8).repeat(3)[: 20 * 36].view(20, 6, 6, 1)
@@ -40,3 +41,10 @@ def test_the_data_itself_does_not_change() -> None:
     before = BYTES.clone()
     inputs(Batches(PART, 7, prepare=HALVE, augment=Augment(shift=0.2)))
     assert torch.equal(BYTES, before)
+
+
+def test_batches_go_to_the_device_on_which_they_are_used() -> None:
+    elsewhere = torch.device("meta")
+    for batches in (Batches(PART, 7, device=elsewhere), Batches(PART, 7, 3, device=elsewhere)):
+        assert {batch.targets.device for batch in batches} == {elsewhere}
+    assert resident(PART, elsewhere).inputs.device == elsewhere

@@ -85,6 +85,34 @@ def test_a_folder_of_another_content_is_kept_aside(tmp_path: Path, server: Serve
     ]
 
 
+def test_an_archive_with_the_right_content_is_looked_for(tmp_path: Path, server: Server) -> None:
+    (tmp_path / "right").mkdir()
+    (tmp_path / "right/x.txt").write_bytes(b"right")
+    server.files["/1.tgz"] = archive({"top/x.txt": b"wrong"})
+    server.files["/2.tgz"] = b"no archive at all"
+    server.files["/3.tgz"] = archive({"top/x.txt": b"right"})
+    urls = tuple(server.url(f"/{number}.tgz") for number in (1, 2, 3))
+    file = File("things", None, urls, "t.tgz", r"top/(.*\.txt)", tree_hash(tmp_path / "right"))
+    found = obtain(entry((file,)), tmp_path)
+    assert (found.paths[0] / "x.txt").read_bytes() == b"right"
+    assert found.source == "official"
+    shown = sorted(p.name for p in (tmp_path / "thing").iterdir() if p.name[0] != ".")
+    assert shown == ["t.tgz.corrupt", "things", "things.corrupt"]
+
+
+def test_without_a_hash_a_download_begins_again(tmp_path: Path, server: Server) -> None:
+    content = archive({"top/x.txt": b"x"})
+    server.files["/t.tgz"] = content
+    (tmp_path / "thing").mkdir()
+    (tmp_path / "thing/t.tgz.part").write_bytes(content[:20])
+    (tmp_path / "right").mkdir()
+    (tmp_path / "right/x.txt").write_bytes(b"x")
+    tree = tree_hash(tmp_path / "right")
+    file = File("things", None, (server.url("/t.tgz"),), "t.tgz", r"top/(.*\.txt)", tree)
+    obtain(entry((file,)), tmp_path)
+    assert server.requests == [("/t.tgz", None)]
+
+
 def test_offline_and_missing_is_one_sentence(tmp_path: Path) -> None:
     nowhere = "http://127.0.0.1:9/x"
     files = (File("a", "0", (nowhere,)), File("b", "0", (nowhere,)))

@@ -1,5 +1,6 @@
-"""Short fits for tests."""
+"""Short fits for tests, and signals that stop them."""
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 
 from focusing.config import Optim
-from focusing.data import DataSet, synthetic
+from focusing.data import DataSet, hold_out, synthetic
 from focusing.models import MLP, focused_mlp
 from focusing.training.module import FocusingModule
 from focusing.training.session import build_trainer, fit
@@ -47,9 +48,14 @@ def trained(
     epochs: int = 3,
     checkpoint: Path | None = None,
     best_of: str | None = None,
+    holdout: bool = False,
 ) -> FocusingModule:
     network, settings, dataset = network or net(), settings or optim(), dataset or data()
-    module = FocusingModule(network, settings)
+    train, parts = dataset.train, {"test": dataset.test}
+    if holdout:
+        train, held = hold_out(train, 0.2, 0, dataset.classes)
+        parts = {"val": held, **parts}
+    module = FocusingModule(network, settings, evaluated=list(parts))
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     trainer = build_trainer(
         {**OPTIONS, "max_epochs": epochs},
@@ -58,11 +64,41 @@ def trained(
         loggers=loggers,
         best_of=best_of,
     )
-    parts = {"test": dataset.test}
-    fit(trainer, module, dataset.train, parts, settings, checkpoint=checkpoint)
+    fit(trainer, module, train, parts, settings, checkpoint=checkpoint)
     return module
 
 
 def same_weights(one: FocusingModule, two: FocusingModule) -> bool:
     other = two.state_dict()
     return all(torch.equal(value, other[key]) for key, value in one.state_dict().items())
+
+
+class Signal(pl.Callback):
+    """Sends this process a signal when the network meets the given batch of all, from 0."""
+
+    def __init__(self, signum: int, batch: int) -> None:
+        self.signum, self.left = signum, batch
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        pl_module.net.register_forward_pre_hook(self._count)
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        self._count()
+
+    def _count(self, *_: Any) -> None:
+        if self.left == 0:
+            os.kill(os.getpid(), self.signum)
+        self.left -= 1
+
+
+class CountSteps(pl.Callback):
+    """Counts the optimizer steps that are really made, in all fits that it is given to."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        def count(*_: Any) -> None:
+            self.steps += 1
+
+        trainer.optimizers[0].register_step_post_hook(count)

@@ -14,7 +14,7 @@ from focusing.models import MLP
 from focusing.training import session
 from focusing.training.metrics import loss_of, score
 from focusing.training.session import build_trainer
-from tests.unit.training.fitting import OPTIONS, data, net, optim, same_weights, trained
+from tests.unit.training.fitting import OPTIONS, CountSteps, data, net, optim, same_weights, trained
 
 
 def bare(epochs: int, **options: Any) -> MLP:
@@ -89,25 +89,12 @@ def test_metrics_of_each_epoch_are_those_of_the_network(tmp_path: Path) -> None:
     assert module.series["focus/sigma_mean"][-1] == pytest.approx(sigma)
 
 
-class Recorder(pl.Callback):
-    """Gradient accumulation: when are steps made?"""
-
-    def __init__(self) -> None:
-        self.steps = 0
-
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        def count(*_: Any) -> None:
-            self.steps += 1
-
-        trainer.optimizers[0].register_step_post_hook(count)
-
-
 @pytest.mark.parametrize("bundle", [1, 200])
 def test_accumulated_batches_make_one_step(
     tmp_path: Path, bundle: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "BUNDLE_MOST", bundle)
-    recorder = Recorder()
+    recorder = CountSteps()
     # 70 samples: 5 batches of 14, in twos, and the odd one out.
     module = trained(
         tmp_path, settings=optim(batch_size=14, accumulate=2), callbacks=[recorder], epochs=2

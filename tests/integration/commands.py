@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,22 @@ def start(command: list[str], *arguments: str, cwd: Path, **env: str) -> "subpro
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # A shell's background job, such as CI may be, ignores Ctrl-C and hands that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+
+
+def wait_until_it_catches(process: "subprocess.Popen[str]", signum: int) -> None:
+    """Wait until the process has a handler for a signal (Linux tells; elsewhere a guess)."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        time.sleep(3)
+        return
+    while process.poll() is None:
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        if int(fields["SigCgt"], 16) >> (signum - 1) & 1:
+            return
+        time.sleep(0.01)
 
 
 def run_dirs(folder: Path) -> list[Path]:

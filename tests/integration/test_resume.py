@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.integration.commands import ROOT, TRAIN, record, run, run_dirs, start
+from tests.integration.commands import (
+    ROOT,
+    TRAIN,
+    record,
+    run,
+    run_dirs,
+    start,
+    wait_until_it_catches,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +93,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_during_the_start_ends_it_at_once(tmp_path: Path, signum: int, code: int) -> None:
     process = start(TRAIN, *OPTIONS, cwd=tmp_path)
-    time.sleep(1.5)  # importing
+    wait_until_it_catches(process, signal.SIGTERM)  # train.py begins; torch is not imported yet
     process.send_signal(signum)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == code, output

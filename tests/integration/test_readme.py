@@ -1,0 +1,28 @@
+"""What the README and the docs tell people to type works."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import ROOT, TRAIN, run
+
+PAGES = ["README.md", "docs/layer.md"]
+QUICK = ["trainer.max_epochs=1", "data.fake=true", "data.limit_train=64", "data.limit_test=32"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_examples_run(page: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page, "exec"), {})  # noqa: S102 - our own page
+
+
+def test_the_headline_command_runs(tmp_path: Path) -> None:
+    lines = re.findall(r"^python train\.py (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert lines
+    for line in lines:
+        done = run(TRAIN, *line.split(), *QUICK, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "accuracy" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -14,12 +15,19 @@ from focusing.errors import UserError
 CHOICES = {
     "resume": ("auto", "never"),
     "protocol.name": ("paper", "holdout", "last"),
+    # Not 16-mixed: steps are made by hand, without its scaling of the loss.
+    "trainer.precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
 }
 AT_LEAST = {
     "seed": 0,
     "optim.batch_size": 1,
     "optim.accumulate": 1,
     "optim.l2": 0,
+    "optim.lr_mu": 0,
+    "optim.lr_sigma": 0,
+    "optim.decay": 0,
+    "optim.decay_mu": 0,
+    "optim.decay_sigma": 0,
     "optim.sigma_l1": 0,
     "optim.sigma_l2": 0,
     "optim.anneal_epochs": 0,
@@ -48,6 +56,13 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         value = _get(config, name)
         if value is not None and not value > 0:
             raise UserError(f"{name}={value} must be greater than 0.")
+    for name in ("lr", "lr_mu", "lr_sigma"):
+        if config["optim"][name] == math.inf:
+            raise UserError(f"optim.{name}=inf must be finite.")
+    if config["seed"] >= 2**63:
+        raise UserError(f"seed={config['seed']} must be less than 2**63.")
+    if not config["paths"]["output_dir"]:
+        raise UserError("paths.output_dir is empty: give a folder.")
     if not re.fullmatch(r"\w[\w.,=+-]*", config["name"]):
         raise UserError(f"name={config['name']} cannot be the name of a folder.")
     _check_devices(config["trainer"]["devices"])

@@ -14,6 +14,7 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
+from pytorch_lightning.loggers.logger import Logger
 from rich.console import Console
 from torch import nn
 
@@ -60,13 +61,17 @@ def train(cfg: DictConfig) -> float | None:
     record = finished(run_dir)
     if record and not config["force"]:
         console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
+        if config["figures"] and not (run_dir / "figures").exists():  # it was killed just before
+            from focusing.reports.figures import draw_run
+
+            draw_run(run_dir)
         return float(record["scores"][protocol]["value"])
     console.print(config_tree(config))
     # What the user may have got wrong comes before the folder is touched.
     data = load_data(config)
     net = build_net(config, data)
     build_optimizer(net, Optim(**config["optim"]))
-    callbacks = [instantiate(each) for each in config["callbacks"].values() if each]
+    callbacks = [_callback(name, each) for name, each in config["callbacks"].items() if each]
     try:
         with claim(run_dir, resume=config["resume"] == "auto") as checkpoint:
             write_whole(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
@@ -143,7 +148,7 @@ def _fit_and_record(
     optim = Optim(**config["optim"])
     module = FocusingModule(net, optim, seed=config["seed"], evaluated=list(parts))
     chooses = {"paper": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
-    loggers = build_loggers(config["logger"], run_dir, config=config, experiment=config["name"])
+    loggers: list[Logger] = []
     exit_code = 1
 
     def leave(status: str, error: str | None) -> dict[str, Any]:
@@ -153,6 +158,9 @@ def _fit_and_record(
         return record
 
     try:
+        loggers += build_loggers(
+            config["logger"], run_dir, config=config, experiment=config["name"]
+        )
         trainer = build_trainer(
             config["trainer"],
             run_dir,
@@ -184,6 +192,18 @@ def _fit_and_record(
     finally:
         close_loggers(loggers, exit_code)
     return record
+
+
+def _callback(name: str, options: Any) -> pl.Callback:
+    try:
+        callback = instantiate(options)
+    except (AttributeError, KeyError, TypeError):
+        raise UserError(f"callbacks.{name}={options} is not a _target_ with its options.") from None
+    except UserError as error:
+        raise UserError(f"callbacks.{name}: {error}") from None
+    if not isinstance(callback, pl.Callback):
+        raise UserError(f"callbacks.{name}: {type(callback).__name__} is not a callback.")
+    return callback
 
 
 def _measurements(callbacks: Sequence[pl.Callback], steps: int) -> dict[str, Any]:

@@ -198,3 +198,36 @@ def test_an_unwritable_folder_is_a_sentence(tmp_path: Path) -> None:
     locked = tmp_path / "outputs"
     locked.mkdir(mode=0o500)
     assert "Permission denied" in sentence(run(TRAIN, *SMALL, cwd=tmp_path))
+
+
+def test_a_forced_run_that_fails_leaves_the_earlier_result(tmp_path: Path) -> None:
+    first = run(TRAIN, *SMALL, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    [folder] = run_dirs(tmp_path)
+    before = record(folder)
+    again = run(TRAIN, *SMALL, "force=true", "+logger.foo.x=3", cwd=tmp_path)
+    assert again.returncode == 1
+    assert record(folder) == before
+    assert record(folder.with_name(f".{folder.name}.failed"))["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["callbacks.trajectory.every=abc", "+callbacks.x=3", "+callbacks.x._target_=torch.nn.ReLU"],
+)
+def test_a_wrong_callback_is_a_sentence_that_names_it(tmp_path: Path, override: str) -> None:
+    done = run(TRAIN, *SMALL, override, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"callbacks.{override.split('.')[1].partition('=')[0]}" in done.stderr
+    assert not run_dirs(tmp_path)
+
+
+def test_figures_that_a_kill_prevented_are_drawn_later(tmp_path: Path) -> None:
+    options = [each for each in SMALL if not each.startswith("figures")]
+    assert run(TRAIN, *options, "figures=false", cwd=tmp_path).returncode == 0
+    [folder] = run_dirs(tmp_path)
+    assert not (folder / "figures").exists()
+    again = run(TRAIN, *options, "figures=true", cwd=tmp_path)
+    assert "Finished earlier" in again.stdout
+    assert (folder / "figures" / "losses.png").exists()

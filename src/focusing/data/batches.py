@@ -50,6 +50,7 @@ class Batches:
         prepare: is applied to what is handed out; see ``DataSet.prepare``.
         augment: likewise, after it; see ``DataSet.augment``.
         augment_seed: of the changes, which are new in each epoch.
+        spare_single: leave out a last batch of one sample, of which batch norm has no variance.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Batches:
         prepare: Callable[[Tensor], Tensor] | None = None,
         augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
         augment_seed: int = 0,
+        spare_single: bool = False,
     ) -> None:
         self.part, self.size, self.seed = part, size, seed
         self.device = part.targets.device if device is None else device
@@ -71,6 +73,8 @@ class Batches:
         self.epoch = 0
         samples = len(part.targets)
         self._used = samples if limit is None else min(samples, limit * size)
+        if spare_single and self._used > 1 and self._used % size == 1:
+            self._used -= 1
         self._stride = bundle * size
 
     def __len__(self) -> int:

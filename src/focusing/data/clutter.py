@@ -61,6 +61,9 @@ def clt(
         found = obtain(catalogue()[VARIANTS[variant]], wanted.folder)
         entry = decoded(f"clt-{variant}", {"files": found.hashes}, lambda: _read(found))
         return assemble("clt", _raw(entry, f"{variant}, {found.source}", top=1.0), wanted)
+    for option, count in (("train", train), ("test", test)):
+        if count is not None and count < 1:
+            raise UserError(f"data.{option}={count} must be at least 1.")
     if size < 28 or not 1 <= patch_size <= 28 or patches < 0 or seed < 0:
         raise UserError(
             f"data: size={size} must be at least 28, patch_size={patch_size} between 1 and 28, "

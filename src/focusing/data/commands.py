@@ -57,6 +57,7 @@ def check_data(names: Sequence[str]) -> None:
     for entry in entries:
         if find(entry, folder) is None:
             console.print(f"{entry.name:9} missing")
+            bad += [entry.name] if names else []
             continue
         try:
             data = read_data(entry.name, folder)

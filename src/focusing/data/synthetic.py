@@ -48,6 +48,8 @@ def synthetic(
         noise_kind: ``"normal"``, N(0, 1), or ``"uniform"``, U[0, 1).
         seed: of everything here.
     """
+    _check_least(samples=(samples, 2), classes=(classes, 2), clusters=(clusters, 1))
+    _check_least(informative=(informative, 1), noise=(noise, 0), seed=(seed, 0))
     _check("generator", generator, GENERATORS)
     _check("noise_position", noise_position, POSITIONS)
     _check("noise_kind", noise_kind, KINDS)
@@ -118,3 +120,9 @@ def _classification(
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise UserError(f"data.{name}={value} is not one of {', '.join(allowed)}.")
+
+
+def _check_least(**options: tuple[int, int]) -> None:
+    for name, (value, least) in options.items():
+        if value < least:
+            raise UserError(f"data.{name}={value} must be at least {least}.")

@@ -70,6 +70,8 @@ def read_boston(path: Path) -> Table:
             table = np.array(path.read_text().split(), dtype=np.float64).reshape(-1, 14)
     if table.shape != (506, 14):
         raise DamagedError(path, f"{len(table)} rows of {table.shape[1]} instead of 506 of 14")
+    if not np.isfinite(table).all():
+        raise DamagedError(path, "it has values that are not numbers")
     order = np.arange(len(table))
     np.random.RandomState(113).shuffle(order)  # noqa: NPY002 - it is what Keras does
     table = table[order].astype(np.float32)

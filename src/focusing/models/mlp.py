@@ -42,6 +42,8 @@ class MLP(nn.Module):
         dropout: Sequence[float] = (),
     ) -> None:
         super().__init__()
+        if not all(neurons > 0 for neurons in hidden):
+            raise ValueError(f"hidden={list(hidden)} must be positive numbers of neurons.")
         if len(dropout) > len(hidden):
             raise ValueError(
                 f"dropout={list(dropout)} has more numbers than hidden={list(hidden)}."

@@ -24,7 +24,8 @@ def finished(run_dir: Path) -> dict[str, Any] | None:
 def claim(run_dir: Path, *, resume: bool) -> Iterator[Path | None]:
     """Have a run folder to oneself.
 
-    A folder whose run is done is put aside and removed once the new run is done too.
+    A folder whose run is done is put aside, removed once the new run is done too, and put back if
+    the new run fails, which is then kept as ``.<name>.failed``.
 
     Args:
         run_dir: made if needed.
@@ -48,7 +49,15 @@ def claim(run_dir: Path, *, resume: bool) -> Iterator[Path | None]:
             shutil.rmtree(run_dir, ignore_errors=True)
         (run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
         last = run_dir / "checkpoints" / "last.ckpt"
-        yield last if last.exists() else None
+        try:
+            yield last if last.exists() else None
+        except Exception:
+            if aside.exists() and not finished(run_dir):
+                failed = run_dir.with_name(f".{run_dir.name}.failed")
+                shutil.rmtree(failed, ignore_errors=True)
+                run_dir.rename(failed)
+                aside.rename(run_dir)
+            raise
         if finished(run_dir):
             shutil.rmtree(aside, ignore_errors=True)
     finally:

@@ -34,6 +34,10 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
             raise UserError(f"optim.l2={optim.l2}: {optim.name} has no L2 penalty, use 0.")
         # Optimizers add weight_decay * w to the gradient, which is that of weight_decay / 2 * w^2.
         groups[0]["weight_decay"] = 2 * optim.l2
+    if "weight_decay" in takes:  # AdamW decays by default; foci must not drift to 0
+        for group in groups:
+            if group["name"] != "weight":
+                group["weight_decay"] = 0.0
     try:
         return kind(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
     except (TypeError, ValueError) as error:

@@ -77,7 +77,7 @@ def build_trainer(
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-    except (MisconfigurationException, ValueError) as error:
+    except (MisconfigurationException, TypeError, ValueError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from None
 
 
@@ -142,6 +142,7 @@ def fit(
         prepare=prepare,
         augment=augment,
         augment_seed=module.seed,
+        spare_single=True,
     )
     size = max(EVALUATION_BATCH, optim.batch_size)
     loaders = [

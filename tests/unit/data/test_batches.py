@@ -55,3 +55,11 @@ def test_a_bundle_holds_the_same_batches_in_the_same_order() -> None:
     assert len(bundled) == 2
     apart = [batch for bundle in bundled for batch in bundle.split(3)]
     assert [batch.targets.tolist() for batch in apart] == [b.targets.tolist() for b in single]
+
+
+def test_a_last_batch_of_one_is_spared_where_asked() -> None:
+    part = Part(torch.arange(9.0).unsqueeze(1), torch.arange(9))
+    sizes = [len(each.targets) for each in Batches(part, 4, seed=0, spare_single=True)]
+    assert sizes == [4, 4]
+    assert [len(each.targets) for each in Batches(part, 4)] == [4, 4, 1]
+    assert [len(each.targets) for each in Batches(part, 5, seed=0, spare_single=True)] == [5, 4]

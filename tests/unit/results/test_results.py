@@ -151,8 +151,12 @@ class TestFolder:
         write_record(folder, {"status": "done", "n": 1})
         with pytest.raises(RuntimeError), claim(folder, resume=True):
             raise RuntimeError
+        assert (finished(folder) or {})["n"] == 1  # a run that fails replaces nothing
+        assert (tmp_path / ".seed=0.failed").is_dir()
+        with pytest.raises(SystemExit), claim(folder, resume=True):
+            raise SystemExit(143)
         kept = json.loads((tmp_path / ".seed=0.previous" / "result.json").read_text())
-        assert kept["n"] == 1
+        assert kept["n"] == 1  # one that is interrupted goes on later
         with claim(folder, resume=True):
             write_record(folder, {"status": "done", "n": 2})
         assert not (tmp_path / ".seed=0.previous").exists()

@@ -126,3 +126,9 @@ class TestAnnealing:
         assert layer.sigma[0, 0] == 0.5
         anneal_sigma([layer], 4.0, 3, 0)
         assert layer.sigma[0, 0] == 1.0
+
+
+def test_only_weights_decay_even_where_decay_is_the_default() -> None:
+    found = groups(build_optimizer(net(), optim(name="AdamW")))
+    assert found["weight"]["weight_decay"] > 0
+    assert {found[each]["weight_decay"] for each in ("other", "mu", "sigma")} == {0}

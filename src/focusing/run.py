@@ -36,7 +36,7 @@ from focusing.results.scores import SERIES_OF
 from focusing.training.assembly import build_net, load_data, settle_source, split
 from focusing.training.checkpoint import load_checkpoint
 from focusing.training.interruption import Interrupted
-from focusing.training.loggers import build_loggers, close_loggers
+from focusing.training.loggers import build_loggers, check_loggers, close_loggers
 from focusing.training.metrics import score
 from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
@@ -71,6 +71,7 @@ def train(cfg: DictConfig) -> float | None:
     data = load_data(config)
     net = build_net(config, data)
     build_optimizer(net, Optim(**config["optim"]))
+    check_loggers(config["logger"])
     callbacks = [_callback(name, each) for name, each in config["callbacks"].items() if each]
     try:
         with claim(run_dir, resume=config["resume"] == "auto") as checkpoint:

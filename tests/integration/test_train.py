@@ -205,7 +205,7 @@ def test_a_forced_run_that_fails_leaves_the_earlier_result(tmp_path: Path) -> No
     assert first.returncode == 0, first.stderr
     [folder] = run_dirs(tmp_path)
     before = record(folder)
-    again = run(TRAIN, *SMALL, "force=true", "+logger.foo.x=3", cwd=tmp_path)
+    again = run(TRAIN, *SMALL, "force=true", "trainer.accelerator=tpu", cwd=tmp_path)
     assert again.returncode == 1
     assert record(folder) == before
     assert record(folder.with_name(f".{folder.name}.failed"))["status"] == "failed"
@@ -213,13 +213,16 @@ def test_a_forced_run_that_fails_leaves_the_earlier_result(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "override",
-    ["callbacks.trajectory.every=abc", "+callbacks.x=3", "+callbacks.x._target_=torch.nn.ReLU"],
+    ["callbacks.trajectory.every=abc", "+callbacks.x=3", "+logger.wandb.timeout=abc"],
 )
-def test_a_wrong_callback_is_a_sentence_that_names_it(tmp_path: Path, override: str) -> None:
+def test_a_wrong_callback_or_logger_is_a_sentence_that_names_it(
+    tmp_path: Path, override: str
+) -> None:
     done = run(TRAIN, *SMALL, override, cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert f"callbacks.{override.split('.')[1].partition('=')[0]}" in done.stderr
+    group, name = override.lstrip("+").partition("=")[0].split(".")[:2]
+    assert f"{group}.{name}" in done.stderr
     assert not run_dirs(tmp_path)
 
 

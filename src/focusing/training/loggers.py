@@ -13,7 +13,7 @@ from pytorch_lightning.loggers.logger import Logger
 
 from focusing.errors import UserError
 from focusing.training.metrics_file import MetricsFile
-from focusing.training.wandb_run import open_run
+from focusing.training.wandb_run import check_options, open_run
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +34,7 @@ def build_loggers(
     Returns:
         The CSV logger first, then the others.
     """
-    unknown = [name for name in options if name not in KNOWN]
-    if unknown:
-        raise UserError(f"logger {unknown[0]!r} is not one of {', '.join(KNOWN)}.")
-    if "tensorboard" in options and not (find_spec("tensorboard") or find_spec("tensorboardX")):
-        raise UserError(
-            "logger=tensorboard needs a package that is not installed: "
-            "pip install 'focusing[tensorboard]'"
-        )
+    check_loggers(options)
     loggers: list[Logger] = [MetricsFile(run_dir / "metrics.csv")]
     if "tensorboard" in options:
         loggers.append(TensorBoardLogger(run_dir, name="", version="tensorboard"))
@@ -50,6 +43,22 @@ def build_loggers(
         run = open_run(given, run_dir, config=config, experiment=experiment)
         loggers.append(WandbLogger(experiment=run))
     return loggers
+
+
+def check_loggers(options: Mapping[str, Any]) -> None:
+    """Raise a UserError about the first logger or option that cannot be."""
+    unknown = [name for name in options if name not in KNOWN]
+    if unknown:
+        raise UserError(f"logger {unknown[0]!r} is not one of {', '.join(KNOWN)}.")
+    for name in ("csv", "tensorboard"):
+        for option in options.get(name) or {}:
+            raise UserError(f"logger.{name}.{option} is not an option.")
+    if "tensorboard" in options and not (find_spec("tensorboard") or find_spec("tensorboardX")):
+        raise UserError(
+            "logger=tensorboard needs a package that is not installed: "
+            "pip install 'focusing[tensorboard]'"
+        )
+    check_options(options.get("wandb") or {})
 
 
 def close_loggers(loggers: Sequence[Logger], exit_code: int) -> None:

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,18 @@ log = logging.getLogger(__name__)
 
 MODES = ("auto", "online", "offline", "disabled")
 OPTIONS = ("project", "entity", "tags", "job_type", "notes", "mode", "timeout")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise a UserError about the first option that W&B does not have."""
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        raise UserError(f"logger.wandb.{unknown[0]} is not one of {', '.join(OPTIONS)}.")
+    if (mode := options.get("mode") or "auto") not in MODES:
+        raise UserError(f"logger.wandb.mode={mode} is not one of {', '.join(MODES)}.")
+    timeout = options.get("timeout") or 15
+    if not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise UserError(f"logger.wandb.timeout={timeout} must be a number of seconds.")
 
 
 def open_run(
@@ -35,12 +48,8 @@ def open_run(
     Returns:
         The ``wandb.Run``.
     """
-    unknown = [name for name in options if name not in OPTIONS]
-    if unknown:
-        raise UserError(f"logger.wandb.{unknown[0]} is not one of {', '.join(OPTIONS)}.")
+    check_options(options)
     wanted, timeout = options.get("mode") or "auto", float(options.get("timeout") or 15)
-    if wanted not in MODES:
-        raise UserError(f"logger.wandb.mode={wanted} is not one of {', '.join(MODES)}.")
     # Before W&B reads its environment: even offline it would look up its telemetry host.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb

@@ -8,15 +8,15 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.utils.hooks import RemovableHandle
 
-from focusing.callbacks.layers import focused_layers, optimizers
+from focusing.callbacks.layers import focused_layers
+from focusing.callbacks.step_hooks import StepHooks
 from focusing.nn import FocusedLinear
 
 log = logging.getLogger(__name__)
 
 
-class StuckNeurons(pl.Callback):
+class StuckNeurons(StepHooks):
     """Counts the foci that neither move nor receive gradient.
 
     A coordinate of mu or sigma is quiet in an epoch if it changed by less than ``tolerance`` and
@@ -35,6 +35,7 @@ class StuckNeurons(pl.Callback):
     """
 
     def __init__(self, window: int = 5, tolerance: float = 1e-5, gradient: float = 1e-7) -> None:
+        super().__init__()
         if window < 1:
             raise ValueError(f"window={window} must be at least 1 epoch.")
         self.window, self.tolerance, self.gradient = window, tolerance, gradient
@@ -43,7 +44,6 @@ class StuckNeurons(pl.Callback):
         self._before: dict[str, Tensor] = {}
         self._deaf: dict[str, Tensor] = {}
         self._listening = True
-        self._handles: list[RemovableHandle] = []
 
     @property
     def stuck(self) -> dict[str, int]:
@@ -58,11 +58,8 @@ class StuckNeurons(pl.Callback):
             if name not in self.silence:
                 self.silence[name] = torch.zeros(layer.out_features, dtype=torch.int64)
                 self._before[name] = _foci(layer)
-        self._remove()
         if self._layers:
-            self._handles = [
-                each.register_step_post_hook(self._listen) for each in optimizers(trainer)
-            ]
+            self.after_each_step(trainer, self._listen)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The next step's gradients count for this epoch."""
@@ -111,16 +108,6 @@ class StuckNeurons(pl.Callback):
             self.window,
         )
 
-    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Leave the optimizers as they were."""
-        self._remove()
-
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        """Leave the optimizers as they were."""
-        self._remove()
-
     def state_dict(self) -> dict[str, Any]:
         """Epochs of silence per neuron, and what the next epoch is compared with."""
         return {
@@ -136,10 +123,6 @@ class StuckNeurons(pl.Callback):
         self._before = dict(state_dict["before"])
         self._deaf = dict(state_dict["deaf"])
         self._listening = state_dict["listening"]
-
-    def _remove(self) -> None:
-        while self._handles:
-            self._handles.pop().remove()
 
 
 def _trained(layer: FocusedLinear) -> list[Tensor]:

@@ -27,6 +27,7 @@ def prepare_hydra() -> None:
         for name, schema in schemas.items():
             store.store(group=f"schema/{group}", name=name, node=schema)
     OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
+    OmegaConf.register_new_resolver("focusing.family", family, replace=True)
 
 
 def config_dir() -> Path:
@@ -42,6 +43,12 @@ def data_dir() -> str:
     from platformdirs import user_cache_dir
 
     return user_cache_dir("focusing")
+
+
+def family(model: str) -> str:
+    """The family of a network, which shares recipes: ``cnn`` of ``cnn_dense`` and ``cnn_focus``."""
+    prefix = model.partition("_")[0]
+    return prefix if prefix in ("cnn", "vgg", "fasttext") else "simple"
 
 
 def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

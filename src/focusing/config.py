@@ -244,11 +244,23 @@ class Paths:
 
 
 @dataclass
+class Sweep:
+    """Many runs."""
+
+    trials: int = MISSING
+    trial: int | None = None
+    stacked: bool = MISSING
+    retry_failed: bool = MISSING
+
+
+@dataclass
 class Config:
     """One run."""
 
     name: str = MISSING
     seed: int = MISSING
+    size: str = MISSING
+    variant: str = MISSING
     resume: str = MISSING
     force: bool = MISSING
     figures: bool = MISSING
@@ -260,6 +272,7 @@ class Config:
     callbacks: dict[str, Any] = field(default_factory=dict)
     logger: dict[str, Any] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
+    sweep: Sweep = field(default_factory=Sweep)
 
 
 GROUP_SCHEMAS: dict[str, dict[str, type]] = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-IRRELEVANT = ("name", "seed", "resume", "force", "figures", "paths", "logger")
+IRRELEVANT = ("name", "seed", "resume", "force", "figures", "paths", "logger", "sweep")
 """Options of a run that do not change what it computes (the seed has a folder of its own)."""
 IRRELEVANT_TO_TRAINER = ("accelerator", "devices")
 ONLOOKERS = ("progress", "throughput", "flush", "stuck", "trajectory")

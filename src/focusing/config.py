@@ -57,7 +57,7 @@ class SyntheticData:
     _target_: str = "focusing.data.synthetic"
     name: str = MISSING
     generator: str = MISSING
-    samples: int = MISSING
+    n_samples: int = MISSING
     test_share: float = MISSING
     classes: int = MISSING
     clusters: int = MISSING

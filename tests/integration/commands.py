@@ -12,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 TRAIN = [sys.executable, str(ROOT / "train.py")]
 FOCUSING = [sys.executable, "-m", "focusing.cli"]
-SMALL = ["data.samples=200", "trainer.max_epochs=3", "figures=false"]
+SMALL = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false"]
 
 
 def environment(**more: str) -> dict[str, str]:

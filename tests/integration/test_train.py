@@ -80,7 +80,7 @@ def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
         "debug=fast",
         "protocol=holdout",
     ]
-    done = run(TRAIN, "-m", *groups, "data.samples=200", cwd=tmp_path)
+    done = run(TRAIN, "-m", *groups, "data.n_samples=200", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 5, done.stdout

@@ -47,7 +47,7 @@ def test_train_eval_and_show(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    small = ["data.samples=100", "trainer.max_epochs=1", "figures=false"]
+    small = ["data.n_samples=100", "trainer.max_epochs=1", "figures=false"]
     assert call(monkeypatch, "train", *small) == 0
     [folder] = tmp_path.glob("outputs/*/*/seed=0")
     assert call(monkeypatch, "eval", str(folder)) == 0

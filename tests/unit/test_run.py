@@ -23,7 +23,7 @@ from focusing.training.interruption import Interrupted
 
 def config(folder: Path, *overrides: str) -> DictConfig:
     prepare_hydra()
-    small = ["data.samples=100", "trainer.max_epochs=2", f"paths.output_dir={folder}"]
+    small = ["data.n_samples=100", "trainer.max_epochs=2", f"paths.output_dir={folder}"]
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         return compose("train", [*small, "figures=false", *overrides])
 

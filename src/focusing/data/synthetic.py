@@ -20,7 +20,7 @@ KINDS = ("normal", "uniform")
 def synthetic(
     *,
     generator: str = "blobs",
-    samples: int = 2000,
+    n_samples: int = 2000,
     test_share: float = 0.3,
     classes: int = 2,
     clusters: int = 2,
@@ -36,7 +36,7 @@ def synthetic(
     Args:
         generator: ``"blobs"`` draws gaussian clusters (the paper's text), ``"classification"``
             calls scikit-learn's ``make_classification`` (the author's code).
-        samples: of both parts together.
+        n_samples: of both parts together.
         test_share: share of the samples that is for testing.
         classes: number of classes.
         clusters: per class.
@@ -48,26 +48,30 @@ def synthetic(
         noise_kind: ``"normal"``, N(0, 1), or ``"uniform"``, U[0, 1).
         seed: of everything here.
     """
-    _check_least(samples=(samples, 2), classes=(classes, 2), clusters=(clusters, 1))
+    _check_least(n_samples=(n_samples, 2), classes=(classes, 2), clusters=(clusters, 1))
     _check_least(informative=(informative, 1), noise=(noise, 0), seed=(seed, 0))
     _check("generator", generator, GENERATORS)
     _check("noise_position", noise_position, POSITIONS)
     _check("noise_kind", noise_kind, KINDS)
     random = np.random.default_rng(seed)
     if generator == "blobs":
-        signal, labels = _blobs(random, samples, classes, clusters, informative, separation)
+        signal, labels = _blobs(random, n_samples, classes, clusters, informative, separation)
     else:
-        signal, labels = _classification(samples, classes, clusters, informative, separation, seed)
+        signal, labels = _classification(
+            n_samples, classes, clusters, informative, separation, seed
+        )
     left = {"left": noise, "right": 0, "sides": noise // 2, "none": 0}[noise_position]
     right = 0 if noise_position == "none" else noise - left
-    shape = (samples, left + right)
+    shape = (n_samples, left + right)
     columns = random.normal(size=shape) if noise_kind == "normal" else random.random(shape)
     table = np.hstack([columns[:, :left], signal, columns[:, left:]])
 
-    tests = round(test_share * samples)
-    if not 0 < tests < samples:
-        raise UserError(f"data.test_share={test_share} leaves one part of {samples} samples empty.")
-    order = random.permutation(samples)
+    tests = round(test_share * n_samples)
+    if not 0 < tests < n_samples:
+        raise UserError(
+            f"data.test_share={test_share} leaves one part of {n_samples} samples empty."
+        )
+    order = random.permutation(n_samples)
     train, test = order[tests:], order[:tests]
     mean, spread = table[train].mean(0), table[train].std(0)
     table = (table - mean) / np.where(spread > 0, spread, 1)

@@ -189,15 +189,15 @@ class TestOverrideData:
     def hydra(self) -> None:
         """override_data initializes Hydra itself."""
 
-    saved = {"_target_": "focusing.data.synthetic", "name": "synthetic", "samples": 50}
+    saved = {"_target_": "focusing.data.synthetic", "name": "synthetic", "n_samples": 50}
 
     def test_a_change_keeps_the_rest(self) -> None:
         data = override_data(self.saved, ["data.noise=4"])
-        assert (data["samples"], data["noise"]) == (50, 4)
+        assert (data["n_samples"], data["noise"]) == (50, 4)
 
     def test_another_choice_begins_from_its_file(self) -> None:
         data = override_data(self.saved, ["data=synthetic", "data.noise=4"])
-        assert (data["samples"], data["noise"]) == (2857, 4)
+        assert (data["n_samples"], data["noise"]) == (2857, 4)
 
     def test_only_the_data_can_be_changed(self) -> None:
         with pytest.raises(UserError, match="only the data"):

@@ -9,7 +9,7 @@ from focusing.instantiate import instantiate
 
 
 def test_builds_what_is_ours_and_what_is_inside() -> None:
-    data = instantiate({"_target_": "focusing.data.synthetic", "samples": 20})
+    data = instantiate({"_target_": "focusing.data.synthetic", "n_samples": 20})
     assert isinstance(data, DataSet)
     net = instantiate({"_target_": "torch.nn.Linear", "in_features": 2}, out_features=3)
     assert isinstance(net, torch.nn.Linear)

@@ -8,7 +8,7 @@ from focusing.errors import UserError
 
 
 def test_sizes_and_standardised_on_the_training_part() -> None:
-    data = synthetic(samples=1000, test_share=0.3)
+    data = synthetic(n_samples=1000, test_share=0.3)
     assert data.train.inputs.shape == (700, 40)
     assert data.test.inputs.shape == (300, 40)
     assert (data.inputs, data.outputs, data.classes, data.metric) == (40, 2, 2, "accuracy")
@@ -27,7 +27,7 @@ def test_the_noise_is_where_it_should_be(
     position: str, region: tuple[int, int], generator: str
 ) -> None:
     data = synthetic(
-        samples=4000, noise_position=position, generator=generator, separation=2, clusters=1
+        n_samples=4000, noise_position=position, generator=generator, separation=2, clusters=1
     )
     assert data.informative == region
     inputs, targets = data.train
@@ -39,18 +39,22 @@ def test_the_noise_is_where_it_should_be(
 
 
 def test_seed_and_fingerprint() -> None:
-    one, same, other = synthetic(samples=50), synthetic(samples=50), synthetic(samples=50, seed=1)
+    one, same, other = (
+        synthetic(n_samples=50),
+        synthetic(n_samples=50),
+        synthetic(n_samples=50, seed=1),
+    )
     assert one.fingerprint == same.fingerprint != other.fingerprint
     assert len(one.fingerprint) == 16
 
 
 def test_uniform_noise_is_bounded() -> None:
-    data = synthetic(samples=500, noise_kind="uniform", noise_position="left")
+    data = synthetic(n_samples=500, noise_kind="uniform", noise_position="left")
     assert data.train.inputs[:, :20].abs().max() < 2
 
 
 def test_classes_are_balanced() -> None:
-    data = synthetic(samples=800, classes=4, clusters=2)
+    data = synthetic(n_samples=800, classes=4, clusters=2)
     counts = torch.cat([data.train.targets, data.test.targets]).bincount()
     assert counts.tolist() == [200] * 4
 
@@ -67,4 +71,4 @@ def test_classes_are_balanced() -> None:
 )
 def test_impossible_options_are_refused(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        synthetic(samples=50, **options)  # type: ignore[arg-type]
+        synthetic(n_samples=50, **options)  # type: ignore[arg-type]

@@ -182,7 +182,8 @@ class TiledProduct(torch.autograd.Function):
             scale = torch.from_numpy(ctx.scale).to(x.dtype)
         exponents = _split(torch.from_numpy(exponents).to(x.dtype), tiling.sizes)
         grad_x = torch.zeros_like(x) if needs[0] else None
-        grad_weight = torch.zeros_like(weight) if tiling.work < 1 else torch.empty_like(weight)
+        scattered = order is not None and tiling.work < 1
+        grad_weight = torch.zeros_like(weight) if scattered else torch.empty_like(weight)
         moments = []
         for tile, own, grad, (phi, product) in zip(
             tiling.tiles, exponents, _split(grad_y, tiling.sizes, 1), tiling.scratch(), strict=True
@@ -195,7 +196,10 @@ class TiledProduct(torch.autograd.Function):
             if grad_x is not None:
                 grad_x[:, tile.columns].addmm_(grad, product)
             if order is None:
-                change = torch.mm(grad.t(), inputs, out=grad_weight[tile.rows, tile.columns])
+                own_grad = grad_weight[tile.rows]
+                own_grad[:, : tile.columns.start] = 0  # cheaper than to clear all of it before
+                own_grad[:, tile.columns.stop :] = 0
+                change = torch.mm(grad.t(), inputs, out=own_grad[:, tile.columns])
             else:
                 change = torch.mm(grad.t(), inputs)
             moments.append(_moments(tile, product.mul_(change)))

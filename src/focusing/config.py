@@ -48,6 +48,66 @@ class FocusedModel(FocusOptions, DenseModel):
     """A network whose hidden layers focus."""
 
     _target_: str = "focusing.models.focused_mlp"
+    later_sigma: Any = None
+
+
+@dataclass
+class CnnModel:
+    """A convolutional network."""
+
+    _target_: str = "focusing.models.CNN"
+    name: str = MISSING
+    filters: list[int] = MISSING
+    kernel: int = MISSING
+    pool: int = MISSING
+    hidden: int = MISSING
+    batch_norm: bool = MISSING
+    dropout: list[float] = MISSING
+
+
+@dataclass
+class FocusedCnnModel(FocusOptions, CnnModel):
+    """A convolutional network whose hidden layer focuses."""
+
+    _target_: str = "focusing.models.focused_cnn"
+
+
+@dataclass
+class TransferModel:
+    """A network on features that were trained elsewhere."""
+
+    _target_: str = "focusing.models.dense_transfer"
+    name: str = MISSING
+    features: str = MISSING
+    pretrained: bool = MISSING
+    weights: str | None = None
+    hidden: int = MISSING
+    pad: int = MISSING
+    batch_norm: bool = True
+    dropout: float = MISSING
+
+
+@dataclass
+class FocusedTransferModel(FocusOptions, TransferModel):
+    """Likewise, with a hidden layer that focuses."""
+
+    _target_: str = "focusing.models.focused_transfer"
+
+
+@dataclass
+class FastTextModel:
+    """A network for texts."""
+
+    _target_: str = "focusing.models.FastText"
+    name: str = MISSING
+    embedding: int = MISSING
+
+
+@dataclass
+class FocusedFastTextModel(FocusOptions, FastTextModel):
+    """A network for texts whose output focuses."""
+
+    _target_: str = "focusing.models.focused_fasttext"
 
 
 @dataclass
@@ -67,6 +127,9 @@ class SyntheticData:
     noise_position: str = MISSING
     noise_kind: str = MISSING
     seed: int = MISSING
+    limit_train: int | None = None
+    limit_test: int | None = None
+    fake: bool = False
 
 
 @dataclass
@@ -108,13 +171,15 @@ class MnistData(ImageData):
 
     _target_: str = "focusing.data.mnist"
     on_missing: str = MISSING
+    pad: int = MISSING
 
 
 @dataclass
-class CltData(MnistData):
+class CltData(ImageData):
     """Digits among pieces of digits."""
 
     _target_: str = "focusing.data.clt"
+    on_missing: str = MISSING
     variant: str = MISSING
     train: int | None = MISSING
     test: int | None = MISSING
@@ -249,6 +314,7 @@ class Sweep:
 
     trials: int = MISSING
     trial: int | None = None
+    changed: str | None = None  # what made an impossible trial possible
     stacked: bool = MISSING
     retry_failed: bool = MISSING
 
@@ -276,7 +342,16 @@ class Config:
 
 
 GROUP_SCHEMAS: dict[str, dict[str, type]] = {
-    "model": {"dense": DenseModel, "focused": FocusedModel},
+    "model": {
+        "dense": DenseModel,
+        "focused": FocusedModel,
+        "cnn": CnnModel,
+        "focused_cnn": FocusedCnnModel,
+        "transfer": TransferModel,
+        "focused_transfer": FocusedTransferModel,
+        "fasttext": FastTextModel,
+        "focused_fasttext": FocusedFastTextModel,
+    },
     "data": {
         "synthetic": SyntheticData,
         "images": ImageData,

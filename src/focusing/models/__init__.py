@@ -1,5 +1,25 @@
 """The networks of the paper, built from focused and plain layers."""
 
+from focusing.models.cnn import CNN, focused_cnn
+from focusing.models.fasttext import FastText, focused_fasttext
 from focusing.models.mlp import MLP, dense_mlp, focused_mlp
+from focusing.models.network import Network
+from focusing.models.summary import LayerSummary, Summary, summarize
+from focusing.models.transfer import Transfer, dense_transfer, focused_transfer
 
-__all__ = ["MLP", "dense_mlp", "focused_mlp"]
+__all__ = [
+    "CNN",
+    "MLP",
+    "FastText",
+    "LayerSummary",
+    "Network",
+    "Summary",
+    "Transfer",
+    "dense_mlp",
+    "dense_transfer",
+    "focused_cnn",
+    "focused_fasttext",
+    "focused_mlp",
+    "focused_transfer",
+    "summarize",
+]

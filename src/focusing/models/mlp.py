@@ -7,19 +7,23 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from focusing.models.dense import dense_layer
+from focusing.models.images import resolve_topology
+from focusing.models.layers import dense_layer
+from focusing.models.network import Inputs, Network
 from focusing.nn import FocusedLinear
 
 
-class MLP(nn.Module):
+class MLP(Network):
     r"""Hidden layers that focus or not, each with batch norm, ReLU and dropout; a dense output.
 
     Args:
-        inputs: number of inputs, after flattening.
+        inputs: number of inputs, or the shape of a sample, which is flattened.
         outputs: number of classes, or 1 for regression.
         hidden: neurons of each hidden layer.
         focus: options of ``FocusedLinear`` for the hidden layers; None makes them dense. A
-            topology is that of the inputs: later layers see the neurons before them on a line.
+            topology is that of the inputs, ``"image"`` the shape of a sample: later layers see the
+            neurons before them on a line.
+        later_sigma: initial apertures of the layers after the first; None: as those of the first.
         batch_norm: normalise each hidden layer before its ReLU.
         input_dropout: share of the inputs dropped in training.
         dropout: share of the outputs dropped after each hidden layer, in their order; those
@@ -32,33 +36,41 @@ class MLP(nn.Module):
 
     def __init__(
         self,
-        inputs: int,
+        inputs: Inputs,
         outputs: int,
         hidden: Sequence[int],
         *,
         focus: Mapping[str, Any] | None = None,
+        later_sigma: Any = None,
         batch_norm: bool = True,
         input_dropout: float = 0.0,
         dropout: Sequence[float] = (),
     ) -> None:
-        super().__init__()
-        if not all(neurons > 0 for neurons in hidden):
-            raise ValueError(f"hidden={list(hidden)} must be positive numbers of neurons.")
+        super().__init__(inputs, outputs, hidden)
         if len(dropout) > len(hidden):
             raise ValueError(
                 f"dropout={list(dropout)} has more numbers than hidden={list(hidden)}."
             )
+        self._rest: dict[str, Any] = {
+            "batch_norm": batch_norm,
+            "input_dropout": input_dropout,
+            "dropout": tuple(dropout),
+        }
         options = dict(focus or {})
+        if "topology" in options:
+            options["topology"] = resolve_topology(options["topology"], self.shape)
         layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
         if input_dropout:
             layers["dropout0"] = nn.Dropout(input_dropout)
-        width = inputs
+        width = self.inputs
         for index, neurons in enumerate(hidden, start=1):
             if focus is None:
                 layers[f"hidden{index}"] = dense_layer(width, neurons)
             else:
                 layers[f"hidden{index}"] = FocusedLinear(width, neurons, **options)
                 options["topology"] = None
+                if later_sigma is not None:
+                    options["sigma"] = later_sigma
             if batch_norm:
                 layers[f"norm{index}"] = nn.BatchNorm1d(neurons)
             layers[f"relu{index}"] = nn.ReLU()
@@ -75,22 +87,21 @@ class MLP(nn.Module):
             input = layer(input)
         return input
 
-    def focused_layers(self) -> dict[str, FocusedLinear]:
-        """The focused layers by name, in order."""
-        children = self.named_children()
-        return {name: layer for name, layer in children if isinstance(layer, FocusedLinear)}
+    def _dense(self, widths: Sequence[int]) -> MLP:
+        return MLP(self.shape, self.outputs, widths, **self._rest)
 
 
-def dense_mlp(inputs: int, outputs: int, **options: Any) -> MLP:
+def dense_mlp(inputs: Inputs, outputs: int, **options: Any) -> MLP:
     """An :class:`MLP` without focus."""
     return MLP(inputs, outputs, **options)
 
 
 def focused_mlp(
-    inputs: int,
+    inputs: Inputs,
     outputs: int,
     *,
     hidden: Sequence[int],
+    later_sigma: Any = None,
     batch_norm: bool = True,
     input_dropout: float = 0.0,
     dropout: Sequence[float] = (),
@@ -102,6 +113,7 @@ def focused_mlp(
         outputs,
         hidden,
         focus=focus,
+        later_sigma=later_sigma,
         batch_norm=batch_norm,
         input_dropout=input_dropout,
         dropout=dropout,

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
-
 from focusing.data.dataset import DataSet, Part
+from focusing.models import Network
 from focusing.results.identity import config_hash
 from focusing.results.record import git_state, now, versions
 from focusing.results.scores import Series, scores
 
 
 def describe_start(
-    config: Mapping[str, Any], data: DataSet, parts: Mapping[str, Part], net: nn.Module
+    config: Mapping[str, Any], data: DataSet, parts: Mapping[str, Part], net: Network
 ) -> dict[str, Any]:
     """The first half of a record.
 
@@ -24,7 +23,6 @@ def describe_start(
         parts: how it is used: ``train``, ``test`` and maybe ``val``.
         net: the network.
     """
-    parameters = list(net.parameters())
     sizes = {name: len(part.targets) for name, part in parts.items()}
     return {
         "experiment": config["name"],
@@ -41,10 +39,7 @@ def describe_start(
             "informative": data.informative,
         },
         "metric": data.metric,
-        "network": {
-            "parameters": sum(each.numel() for each in parameters),
-            "trained": sum(each.numel() for each in parameters if each.requires_grad),
-        },
+        "network": net.summary().totals(),
         "versions": versions(),
         "git": git_state(),
         "started": now(),

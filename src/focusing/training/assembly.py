@@ -7,28 +7,44 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from focusing.data import DataSet, Part, hold_out
 from focusing.data.sample import settle
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
+from focusing.models import Network
 
-EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+WORDS = "focusing.data.imdb"
+"""The data set whose inputs are words, not values."""
 
 
-def load_data(config: Mapping[str, Any]) -> DataSet:
-    """Make or read the data set of a config."""
+def load_data(config: Mapping[str, Any], *, peek: bool = False) -> DataSet:
+    """Make or read the data set of a config.
+
+    Args:
+        config: of a run.
+        peek: only for its source and its fingerprint: neither download nor prepare anything.
+    """
+    _check_words(config)
     options = {name: value for name, value in config["data"].items() if name != "name"}
-    surroundings = {}
+    surroundings = {"run_seed": config["seed"], "holdout": config["protocol"]["holdout"]}
     if "split" in options:  # it is read from files
-        surroundings = {"data_dir": config["paths"]["data_dir"], "run_seed": config["seed"]}
+        surroundings |= {"data_dir": config["paths"]["data_dir"], "peek": peek}
     try:
         data = instantiate(options, **surroundings)
     except FileNotFoundError as error:
         raise UserError(f"data={config['data']['name']}: {error.filename} is missing.") from None
     assert isinstance(data, DataSet)  # noqa: S101 - for the type checker
     return data
+
+
+def _check_words(config: Mapping[str, Any]) -> None:
+    """Refuse a network that does not read words before they are decoded, which takes a while."""
+    if config["data"]["_target_"] == WORDS and "embedding" not in config["model"]:
+        raise UserError(
+            f"data={config['data']['name']} is made of words: use a model that embeds them, "
+            f"model=fasttext_focus or model=fasttext_dense, not {config['model']['name']}."
+        )
 
 
 def settle_source(config: dict[str, Any], *, strict: bool) -> None:
@@ -50,12 +66,25 @@ def split(config: Mapping[str, Any], data: DataSet) -> dict[str, Part]:
     return {"train": rest, "val": held, "test": data.test}
 
 
-def build_net(config: Mapping[str, Any], data: DataSet) -> nn.Module:
-    """Make the network of a config; its weights depend on the seed alone."""
+def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = True) -> Network:
+    """Make the network of a config; its weights depend on the seed alone.
+
+    Args:
+        config: plain containers.
+        data: what it is for.
+        pretrained: read the weights that the config begins with; of no use before a checkpoint.
+    """
     options = {name: value for name, value in config["model"].items() if name != "name"}
+    if "pretrained" in options and not pretrained:
+        options["pretrained"] = False
+    sizes: dict[str, Any] = {"inputs": data.train.inputs.shape[1:], "outputs": data.outputs}
+    if "embedding" in options:
+        if not data.vocabulary:
+            raise UserError(
+                f"model={config['model']['name']} is for texts: data={data.name} is not."
+            )
+        sizes["vocabulary"] = data.vocabulary
     torch.manual_seed(config["seed"])
-    net = instantiate(options, inputs=data.inputs, outputs=data.outputs)
-    assert isinstance(net, nn.Module)  # noqa: S101 - for the type checker
-    if data.vocabulary and not any(isinstance(each, EMBEDDINGS) for each in net.modules()):
-        raise UserError(f"data={data.name} is made of tokens: use a model that embeds them.")
+    net = instantiate(options, **sizes)
+    assert isinstance(net, Network)  # noqa: S101 - for the type checker
     return net

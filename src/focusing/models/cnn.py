@@ -1,0 +1,95 @@
+"""The paper's small convolutional network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from focusing.models.images import ChannelsLast, channels_first, image_shape
+from focusing.models.layers import classifier_layer, dense_layer, nest_focus
+from focusing.models.network import Inputs, Network
+
+
+class CNN(Network):
+    r"""Convolutions with ReLU, pooling, one hidden layer that focuses or not, a dense output.
+
+    The paper: Conv(32) - Conv(32) - Pool(2, 2) - Dropout(.5) - Hidden(256) - Dropout(.5) - Output.
+
+    Args:
+        inputs: (height, width, channels) or (height, width).
+        outputs: number of classes.
+        filters: of each convolution.
+        kernel: height and width of the filters; the images keep their size.
+        pool: height and width of what becomes one pixel.
+        hidden: neurons of the hidden layer.
+        focus: options of ``FocusedLinear`` for the hidden layer, which sees the pixels row by row,
+            the channels of a pixel side by side; with ``topology="image"`` in their places. None
+            makes it dense.
+        batch_norm: normalise the hidden layer before its ReLU.
+        dropout: share dropped before and after the hidden layer.
+
+    Shape:
+        - Input: (N, height, width, channels), or without the channels.
+        - Output: (N, outputs).
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        outputs: int,
+        *,
+        filters: Sequence[int] = (32, 32),
+        kernel: int = 5,
+        pool: int = 2,
+        hidden: int = 256,
+        focus: Mapping[str, Any] | None = None,
+        batch_norm: bool = True,
+        dropout: Sequence[float] = (0.5, 0.5),
+    ) -> None:
+        super().__init__(inputs, outputs, [hidden])
+        height, width, channels = image_shape(self.shape, "A convolutional network")
+        if min(height, width) < pool:
+            raise ValueError(f"pool={pool} is larger than the images, {height}x{width}.")
+        if len(dropout) != 2:
+            raise ValueError(f"dropout={list(dropout)} must be two numbers: before and after.")
+        self._rest: dict[str, Any] = {
+            "filters": tuple(filters),
+            "kernel": kernel,
+            "pool": pool,
+            "batch_norm": batch_norm,
+            "dropout": tuple(dropout),
+        }
+        for index, count in enumerate(filters, start=1):
+            conv = nn.Conv2d(channels, count, kernel, padding="same")
+            nn.init.xavier_uniform_(conv.weight)
+            assert conv.bias is not None  # noqa: S101 - for the type checker
+            nn.init.zeros_(conv.bias)
+            self.add_module(f"conv{index}", conv)
+            self.add_module(f"conv_relu{index}", nn.ReLU())
+            channels = count
+        self.pool = nn.MaxPool2d(pool)
+        self.flatten = ChannelsLast()
+        self.dropout1 = nn.Dropout(dropout[0])
+        self.hidden = classifier_layer((height // pool, width // pool, channels), hidden, focus)
+        if batch_norm:
+            self.norm = nn.BatchNorm1d(hidden)
+        self.relu = nn.ReLU()
+        self.dropout2 = nn.Dropout(dropout[1])
+        self.output = dense_layer(hidden, outputs)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (N, height, width, channels) to (N, outputs)."""
+        input = channels_first(input)
+        for layer in self.children():
+            input = layer(input)
+        return input
+
+    def _dense(self, widths: Sequence[int]) -> CNN:
+        return CNN(self.shape, self.outputs, hidden=widths[0], **self._rest)
+
+
+def focused_cnn(inputs: Inputs, outputs: int, **options: Any) -> CNN:
+    """A :class:`CNN` that focuses; the options of ``FocusedLinear`` are for its hidden layer."""
+    return CNN(inputs, outputs, **nest_focus(options))

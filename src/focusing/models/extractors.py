@@ -1,0 +1,113 @@
+"""Feature extractors by name, with the names of parameters that torchvision's have.
+
+Weights trained elsewhere then fit; torchvision itself is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
+"""Filters of each convolution; 0 pools."""
+HOST = "https://download.pytorch.org/models/"
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """A kind of feature extractor.
+
+    Args:
+        build: makes it for so many channels; it maps (N, C, H, W) to (N, filters, H', W').
+        filters: number of features.
+        smallest: height and width that an image must have.
+        prefix: of its parameters in a file of weights.
+        url: of its ImageNet weights; the name has the beginning of the file's SHA-256.
+    """
+
+    build: Callable[[int], nn.Module]
+    filters: int
+    smallest: int
+    prefix: str = ""
+    url: str | None = None
+
+
+def vgg16(channels: int = 3) -> nn.Sequential:
+    """The convolutions of VGG16."""
+    layers: list[nn.Module] = []
+    for filters in VGG16:
+        if filters:
+            layers += [_conv(channels, filters), nn.ReLU(inplace=True)]
+            channels = filters
+        else:
+            layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers)
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 without its last layer."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        self.conv1 = _conv(channels, 64, size=7, stride=2, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.layer1 = nn.Sequential(BasicBlock(64, 64), BasicBlock(64, 64))
+        self.layer2 = nn.Sequential(BasicBlock(64, 128, 2), BasicBlock(128, 128))
+        self.layer3 = nn.Sequential(BasicBlock(128, 256, 2), BasicBlock(256, 256))
+        self.layer4 = nn.Sequential(BasicBlock(256, 512, 2), BasicBlock(512, 512))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map images (N, C, H, W) to features (N, 512, H / 32, W / 32)."""
+        output = self.maxpool(functional.relu(self.bn1(self.conv1(input))))
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            output = stage(output)
+        return output  # type: ignore[no-any-return]
+
+
+class BasicBlock(nn.Module):
+    """Two convolutions and a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv1 = _conv(inputs, outputs, stride=stride, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = _conv(outputs, outputs, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            shortcut = _conv(inputs, outputs, size=1, stride=stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (N, inputs, H, W) to (N, outputs, H / stride, W / stride)."""
+        output = functional.relu(self.bn1(self.conv1(input)))
+        output = self.bn2(self.conv2(output))
+        shortcut = input if self.downsample is None else self.downsample(input)
+        return functional.relu(output + shortcut)
+
+
+def small(channels: int = 3) -> nn.Sequential:
+    """Two convolutions, for tests and for seeing whether something runs."""
+    layers = [_conv(channels, 8), nn.ReLU(), nn.MaxPool2d(2), _conv(8, 16), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def _conv(
+    inputs: int, outputs: int, size: int = 3, stride: int = 1, bias: bool = True
+) -> nn.Conv2d:
+    conv = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=bias)
+    nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
+    if conv.bias is not None:
+        nn.init.zeros_(conv.bias)
+    return conv
+
+
+EXTRACTORS = {
+    "vgg16": Extractor(vgg16, 512, 32, "features.", HOST + "vgg16-397923af.pth"),
+    "resnet18": Extractor(ResNet18, 512, 1, "", HOST + "resnet18-f37072fd.pth"),
+    "small": Extractor(small, 16, 2, "features."),
+}

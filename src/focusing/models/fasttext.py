@@ -1,0 +1,64 @@
+"""The paper's network for texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from focusing.models.layers import classifier_layer, nest_focus
+from focusing.models.network import Inputs, Network
+
+
+class FastText(Network):
+    r"""An embedding, its mean over the text, and an output that focuses or not.
+
+    Two classes have one neuron between them, whose sigmoid is the probability of the second. The
+    mean is over all tokens, those that only pad the text included, as in Keras'
+    ``GlobalAveragePooling1D``.
+
+    Args:
+        inputs: number of tokens of a text.
+        outputs: number of classes.
+        vocabulary: number of different tokens.
+        embedding: numbers that stand for a token.
+        focus: options of ``FocusedLinear`` for the output; None makes it dense.
+
+    Shape:
+        - Input: (N, tokens), integers.
+        - Output: (N, 1) for two classes, else (N, outputs).
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        outputs: int,
+        vocabulary: int,
+        *,
+        embedding: int = 50,
+        focus: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(inputs, outputs, [embedding])
+        self.vocabulary = vocabulary
+        self.embedding = nn.EmbeddingBag(vocabulary, embedding, mode="mean")
+        nn.init.uniform_(self.embedding.weight, -0.05, 0.05)  # as Keras
+        self.output = classifier_layer([embedding], 1 if outputs == 2 else outputs, focus)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map tokens (N, T) to (N, outputs)."""
+        return self.output(self.embedding(input))  # type: ignore[no-any-return]
+
+    def example(self, samples: int = 1) -> Tensor:
+        """Texts of token 0."""
+        device = self.embedding.weight.device
+        return torch.zeros(samples, *self.shape, dtype=torch.int32, device=device)
+
+    def _dense(self, widths: Sequence[int]) -> FastText:
+        return FastText(self.shape, self.outputs, self.vocabulary, embedding=widths[0])
+
+
+def focused_fasttext(inputs: Inputs, outputs: int, vocabulary: int, **options: Any) -> FastText:
+    """A :class:`FastText` that focuses; the options of ``FocusedLinear`` are for its output."""
+    return FastText(inputs, outputs, vocabulary, **nest_focus(options))

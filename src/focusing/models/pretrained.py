@@ -1,0 +1,71 @@
+"""Weights that were trained elsewhere, from a file or a download."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from focusing.errors import UserError
+from focusing.models.extractors import EXTRACTORS
+
+ELSE = "give a file with model.weights=PATH, or use model.pretrained=false"
+
+
+def load_features(module: nn.Module, name: str, path: str | Path | None = None) -> None:
+    """Fill a feature extractor.
+
+    Args:
+        module: from :data:`focusing.models.extractors.EXTRACTORS`.
+        name: its name there.
+        path: a state dict with torchvision's names; what belongs to other layers is left out.
+            None: download the ImageNet weights, once.
+
+    Raises:
+        UserError: if there are no such weights, or they are of something else.
+    """
+    state, source = (_download(name), name) if path is None else (_read(Path(path)), str(path))
+    prefix, wanted = EXTRACTORS[name].prefix, module.state_dict()
+    for key, own in wanted.items():
+        found = state.get(prefix + key)
+        if not isinstance(found, Tensor):
+            raise UserError(f"{source} has no {prefix}{key}: these are not weights of {name}.")
+        if found.shape != own.shape:
+            raise UserError(
+                f"{source}: {prefix}{key} has shape {tuple(found.shape)}, but this network needs "
+                f"{tuple(own.shape)}."
+            )
+    module.load_state_dict({key: state[prefix + key] for key in wanted})
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        state = torch.load(path.expanduser(), map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise UserError(f"model.weights={path} cannot be read: {error.strerror}.") from None
+    except Exception as error:  # torch raises many kinds for a file that is none of its own
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UserError(f"model.weights={path} is not a file of weights ({reason})") from None
+    if not isinstance(state, Mapping):
+        raise UserError(f"model.weights={path} is not a state dict: it is a {type(state).__name__}")
+    return state
+
+
+def _download(name: str) -> Mapping[str, Any]:
+    url = EXTRACTORS[name].url
+    if url is None:
+        raise UserError(f"model.features={name} has no ImageNet weights: {ELSE}.")
+    try:
+        return torch.hub.load_state_dict_from_url(
+            url, map_location="cpu", progress=False, check_hash=True, weights_only=True
+        )
+    except OSError as error:  # no network, no such host, a full disk
+        reason = getattr(error, "reason", None) or error
+        raise UserError(f"{url} cannot be downloaded ({reason}): {ELSE}.") from None
+    except Exception as error:  # a wrong hash, or a damaged file of an earlier download
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        where = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
+        raise UserError(f"{where} is damaged ({reason}): remove it, or {ELSE}.") from None

@@ -1,0 +1,120 @@
+"""The paper's network for transfer learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from focusing.models.extractors import EXTRACTORS
+from focusing.models.images import channels_first, image_shape
+from focusing.models.layers import classifier_layer, dense_layer, nest_focus
+from focusing.models.network import Inputs, Network
+from focusing.models.pretrained import load_features
+
+
+class Transfer(Network):
+    r"""Features, their mean over the image, a hidden layer that focuses or not, a dense output.
+
+    The paper: VGG16 - global average pooling - Hidden(40) - Output; all weights are trained.
+
+    Args:
+        inputs: (height, width, channels) or (height, width).
+        outputs: number of classes.
+        features: name of the extractor: ``"vgg16"``, ``"resnet18"`` or ``"small"``.
+        hidden: neurons of the hidden layer.
+        focus: options of ``FocusedLinear`` for the hidden layer; None makes it dense.
+        pad: so many zeros on either side of the features.
+        batch_norm: normalise the hidden layer before its ReLU.
+        dropout: share dropped after the hidden layer.
+
+    Shape:
+        - Input: (N, height, width, channels), or without the channels.
+        - Output: (N, outputs).
+    """
+
+    features: nn.Module
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        outputs: int,
+        *,
+        features: str = "vgg16",
+        hidden: int = 40,
+        focus: Mapping[str, Any] | None = None,
+        pad: int = 0,
+        batch_norm: bool = True,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__(inputs, outputs, [hidden])
+        if features not in EXTRACTORS:
+            raise ValueError(f"features={features} is not one of {', '.join(EXTRACTORS)}.")
+        kind = EXTRACTORS[features]
+        height, width, channels = image_shape(self.shape, f"features={features}")
+        if min(height, width) < kind.smallest:
+            raise ValueError(
+                f"features={features} needs images of {kind.smallest}x{kind.smallest} or more, "
+                f"these are {height}x{width}."
+            )
+        self._rest: dict[str, Any] = {
+            "features": features,
+            "pad": pad,
+            "batch_norm": batch_norm,
+            "dropout": dropout,
+        }
+        self.pad = pad
+        self.features = kind.build(channels)
+        self.hidden = classifier_layer([kind.filters + 2 * pad], hidden, focus)
+        self.norm = nn.BatchNorm1d(hidden) if batch_norm else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+        self.output = dense_layer(hidden, outputs)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (N, height, width, channels) to (N, outputs)."""
+        pooled = self.features(channels_first(input)).mean((2, 3))
+        hidden = self.norm(self.hidden(functional.pad(pooled, (self.pad, self.pad))))
+        return self.output(self.dropout(functional.relu(hidden)))  # type: ignore[no-any-return]
+
+    def match_parameters(self) -> Transfer:
+        """As of every network; the twin begins with the features that this network has now."""
+        twin = super().match_parameters()
+        assert isinstance(twin, Transfer)  # noqa: S101 - for the type checker
+        twin.features.load_state_dict(self.features.state_dict())
+        return twin
+
+    def _dense(self, widths: Sequence[int]) -> Transfer:
+        return Transfer(self.shape, self.outputs, hidden=widths[0], **self._rest)
+
+
+def dense_transfer(
+    inputs: Inputs,
+    outputs: int,
+    *,
+    features: str = "vgg16",
+    pretrained: bool = True,
+    weights: str | Path | None = None,
+    **options: Any,
+) -> Transfer:
+    """A :class:`Transfer` whose features may have been trained elsewhere.
+
+    Args:
+        inputs: see :class:`Transfer`.
+        outputs: likewise.
+        features: likewise.
+        pretrained: begin with weights from ImageNet, or with random ones.
+        weights: a file of weights with torchvision's names; None: download them.
+        **options: of :class:`Transfer`.
+    """
+    net = Transfer(inputs, outputs, features=features, **options)
+    if pretrained:
+        load_features(net.features, features, weights)
+    return net
+
+
+def focused_transfer(inputs: Inputs, outputs: int, **options: Any) -> Transfer:
+    """As :func:`dense_transfer`; the options of ``FocusedLinear`` are for the hidden layer."""
+    return dense_transfer(inputs, outputs, **nest_focus(options))

@@ -16,7 +16,7 @@ from focusing.errors import UserError
 from focusing.run import train
 
 ROOT = Path(__file__).parents[2]
-FAST = ["debug=fast", "model.hidden=[8]", "callbacks=none", "data.limit_train=200"]
+FAST = ["debug=fast", "model.hidden=[8,8]", "callbacks=none", "data.limit_train=200"]
 
 
 @pytest.fixture
@@ -59,6 +59,17 @@ def test_a_command_ends_in_a_sentence(run) -> None:
     assert error.count("\n") == 1
 
 
+def test_get_tries_all(run) -> None:
+    done = run("-m", "focusing.cli", "data", "get", "dna", "clt60", "imdb", code=1)
+    *lines, last = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "DNA splice junctions",
+        "Cluttered MNIST 60x60, the original file",
+        "IMDB reviews",
+    ]
+    assert last == "Error: dna, clt60, imdb could not be had, see above."
+
+
 @pytest.mark.parametrize("more", [["hydra.mode=MULTIRUN"], ["experiment=learning_to_focus"]])
 def test_a_sweep_and_an_experiment_stop_without_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
@@ -87,7 +98,8 @@ def train_here(tmp_path: Path, *overrides: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["data=mnist"],
+        ["data=synthetic", "protocol=holdout"],
+        ["data=mnist", "data.pad=4"],
         ["data=cifar10", "data.split=kfold4", "data.fold=1"],
         ["data=lfw"],
         ["data=catsdogs", "data.size=16"],
@@ -115,5 +127,9 @@ def test_training_on_data_that_stays_as_bytes(
 
 
 def test_words_need_a_model_that_embeds_them(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="data=imdb is made of tokens: use a model that embeds"):
-        train_here(tmp_path, "data=imdb")
+    (tmp_path / "imdb").mkdir()
+    (tmp_path / "imdb" / "imdb.npz").write_bytes(b"is not read")
+    here = ("data.fake=false", f"paths.data_dir={tmp_path}")
+    with pytest.raises(UserError, match="data=imdb is made of words: .* model=fasttext_focus"):
+        train_here(tmp_path, "data=imdb", *here)
+    assert (tmp_path / "imdb" / "imdb.npz").exists()

@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
 
 from focusing.data.augment import Augment
 from focusing.data.dataset import DataSet, Part
 from focusing.data.options import Options
 from focusing.data.partition import Index, partition
-from focusing.data.preprocess import preparation
+from focusing.data.preprocess import FITTED, Preparation, preparation
+from focusing.data.split import held_out
 from focusing.errors import UserError
 
 LARGE = 2 * 1024**3
@@ -34,9 +37,10 @@ class Raw:
         classes: number of classes; 0 for regression.
         source: where it comes from, for the record.
         content: hash of the arrays.
-        top: largest possible input; None: inputs are tokens, which nothing prepares.
+        top: largest possible input, if the smallest is 0; None: there is no such range.
         keep: axes that standardising has statistics for.
-        vocabulary: number of different tokens.
+        vocabulary: number of different tokens, which nothing prepares; 0: inputs are values.
+        test_share: of a random split, if the user does not say; None: as the official one.
     """
 
     inputs: NDArray[Any]
@@ -48,6 +52,7 @@ class Raw:
     top: float | None = 255.0
     keep: Sequence[int] = (-1,)
     vocabulary: int = 0
+    test_share: float | None = None
 
 
 def assemble(name: str, raw: Raw, options: Options, *, pad: int = 0) -> DataSet:
@@ -59,22 +64,21 @@ def assemble(name: str, raw: Raw, options: Options, *, pad: int = 0) -> DataSet:
         options: what the user wants.
         pad: so many columns of zeros on either side, for tables.
     """
-    places = partition(raw.targets, raw.classes, raw.official, options)
+    if pad < 0:
+        raise UserError(f"data.pad={pad} must be at least 0.")
+    places = partition(raw.targets, raw.classes, raw.official, options, raw.test_share)
     if not all(map(len, places)):
         raise UserError(f"data={name}: the training or the test data is empty.")
+    augment = _augment(name, raw, options)
+    fitted = _fitted(raw, options, places[0])
     parts = [_part(raw, index) for index in places]
     prepare = None
-    if raw.top is not None:
-        values = parts[0].inputs.numpy()
-        prepare = preparation(options.preprocess, values, top=raw.top, keep=raw.keep)
-        if 4 * raw.inputs.size < LARGE:
-            parts = [Part(prepare(part.inputs), part.targets) for part in parts]
+    if not options.peek:
+        prepare = _preparation(name, raw, options, parts[0], fitted)
+        if prepare is not None and 4 * raw.inputs.size < LARGE:
+            parts = [part._replace(inputs=prepare(part.inputs)) for part in parts]
             prepare = None
-    elif options.preprocess != "none":
-        raise UserError(f"data.preprocess={options.preprocess}: data={name} has nothing to scale.")
-    if pad:
-        padded = [torch.nn.functional.pad(part.inputs, (pad, pad)) for part in parts]
-        parts = [Part(inputs, part.targets) for inputs, part in zip(padded, parts, strict=True)]
+        parts = [part._replace(inputs=_padded(part.inputs, pad)) for part in parts]
     train, test = parts
     return DataSet(
         name,
@@ -83,11 +87,37 @@ def assemble(name: str, raw: Raw, options: Options, *, pad: int = 0) -> DataSet:
         test,
         raw.classes,
         informative=(pad, pad + raw.inputs.shape[-1]) if pad else None,
-        digest=_fingerprint(raw, options, places, pad),
+        digest=_fingerprint(raw, options, augment, (*places, fitted), pad),
         prepare=prepare,
-        augment=_augment(name, raw, options),
+        augment=augment,
         vocabulary=raw.vocabulary,
     )
+
+
+def _fitted(raw: Raw, options: Options, train: Index) -> Index | None:
+    """Places in the training data that statistics come from; None: all of it, or no statistics."""
+    if not options.holdout or options.preprocess not in FITTED:
+        return None
+    held = held_out(raw.targets[train], options.holdout, options.run_seed, raw.classes)
+    return np.flatnonzero(~held)
+
+
+def _preparation(
+    name: str, raw: Raw, options: Options, train: Part, fitted: Index | None
+) -> Preparation | None:
+    if raw.vocabulary:
+        if options.preprocess != "none":
+            raise UserError(
+                f"data.preprocess={options.preprocess}: data={name} has nothing to scale."
+            )
+        return None
+    values = train.inputs.numpy()
+    values = values if fitted is None else values[fitted]
+    return preparation(options.preprocess, values, top=raw.top, keep=raw.keep)
+
+
+def _padded(inputs: Tensor, pad: int) -> Tensor:
+    return functional.pad(inputs, (pad, pad)) if pad else inputs
 
 
 def _part(raw: Raw, index: Index) -> Part:
@@ -108,8 +138,16 @@ def _augment(name: str, raw: Raw, options: Options) -> Augment | None:
     return augment or None
 
 
-def _fingerprint(raw: Raw, options: Options, places: Sequence[Index], pad: int) -> str:
-    digest = hashlib.sha256(json.dumps([raw.content, options.preprocess, pad]).encode())
+def _fingerprint(
+    raw: Raw,
+    options: Options,
+    augment: Augment | None,
+    places: Sequence[Index | None],
+    pad: int,
+) -> str:
+    about = [raw.content, options.preprocess, pad, *([asdict(augment)] if augment else [])]
+    digest = hashlib.sha256(json.dumps(about).encode())
     for index in places:
-        digest.update(index.astype("<i8").tobytes() + b"|")
+        if index is not None:
+            digest.update(index.astype("<i8").tobytes() + b"|")
     return digest.hexdigest()[:16]

@@ -13,18 +13,19 @@ from numpy.typing import NDArray
 
 from focusing.data.assemble import Raw, assemble
 from focusing.data.cache import decoded
-from focusing.data.catalogue import catalogue
 from focusing.data.damage import reading
 from focusing.data.dataset import DataSet
 from focusing.data.fake import fake
 from focusing.data.mfcc import mfcc
 from focusing.data.options import Options
-from focusing.data.sources import obtain, tree_hash
+from focusing.data.sources import tree_hash
 from focusing.errors import UserError
 
 RATE = 8000
 SPEAKERS = ("george", "jackson", "nicolas", "theo", "yweweler")
 """Of the release with 2500 recordings, as many as the paper had; lucas came after it."""
+TEST_SHARE = 0.5
+"""The paper's: 1250 and 1250."""
 OFFICIAL_TEST = 5
 """Recordings 0 to 4 of each digit of each speaker are the official test data."""
 
@@ -57,9 +58,9 @@ def fsdd(
             f"frames={frames}, window={window}, hop={hop} be at least 1."
         )
     if wanted.fake:
-        raw = fake((coefficients, frames, 1), 10, top=1.0)
+        raw = fake((coefficients, frames, 1), 10, top=None, test_share=TEST_SHARE)
         return assemble("fsdd", raw, wanted)
-    found = obtain(catalogue()["fsdd"], wanted.folder)
+    found = wanted.files("fsdd")
     names, labels, official = _recordings(found.paths[0], speakers)
     recipe = {"coefficients": coefficients, "window": window, "hop": hop, "bands": bands}
 
@@ -79,8 +80,9 @@ def fsdd(
         10,
         found.source,
         entry.content,
-        top=1.0,
+        top=None,
         keep=(1,),  # each coefficient has its own size
+        test_share=TEST_SHARE,
     )
     return assemble("fsdd", raw, wanted)
 
@@ -113,6 +115,14 @@ def _recordings(folder: Path, speakers: Sequence[str]) -> tuple[list[str], NDArr
         if speaker not in known:
             raise UserError(f"data.speakers: {speaker} is not one of {', '.join(known)}.")
     wanted = [each for each in found if each[0] in speakers]
+    if not wanted:
+        raise UserError("data.speakers is empty: name some, or leave it out.")
+    absent = sorted(set(range(10)) - {digit for _, digit, *_ in wanted})
+    if absent:
+        raise UserError(
+            f"data=fsdd: {folder} holds no recording of {', '.join(map(str, absent))} by "
+            f"{', '.join(speakers)}."
+        )
     # By speaker, digit and number, the official test recordings last.
     wanted.sort(key=lambda each: (each[2] < OFFICIAL_TEST, *each))
     official = sum(number >= OFFICIAL_TEST for _, _, number, _ in wanted)

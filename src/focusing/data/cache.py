@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from platformdirs import user_cache_dir
 from rich.console import Console
 
+from focusing.data.catalogue import replacement
 from focusing.data.damage import DamagedError, set_aside
 from focusing.errors import UserError
 
 Arrays = Mapping[str, NDArray[Any]]
-VERSION = 1
+VERSION = 2
 """Part of every key: raise it when a decoder's results change."""
 
 
@@ -87,8 +88,8 @@ def _build(build: Callable[[], Arrays]) -> Arrays:
         return build()
     except DamagedError as error:
         raise UserError(
-            f"{error.path} is damaged ({error.reason}): {set_aside(error.path)}; run again to "
-            "download it, or put a good copy there."
+            f"{error.path} is damaged ({error.reason}): {set_aside(error.path)}; "
+            f"{replacement(error.path)}."
         ) from None
 
 

@@ -56,6 +56,23 @@ def catalogue() -> dict[str, Entry]:
     return {name: _entry(name, values) for name, values in yaml.safe_load(text).items()}
 
 
+def replacement(path: Path) -> str:
+    """How to replace a damaged file, to end a sentence with."""
+    to_be_had = [
+        file
+        for entry in catalogue().values()
+        for choice in entry.choices
+        for file in choice
+        if file.urls
+    ]
+    if any(file.name == path.name for file in to_be_had if not file.archive):
+        return "run again to download it, or put a good copy there"
+    for folder in path.parents:
+        if any(file.name == folder.name for file in to_be_had if file.archive):
+            return f"put a good copy there, or remove {folder} and run again to download it whole"
+    return "put a good copy there"
+
+
 def _entry(name: str, values: dict[str, Any]) -> Entry:
     choices = tuple(tuple(_file(**each) for each in choice) for choice in values["choices"])
     return Entry(name, values["title"], tuple(values["folders"]), choices)

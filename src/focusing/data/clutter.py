@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,13 @@ from numpy.typing import NDArray
 
 from focusing.data.assemble import Raw, assemble
 from focusing.data.cache import Decoded, decoded
-from focusing.data.catalogue import catalogue
 from focusing.data.damage import DamagedError
 from focusing.data.dataset import DataSet
 from focusing.data.fake import fake
 from focusing.data.options import Options
 from focusing.data.pickles import load_npz
 from focusing.data.pictures import read_mnist
-from focusing.data.sources import Found, obtain
+from focusing.data.sources import Found
 from focusing.errors import UserError
 
 Images = NDArray[np.uint8]
@@ -54,11 +55,14 @@ def clt(
     wanted = Options(**options)
     if variant not in VARIANTS:
         raise UserError(f"data.variant={variant} is not one of {', '.join(VARIANTS)}.")
+    recipe = {"size": size, "patches": patches, "patch_size": patch_size, "seed": seed}
+    if variant != "generated":
+        _refuse_idle(variant, {**recipe, "train": train, "test": test})
     if wanted.fake:
         side = 40 if variant == "small" else size
         return assemble("clt", fake((side, side, 1), 10), wanted)
     if variant != "generated":
-        found = obtain(catalogue()[VARIANTS[variant]], wanted.folder)
+        found = wanted.files(VARIANTS[variant])
         entry = decoded(f"clt-{variant}", {"files": found.hashes}, lambda: _read(found))
         return assemble("clt", _raw(entry, f"{variant}, {found.source}", top=1.0), wanted)
     for option, count in (("train", train), ("test", test)):
@@ -72,7 +76,6 @@ def clt(
     digits = read_mnist(wanted, on_missing)
     cut = digits.official or 0
     counts = (train or cut, test or len(digits.targets) - cut)
-    recipe = {"size": size, "patches": patches, "patch_size": patch_size, "seed": seed}
 
     def generate() -> dict[str, NDArray[Any]]:
         # Each part is made of its own digits alone, distractors too.
@@ -91,6 +94,15 @@ def clt(
     entry = decoded("clt", {"digits": digits.content, "counts": counts, **recipe}, generate)
     source = "generated" if digits.source == "official" else f"generated, {digits.source}"
     return assemble("clt", _raw(entry, source), wanted)
+
+
+def _refuse_idle(variant: str, given: Mapping[str, int | None]) -> None:
+    """A file is as it is: an option of the generator that changes nothing is a mistake."""
+    for name, parameter in signature(clt).parameters.items():
+        if name in given and given[name] != parameter.default:
+            raise UserError(
+                f"data.{name}={given[name]} is for data.variant=generated, not for {variant}."
+            )
 
 
 def clutter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -35,13 +36,29 @@ def list_data() -> None:
 
 
 def get_data(names: Sequence[str]) -> None:
-    """Download the files of data sets, those that are missing."""
+    """Download the files of data sets, those that are missing.
+
+    Raises:
+        UserError: if some cannot be had; the others are there then.
+    """
     if not names:
         raise UserError(f"which data? focusing data get NAME, of {', '.join(catalogue())}.")
     folder = Path(data_dir())
-    for entry in [entry_of(name) for name in names]:
-        found = obtain(entry, folder)
+    entries = [entry_of(name) for name in names]
+    errors: dict[str, UserError] = {}
+    for entry in entries:
+        try:
+            found = obtain(entry, folder)
+        except UserError as error:
+            errors[entry.name] = error
+            continue
         print(f"{entry.name}: {', '.join(str(path) for path in found.paths)}")
+    if len(entries) == len(errors) == 1:
+        raise errors.popitem()[1]
+    for each in errors.values():
+        print(each, file=sys.stderr)
+    if errors:
+        raise UserError(f"{', '.join(errors)} could not be had, see above.")
 
 
 def check_data(names: Sequence[str]) -> None:
@@ -105,8 +122,10 @@ def entry_of(name: str) -> Entry:
         return catalogue()[name]
     except KeyError:
         near = get_close_matches(name, catalogue(), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(catalogue())}."
-        raise UserError(f"{name} is not a data set with files, {hint}") from None
+        hint = f", did you mean {near[0]}?" if near else "."
+        raise UserError(
+            f"{name} is not a data set with files{hint} There are {', '.join(catalogue())}."
+        ) from None
 
 
 def _choice(name: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from focusing.data.assemble import Raw
 
@@ -16,20 +19,24 @@ def fake(
     top: float | None = 255.0,
     vocabulary: int = 0,
     official: bool = True,
+    test_share: float | None = None,
 ) -> Raw:
     """A few hundred random samples.
 
     Args:
         shape: of a sample.
         classes: number of classes; 0 for regression.
-        top: inputs lie between 0 and this; None: they are tokens.
-        vocabulary: number of different tokens.
+        top: inputs lie between 0 and this; None: they are normally distributed.
+        vocabulary: number of different tokens, which the inputs then are.
         official: whether there is an official split.
+        test_share: of a random split, if the user does not say.
     """
     random = np.random.default_rng(0)
     size = (TRAIN + TEST, *shape)
-    if top is None:
-        inputs = random.integers(0, vocabulary, size, dtype=np.int32)
+    if vocabulary:
+        inputs: NDArray[Any] = random.integers(0, vocabulary, size, dtype=np.int32)
+    elif top is None:
+        inputs = random.normal(size=size).astype(np.float32)
     elif top == 255:
         inputs = random.integers(0, 256, size, dtype=np.uint8)
     else:
@@ -46,4 +53,5 @@ def fake(
         content=f"fake {shape} {classes} {top} {vocabulary}",
         top=top,
         vocabulary=vocabulary,
+        test_share=test_share,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focusing.data.damage import DamagedError, reading
+from focusing.errors import UserError
 
 BYTES = 8
 """The idx code of unsigned bytes."""
@@ -37,11 +39,14 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def read_digits(paths: tuple[Path, ...]) -> dict[str, NDArray[Any]]:
+def read_digits(
+    paths: tuple[Path, ...], published: Container[Path] = ()
+) -> dict[str, NDArray[Any]]:
     """Images (N, H, W, 1) and labels of the four files, the training ones first.
 
     Args:
         paths: training images and labels, test images and labels.
+        published: those that are known to be right.
     """
     images, labels = [], []
     for image_path, label_path in (paths[:2], paths[2:]):
@@ -49,7 +54,14 @@ def read_digits(paths: tuple[Path, ...]) -> dict[str, NDArray[Any]]:
         if image.ndim != 3 or label.ndim != 1:
             raise DamagedError(image_path if image.ndim != 3 else label_path, "wrong shape")
         if len(image) != len(label):
-            raise DamagedError(label_path, f"{len(label)} labels for {len(image)} images")
+            message = f"{len(label)} labels for {len(image)} images"
+            suspects = [path for path in (image_path, label_path) if path not in published]
+            if len(suspects) == 1:
+                raise DamagedError(suspects[0], message)
+            raise UserError(  # neither is put aside: one of them is in order
+                f"{image_path.name} and {label_path.name} in {image_path.parent} do not belong "
+                f"together ({message}): put good copies there."
+            )
         if len(label) and label.max() > 9:
             raise DamagedError(label_path, f"it has a class {label.max()}")
         images.append(image[..., None])

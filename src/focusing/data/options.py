@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from focusing.data.catalogue import catalogue
+from focusing.data.sources import Found, obtain
+
 
 @dataclass(frozen=True)
 class Options:
@@ -14,13 +17,17 @@ class Options:
     Args:
         data_dir: where files are, and where downloads go.
         run_seed: of the run; it splits when ``split_seed`` is None.
+        holdout: share of the training data that the run will hold out, see
+            :func:`focusing.data.hold_out`: statistics leave it out.
+        peek: only what is needed for the source and the fingerprint: inputs stay as they are in
+            the file, and nothing is downloaded.
         preprocess: ``"author"``, ``"unit"``, ``"standard"``, ``"pixel_mean"`` or ``"none"``; see
             :mod:`focusing.data.preprocess`.
         augment: options of :class:`focusing.data.augment.Augment`, for images; none: unchanged.
         split: ``"official"``, ``"random"``, or ``"kfold(5)"``, also written ``"kfold5"``: five
             folds; ``"kfold"`` is ten.
         fold: which fold is the test data, from 0.
-        test_share: of a random split; None: as large as the official test data.
+        test_share: of a random split; None: the paper's, else as large as the official test data.
         split_seed: of a random split and of folds; None: the seed of the run.
         limit_train: so many training samples at most, evenly from all classes.
         limit_test: likewise.
@@ -29,6 +36,8 @@ class Options:
 
     data_dir: str | Path = "."
     run_seed: int = 0
+    holdout: float = 0.0
+    peek: bool = False
     preprocess: str = "none"
     augment: Mapping[str, bool | float] = field(default_factory=dict)
     split: str = "official"
@@ -43,6 +52,10 @@ class Options:
     def folder(self) -> Path:
         """The data folder."""
         return Path(self.data_dir).expanduser()
+
+    def files(self, name: str) -> Found:
+        """The files of a data set of the catalogue, downloaded if need be."""
+        return obtain(catalogue()[name], self.folder, fetch=not self.peek)
 
     @property
     def seed(self) -> int:

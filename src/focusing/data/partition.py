@@ -17,7 +17,11 @@ Targets = NDArray[Any]
 
 
 def partition(
-    targets: Targets, classes: int, official: int | None, options: Options
+    targets: Targets,
+    classes: int,
+    official: int | None,
+    options: Options,
+    test_share: float | None = None,
 ) -> tuple[Index, Index]:
     """Places of the training and of the test samples, each in ascending order.
 
@@ -27,15 +31,21 @@ def partition(
         official: the first so many are the official training data; None: there is no official
             split.
         options: what the user wants.
+        test_share: of a random split, if the user does not say; None: as the official one.
     """
     kind, folds = read_split(options.split)
+    _refuse_idle(kind, options)
     if kind == "official":
         if official is None:
-            raise UserError("data.split=official: this data set has none, use random or kfold.")
+            raise UserError(
+                "data.split=official: these files have none, use data.split=random "
+                "data.test_share=0.2 or data.split=kfold10."
+            )
         places = np.arange(len(targets))
         train, test = places[:official], places[official:]
     elif kind == "random":
-        train, test = _random(targets, classes, official, options)
+        share = test_share if options.test_share is None else options.test_share
+        train, test = _random(targets, classes, official, share, options.seed)
     else:
         if not 0 <= options.fold < folds:
             raise UserError(f"data.fold={options.fold} must lie between 0 and {folds - 1}.")
@@ -43,8 +53,8 @@ def partition(
             raise UserError(f"data.split=kfold({folds}) of {len(targets)} samples is impossible.")
         number = _fold_numbers(targets, classes, folds, options.seed)
         train, test = np.flatnonzero(number != options.fold), np.flatnonzero(number == options.fold)
-    train = _limit("train", train, targets, classes, options.limit_train)
-    return train, _limit("test", test, targets, classes, options.limit_test)
+    train = limit("train", train, targets, classes, options.limit_train)
+    return train, limit("test", test, targets, classes, options.limit_test)
 
 
 def read_split(split: str) -> tuple[str, int]:
@@ -58,6 +68,20 @@ def read_split(split: str) -> tuple[str, int]:
     return "kfold", int(fits[1] or fits[2] or 10)
 
 
+def _refuse_idle(kind: str, options: Options) -> None:
+    """An option that changes nothing is a mistake."""
+    if kind != "kfold" and options.fold:
+        raise UserError(f"data.fold={options.fold} is of no use to data.split={kind}, use 0.")
+    if kind != "random" and options.test_share is not None:
+        raise UserError(
+            f"data.test_share={options.test_share} is of no use to data.split={kind}, use null."
+        )
+    if kind == "official" and options.split_seed:
+        raise UserError(
+            f"data.split_seed={options.split_seed} is of no use to data.split=official, use 0."
+        )
+
+
 def choose(targets: Targets, classes: int, count: int, seed: int) -> Index:
     """So many places, the same share of every class, in ascending order."""
     # Largest remainders: class sizes are right to one sample, and the sum is exact.
@@ -66,9 +90,8 @@ def choose(targets: Targets, classes: int, count: int, seed: int) -> Index:
 
 
 def _random(
-    targets: Targets, classes: int, official: int | None, options: Options
+    targets: Targets, classes: int, official: int | None, share: float | None, seed: int
 ) -> tuple[Index, Index]:
-    share = options.test_share
     if share is not None and not 0 < share < 1:
         raise UserError(f"data.test_share={share} must lie between 0 and 1.")
     if share is None and official is None:
@@ -77,7 +100,7 @@ def _random(
     # Rounded up, as scikit-learn does; 1e-9 is for shares that are not quite what they were typed.
     count = total - official if share is None and official is not None else 0
     count = count or math.ceil(total * (share or 0) - 1e-9)
-    test = choose(targets, classes, count, options.seed)
+    test = choose(targets, classes, count, seed)
     chosen = np.zeros(total, dtype=bool)
     chosen[test] = True
     return np.flatnonzero(~chosen), test
@@ -103,9 +126,18 @@ def _ranks(targets: Targets, classes: int, seed: int) -> NDArray[np.float64]:
     return rank
 
 
-def _limit(name: str, places: Index, targets: Targets, classes: int, limit: int | None) -> Index:
-    if limit is None or limit >= len(places):
+def limit(name: str, places: Index, targets: Targets, classes: int, most: int | None) -> Index:
+    """So many of some places at most, the same share of every class.
+
+    Args:
+        name: ``"train"`` or ``"test"``.
+        places: in the targets.
+        targets: of all samples.
+        classes: number of classes; 0 for regression.
+        most: None: all.
+    """
+    if most is None or most >= len(places):
         return places
-    if limit < 1:
-        raise UserError(f"data.limit_{name}={limit} must be at least 1.")
-    return places[choose(targets[places], classes, limit, seed=0)]
+    if most < 1:
+        raise UserError(f"data.limit_{name}={most} must be at least 1.")
+    return places[choose(targets[places], classes, most, seed=0)]

@@ -14,6 +14,8 @@ from torch import Tensor
 from focusing.errors import UserError
 
 KINDS = ("author", "unit", "standard", "pixel_mean", "none")
+FITTED = ("standard", "pixel_mean")
+"""Those that depend on the training samples."""
 CHUNK = 4096
 """Samples at a time when statistics are taken: float64 copies of all would not fit."""
 
@@ -37,7 +39,7 @@ class Preparation:
 
 
 def preparation(
-    kind: str, train: NDArray[Any], *, top: float = 255.0, keep: Sequence[int] = (-1,)
+    kind: str, train: NDArray[Any], *, top: float | None = 255.0, keep: Sequence[int] = (-1,)
 ) -> Preparation:
     """How to prepare samples.
 
@@ -46,26 +48,32 @@ def preparation(
             ``"standard"``: zero mean and unit variance on the training samples. ``"pixel_mean"``:
             [0, 1] less each pixel's mean on the training samples. ``"none"``: as it is.
         train: raw training samples (N, *), for the statistics.
-        top: the largest possible raw value.
+        top: the largest possible raw value, if the smallest is 0; None: there is no such range.
         keep: axes that ``"standard"`` has statistics for; for the last one of an image these are
             its colours.
     """
     if kind not in KINDS:
         raise UserError(f"data.preprocess={kind} is not one of {', '.join(KINDS)}.")
+    if kind in ("author", "unit", "pixel_mean") and top is None:
+        raise UserError(
+            f"data.preprocess={kind} is for values from 0 to a known largest one, which these are "
+            "not: use standard or none."
+        )
+    top = top or 1.0
     factor: Any = 1.0
     offset: Any = 0.0
-    if kind == "author":
+    if kind == "standard":
+        kept = {axis % train.ndim for axis in keep}
+        mean, spread = _statistics(train, tuple(set(range(train.ndim)) - kept))
+        factor = 1 / np.where(spread > 0, spread, 1)
+        offset = -mean * factor
+    elif kind == "author":
         factor, offset = 255 / top / 64, -2.0
     elif kind == "unit":
         factor = 1 / top
     elif kind == "pixel_mean":
         mean, _ = _statistics(train, axes=(0,))
         factor, offset = 1 / top, -mean / top
-    elif kind == "standard":
-        kept = {axis % train.ndim for axis in keep}
-        mean, spread = _statistics(train, tuple(set(range(train.ndim)) - kept))
-        factor = 1 / np.where(spread > 0, spread, 1)
-        offset = -mean * factor
     return Preparation(*(torch.as_tensor(each, dtype=torch.float32) for each in (factor, offset)))
 
 

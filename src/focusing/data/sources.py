@@ -43,13 +43,20 @@ class Found:
     @property
     def source(self) -> str:
         """For the record: ``official`` if all is as published, else ``local``."""
-        for file, path in zip(self.choice, self.paths, strict=True):
+        return "official" if self.published == set(self.paths) else "local"
+
+    @cached_property
+    def published(self) -> set[Path]:
+        """Those of the files that are what was published."""
+        return {path for number, path in enumerate(self.paths) if self._is_published(number)}
+
+    def _is_published(self, number: int) -> bool:
+        file, path = self.choice[number], self.paths[number]
+        if file.archive and not file.tree:
             # A large folder is not read again: it is official if we unpacked it ourselves.
-            unpacked = file.archive and not file.tree
-            right = _mark(path).exists() if unpacked else _hash(path) == (file.tree or file.sha256)
-            if not right:
-                return "local"
-        return "official"
+            return _mark(path).exists()
+        expected = file.tree or file.sha256
+        return expected is not None and self.hashes[number] == expected
 
 
 def find(entry: Entry, data_dir: Path) -> Found | None:
@@ -62,8 +69,13 @@ def find(entry: Entry, data_dir: Path) -> Found | None:
     return None
 
 
-def obtain(entry: Entry, data_dir: Path) -> Found:
+def obtain(entry: Entry, data_dir: Path, *, fetch: bool = True) -> Found:
     """The files of a data set, downloaded if need be.
+
+    Args:
+        entry: which data set.
+        data_dir: where they may be, and where they go.
+        fetch: whether what is missing may be downloaded.
 
     Raises:
         MissingError: with the names, the folder and the command, in a sentence.
@@ -73,7 +85,7 @@ def obtain(entry: Entry, data_dir: Path) -> Found:
         return found
     to_be_had = [choice for choice in entry.choices if all(file.urls for file in choice)]
     reasons = ["there is no address to download from"]
-    for number, choice in enumerate(to_be_had):
+    for number, choice in enumerate(to_be_had if fetch else []):
         try:
             return _fetch(entry, choice, data_dir)
         except DownloadError as error:

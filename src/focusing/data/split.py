@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from focusing.data.dataset import Part
 from focusing.data.partition import choose
@@ -23,14 +26,19 @@ def hold_out(train: Part, share: float, seed: int, classes: int) -> tuple[Part, 
     Returns:
         What is left to train on, and what is held out; both in their former order.
     """
+    held = held_out(train.targets.cpu().numpy(), share, seed, classes)
+    mask = torch.from_numpy(held).to(train.targets.device)
+    return train.take(~mask), train.take(mask)
+
+
+def held_out(targets: NDArray[Any], share: float, seed: int, classes: int) -> NDArray[np.bool_]:
+    """Which training samples :func:`hold_out` holds out."""
     if not 0 < share < 1:
         raise UserError(f"protocol.holdout={share} must lie between 0 and 1.")
-    targets = train.targets.cpu().numpy()
     held = np.zeros(len(targets), dtype=bool)
     held[choose(targets, classes, round(share * len(targets)), seed)] = True
     if not 0 < held.sum() < len(held):
         raise UserError(
             f"protocol.holdout={share} leaves nothing of {len(held)} training samples on one side."
         )
-    mask = torch.from_numpy(held).to(train.targets.device)
-    return train.take(~mask), train.take(mask)
+    return held

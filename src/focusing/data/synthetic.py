@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from focusing.data.assemble import assemble
 from focusing.data.dataset import DataSet, Part
+from focusing.data.fake import fake as fake_samples
+from focusing.data.options import Options
+from focusing.data.partition import limit
+from focusing.data.split import held_out
 from focusing.errors import UserError
 
 Array = NDArray[np.float64]
@@ -30,6 +37,11 @@ def synthetic(
     noise_position: str = "left",
     noise_kind: str = "normal",
     seed: int = 42,
+    limit_train: int | None = None,
+    limit_test: int | None = None,
+    fake: bool = False,
+    run_seed: int = 0,
+    holdout: float = 0.0,
 ) -> DataSet:
     """Make a data set; each column gets zero mean and unit variance on the training part.
 
@@ -47,12 +59,30 @@ def synthetic(
         noise_position: ``"left"``, ``"right"``, ``"sides"`` (half on each) or ``"none"``.
         noise_kind: ``"normal"``, N(0, 1), or ``"uniform"``, U[0, 1).
         seed: of everything here.
+        limit_train: so many training samples at most, evenly from all classes.
+        limit_test: likewise.
+        fake: a few hundred random samples of the same shape.
+        run_seed: of the run, which chooses what it holds out.
+        holdout: share of the training data that the run will hold out: statistics leave it out.
     """
     _check_least(n_samples=(n_samples, 2), classes=(classes, 2), clusters=(clusters, 1))
     _check_least(informative=(informative, 1), noise=(noise, 0), seed=(seed, 0))
     _check("generator", generator, GENERATORS)
     _check("noise_position", noise_position, POSITIONS)
     _check("noise_kind", noise_kind, KINDS)
+    left = {"left": noise, "right": 0, "sides": noise // 2, "none": 0}[noise_position]
+    right = 0 if noise_position == "none" else noise - left
+    region = (left, left + informative)
+    if fake:
+        raw = fake_samples((left + informative + right,), classes, top=None)
+        options = Options(
+            preprocess="standard",
+            limit_train=limit_train,
+            limit_test=limit_test,
+            run_seed=run_seed,
+            holdout=holdout,
+        )
+        return replace(assemble("synthetic", raw, options), informative=region)
     random = np.random.default_rng(seed)
     if generator == "blobs":
         signal, labels = _blobs(random, n_samples, classes, clusters, informative, separation)
@@ -60,8 +90,6 @@ def synthetic(
         signal, labels = _classification(
             n_samples, classes, clusters, informative, separation, seed
         )
-    left = {"left": noise, "right": 0, "sides": noise // 2, "none": 0}[noise_position]
-    right = 0 if noise_position == "none" else noise - left
     shape = (n_samples, left + right)
     columns = random.normal(size=shape) if noise_kind == "normal" else random.random(shape)
     table = np.hstack([columns[:, :left], signal, columns[:, left:]])
@@ -72,8 +100,12 @@ def synthetic(
             f"data.test_share={test_share} leaves one part of {n_samples} samples empty."
         )
     order = random.permutation(n_samples)
-    train, test = order[tests:], order[:tests]
-    mean, spread = table[train].mean(0), table[train].std(0)
+    train = limit("train", order[tests:], labels, classes, limit_train)
+    test = limit("test", order[:tests], labels, classes, limit_test)
+    fitted = table[train]
+    if holdout:
+        fitted = fitted[~held_out(labels[train], holdout, run_seed, classes)]
+    mean, spread = fitted.mean(0), fitted.std(0)
     table = (table - mean) / np.where(spread > 0, spread, 1)
 
     def part(index: Labels) -> Part:
@@ -81,9 +113,7 @@ def synthetic(
         return Part(inputs, torch.from_numpy(labels[index]))
 
     source = "generated: gaussian blobs" if generator == "blobs" else "generated: scikit-learn"
-    return DataSet(
-        "synthetic", source, part(train), part(test), classes, (left, left + informative)
-    )
+    return DataSet("synthetic", source, part(train), part(test), classes, region)
 
 
 def _blobs(

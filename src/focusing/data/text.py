@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from focusing.data.assemble import Raw, assemble
 from focusing.data.cache import decoded
-from focusing.data.catalogue import catalogue
 from focusing.data.damage import DamagedError, reading
 from focusing.data.dataset import DataSet
 from focusing.data.fake import fake
 from focusing.data.ngrams import Texts, sequences
 from focusing.data.options import Options
 from focusing.data.pickles import load_npz
-from focusing.data.sources import obtain
 from focusing.errors import UserError
 
 START, UNKNOWN, SHIFT = 1, 2, 3
@@ -38,7 +36,7 @@ def reuters(*, words: int = 1000, pad: int = 0, **options: Any) -> DataSet:
         raise UserError(f"data.words={words} must be at least 4.")
     if wanted.fake:
         return assemble("reuters", fake((words,), 46, top=1.0), wanted, pad=pad)
-    found = obtain(catalogue()["reuters"], wanted.folder)
+    found = wanted.files("reuters")
     origin = {"files": found.hashes, "words": words}
     entry = decoded("reuters", origin, lambda: read_reuters(found.paths[0], words))
     inputs, labels = entry.arrays["inputs"], entry.arrays["targets"]
@@ -63,10 +61,15 @@ def imdb(*, words: int = 20000, length: int = 400, ngrams: int = 1, **options: A
             f"data: words={words} must be at least 4, length={length} at least 1, "
             f"ngrams={ngrams} 1, 2 or 3."
         )
+    if ngrams > 1 and wanted.split != "official":
+        raise UserError(
+            f"data.ngrams={ngrams} are those of the official training data: use "
+            "data.split=official, or data.ngrams=1."
+        )
     if wanted.fake:
         raw = fake((length,), 2, top=None, vocabulary=words)
         return assemble("imdb", raw, wanted)
-    found = obtain(catalogue()["imdb"], wanted.folder)
+    found = wanted.files("imdb")
     recipe = {"words": words, "length": length, "ngrams": ngrams}
     entry = decoded(
         "imdb", {"files": found.hashes, **recipe}, lambda: read_imdb(found.paths[0], **recipe)
@@ -88,7 +91,7 @@ def imdb(*, words: int = 20000, length: int = 400, ngrams: int = 1, **options: A
 def read_reuters(path: Path, words: int) -> dict[str, NDArray[Any]]:
     """Binary vectors in the order of Keras' ``load_data`` and ``sequences_to_matrix``."""
     (texts, labels), *_ = _load(path, [("x", "y")], classes=46)
-    order = _keras_order(len(labels))
+    order = _shuffled(len(labels), _keras_random())
     inputs = np.zeros((len(labels), words), dtype=np.uint8)
     inputs[:, START] = 1
     row = np.repeat(np.arange(len(labels)), np.diff(texts.starts))
@@ -101,7 +104,8 @@ def read_reuters(path: Path, words: int) -> dict[str, NDArray[Any]]:
 def read_imdb(path: Path, words: int, length: int, ngrams: int) -> dict[str, NDArray[Any]]:
     """Tokens in the order of Keras' ``load_data``, with ``pad_sequences``' padding in front."""
     parts = _load(path, [("x_train", "y_train"), ("x_test", "y_test")], classes=2)
-    orders = [_keras_order(len(labels)) for _, labels in parts]
+    random = _keras_random()
+    orders = [_shuffled(len(labels), random) for _, labels in parts]
     texts = []
     for (text, _), order in zip(parts, orders, strict=True):
         tokens = np.where(text.tokens + SHIFT < words, text.tokens + SHIFT, UNKNOWN)
@@ -130,7 +134,12 @@ def _load(
     return loaded
 
 
-def _keras_order(count: int) -> NDArray[np.int64]:
+def _keras_random() -> np.random.RandomState:
+    """What Keras shuffles the training texts with, and then, going on, the test texts."""
+    return np.random.RandomState(113)  # noqa: NPY002 - results depend on it
+
+
+def _shuffled(count: int, random: np.random.RandomState) -> NDArray[np.int64]:
     order = np.arange(count)
-    np.random.RandomState(113).shuffle(order)  # noqa: NPY002 - it is what Keras does
+    random.shuffle(order)
     return order

@@ -19,23 +19,44 @@ def sound(samples: int) -> np.ndarray:
 
 @pytest.fixture
 def recordings(tmp_path: Path) -> Path:
-    for digit in range(2):
+    for digit in range(10):
         for speaker in ("ann", "bob"):
-            for number in range(8):
+            for number in range(4, 6):
                 name = f"fsdd/recordings/{digit}_{speaker}_{number}.wav"
-                makers.recording(tmp_path / name, sound(1500 + 500 * digit))
+                makers.recording(tmp_path / name, sound(1500 + 100 * digit))
     return tmp_path
 
 
 def test_recordings_of_chosen_speakers(recordings: Path) -> None:
     data = fsdd(data_dir=recordings, speakers=["ann"], frames=12)
-    assert data.train.inputs.shape == (6, 20, 12, 1)
-    assert len(data.test.targets) == 10  # numbers 0 to 4 of each digit
-    both = fsdd(data_dir=recordings, speakers=["bob", "ann"], split="random", test_share=0.5)
-    assert len(both.train.targets) == len(both.test.targets) == 16
-    assert np.bincount(both.test.targets).tolist() == [8, 8]
+    assert data.train.inputs.shape == (10, 20, 12, 1)  # number 5 of each digit
+    assert data.test.targets.tolist() == [*range(10)]  # number 4
+    both = fsdd(data_dir=recordings, speakers=["bob", "ann"], split="random")
+    assert np.bincount(both.train.targets).tolist() == [2] * 10  # half and half, as the paper
+    assert np.bincount(both.test.targets).tolist() == [2] * 10
     fold = fsdd(data_dir=recordings, speakers=["bob", "ann"], split="kfold(4)", fold=3)
-    assert np.bincount(fold.test.targets).tolist() == [4, 4]
+    assert np.bincount(fold.test.targets).tolist() == [1] * 10
+
+
+def test_the_seed_of_the_run_splits(recordings: Path) -> None:
+    options = {"speakers": ["bob", "ann"], "split": "random", "split_seed": None}
+    first, again, other = (
+        fsdd(data_dir=recordings, run_seed=seed, **options).fingerprint for seed in (0, 0, 17)
+    )
+    assert first == again != other
+
+
+def test_digits_that_nobody_says_are_missed(recordings: Path) -> None:
+    for number in (4, 5):
+        (recordings / f"fsdd/recordings/7_ann_{number}.wav").unlink()
+    with pytest.raises(UserError, match="recordings holds no recording of 7 by ann"):
+        fsdd(data_dir=recordings, speakers=["ann"])
+    assert fsdd(data_dir=recordings, speakers=["ann", "bob"]).classes == 10
+
+
+def test_sound_has_no_range(recordings: Path) -> None:
+    with pytest.raises(UserError, match="data.preprocess=unit is for values from 0 to a known"):
+        fsdd(data_dir=recordings, speakers=["ann"], preprocess="unit")
 
 
 def test_short_recordings_end_in_zeros_and_long_ones_are_cut(recordings: Path) -> None:
@@ -61,9 +82,11 @@ def test_mfcc_is_librosas(window: int) -> None:
 
 @pytest.mark.parametrize("keep", [0, 20, 60, -10])
 def test_a_truncated_recording_is_put_aside(recordings: Path, keep: int) -> None:
-    path = recordings / "fsdd/recordings/1_ann_3.wav"
+    path = recordings / "fsdd/recordings/1_ann_4.wav"
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(UserError, match=r"1_ann_3.wav is damaged .* now 1_ann_3\.wav\.corrupt"):
+    with pytest.raises(
+        UserError, match=r"1_ann_4.wav is damaged .* now 1_ann_4\.wav\.corrupt; put"
+    ):
         fsdd(data_dir=recordings, speakers=["ann"])
     with pytest.raises(UserError, match="was damaged: put a good copy in its place"):
         fsdd(data_dir=recordings, speakers=["ann"])
@@ -78,6 +101,7 @@ def test_another_rate_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        ({"speakers": []}, "data.speakers is empty"),
         ({"speakers": ["eve"]}, "data.speakers: eve is not one of ann, bob"),
         ({"coefficients": 50}, "coefficients=50 must lie between 1 and bands=40"),
         ({"hop": 0}, "hop=0 be at least 1"),

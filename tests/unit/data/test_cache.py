@@ -75,7 +75,8 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
         raise DamagedError(path, "too short")
 
     with pytest.raises(
-        UserError, match=r"file is damaged \(too short\): it is now file.corrupt; run"
+        UserError,
+        match=r"file is damaged \(too short\): it is now file.corrupt; put a good copy there.$",
     ):
         decoded("thing", {}, fail)
     assert not path.exists()

@@ -94,6 +94,13 @@ def test_seventy_thousand_images_are_quick() -> None:
     assert time.perf_counter() - start < 20 / 7
 
 
+@pytest.mark.parametrize("option", ["size", "patches", "patch_size", "seed", "train", "test"])
+@pytest.mark.parametrize("fake", [True, False])
+def test_a_file_is_not_generated(tmp_path: Path, option: str, fake: bool) -> None:
+    with pytest.raises(UserError, match=f"data.{option}=30 is for data.variant=generated, not"):
+        clt(data_dir=tmp_path, variant="small", fake=fake, **{option: 30})
+
+
 @pytest.mark.parametrize(
     "options", [{"size": 20}, {"patch_size": 29}, {"patches": -1}, {"variant": "big"}, {"seed": -1}]
 )

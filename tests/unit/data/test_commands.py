@@ -37,9 +37,27 @@ def test_get_without_a_network_is_a_sentence(data_dir: Path) -> None:
         get_data(["reuters"])
 
 
+def test_get_goes_on_after_a_failure(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    makers.digits(data_dir / "mnist")
+    with pytest.raises(UserError, match="^reuters, clt60 could not be had, see above.$"):
+        get_data(["reuters", "mnist", "clt60"])
+    said = capsys.readouterr()
+    assert said.out.startswith(f"mnist: {data_dir / 'mnist'}")
+    lines = said.err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "Reuters newswires",
+        "Cluttered MNIST 60x60, the original file",
+    ]
+
+
+EVERY = (
+    "There are mnist, fashion, cifar10, clt60, clt40, lfw, fsdd, boston, reuters, dna, imdb, cats"
+)
+
+
 @pytest.mark.parametrize(
     ("names", "sentence"),
-    [([], "which data"), (["minst"], "did you mean mnist"), (["zebra"], "there are mnist, fash")],
+    [([], "which data"), (["minst"], f"did you mean mnist. {EVERY}"), (["zebra"], EVERY)],
 )
 def test_get_of_what_does_not_exist(names: list[str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):

@@ -47,8 +47,21 @@ def test_stretched_faces_use_the_whole_range(people: Path) -> None:
     assert stretched.train.inputs.mean() != plain.train.inputs.mean()
 
 
+def test_a_quarter_is_for_testing_and_the_run_chooses_it(people: Path) -> None:
+    options = {"min_faces": 4, "split": "random", "split_seed": None}
+    first, other = (lfw(data_dir=people, run_seed=seed, **options) for seed in (0, 17))
+    assert (len(first.train.targets), len(first.test.targets)) == (6, 3)
+    assert first.fingerprint != other.fingerprint
+
+
+def test_changes_in_training_are_part_of_the_fingerprint(people: Path) -> None:
+    changes = ({}, {"flip": False}, {"flip": True}, {"shift": 0.1})
+    prints = [lfw(data_dir=people, min_faces=4, augment=each, **RANDOM) for each in changes]
+    assert [each.fingerprint == prints[0].fingerprint for each in prints] == [1, 1, 0, 0]
+
+
 def test_there_is_no_official_split(people: Path) -> None:
-    with pytest.raises(UserError, match="this data set has none, use random or kfold"):
+    with pytest.raises(UserError, match="these files have none, use data.split=random"):
         lfw(data_dir=people, min_faces=4)
 
 
@@ -97,9 +110,17 @@ def test_grey_and_indexed_pictures_become_colours(tmp_path: Path) -> None:
     assert catsdogs(data_dir=tmp_path, size=8, **RANDOM).train.inputs.shape == (6, 8, 8, 3)
 
 
+@pytest.mark.parametrize(("there", "absent"), [("cat", "dogs"), ("dog", "cats")])
+def test_one_kind_alone_is_refused(tmp_path: Path, there: str, absent: str) -> None:
+    for number in range(4):
+        makers.photograph(tmp_path / f"train/{there}.{number}.jpg", (30, 30))
+    with pytest.raises(UserError, match=f"train holds no pictures of {absent}"):
+        catsdogs(data_dir=tmp_path, **RANDOM)
+
+
 def test_a_folder_without_pictures(tmp_path: Path) -> None:
     (tmp_path / "cats-dogs/train").mkdir(parents=True)
-    with pytest.raises(UserError, match="holds no pictures of data=catsdogs"):
+    with pytest.raises(UserError, match="holds no pictures of cats"):
         catsdogs(data_dir=tmp_path, **RANDOM)
 
 

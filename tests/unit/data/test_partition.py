@@ -42,6 +42,13 @@ def test_shares_are_rounded_up_as_in_scikit_learn(total: int, share: float, coun
     assert (len(train), len(test)) == (total - count, count)
 
 
+def test_a_data_set_may_have_a_share_of_its_own() -> None:
+    wanted = Options(split="random")
+    assert len(partition(LABELS, 3, 80, wanted, test_share=0.4)[1]) == 40
+    mine = Options(split="random", test_share=0.1)
+    assert len(partition(LABELS, 3, 80, mine, test_share=0.4)[1]) == 10
+
+
 @pytest.mark.parametrize("classes", [0, 3])
 def test_folds_cover_everything_once_and_evenly(classes: int) -> None:
     folds = [split(classes, split="kfold(7)", fold=fold) for fold in range(7)]
@@ -74,8 +81,13 @@ def test_kfold_alone_is_ten_folds() -> None:
         ({"split": "kfold(101)"}, "of 100 samples is impossible"),
         ({"split": "random", "test_share": 1.5}, "must lie between 0 and 1"),
         ({"limit_test": 0}, "data.limit_test=0 must be at least 1"),
-        ({"official": None}, "this data set has none"),
+        ({"official": None}, "these files have none, use data.split=random data.test_share=0.2"),
         ({"official": None, "split": "random"}, "needs data.test_share"),
+        ({"test_share": 0.2}, "data.test_share=0.2 is of no use to data.split=official, use null"),
+        ({"split": "kfold5", "test_share": 0.2}, "of no use to data.split=kfold, use null"),
+        ({"fold": 2}, "data.fold=2 is of no use to data.split=official, use 0"),
+        ({"split": "random", "fold": 2}, "data.fold=2 is of no use to data.split=random"),
+        ({"split_seed": 3}, "data.split_seed=3 is of no use to data.split=official"),
     ],
 )
 def test_what_is_impossible_is_told(options, sentence: str) -> None:

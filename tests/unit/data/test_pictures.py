@@ -4,8 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from focusing.data import cifar10, fashion, mnist
+from focusing.data.damage import DamagedError
+from focusing.data.idx import read_digits
 from focusing.errors import UserError
 from tests.unit.data import makers
 
@@ -53,19 +56,54 @@ def test_a_truncated_idx_file_is_put_aside(tmp_path: Path, name: str, keep: floa
     assert path.with_name(f"{name}.corrupt").exists()
 
 
-def idx_of(name: str) -> np.ndarray:
-    return {
-        "wrong count": np.zeros((59,), np.uint8),
-        "wrong rank": np.zeros((60, 1), np.uint8),
-    }[name]
-
-
-@pytest.mark.parametrize("kind", ["wrong count", "wrong rank"])
-def test_labels_must_fit_the_images(tmp_path: Path, kind: str) -> None:
+def test_labels_are_a_list(tmp_path: Path) -> None:
     makers.digits(tmp_path / "mnist")
-    (tmp_path / "mnist" / NAMES[1]).write_bytes(gzip.compress(makers.idx(idx_of(kind))))
+    table = gzip.compress(makers.idx(np.zeros((60, 1), np.uint8)))
+    (tmp_path / "mnist" / NAMES[1]).write_bytes(table)
     with pytest.raises(UserError, match="train-labels.* is damaged"):
         mnist(data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_of_images_and_labels_the_published_one_is_right(tmp_path: Path, wrong: int) -> None:
+    makers.digits(tmp_path / "59", train=59)
+    makers.digits(tmp_path / "60", train=60)
+    paths = [tmp_path / "60" / name for name in NAMES]
+    paths[wrong] = tmp_path / "59" / NAMES[wrong]
+    with pytest.raises(DamagedError) as error:
+        read_digits(tuple(paths), {paths[1 - wrong]})
+    assert error.value.path == paths[wrong]
+
+
+def test_without_knowing_which_is_wrong_neither_is_put_aside(tmp_path: Path) -> None:
+    makers.digits(tmp_path / "mnist")
+    (tmp_path / "mnist" / NAMES[1]).write_bytes(gzip.compress(makers.idx(np.zeros(59))))
+    with pytest.raises(UserError, match=r"do not belong together \(59 labels for 60 images\)"):
+        mnist(data_dir=tmp_path)
+    assert all((tmp_path / "mnist" / name).exists() for name in NAMES)
+
+
+@pytest.mark.parametrize("fake", [True, False])
+def test_a_border_of_black(tmp_path: Path, fake: bool) -> None:
+    makers.digits(tmp_path / "mnist")
+    plain = mnist(data_dir=tmp_path, fake=fake)
+    data = mnist(data_dir=tmp_path, fake=fake, pad=4)
+    assert data.train.inputs.shape[1:] == (36, 36, 1)
+    assert data.train.inputs[:, 4:-4, 4:-4].equal(plain.train.inputs)
+    assert data.test.inputs.sum() == plain.test.inputs.sum()
+    assert data.fingerprint != plain.fingerprint
+    author = mnist(data_dir=tmp_path, fake=fake, pad=1, preprocess="author")
+    assert author.test.inputs[:, 0].eq(-2).all()
+    with pytest.raises(UserError, match="data.pad=-1 must be at least 0"):
+        mnist(data_dir=tmp_path, fake=fake, pad=-1)
+
+
+def test_a_look_is_enough_for_the_fingerprint(tmp_path: Path, cache: Path) -> None:
+    makers.digits(tmp_path / "mnist")
+    options = {"data_dir": tmp_path, "preprocess": "standard", "split": "random", "limit_test": 3}
+    data, look = mnist(**options), mnist(**options, peek=True)
+    assert (look.source, look.fingerprint) == (data.source, data.fingerprint)
+    assert look.train.inputs.dtype == torch.uint8  # nothing was computed
 
 
 def test_other_bytes_are_no_idx_file(tmp_path: Path) -> None:
@@ -91,7 +129,9 @@ def test_a_truncated_cifar_batch_is_put_aside(tmp_path: Path, keep: int) -> None
     folder = tmp_path / "cifar10/cifar-10-batches-py"
     makers.cifar(folder)
     (folder / "data_batch_3").write_bytes((folder / "data_batch_3").read_bytes()[:keep])
-    with pytest.raises(UserError, match=r"data_batch_3 is damaged .* now data_batch_3\.corrupt"):
+    with pytest.raises(
+        UserError, match=r"data_batch_3 is damaged .* now data_batch_3\.corrupt; put"
+    ):
         cifar10(data_dir=tmp_path)
     assert (folder / "data_batch_3.corrupt").exists()
 

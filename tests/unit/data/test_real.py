@@ -88,7 +88,7 @@ def test_small_clutter(have: Have) -> None:
 
 
 def test_lfw(have: Have) -> None:
-    data = lfw(data_dir=have("lfw"), split="random", test_share=0.25, preprocess="author")
+    data = lfw(data_dir=have("lfw"), split="random", preprocess="author")
     assert (data.train.inputs.shape, len(data.test.targets)) == ((2267, 50, 37, 1), 756)
     assert data.classes == 62
     both = torch.cat([data.train.targets, data.test.targets])
@@ -99,11 +99,13 @@ def test_lfw(have: Have) -> None:
 
 def test_fsdd(have: Have) -> None:
     folder = have("fsdd")
-    data = fsdd(data_dir=folder, split="random", test_share=0.5)
+    data = fsdd(data_dir=folder, split="random")
     assert (data.train.inputs.shape, len(data.test.targets)) == ((1250, 20, 40, 1), 1250)
     assert counts(data.train.targets) == [125] * 10
     official = fsdd(data_dir=folder, speakers=["lucas", "theo"])
     assert (len(official.train.targets), len(official.test.targets)) == (900, 100)
+    fold = fsdd(data_dir=folder, split="kfold10", fold=9)
+    assert counts(fold.test.targets) == [25] * 10
 
 
 def test_boston(have: Have) -> None:
@@ -115,6 +117,8 @@ def test_boston(have: Have) -> None:
 
 
 def test_dna(have: Have) -> None:
+    paper = dna(data_dir=have("dna"), split="random", test_share=0.2)
+    assert len(paper.test.targets) == 638
     data = dna(data_dir=have("dna"))
     assert (data.train.inputs.shape, len(data.test.targets)) == ((2000, 180), 1186)
     assert counts(torch.cat([data.train.targets, data.test.targets])) == [767, 765, 1654]
@@ -133,9 +137,11 @@ def test_imdb(have: Have) -> None:
     assert counts(data.train.targets) == counts(data.test.targets) == [12500, 12500]
     first = data.train.inputs[0]
     assert first[first != 0][:6].tolist() == [1, 14, 22, 16, 43, 530]  # "this film was just ..."
+    test = data.test.inputs[0]
+    assert test[test != 0][:9].tolist() == [1, 591, 202, 14, 31, 6, 717, 10, 10]  # as Keras' docs
 
 
 def test_catsdogs(have: Have) -> None:
-    data = catsdogs(data_dir=have("catsdogs"), split="random", test_share=0.24)
+    data = catsdogs(data_dir=have("catsdogs"), split="random")
     assert data.train.inputs.shape[1:] == (125, 125, 3)
     assert len(set(counts(torch.cat([data.train.targets, data.test.targets])))) == 1

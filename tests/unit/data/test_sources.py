@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from focusing.data.catalogue import Entry, File, catalogue
+from focusing.data.catalogue import Entry, File, catalogue, replacement
 from focusing.data.sources import MissingError, find, obtain, tree_hash
 from tests.unit.data.server import Server
 
@@ -45,6 +45,22 @@ def test_a_file_that_is_not_the_official_one_is_local(tmp_path: Path) -> None:
     found = find(entry((File("a", sha(b"a")),)), tmp_path)
     assert found is not None
     assert found.source == "local"
+
+
+def test_what_is_not_published_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "thing").mkdir()
+    (tmp_path / "thing/a").write_bytes(b"a")
+    found = find(entry((File("a"),)), tmp_path)
+    assert found is not None
+    (tmp_path / "thing/a").unlink()  # reading it would fail
+    assert found.source == "local"
+
+
+def test_a_look_downloads_nothing(tmp_path: Path, server: Server) -> None:
+    server.files["/a"] = b"a"
+    with pytest.raises(MissingError, match="a not found in"):
+        obtain(entry((File("a", sha(b"a"), (server.url("/a"),)),)), tmp_path, fetch=False)
+    assert not server.requests
 
 
 def test_any_complete_choice_will_do(tmp_path: Path) -> None:
@@ -143,6 +159,23 @@ def test_the_hash_of_a_folder_is_what_the_shell_says(tmp_path: Path) -> None:
     command = "find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum"
     shell = subprocess.run(command, shell=True, cwd=tmp_path / "f", capture_output=True, text=True)  # noqa: S602
     assert tree_hash(tmp_path / "f") == shell.stdout.split()[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("mnist/train-labels-idx1-ubyte.gz", "run again to download it, or put a good copy there"),
+        ("mnist/train-labels-idx1-ubyte", "put a good copy there"),
+        ("mine/x.npz", "put a good copy there"),
+        ("cats-dogs/train/cat.1.jpg", "put a good copy there"),
+        (
+            "lfw/lfw_funneled/Al/Al_0001.jpg",
+            "put a good copy there, or remove lfw/lfw_funneled and run again to download it whole",
+        ),
+    ],
+)
+def test_a_download_is_promised_where_there_is_one(path: str, remedy: str) -> None:
+    assert replacement(Path(path)) == remedy
 
 
 def test_every_address_has_a_hash() -> None:

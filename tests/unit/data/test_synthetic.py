@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from focusing.data import synthetic
+from focusing.data import hold_out, synthetic
 from focusing.errors import UserError
 
 
@@ -46,6 +46,32 @@ def test_seed_and_fingerprint() -> None:
     )
     assert one.fingerprint == same.fingerprint != other.fingerprint
     assert len(one.fingerprint) == 16
+
+
+def test_limits_keep_the_shares_of_the_classes() -> None:
+    data = synthetic(n_samples=1000, classes=4, limit_train=100, limit_test=40)
+    for part, share in ((data.train, 25), (data.test, 10)):
+        assert len(part.targets) == 4 * share
+        assert (part.targets.bincount() - share).abs().max() <= 2
+    assert data.train.inputs.mean(0).abs().max() < 1e-5
+    with pytest.raises(UserError, match="data.limit_test=0 must be at least 1"):
+        synthetic(limit_test=0)
+
+
+def test_statistics_leave_out_what_is_held_out() -> None:
+    data = synthetic(n_samples=200, holdout=0.4, run_seed=7)
+    kept, held = hold_out(data.train, 0.4, seed=7, classes=2)
+    assert kept.inputs.mean(0).abs().max() < 1e-5
+    assert held.inputs.mean(0).abs().max() > 0.01
+
+
+def test_a_fake_has_the_same_shape() -> None:
+    options = {"classes": 3, "informative": 7, "noise": 4, "noise_position": "sides"}
+    real, fake = (synthetic(**options, fake=each, limit_train=30) for each in (False, True))
+    assert fake.source == "fake"
+    assert fake.train.inputs.shape == real.train.inputs.shape == (30, 11)
+    assert fake.informative == real.informative == (2, 9)
+    assert fake.classes == 3
 
 
 def test_uniform_noise_is_bounded() -> None:

@@ -3,7 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from focusing.data import boston, dna
+from focusing.data import boston, dna, hold_out
+from focusing.data.damage import DamagedError
+from focusing.data.tables import read_dna
 from focusing.errors import UserError
 from tests.unit.data import makers
 
@@ -56,8 +58,28 @@ def test_a_damaged_table_is_put_aside(tmp_path: Path, housing: Path, change) -> 
     assert not housing.exists()
 
 
-ROWS = np.random.default_rng(1).integers(0, 2, (40, 180))
-CLASSES = np.arange(40) % 3 + 1
+def test_dollars_have_no_range(tmp_path: Path, housing: Path) -> None:
+    with pytest.raises(UserError, match="data.preprocess=author is for values from 0 to a known"):
+        boston(data_dir=tmp_path, preprocess="author")
+
+
+def test_ten_folds_of_boston(tmp_path: Path, housing: Path) -> None:
+    folds = [boston(data_dir=tmp_path, split="kfold10", fold=fold).test for fold in range(10)]
+    assert sorted(len(fold.targets) for fold in folds) == [50] * 4 + [51] * 6
+
+
+def test_statistics_leave_out_what_is_held_out(tmp_path: Path, housing: Path) -> None:
+    options = {"data_dir": tmp_path, "preprocess": "standard", "run_seed": 3}
+    data = boston(holdout=0.25, **options)
+    kept, held = hold_out(data.train, 0.25, seed=3, classes=0)
+    np.testing.assert_allclose(kept.inputs.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(kept.inputs.std(0, correction=0), 1, atol=1e-5)
+    assert held.inputs.mean(0).abs().max() > 0.01
+    assert data.fingerprint != boston(**options).fingerprint
+
+
+ROWS = np.random.default_rng(1).integers(0, 2, (3186, 180))
+CLASSES = np.arange(3186) % 3 + 1
 
 
 def libsvm(path: Path, rows: np.ndarray, classes: np.ndarray) -> None:
@@ -70,31 +92,67 @@ def libsvm(path: Path, rows: np.ndarray, classes: np.ndarray) -> None:
 
 
 def test_dna_from_libsvm(tmp_path: Path) -> None:
-    libsvm(tmp_path / "dna/dna.scale", ROWS[:30], CLASSES[:30])
-    libsvm(tmp_path / "dna/dna.scale.t", ROWS[30:], CLASSES[30:])
+    libsvm(tmp_path / "dna/dna.scale", ROWS[:2000], CLASSES[:2000])
+    libsvm(tmp_path / "dna/dna.scale.t", ROWS[2000:], CLASSES[2000:])
     data = dna(data_dir=tmp_path)
-    np.testing.assert_array_equal(data.train.inputs, ROWS[:30])
-    np.testing.assert_array_equal(data.test.targets, CLASSES[30:] - 1)
+    np.testing.assert_array_equal(data.train.inputs, ROWS[:2000])
+    np.testing.assert_array_equal(data.test.targets, CLASSES[2000:] - 1)
+
+
+def arff(path: Path, rows: np.ndarray, classes: np.ndarray) -> None:
+    head = "% comment\n@relation dna\n" + "".join(f"@attribute A{i} {{0,1}}\n" for i in range(180))
+    body = "".join(
+        ",".join(map(str, row)) + f",{label}\n" for row, label in zip(rows, classes, strict=True)
+    )
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"{head}@attribute class {{1,2,3}}\n@data\n{body}")
 
 
 def test_dna_from_arff_has_no_official_split(tmp_path: Path) -> None:
-    head = "% comment\n@relation dna\n" + "".join(f"@attribute A{i} {{0,1}}\n" for i in range(180))
-    body = "".join(
-        ",".join(map(str, row)) + f",{label}\n" for row, label in zip(ROWS, CLASSES, strict=True)
-    )
-    (tmp_path / "dna").mkdir()
-    (tmp_path / "dna/dna.arff").write_text(f"{head}@attribute class {{1,2,3}}\n@data\n{body}")
-    with pytest.raises(UserError, match=r"data\.split=official: this data set has none"):
+    arff(tmp_path / "dna/dna.arff", ROWS, CLASSES)
+    with pytest.raises(UserError, match=r"use data\.split=random data\.test_share=0\.2"):
         dna(data_dir=tmp_path)
     data = dna(data_dir=tmp_path, split="random", test_share=0.2)
-    assert (len(data.train.targets), len(data.test.targets)) == (32, 8)
+    assert (len(data.train.targets), len(data.test.targets)) == (2548, 638)
 
 
-@pytest.mark.parametrize("line", ["4 1:1\n", "1 181:1\n", "1 x\n"])
-def test_a_damaged_dna_file_is_put_aside(tmp_path: Path, line: str) -> None:
-    libsvm(tmp_path / "dna/dna.scale", ROWS[:30], CLASSES[:30])
-    libsvm(tmp_path / "dna/dna.scale.t", ROWS[30:], CLASSES[30:])
-    with (tmp_path / "dna/dna.scale").open("a") as file:
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("4 1:1\n", "classes are not 1 to 3"),
+        ("1.5 1:1\n", "classes are not 1 to 3"),
+        ("nan 1:1\n", "classes are not 1 to 3"),
+        ("1 181:1\n", "row 31 has a column 181"),
+        ("1 x\n", "invalid literal"),
+        ("1 7:nan\n", "values other than 0 and 1"),
+        ("1 7:2\n", "values other than 0 and 1"),
+        ("", "30 rows instead of 31"),
+    ],
+)
+def test_a_damaged_libsvm_file(tmp_path: Path, line: str, reason: str) -> None:
+    path = tmp_path / "dna.scale"
+    libsvm(path, ROWS[:30], CLASSES[:30])
+    with path.open("a") as file:
         file.write(line)
-    with pytest.raises(UserError, match=r"dna.scale is damaged .* now dna\.scale\.corrupt"):
+    with pytest.raises(DamagedError, match=f"dna.scale is damaged: .*{reason}"):
+        read_dna((path,), {"dna.scale": 31})
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "2", "x"])
+def test_a_damaged_arff_file(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "dna.arff"
+    arff(path, ROWS[:30], CLASSES[:30])
+    path.write_text(path.read_text() + f"{value}," * 180 + "1\n")
+    with pytest.raises(DamagedError, match=r"dna.arff is damaged"):
+        read_dna((path,), {"dna.arff": 31})
+
+
+def test_a_dna_file_that_ends_after_some_line_is_put_aside(tmp_path: Path) -> None:
+    libsvm(tmp_path / "dna/dna.scale", ROWS[:2000], CLASSES[:2000])
+    libsvm(tmp_path / "dna/dna.scale.t", ROWS[:1000], CLASSES[:1000])
+    with pytest.raises(
+        UserError,
+        match=r"1000 rows instead of 1186\): it is now dna\.scale\.t\.corrupt; run again to dow",
+    ):
         dna(data_dir=tmp_path)
+    assert (tmp_path / "dna/dna.scale").exists()

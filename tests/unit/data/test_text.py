@@ -15,10 +15,12 @@ def texts(count: int, longest: int = 12) -> list[list[int]]:
     return [random.integers(1, 30, random.integers(1, longest)).tolist() for _ in range(count)]
 
 
-def keras_order(count: int) -> np.ndarray:
-    order = np.arange(count)
-    np.random.RandomState(113).shuffle(order)  # noqa: NPY002 - Keras' way
-    return order
+def keras_orders(*counts: int) -> list[np.ndarray]:
+    """One generator shuffles one part after the other."""
+    orders, shuffling = [np.arange(count) for count in counts], np.random.RandomState(113)  # noqa: NPY002
+    for order in orders:
+        shuffling.shuffle(order)
+    return orders
 
 
 def write(path: Path, **arrays: np.ndarray) -> None:
@@ -30,7 +32,7 @@ def test_reuters_is_the_binary_matrix_of_keras(tmp_path: Path) -> None:
     lists, labels = texts(50), np.arange(50) % 46
     write(tmp_path / "reuters/reuters.npz", x=makers.lists(lists), y=labels)
     data = reuters(data_dir=tmp_path, words=20)
-    order = keras_order(50)
+    (order,) = keras_orders(50)
     assert (data.train.inputs.shape, data.test.inputs.shape) == ((40, 20), (10, 20))
     for row, index in enumerate(order[:40]):
         keras = [1] + [word + 3 for word in lists[index]]
@@ -59,8 +61,8 @@ def test_imdb_is_the_sequences_of_keras(tmp_path: Path, ngrams: int, length: int
         **{f"y_{part}": labels for part in lists},
     )
     data = imdb(data_dir=tmp_path, words=20, length=length, ngrams=ngrams)
-    order = keras_order(30)
-    train, test = (keras_imdb(lists[part], order, 20) for part in ("train", "test"))
+    orders = dict(zip(("train", "test"), keras_orders(30, 30), strict=True))
+    train, test = (keras_imdb(lists[part], order, 20) for part, order in orders.items())
 
     def grams(tokens: list[int], size: int) -> list[tuple[int, ...]]:
         return [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
@@ -80,7 +82,15 @@ def test_imdb_is_the_sequences_of_keras(tmp_path: Path, ngrams: int, length: int
             assert row == padded(tokens + more, length)
     assert data.vocabulary == 20 + len(known)
     assert list(pairwise(data.train.targets.tolist()))
-    np.testing.assert_array_equal(data.train.targets, labels[order])
+    np.testing.assert_array_equal(data.train.targets, labels[orders["train"]])
+    np.testing.assert_array_equal(data.test.targets, labels[orders["test"]])
+
+
+@pytest.mark.parametrize("split", ["random", "kfold5"])
+def test_pairs_are_those_of_the_official_training_data(tmp_path: Path, split: str) -> None:
+    with pytest.raises(UserError, match="data.ngrams=2 are those of the official training data"):
+        imdb(data_dir=tmp_path, ngrams=2, split=split, fake=True)
+    assert imdb(data_dir=tmp_path, ngrams=1, split=split, fake=True).classes == 2
 
 
 def test_tokens_cannot_be_scaled(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         raise UserError("paths.output_dir is empty: give a folder.")
     if not re.fullmatch(r"\w[\w.,=+-]*", config["name"]):
         raise UserError(f"name={config['name']} cannot be the name of a folder.")
-    _check_devices(config["trainer"]["devices"])
+    check_devices(config["trainer"]["devices"])
     protocol = config["protocol"]
     if protocol["name"] == "holdout" and not 0 < protocol["holdout"] < 1:
         raise UserError(f"protocol.holdout={protocol['holdout']} must lie between 0 and 1.")
@@ -84,7 +84,8 @@ def _check_names(node: DictConfig, prefix: str) -> None:
             _check_names(node[name], f"{prefix}{name}.")
 
 
-def _check_devices(devices: Any) -> None:
+def check_devices(devices: Any) -> None:
+    """Refuse more than one device."""
     one = devices == 1 or (isinstance(devices, list) and len(devices) == 1)
     if not one or isinstance(devices, bool):
         raise UserError(

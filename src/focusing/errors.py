@@ -7,3 +7,11 @@ class UserError(Exception):
 
 class DivergedError(UserError):
     """The loss became NaN or infinite."""
+
+
+class BusyError(UserError):
+    """Another process is at work where this one wants to."""
+
+
+class PrunedError(Exception):
+    """A search has given a trial up; not an error of anybody."""

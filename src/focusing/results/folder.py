@@ -10,8 +10,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from focusing.errors import UserError
+from focusing.errors import BusyError
 from focusing.results.record import read_record
+
+
+class FinishedError(Exception):
+    """Another process has finished the run since this one looked."""
 
 
 def finished(run_dir: Path) -> dict[str, Any] | None:
@@ -21,7 +25,7 @@ def finished(run_dir: Path) -> dict[str, Any] | None:
 
 
 @contextmanager
-def claim(run_dir: Path, *, resume: bool) -> Iterator[Path | None]:
+def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path | None]:
     """Have a run folder to oneself.
 
     A folder whose run is done is put aside, removed once the new run is done too, and put back if
@@ -30,9 +34,14 @@ def claim(run_dir: Path, *, resume: bool) -> Iterator[Path | None]:
     Args:
         run_dir: made if needed.
         resume: go on from the last checkpoint if there is one, rather than begin again.
+        again: also have a folder whose run is done.
 
     Yields:
         The checkpoint to go on from, or None.
+
+    Raises:
+        BusyError: another process has it.
+        FinishedError: the run is done, which is not wanted again.
     """
     aside = run_dir.with_name(f".{run_dir.name}.previous")
     run_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -40,9 +49,11 @@ def claim(run_dir: Path, *, resume: bool) -> Iterator[Path | None]:
     try:
         lock.acquire()
     except Timeout:
-        raise UserError(f"Another process is running {run_dir}.") from None
+        raise BusyError(f"Another process is running {run_dir}.") from None
     try:
         if finished(run_dir):
+            if not again:
+                raise FinishedError
             shutil.rmtree(aside, ignore_errors=True)
             run_dir.rename(aside)
         elif not resume:

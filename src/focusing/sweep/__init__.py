@@ -1,0 +1,1 @@
+"""Many runs: random trials, and stacks of networks that train together."""

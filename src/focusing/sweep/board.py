@@ -1,0 +1,129 @@
+"""How a sweep is getting on: a bar in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from focusing.sweep.outcome import Job, Outcome, better, label, varying
+
+
+class Board:
+    """Counts the jobs of a sweep and shows the counts.
+
+    Drawn by whoever calls it: a thread of its own would forbid the pool to fork.
+
+    Args:
+        jobs: of the sweep, or the part of it that is known.
+        slots: jobs that can run at once, for the time that is left; None if that is not known.
+        interval: seconds between two lines where there is no terminal.
+        console: the terminal by default.
+        total: number of jobs, if more than are known.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Sequence[str]],
+        slots: int | None = None,
+        interval: float = 10.0,
+        console: Console | None = None,
+        total: int | None = None,
+    ) -> None:
+        self.total = len(jobs) if total is None else total
+        self.counts = {"done": 0, "failed": 0, "skipped": 0, "busy": 0, "pruned": 0}
+        self.running = 0
+        self.best: tuple[Job, Outcome] | None = None
+        self._slots, self._interval = slots, interval
+        self._named = varying(jobs) if jobs else None
+        self._console = console or Console(soft_wrap=True)
+        self._began = self._next = time.monotonic()
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Board:
+        """Begin to show it."""
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("[bold]jobs"),
+                MofNCompleteColumn(),
+                BarColumn(bar_width=20),
+                TextColumn("{task.fields[text]}"),
+                console=self._console,
+                auto_refresh=False,
+            )
+            self._bar.add_task("sweep", total=self.total, text="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Show the last state, and leave it there."""
+        self.running = 0
+        if self._bar is not None:
+            self.tick()
+            self._bar.stop()
+        else:
+            self._console.print(escape(self.describe()))
+        if kind is not None and issubclass(kind, (KeyboardInterrupt, SystemExit)):
+            self._console.print("Stopped. The same command goes on from here.")
+
+    def ended(self, job: Job, outcome: Outcome) -> None:
+        """Count a job that is over."""
+        skipped = outcome.earlier and outcome.status == "done"
+        self.counts["skipped" if skipped else outcome.status] += 1
+        if better(outcome, self.best[1] if self.best else None):
+            self.best = (job, outcome)
+        if outcome.status == "failed" and not outcome.earlier:
+            self.say(f"failed: {self._name(job)}: {outcome.error}")
+
+    def tick(self) -> None:
+        """Draw, if it is time to."""
+        now = time.monotonic()
+        if self._bar is not None:
+            over = sum(self.counts.values())
+            self._bar.update(self._bar.task_ids[0], completed=over, text=escape(self.describe()))
+            self._bar.refresh()
+        elif now >= self._next:
+            self._next = now + self._interval
+            self._console.print(escape(self.describe()))
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._console.print(line, markup=False, highlight=False)
+
+    def describe(self) -> str:
+        """The counts in a line."""
+        shown = {**self.counts, "running": self.running}
+        over = sum(self.counts.values())
+        parts = [] if self._bar is not None else [f"{over}/{self.total} jobs"]
+        parts += [f"{count} {name}" for name, count in shown.items() if count or name == "done"]
+        if (left := self.seconds_left()) is not None:
+            parts.append(f"{_duration(left)} left")
+        if self.best is not None and self.best[1].score is not None:
+            parts.append(f"best {self.best[1].score:.4g} ({self._name(self.best[0])})")
+        return ", ".join(parts)
+
+    def seconds_left(self) -> float | None:
+        """An estimate, once a job has run."""
+        over = sum(self.counts.values())
+        worked = over - self.counts["skipped"] - self.counts["busy"]
+        if not worked or over >= self.total:
+            return None
+        return (time.monotonic() - self._began) / worked * (self.total - over)
+
+    def _name(self, job: Job) -> str:
+        return label(job.overrides, set(job.overrides) if self._named is None else self._named)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes}:{rest:02d}"

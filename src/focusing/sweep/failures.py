@@ -1,0 +1,102 @@
+"""Jobs that failed: their records, and the table at the end of a sweep."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from focusing.results.files import write_whole
+from focusing.results.folder import finished
+from focusing.results.identity import config_hash
+from focusing.results.record import git_state, now, read_record, versions, write_record
+from focusing.sweep.outcome import Job, Outcome, label, varying
+
+
+def leave_failure(
+    run_dir: Path | None, config: Mapping[str, Any], error: str, trace: str | None = None
+) -> None:
+    """Record a failure that the run itself could not record.
+
+    Args:
+        run_dir: the run folder; None if the job has none.
+        config: of the run.
+        error: a sentence.
+        trace: where the error came from, for ``error.txt``.
+    """
+    if run_dir is None:
+        return
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        with FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0):
+            if trace:
+                write_whole(run_dir / "error.txt", trace.encode())
+            if finished(run_dir) or (trace and read_record(run_dir)):
+                return
+            write_record(run_dir, _failure(config, error))
+    except (OSError, Timeout):  # the disk may be what is wrong; or somebody else runs it now
+        return
+
+
+def leave_death(run_dir: Path | None, config: Mapping[str, Any], exit_code: int | None) -> str:
+    """Record that the process of a job died, and say so."""
+    if exit_code is not None and exit_code < 0:
+        name = signal.Signals(-exit_code).name
+        hint = "; is there enough memory?" if name == "SIGKILL" else "."
+        error = f"The process of this job was ended by {name}{hint}"
+    else:
+        error = f"The process of this job ended with exit code {exit_code}."
+    leave_failure(run_dir, config, error)
+    return error
+
+
+def _failure(config: Mapping[str, Any], error: str) -> dict[str, Any]:
+    return {
+        "experiment": config["name"],
+        "config": config,
+        "config_hash": config_hash(config),
+        "seed": config["seed"],
+        "data": None,
+        "metric": None,
+        "network": None,
+        "versions": versions(),
+        "git": git_state(),
+        "started": None,
+        "status": "failed",
+        "error": error,
+        "wall_seconds": None,
+        "steps_per_second": None,
+        "peak_memory_bytes": None,
+        "series": {},
+        "scores": {"paper": None, "holdout": None, "last": None},
+        "finished": now(),
+    }
+
+
+def print_failures(results: Sequence[tuple[Job, Outcome]]) -> int:
+    """Show the jobs that failed, on stderr.
+
+    Returns:
+        Their number.
+    """
+    failed = [(job, outcome) for job, outcome in results if outcome.status == "failed"]
+    if not failed:
+        return 0
+    named = varying([job.overrides for job, _ in results])
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console = Console(stderr=True, width=10_000)  # a log is searched: no line is broken
+    table = Table("job", "error", "folder", box=SIMPLE_HEAD, pad_edge=False)
+    for job, outcome in failed:
+        when = " (in an earlier sweep)" if outcome.earlier else ""
+        cells = (label(job.overrides, named), f"{outcome.error}{when}", outcome.run_dir or "")
+        table.add_row(*map(escape, cells))
+    console.print(table)
+    return len(failed)

@@ -1,0 +1,87 @@
+"""What became of one job of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from focusing.errors import UserError
+
+Status = Literal["done", "failed", "busy", "pruned"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job.
+
+    Attributes:
+        index: its place in the sweep, from 0.
+        overrides: what makes it differ from the config files.
+    """
+
+    index: int
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job; plain values, so that it can come from another machine.
+
+    Attributes:
+        status: ``busy``: another process is running it.
+        earlier: it was so before this sweep looked.
+        run_dir: its folder, if its config could tell.
+        score: under the config's protocol.
+        metric: ``"accuracy"``, or ``"mae"``, of which less is better.
+        error: a sentence.
+    """
+
+    status: Status
+    earlier: bool = False
+    run_dir: str | None = None
+    score: float | None = None
+    metric: str | None = None
+    error: str | None = None
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong, in a line."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    from focusing.compose import explain
+
+    return explain(error) or repr(error)
+
+
+def varying(jobs: Sequence[Sequence[str]]) -> set[str]:
+    """The overrides that not all jobs have in common: these name a job."""
+    every = [set(each) for each in jobs]
+    everything: set[str] = set().union(*every)
+    return everything if len(every) == 1 else everything - everything.intersection(*every)
+
+
+def label(overrides: Sequence[str], of_interest: set[str]) -> str:
+    """A short name of a job."""
+    return " ".join(each for each in overrides if each in of_interest) or "the only job"
+
+
+def better(one: Outcome, other: Outcome | None) -> bool:
+    """Whether a job scored better than another."""
+    if one.score is None:
+        return False
+    if other is None or other.score is None:
+        return True
+    return one.score < other.score if one.metric == "mae" else one.score > other.score
+
+
+def outcome_of(returned: Any) -> Outcome:
+    """The outcome in what a launcher returned for a job, also if it broke before ours could."""
+    value = returned._return_value
+    if isinstance(value, Outcome):
+        return value
+    if isinstance(value, BaseException):
+        return Outcome("failed", error=sentence(value))
+    return Outcome("done", score=value if isinstance(value, float) else None)

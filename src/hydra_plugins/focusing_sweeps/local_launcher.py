@@ -1,0 +1,65 @@
+"""``hydra/launcher=local``: a pool of processes on this machine."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+if TYPE_CHECKING:
+    from focusing.sweep.board import Board
+    from focusing.sweep.local import LocalSweep
+    from focusing.sweep.outcome import Job, Outcome
+
+
+class LocalLauncher(Launcher):
+    """Runs jobs in processes of their own; conf/hydra/launcher/local.yaml explains the options."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self.pool: LocalSweep | None = None
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Find the slots of this machine."""
+        from focusing.sweep.jobs import Reporting
+        from focusing.sweep.local import LocalSweep
+
+        task = task_function
+        if not isinstance(task, Reporting):  # another sweeper than ours
+            task = Reporting(task)
+        self.pool = LocalSweep(hydra_context, config, task, **self.options)
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """Run jobs and wait for them."""
+        from focusing.sweep.board import Board
+        from focusing.sweep.outcome import Job
+
+        jobs = [
+            Job(initial_job_idx + place, tuple(overrides))
+            for place, overrides in enumerate(job_overrides)
+        ]
+        found: dict[int, JobReturn] = {}
+
+        def done(job: "Job", outcome: "Outcome") -> None:
+            found[job.index] = JobReturn(
+                overrides=job.overrides, status=JobStatus.COMPLETED, _return_value=outcome
+            )
+
+        self.stream(iter(jobs), Board(job_overrides), done)
+        return [found[job.index] for job in jobs]
+
+    def stream(
+        self,
+        jobs: "Iterator[Job]",
+        board: "Board",
+        done: "Callable[[Job, Outcome], None]",
+    ) -> None:
+        """Run jobs that are thought of while others run."""
+        assert self.pool is not None  # noqa: S101 - setup was called
+        self.pool.run(jobs, board, done)

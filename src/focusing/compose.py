@@ -17,6 +17,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from focusing.config import GROUP_SCHEMAS, Config
 from focusing.errors import UserError
+from focusing.recipes import store_recipes
 
 
 def prepare_hydra() -> None:
@@ -26,6 +27,7 @@ def prepare_hydra() -> None:
     for group, schemas in GROUP_SCHEMAS.items():
         for name, schema in schemas.items():
             store.store(group=f"schema/{group}", name=name, node=schema)
+    store_recipes(config_dir() / "recipe")
     OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
     OmegaConf.register_new_resolver("focusing.family", family, replace=True)
 

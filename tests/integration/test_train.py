@@ -76,7 +76,8 @@ def test_our_warnings_are_shown_once(tmp_path: Path, mode: list[str]) -> None:
 
 def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
     groups = [
-        "experiment=learning_to_focus,sides,stuck,learning_to_focus_author",
+        "experiment=learning_to_focus,sides",
+        "variant=paper,author",
         "debug=fast",
         "protocol=holdout",
     ]

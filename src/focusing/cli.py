@@ -23,6 +23,8 @@ Networks whose neurons learn where to look.
   focusing train [group=option] [option=value] ...   train a network; --help lists options
   focusing eval RUN_DIR [data=...]                   test a trained network, also on other data
   focusing show RUN_DIR                              what a run did and scored
+  focusing experiments [NAME ...] [size=quick] ...   the paper's experiments; what they cost here
+  focusing report [FOLDERS] [--out DIR] [--serve]    tables, figures and a page from records
   focusing data list                                 every data set, and where it is
   focusing data get NAME ...                         download it
   focusing data check [NAME ...]                     read what is there, say what it holds
@@ -41,6 +43,12 @@ def main() -> None:
             _evaluate(arguments)
         elif command == "show":
             _show(arguments)
+        elif command == "experiments":
+            _experiments(arguments)
+        elif command == "report":
+            from focusing.reports.report import main as report
+
+            report(arguments)
         elif command == "data":
             _data(arguments)
         elif command in ("--version", "-V"):
@@ -133,6 +141,15 @@ def _show(arguments: list[str]) -> None:
     console.print(summary(record, str(run_dir)))
     for figure in sorted(run_dir.glob("figures/*.png")):
         console.print(str(figure))
+
+
+def _experiments(arguments: list[str]) -> None:
+    if arguments[:1] in (["--help"], ["-h"]):
+        print(next(each.strip() for each in HELP.splitlines() if "focusing experiments" in each))
+        return
+    from focusing.sweep.listing import list_experiments
+
+    list_experiments(arguments)
 
 
 def _data(arguments: list[str]) -> None:

@@ -1,0 +1,195 @@
+"""What a run will cost on this machine, from a few of its steps."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from focusing.data.partition import read_split
+
+SAMPLES = {
+    "mnist": (60_000, 10_000),
+    "clt": (60_000, 10_000),
+    "cifar10": (50_000, 10_000),
+    "fashion": (60_000, 10_000),
+    "lfw": (2267, 756),
+    "fsdd": (1250, 1250),
+    "catsdogs": (19_000, 6000),
+    "boston": (404, 102),
+    "reuters": (8982, 2246),
+    "dna": (2000, 1186),
+    "imdb": (25_000, 25_000),
+}
+"""Training and test samples of each data set, as it is split by default."""
+START = 1.0
+"""Seconds that a run takes beside its steps: to read the data, to write the record."""
+FEW, LONG = 8, 0.5
+"""Samples of a first step; if it takes so many seconds, larger ones are not measured."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds.
+
+    Attributes:
+        step: one optimizer step.
+        sample: one sample that is only looked at.
+    """
+
+    step: float
+    sample: float
+
+
+def estimate(configs: Iterable[Mapping[str, Any]], *, fresh: bool = False) -> float:
+    """Seconds that runs take, one after the other.
+
+    Args:
+        configs: from :func:`focusing.checks.check`.
+        fresh: measure also what an earlier call has measured.
+    """
+    return sum(run_seconds(config, speed_of(config, fresh=fresh)) for config in configs)
+
+
+def run_seconds(config: Mapping[str, Any], speed: Speed) -> float:
+    """Seconds of a run at that speed."""
+    train, test = samples(config["data"])
+    held = round(train * config["protocol"]["holdout"])
+    steps = math.ceil((train - held) / config["optim"]["batch_size"])
+    steps = min(steps, config["trainer"]["limit_batches"] or steps)
+    epoch = steps * speed.step + (held + test) * speed.sample
+    return START + float(config["trainer"]["max_epochs"] * epoch)
+
+
+def samples(data: Mapping[str, Any]) -> tuple[int, int]:
+    """Training and test samples of the data of a config."""
+    if "split" not in data:
+        test = math.ceil(data["n_samples"] * data["test_share"])
+        return data["n_samples"] - test, test
+    train, test = SAMPLES[data["name"]]
+    kind, folds = read_split(data["split"])
+    total = train + test
+    if kind == "random" and data["test_share"] is not None:
+        test = math.ceil(total * data["test_share"])
+    elif kind == "kfold":
+        test = total // folds
+    train = total - test
+    return min(train, data["limit_train"] or train), min(test, data["limit_test"] or test)
+
+
+def speed_of(config: Mapping[str, Any], *, fresh: bool = False) -> Speed:
+    """The speed of a config's network here, measured once and kept in the user's cache folder."""
+    path = _cache()
+    known = _read(path)
+    key = _key(config)
+    if key not in known or fresh:
+        known[key] = asdict(measure(config))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(known, indent=0), encoding="utf-8")
+    return Speed(**known[key])
+
+
+def measure(config: Mapping[str, Any]) -> Speed:
+    """Take a few steps with the real network, on fake data in batches of the real size."""
+    import torch
+
+    from focusing.config import Optim
+    from focusing.training.assembly import build_net, load_data
+    from focusing.training.metrics import loss_of
+    from focusing.training.optimizer import build_optimizer
+
+    data = load_data({**config, "data": _fake(config["data"])})
+    model = dict(config["model"])
+    if "pretrained" in model:
+        model["pretrained"] = False  # other weights are as fast
+    device = torch.device("cuda" if _wants_gpu(config) else "cpu")
+    net = build_net({**config, "model": model}, data).to(device)
+    optimizer = build_optimizer(net, Optim(**config["optim"]))
+    foci = [each for each in net.modules() if hasattr(each, "constrain_")]
+    generator = torch.Generator().manual_seed(0)
+
+    def batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        index = torch.arange(size) % len(data.train.targets)
+        inputs, targets = data.train.inputs[index], data.train.targets[index]
+        if data.prepare is not None:
+            inputs = data.prepare(inputs)
+        return inputs.to(device), targets.to(device)
+
+    def step(inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        if data.augment is not None:
+            inputs = data.augment(inputs, generator)
+        torch.autograd.backward(loss_of(net(inputs), targets))
+        optimizer.step()
+        optimizer.zero_grad()
+        for each in foci:
+            each.constrain_()  # type: ignore[operator]
+
+    def look(inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        net.eval()
+        with torch.no_grad():
+            net(inputs)
+
+    def seconds(act: Callable[..., None], size: int) -> float:
+        """Of a batch; of a costly one, from a few of its samples."""
+        few = min(FEW, size)
+        first = _clock(lambda: act(*batch(few)), device.type)
+        if first > LONG:
+            return first * size / few
+        inputs, targets = batch(size)
+        return min(_clock(lambda: act(inputs, targets), device.type) for _ in range(3))
+
+    size = min(config["optim"]["batch_size"], samples(config["data"])[0])
+    return Speed(seconds(step, size), seconds(look, 256) / 256)
+
+
+def _clock(act: Callable[[], None], device: str) -> float:
+    import torch
+
+    started = time.perf_counter()
+    act()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def _wants_gpu(config: Mapping[str, Any]) -> bool:
+    import torch
+
+    return config["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
+
+
+def _fake(data: Mapping[str, Any]) -> dict[str, Any]:
+    split = {"split": "random", "test_share": 0.2} if "split" in data else {}
+    return {**data, **split, "fake": True, "limit_train": None, "limit_test": None}
+
+
+def _key(config: Mapping[str, Any]) -> str:
+    """Of what the speed of a step depends on: the machine, the network, its data."""
+    import torch
+
+    from focusing import __version__
+
+    optim = config["optim"]
+    data = {k: v for k, v in config["data"].items() if k not in ("fold", "split_seed", "fake")}
+    here = [platform.node(), os.cpu_count(), torch.get_num_threads(), torch.__version__]
+    what = [config["model"], data, optim["batch_size"], optim["name"], _wants_gpu(config)]
+    return json.dumps([__version__, here, what], sort_keys=True)
+
+
+def _cache() -> Path:
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("focusing")) / "speeds.json"
+
+
+def _read(path: Path) -> dict[str, dict[str, float]]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    except (OSError, ValueError):  # none yet, or cut short
+        return {}

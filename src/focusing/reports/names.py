@@ -1,0 +1,43 @@
+"""What data sets, models and experiments are called in print."""
+
+from __future__ import annotations
+
+DATA = {
+    "mnist": "MNIST",
+    "clt": "CLT",
+    "cifar10": "CIFAR-10",
+    "fashion": "Fashion",
+    "lfw": "LFW-Faces",
+    "fsdd": "Spoken-Digits",
+    "catsdogs": "Cats & Dogs",
+    "boston": "Boston",
+    "reuters": "Reuters",
+    "dna": "DNA",
+    "imdb": "IMDB",
+    "synthetic": "Synthetic",
+}
+MODELS = {
+    "dense": "Dense",
+    "fixed_s": "Fixed-s",
+    "focus_c": "Focus-c",
+    "focus_s": "Focus-s",
+    "fixed_2d": "Fixed-2d",
+    "focus_2d": "Focus-2d",
+    "cnn_dense": "CNN+Dns",
+    "cnn_focus": "CNN+Fcs",
+    "vgg_dense": "VGG+Dns",
+    "vgg_focus": "VGG+Fcs",
+    "fasttext_dense": "FastText+Dns",
+    "fasttext_focus": "FastText+Fcs",
+}
+PROTOCOLS = ("paper", "holdout", "last")
+
+
+def data_name(name: str) -> str:
+    """A data set in print; one that is not the paper's keeps its name."""
+    return DATA.get(name, name)
+
+
+def model_name(name: str) -> str:
+    """A model in print; one that is not the paper's keeps its name."""
+    return MODELS.get(name, name)

@@ -1,0 +1,109 @@
+"""``focusing report``: from records to tables, figures and a page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+
+from focusing.errors import UserError
+from focusing.reports.tables_files import all_tables, write_tables
+from focusing.reports.tables_terminal import terminal
+from focusing.results.collect import Collection, collect
+
+DEFAULT_FOLDERS = ("outputs", "results")
+CACHE = ".records.json"
+Writer = Callable[[Collection, Path], object]
+WRITERS = {
+    "figures": ("focusing.reports.gallery", "write_figures"),
+    "page": ("focusing.reports.page", "write_page"),
+}
+"""What comes after the tables, and may draw on them; imported when it is used."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command with its arguments."""
+    options = _parse(arguments)
+    folders = given_folders(options.folders)
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    if options.serve is not None:
+        from focusing.reports.serve import serve
+
+        serve(folders, options.out, options.serve, console)
+        return
+    collection = collect(folders, options.out / CACHE)
+    warning = collection.warning()
+    if warning:
+        print(warning, file=sys.stderr)
+    if not collection.runs and not collection.failed:
+        raise UserError(nothing(folders))
+    for table in all_tables(collection):
+        console.print(*terminal(table), sep="\n")
+    write_report(collection, options.out)
+    console.print(headline(collection, options.out), soft_wrap=True)
+
+
+def write_report(collection: Collection, out: Path) -> None:
+    """Write all files of a report: ``tables/``, ``figures/`` and ``index.html``."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_tables(collection, out)
+    for module, function in WRITERS.values():
+        if find_spec(module) is not None:
+            getattr(import_module(module), function)(collection, out)
+
+
+def given_folders(names: Sequence[str]) -> list[Path]:
+    """The folders to search: those named, or those where results are by default."""
+    if not names:
+        found = [Path(name) for name in DEFAULT_FOLDERS if Path(name).is_dir()]
+        if not found:
+            raise UserError(f"There is no folder {' or '.join(DEFAULT_FOLDERS)} here; name one.")
+        return found
+    folders = [Path(name) for name in names]
+    missing = [folder for folder in folders if not folder.is_dir()]
+    if missing:
+        raise UserError(f"{missing[0]} is not a folder.")
+    return folders
+
+
+def nothing(folders: Sequence[Path]) -> str:
+    """That there is nothing to report."""
+    return f"No finished runs below {' and '.join(map(str, folders))}: python train.py makes one."
+
+
+def headline(collection: Collection, out: Path) -> str:
+    """What went into a report, and where it is."""
+    failed = f", {len(collection.failed)} failed" if collection.failed else ""
+    copies = f", {collection.repeated} copies left out" if collection.repeated else ""
+    page = out / "index.html"
+    where = page if page.exists() else out / "tables" / "all.md"
+    return f"{len(collection.runs)} runs{failed}{copies}: {where}"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"focusing report: {message}; --help lists the options.")
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="focusing report",
+        description="Tables, figures and a page from the records of finished runs.",
+    )
+    parser.add_argument("folders", nargs="*", help="searched for records; outputs and results")
+    parser.add_argument("--out", type=Path, default=Path("report"), help="where to (report)")
+    parser.add_argument(
+        "--serve",
+        nargs="?",
+        type=int,
+        const=8000,
+        metavar="PORT",
+        help="show it in a browser, and anew whenever a run has finished (8000)",
+    )
+    return parser.parse_args(arguments)

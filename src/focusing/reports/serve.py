@@ -1,0 +1,122 @@
+"""``focusing report --serve``: the report in a browser, anew whenever a run has finished."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from rich.console import Console
+
+from focusing.errors import UserError
+from focusing.reports.report import CACHE, headline, nothing, write_report
+from focusing.results.collect import Collection, collect
+
+INTERVAL = 2.0
+"""Seconds between two looks at the folders."""
+VERSION = "/version"
+SCRIPT = b"""<script>
+(() => {
+  let shown = null;
+  setInterval(async () => {
+    try {
+      const now = await (await fetch("/version", {cache: "no-store"})).text();
+      if (shown !== null && now !== shown) location.reload();
+      shown = now;
+    } catch (error) { /* the server is gone: the page stays */ }
+  }, 1000);
+})();
+</script>
+"""
+WAITING = b"<!doctype html><title>focusing</title><p>No finished runs yet; this page waits for one."
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Files of the report; pages come with a script that loads them again when they change."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        """Answer."""
+        path = self.path.partition("?")[0]
+        if path == VERSION:
+            self._answer(str(self.server.version).encode(), "text/plain")
+            return
+        file = Path(self.translate_path(path))
+        file = file / "index.html" if file.is_dir() else file
+        if file.suffix == ".html" and file.exists():
+            self._answer(file.read_bytes() + SCRIPT, "text/html; charset=utf-8")
+        elif path == "/" and not file.exists():
+            self._answer(self.server.waiting() + SCRIPT, "text/html; charset=utf-8")
+        else:
+            super().do_GET()
+
+    def _answer(self, content: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the terminal tells what runs, not who looks."""
+
+
+class Server(ThreadingHTTPServer):
+    """A report that is written anew when records change.
+
+    Args:
+        folders: searched for records.
+        out: folder of the report.
+        port: of this machine, which alone can see it; 0 for any that is free.
+
+    Attributes:
+        version: number of times that the report was written.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, folders: Sequence[Path], out: Path, port: int) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self.folders, self.out, self.version = folders, out, 0
+        self._seen: object = None
+        super().__init__(("127.0.0.1", port), partial(Handler, directory=str(out)))
+
+    def update(self) -> Collection | None:
+        """Write the report if records came, went or changed; None if none did."""
+        collection = collect(self.folders, self.out / CACHE)
+        runs = [*collection.runs, *collection.failed]
+        seen = [(run.path, run.finished, run.status) for run in runs]
+        if seen == self._seen or not runs:
+            return None
+        write_report(collection, self.out)
+        self._seen, self.version = seen, self.version + 1
+        return collection
+
+    def waiting(self) -> bytes:
+        """The page while there is none."""
+        tables = self.out / "tables" / "all.md"
+        return b"<pre>" + tables.read_bytes() if tables.exists() else WAITING
+
+
+def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> None:
+    """Show the report until Ctrl-C."""
+    try:
+        server = Server(folders, out, port)
+    except OSError as error:
+        raise UserError(f"Port {port} cannot be used: {error.strerror}; try --serve 0.") from None
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        console.print(f"http://127.0.0.1:{server.server_port} (Ctrl-C ends it)")
+        collection = server.update()
+        if collection is None:
+            console.print(nothing(folders), soft_wrap=True)
+        while True:
+            if collection is not None:
+                console.print(headline(collection, out), soft_wrap=True)
+            time.sleep(INTERVAL)
+            collection = server.update()

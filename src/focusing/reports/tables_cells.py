@@ -1,0 +1,147 @@
+"""From runs to cells: blocks of runs that may be compared, and their scores under a protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from focusing.reports.names import data_name
+from focusing.reports.tables import Cell, Unit, between, number, text
+from focusing.results.groups import (
+    data_versions,
+    group_by,
+    repeat,
+    settings,
+    show_value,
+    telling,
+)
+from focusing.results.run import Run
+from focusing.results.stats import Spread, spread
+
+PER_MODEL = ("data.pad",)
+"""Options of the data that the author chose for the focused network alone."""
+FULL, HELD = "all", "without the validation split"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Runs on the same data, source, length of training and so on: what may be compared.
+
+    Attributes:
+        data: name of the data set.
+        source: where the data came from; empty if there are no runs.
+        version: 0, or more if the files changed between runs.
+        options: what tells the block from others of its data set, as on the command line.
+        models: runs by name of the model.
+    """
+
+    data: str
+    source: str
+    version: int
+    options: tuple[str, ...]
+    models: Mapping[str, list[Run]]
+
+    def head(self) -> Cell:
+        """The cell that names it."""
+        metrics = {run.metric for runs in self.models.values() for run in runs}
+        name = data_name(self.data) + (" (MAE)" if metrics == {"mae"} else "")
+        version = f"data version {self.version + 1}" if self.version else ""
+        return text(name, self.source, version, *self.options)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores of repeats under a protocol, in print units.
+
+    Attributes:
+        values: by what makes a pair with those of another model.
+        spread: their mean and so on.
+        trained_on: all training data, or that without the validation split.
+    """
+
+    values: Mapping[Any, float]
+    spread: Spread
+    trained_on: str
+
+    @property
+    def mark(self) -> str:
+        """Of scores that a run of another protocol gave."""
+        return "" if self.trained_on == FULL else "†"
+
+
+def blocks(runs: Sequence[Run]) -> list[Block]:
+    """Divide runs of an experiment, of one size and variant, so that like stands with like."""
+    versions = data_versions(runs)
+    found = []
+    parts = group_by(runs, lambda run: (run.data, run.source, versions[run]))
+    for (data, source, version), part in parts.items():
+        flat = {run: settings(run) for run in part}
+        shared = [{k: v for k, v in each.items() if k not in PER_MODEL} for each in flat.values()]
+        keys = telling(shared, among="data.") + telling(shared, among="trainer.")
+        keys += telling(list(flat.values()), given=["model.name", *keys])
+        labels = {run: label(flat[run], keys) for run in part}
+        for options, same in group_by(part, labels.__getitem__).items():
+            models = group_by(same, lambda run: run.model)
+            found.append(Block(data, source, version, options, models))
+    return found
+
+
+def label(flat: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...]:
+    """Some options as they are typed; those that a model does not have are left out."""
+    return tuple(f"{key}={show_value(flat[key])}" for key in keys if key in flat)
+
+
+def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
+    """Scores under a protocol, each repeat once; None if there are none.
+
+    Runs that train on all the training data come first; if there are none, those that kept a
+    validation split have these scores, too.
+    """
+    having = [run for run in runs if protocol in run.scores]
+    full = [run for run in having if not run.holdout]
+    chosen = full if full and protocol != "holdout" else [run for run in having if run.holdout]
+    if not chosen:
+        return None
+    unit = Unit(chosen[0].metric)
+    values = {repeat(run): unit.factor * run.scores[protocol] for run in chosen}
+    found = spread(list(values.values()), lower_is_better=unit.lower_is_better)
+    return Scored(
+        values,
+        replace(found, interval=unit.possible(found.interval)),
+        HELD if protocol != "holdout" and chosen[0].holdout else FULL,
+    )
+
+
+def score_cell(found: Scored, *more: str, bold: bool = False) -> Cell:
+    """Mean, deviation, interval and number."""
+    spread = found.spread
+    deviation = "" if spread.std is None else f" ± {number(spread.std)}"
+    mean = f"{number(spread.mean)}{deviation}{found.mark}"
+    return text(mean, between(spread.interval), ", ".join([f"n={spread.n}", *more]), bold=bold)
+
+
+def score_record(found: Scored) -> dict[str, Any]:
+    """The same for a CSV file."""
+    spread, interval = found.spread, found.spread.interval
+    return {
+        "trained_on": found.trained_on,
+        "n": spread.n,
+        "mean": spread.mean,
+        "std_ddof1": spread.std,
+        "best": spread.best,
+        "low": interval and interval.low,
+        "high": interval and interval.high,
+        "interval": interval and interval.method,
+    }
+
+
+def command(
+    experiment: str, size: str, variant: str, options: Iterable[str], protocol: str = "paper"
+) -> str:
+    """What to type to fill cells of an experiment."""
+    defaults = {"size": "paper", "variant": "paper", "protocol": "paper"}
+    chosen = {"size": size, "variant": variant, "protocol": protocol}
+    groups = [f"{k}={v}" for k, v in chosen.items() if v not in (defaults[k], "unstated")]
+    quoted = [f"'{each}'" if any(sign in each for sign in "[]() ") else each for each in options]
+    return " ".join(["python train.py", f"experiment={experiment}", *quoted, *groups])

@@ -1,0 +1,34 @@
+"""Runs that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from focusing.reports.names import data_name, model_name
+from focusing.reports.tables import Column, Row, Table, text
+from focusing.results.collect import Collection
+
+COLUMNS = tuple(map(Column, ("experiment", "data", "model", "seed", "error", "folder")))
+
+
+def failed_tables(collection: Collection) -> list[Table]:
+    """One table, or none."""
+    rows, records = [], []
+    for run in collection.failed:
+        told = (run.error or "").splitlines()[:1]
+        named = (run.experiment, data_name(run.data), model_name(run.model), str(run.seed))
+        cells = (*named, *(told or ["–"]), _short(run.path))
+        rows.append(Row(tuple(map(text, cells)), {"data": run.data, "model": run.model}))
+        whole = (run.experiment, run.data, run.model, run.seed, run.error, run.path)
+        records.append(dict(zip([each.title for each in COLUMNS], whole, strict=True)))
+    if not rows:
+        return []
+    notes = ("No number of these runs is in any other table.",)
+    return [
+        Table("failed", "Failed runs", COLUMNS, tuple(rows), notes, records=tuple(records)),
+    ]
+
+
+def _short(path: Path) -> str:
+    """The part that is the same wherever the folder of all results is."""
+    return "/".join(path.parts[-3:])

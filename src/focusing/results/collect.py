@@ -1,0 +1,145 @@
+"""All records below some folders; what did not change since the last time is not read again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from focusing.results.files import write_whole
+from focusing.results.record import FILE
+from focusing.results.run import Run, run_of
+
+CACHE_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What was found.
+
+    Attributes:
+        runs: finished runs, each once, in a fixed order.
+        failed: runs that failed and were not repeated with success.
+        skipped: files called ``result.json`` that are no records, and why.
+        repeated: number of further copies of runs, not counted again.
+        read: number of files that had to be read.
+    """
+
+    runs: tuple[Run, ...]
+    failed: tuple[Run, ...] = ()
+    skipped: tuple[tuple[Path, str], ...] = ()
+    repeated: int = 0
+    read: int = 0
+
+    def warning(self) -> str | None:
+        """One sentence about what was skipped."""
+        if not self.skipped:
+            return None
+        (path, reason), count = self.skipped[0], len(self.skipped)
+        files = "file that is no record" if count == 1 else f"{count} files that are no records"
+        return f"Skipped {files}: {path} ({reason}){', ...' if count > 1 else ''}"
+
+    def of(self, experiment: str) -> list[Run]:
+        """The finished runs of an experiment."""
+        return [run for run in self.runs if run.experiment == experiment]
+
+
+def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
+    """Find and read all records.
+
+    Args:
+        folders: searched with all that is below them, but not in folders that begin with a dot
+            (what a run puts aside while it is repeated).
+        cache: a file that remembers what was read; made if there is none.
+    """
+    known = _load(cache)
+    now: dict[str, list[Any]] = {}
+    read = 0
+    for path in sorted(set(_find(folders))):
+        try:
+            state = path.stat()
+        except FileNotFoundError:  # a sweep that runs may put it aside
+            continue
+        mark = [state.st_mtime_ns, state.st_size]
+        entry = known.get(str(path))
+        if entry is None or entry[:2] != mark:
+            entry = [*mark, _read(path)]
+            read += 1
+        now[str(path)] = entry
+    if cache is not None and now != known:
+        text = json.dumps({"schema": CACHE_SCHEMA, "files": now}, separators=(",", ":"))
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(cache, text.encode(), sync=False)
+    return _assemble(now, read)
+
+
+def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
+    skipped, repeated = [], 0
+    best: dict[tuple[Any, ...], Run] = {}
+    for name, (_, _, found) in files.items():
+        path = Path(name)
+        try:
+            if isinstance(found, str):
+                raise ValueError(found)
+            run = run_of(path.parent, found)
+        except ValueError as error:
+            skipped.append((path, str(error)))
+            continue
+        same = (run.experiment, run.config_hash, run.seed, run.fingerprint, run.model)
+        earlier = best.get(same)
+        repeated += earlier is not None
+        if earlier is None or _rank(run) > _rank(earlier):
+            best[same] = run
+    runs = sorted(best.values(), key=_order)
+    return Collection(
+        runs=tuple(run for run in runs if run.status == "done" and run.scores),
+        failed=tuple(run for run in runs if run.status == "failed"),
+        skipped=tuple(skipped),
+        repeated=repeated,
+        read=read,
+    )
+
+
+def _rank(run: Run) -> tuple[bool, str]:
+    return run.status == "done", run.finished
+
+
+def _order(run: Run) -> tuple[Any, ...]:
+    return run.experiment, run.data, run.model, run.config_hash, run.seed, str(run.path)
+
+
+def _find(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        for place, below, files in os.walk(folder.absolute()):
+            if FILE in files:
+                below.clear()  # a run folder holds no others, but many files
+                yield Path(place, FILE)
+            else:
+                below[:] = [each for each in below if not each.startswith(".")]
+
+
+def _read(path: Path) -> dict[str, Any] | str:
+    """The record without its series, or why there is none."""
+    try:
+        record = json.loads(path.read_bytes())
+    except (ValueError, OSError, RecursionError) as error:
+        return "not JSON" if isinstance(error, ValueError) else str(error)
+    if not isinstance(record, dict) or "schema" not in record:
+        return "not written by focusing"
+    record.pop("series", None)
+    return record
+
+
+def _load(cache: Path | None) -> dict[str, list[Any]]:
+    if cache is None:
+        return {}
+    try:
+        content = json.loads(cache.read_bytes())
+        files: dict[str, list[Any]] = content["files"]
+        whole = content["schema"] == CACHE_SCHEMA and all(len(each) == 3 for each in files.values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}  # there is none, or it is damaged: all is read again
+    return files if whole else {}

@@ -1,0 +1,146 @@
+"""One run as tables and figures see it: its record without the long lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from focusing.results.record import FILE, SCHEMA
+
+UNSTATED = "unstated"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a record says.
+
+    Attributes:
+        path: the run folder.
+        experiment: its name.
+        status: ``done``, ``failed`` or ``pruned``.
+        error: why it failed.
+        data: name of the data set.
+        source: where the data came from.
+        fingerprint: of the data.
+        model: name of the model.
+        size: ``smoke``, ``quick`` or ``paper``.
+        variant: ``paper`` or ``author``.
+        protocol: the one it was run with.
+        seed: its seed.
+        metric: ``accuracy``, a fraction, or ``mae``, of which less is better.
+        scores: test score under each protocol that there is.
+        epochs: the epoch of each score, from 0.
+        config: the whole config.
+        config_hash: equal for configs that compute the same, whatever the seed.
+        sizes: ``train``, ``val``, ``test``, ``inputs``, ``classes``, ``informative``.
+        network: numbers of ``parameters`` and of ``trained`` ones, and what else is known.
+        focus: movement of the foci of each focused layer.
+        measured: what analysing callbacks found.
+        seconds: of training.
+        steps_per_second: training steps.
+        peak_memory: in bytes.
+        versions: of Python and packages.
+        git: commit, and whether files were changed since; None outside a repository.
+        started: UTC.
+        finished: UTC.
+    """
+
+    path: Path
+    experiment: str
+    status: str
+    error: str | None
+    data: str
+    source: str
+    fingerprint: str
+    model: str
+    size: str
+    variant: str
+    protocol: str
+    seed: int
+    metric: str
+    scores: Mapping[str, float]
+    epochs: Mapping[str, int]
+    config: Mapping[str, Any]
+    config_hash: str
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    network: Mapping[str, Any] = field(default_factory=dict)
+    focus: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
+    steps_per_second: float | None = None
+    peak_memory: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    git: Mapping[str, Any] | None = None
+    started: str = ""
+    finished: str = ""
+
+    @property
+    def lower_is_better(self) -> bool:
+        """The score is an error."""
+        return self.metric == "mae"
+
+    @property
+    def holdout(self) -> float:
+        """Share of the training data that was kept for validation."""
+        return float((self.config.get("protocol") or {}).get("holdout") or 0)
+
+    def record(self) -> dict[str, Any]:
+        """The whole record, read again."""
+        record: dict[str, Any] = json.loads((self.path / FILE).read_text())
+        return record
+
+    def series(self) -> dict[str, list[float]]:
+        """Metric -> value of each epoch, read again."""
+        series: dict[str, list[float]] = self.record().get("series") or {}
+        return series
+
+
+def run_of(path: Path, record: Mapping[str, Any]) -> Run:
+    """A run from its record, which need not have its series.
+
+    Raises:
+        ValueError: it is no record of a run.
+    """
+    if record.get("schema") != SCHEMA:
+        raise ValueError(f"schema {record.get('schema')}, not {SCHEMA}")
+    try:
+        config = record["config"]
+        data = record.get("data") or {
+            "name": config["data"]["name"]
+        }  # it may fail before it has any
+        given = {name: score for name, score in record["scores"].items() if score}
+        return Run(
+            path=path,
+            experiment=str(record["experiment"]),
+            status=str(record["status"]),
+            error=record.get("error"),
+            data=str(data["name"]),
+            source=str(data.get("source", UNSTATED)),
+            fingerprint=str(data.get("fingerprint", UNSTATED)),
+            model=str(config["model"]["name"]),
+            size=str(config.get("size", UNSTATED)),
+            variant=str(config.get("variant", UNSTATED)),
+            protocol=str(config["protocol"]["name"]),
+            seed=int(record["seed"]),
+            metric=str(record.get("metric") or UNSTATED),
+            scores={name: float(score["value"]) for name, score in given.items()},
+            epochs={name: int(score["epoch"]) for name, score in given.items()},
+            config=config,
+            config_hash=str(record["config_hash"]),
+            sizes={k: v for k, v in data.items() if k not in ("name", "source", "fingerprint")},
+            network=record.get("network") or {},
+            focus=record.get("focus") or {},
+            measured=record.get("measured") or {},
+            seconds=record.get("wall_seconds"),
+            steps_per_second=record.get("steps_per_second"),
+            peak_memory=record.get("peak_memory_bytes"),
+            versions=record.get("versions") or {},
+            git=record.get("git"),
+            started=str(record.get("started") or ""),
+            finished=str(record.get("finished") or ""),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None

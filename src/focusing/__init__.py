@@ -3,9 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from focusing.nn import BandedLinear, FocusedLinear, defocusify, focusify
+    from focusing.nn import BandedLinear, FocusedLinear, defocusify, focusify, to_inference
 
-__all__ = ["BandedLinear", "FocusedLinear", "__version__", "defocusify", "focusify"]
+__all__ = [
+    "BandedLinear",
+    "FocusedLinear",
+    "__version__",
+    "defocusify",
+    "focusify",
+    "to_inference",
+]
 
 __version__ = "0.1.0"
 

@@ -9,8 +9,9 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
+from focusing.models.images import channels_first
 from focusing.models.summary import Summary, summarize
-from focusing.nn import FocusedLinear
+from focusing.nn import FocusedLinear, to_inference
 
 Inputs = int | Sequence[int]
 """The shape of a sample, or the number of its inputs."""
@@ -54,6 +55,14 @@ class Network(nn.Module):
     def summary(self) -> Summary:
         """Parameters, connections and multiply-adds of each layer and in all."""
         return summarize(self, self.example())
+
+    def to_inference(self, sparse: bool = False) -> nn.Module:
+        """A copy that only computes: foci folded into weights, batch norms into layers.
+
+        Args:
+            sparse: compute focused layers in tiles where that pays, after pruning above all.
+        """
+        return to_inference(self, sparse=sparse, opaque=[channels_first])
 
     def match_parameters(self) -> Network:
         """A fair dense twin: the same network without focus, with as many trained parameters.

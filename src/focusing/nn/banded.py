@@ -1,76 +1,173 @@
-"""A sparse linear layer whose neurons see intervals of inputs, for inference."""
+"""A sparse linear layer whose neurons see neighbouring inputs, for inference."""
 
 from __future__ import annotations
 
-import numpy as np
+import threading
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.nn.plan import NARROW_TILE, tile_edges
+from focusing.nn.tiles import Tiling, tiling
+from focusing.nn.tracing import needs_plain_operations
+
+FEW = 64
+"""Samples up to which preparing calls takes as long as the arithmetic."""
 
 
 class BandedLinear(nn.Module):
-    """Computes ``x W^T + b`` from the intervals of inputs in which the rows of W are not zero.
+    """Computes ``x W^T + b`` without most of the zeros of W.
 
-    The neurons are sorted by where they look; each tile of neighbours is a small dense layer on
-    the slice of inputs that it needs. The result is exact: only zeros are left out.
+    Neurons that need nearly the same inputs make a tile, which is a small dense layer on the slice
+    of inputs that they need (or, for images, on a copy of these inputs). The tiles are chosen by
+    what they cost; where none pay, there is a single one of everything. The result is exact: only
+    zeros are left out.
 
     Args:
         weight: (n, m), mostly zero.
         bias: (n,) or None.
+        positions: of the inputs, (m, d); None: on a line.
+        restore: give outputs in the order of the neurons. False: as ``order`` says, which saves
+            a copy if the next layer can be told.
 
     Shape:
         - Input: (*, m).
         - Output: (*, n).
+
+    Attributes:
+        order: the neuron that each output belongs to, (n,); None: its own.
     """
 
     bias: Tensor | None
+    place: Tensor | None
+    order: Tensor | None
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *,
+        positions: Tensor | None = None,
+        restore: bool = True,
+    ) -> None:
         """Cut the weight into tiles."""
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        weight = weight.detach()
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
+        if positions is None:
+            positions = torch.arange(self.in_features, device="cpu")[:, None]
         used = (weight != 0).cpu().numpy()
-        empty = ~used.any(1)
-        start = np.where(empty, 0, used.argmax(1))
-        stop = np.where(empty, 0, self.in_features - used[:, ::-1].argmax(1))
-        order = np.argsort(start + stop, kind="stable")
-        edges = tile_edges(self.out_features, NARROW_TILE)
-        self.slices = list(
-            zip(
-                np.minimum.reduceat(start[order], edges).tolist(),
-                np.maximum.reduceat(stop[order], edges).tolist(),
-                strict=True,
-            )
-        )
-        rows = torch.from_numpy(order).to(weight.device)
-        place = torch.empty_like(rows).scatter_(0, rows, torch.arange(len(rows)).to(rows))
-        self.register_buffer("place", place)
-        tiles = torch.split_with_sizes(rows, np.diff(edges, append=self.out_features).tolist())
-        for index, (tile, (left, right)) in enumerate(zip(tiles, self.slices, strict=True)):
-            self.register_buffer(f"weight_{index}", weight[tile, left:right].contiguous())
-        self.register_buffer("bias", None if bias is None else bias.detach().clone())
+        found = tiling(used, positions.detach().cpu().double().numpy(), restore=restore)
+        self._cut(weight, found)
+        rows = None if found.sorted else torch.from_numpy(found.order).to(weight.device)
+        if bias is not None:
+            bias = bias.clone() if rows is None or restore else bias[rows]
+        place = None if rows is None or not restore else rows.argsort()
+        order = None if restore else rows
+        for name, value in {"bias": bias, "place": place, "order": order}.items():
+            if value is None:
+                setattr(self, name, None)  # torch.export miscounts buffers that are None
+            else:
+                self.register_buffer(name, value)
+        self._whole = len(found.tiles) == 1 and self.work == 1
+        self._scratch: threading.local | None = None
+
+    def _cut(self, weight: Tensor, found: Tiling) -> None:
+        """Keep the weights of each tile, transposed: products of few samples are faster so."""
+        self.sizes = [len(tile.rows) for tile in found.tiles]
+        self._tiles: list[tuple[str, str | None, int, int]] = []
+        for index, tile in enumerate(found.tiles):
+            rows = weight[torch.from_numpy(tile.rows)]
+            if isinstance(tile.columns, slice):
+                picked, start = None, tile.columns.start
+                rows = rows[:, tile.columns]
+            else:
+                picked, start = f"columns_{index}", 0
+                columns = torch.from_numpy(tile.columns).to(weight.device)
+                self.register_buffer(picked, columns)
+                rows = rows[:, columns]
+            self.register_buffer(f"weight_{index}", rows.t().contiguous())
+            self._tiles.append((f"weight_{index}", picked, start, tile.width))
 
     @property
     def work(self) -> float:
         """Share of the n * m products that are computed."""
-        tiles = (self.get_buffer(f"weight_{index}") for index in range(len(self.slices)))
-        return sum(tile.numel() for tile in tiles) / (self.in_features * self.out_features)
+        done = sum(self.get_buffer(name).numel() for name, *_ in self._tiles)
+        return done / (self.in_features * self.out_features)
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
-        parts = [
-            functional.linear(input[..., left:right], self.get_buffer(f"weight_{index}"))
-            for index, (left, right) in enumerate(self.slices)
+        if self._whole:
+            return functional.linear(input, self.get_buffer("weight_0").t(), self.bias)
+        x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
+        y = self._product(x)
+        return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
+
+    def _product(self, x: Tensor) -> Tensor:
+        bias, place = self.bias, self.place
+        if (
+            needs_plain_operations()
+            or (torch.is_grad_enabled() and x.requires_grad)
+            or torch.is_autocast_enabled(x.device.type)
+        ):
+            y = torch.cat([torch.mm(part, weight) for part, weight in self._operands(x)], dim=1)
+            y = y if place is None else y.index_select(1, place)
+            return y if bias is None else y + bias
+        if len(x) <= FEW:
+            y = self._few(x)
+            y = y.clone() if place is None else y.index_select(1, place)
+        else:
+            y = x.new_empty(len(x), self.out_features)
+            outs = y.split_with_sizes(self.sizes, 1)
+            for (part, weight), out in zip(self._operands(x), outs, strict=True):
+                torch.mm(part, weight, out=out)  # straight to where the result belongs
+            y = y if place is None else y.index_select(1, place)
+        return y if bias is None else y.add_(bias)
+
+    def _operands(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Inputs and weights of each tile."""
+        return [
+            (
+                x.index_select(1, getattr(self, picked)) if picked else x.narrow(1, start, width),
+                getattr(self, weight),
+            )
+            for weight, picked, start, width in self._tiles
         ]
-        output = torch.cat(parts, dim=-1).index_select(-1, self.get_buffer("place"))
-        return output if self.bias is None else output + self.bias
+
+    def _few(self, x: Tensor) -> Tensor:
+        """The product of few samples, in memory that the next call will use again.
+
+        The time of few samples goes into preparing calls, which slices of such memory need not.
+        """
+        if self._scratch is None:
+            self._scratch = threading.local()
+        room = getattr(self._scratch, "room", None)
+        kind = x.shape, x.dtype, x.device
+        if room is None or room[0] != kind:
+            with torch.inference_mode(False):  # it must serve outside of it too
+                inputs, y = torch.empty_like(x), x.new_empty(len(x), self.out_features)
+            parts = [
+                inputs if picked else inputs.narrow(1, start, width)
+                for _, picked, start, width in self._tiles
+            ]
+            outs = y.split_with_sizes(self.sizes, 1)
+            room = kind, inputs, y, list(zip(self._tiles, parts, outs, strict=True))
+            self._scratch.room = room
+        _, inputs, y, tiles = room
+        inputs.copy_(x)
+        buffers: Any = self._buffers  # many times faster than attributes
+        for (weight, picked, _, _), part, out in tiles:
+            needed = part.index_select(1, buffers[picked]) if picked else part
+            torch.mm(needed, buffers[weight], out=out)
+        return y
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_scratch": None}
 
     def extra_repr(self) -> str:
         """Sizes and what is left to compute."""
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"tiles={len(self.slices)}, work={self.work:.3f}"
+            f"bias={self.bias is not None}, tiles={len(self.sizes)}, work={self.work:.3f}"
         )

@@ -22,6 +22,7 @@ from focusing.nn.initial import (
 from focusing.nn.plan import Layout, Plan
 from focusing.nn.positions import Topology, positions, read_topology
 from focusing.nn.product import FusedProduct, TiledProduct
+from focusing.nn.tracing import needs_plain_operations
 
 BACKENDS = ("auto", "reference", "fused", "banded")
 
@@ -188,7 +189,7 @@ class FocusedLinear(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
         fusible = self.backend != "reference" and self.focus == "gaussian" and not input.is_meta
-        if not fusible or _needs_plain_operations():
+        if not fusible or needs_plain_operations():
             product = (self._phi(sample=self.training) * self.weight).to(self.weight.dtype)
             return functional.linear(input, product, self.bias)
         if torch.is_autocast_enabled(input.device.type):
@@ -279,7 +280,8 @@ class FocusedLinear(nn.Module):
         """A module for inference that computes only the connections above the cutoff."""
         phi = self.phi().abs()
         kept = phi > self.cutoff * phi.amax(1, keepdim=True)
-        return BandedLinear(self.effective_weight() * kept, self.bias).train(self.training)
+        weight = self.effective_weight() * kept
+        return BandedLinear(weight, self.bias, positions=self.tau).train(self.training)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -312,15 +314,6 @@ class FocusedLinear(nn.Module):
         if self.mask is not None:
             parts.append(f"sparsity={1 - self.mask.float().mean():.3f}")
         return ", ".join(parts)
-
-
-def _needs_plain_operations() -> bool:
-    """Whether a compiler or torch.func watches, which must not meet our autograd functions."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._are_functorch_transforms_active()
-    )
 
 
 def _check_size(name: str, value: int) -> None:

@@ -50,6 +50,10 @@ class CNN(Network):
     ) -> None:
         super().__init__(inputs, outputs, [hidden])
         height, width, channels = image_shape(self.shape, "A convolutional network")
+        if min(*filters, kernel, pool) < 1:
+            raise ValueError(
+                f"filters={list(filters)}, kernel={kernel} and pool={pool} must be positive."
+            )
         if min(height, width) < pool:
             raise ValueError(f"pool={pool} is larger than the images, {height}x{width}.")
         if len(dropout) != 2:

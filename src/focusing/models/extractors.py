@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
 """Filters of each convolution; 0 pools."""
@@ -40,7 +39,7 @@ def vgg16(channels: int = 3) -> nn.Sequential:
     layers: list[nn.Module] = []
     for filters in VGG16:
         if filters:
-            layers += [_conv(channels, filters), nn.ReLU(inplace=True)]
+            layers += [_conv(channels, filters), nn.ReLU()]  # not in place: explainers hook it
             channels = filters
         else:
             layers.append(nn.MaxPool2d(2))
@@ -54,6 +53,7 @@ class ResNet18(nn.Module):
         super().__init__()
         self.conv1 = _conv(channels, 64, size=7, stride=2, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU()
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         self.layer1 = nn.Sequential(BasicBlock(64, 64), BasicBlock(64, 64))
         self.layer2 = nn.Sequential(BasicBlock(64, 128, 2), BasicBlock(128, 128))
@@ -62,7 +62,7 @@ class ResNet18(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map images (N, C, H, W) to features (N, 512, H / 32, W / 32)."""
-        output = self.maxpool(functional.relu(self.bn1(self.conv1(input))))
+        output = self.maxpool(self.relu(self.bn1(self.conv1(input))))
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
             output = stage(output)
         return output  # type: ignore[no-any-return]
@@ -75,19 +75,21 @@ class BasicBlock(nn.Module):
         super().__init__()
         self.conv1 = _conv(inputs, outputs, stride=stride, bias=False)
         self.bn1 = nn.BatchNorm2d(outputs)
+        self.relu1 = nn.ReLU()
         self.conv2 = _conv(outputs, outputs, bias=False)
         self.bn2 = nn.BatchNorm2d(outputs)
-        self.downsample = None
+        self.relu2 = nn.ReLU()
+        self.downsample: nn.Module | None = None
         if stride != 1 or inputs != outputs:
             shortcut = _conv(inputs, outputs, size=1, stride=stride, bias=False)
             self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, inputs, H, W) to (N, outputs, H / stride, W / stride)."""
-        output = functional.relu(self.bn1(self.conv1(input)))
+        output = self.relu1(self.bn1(self.conv1(input)))
         output = self.bn2(self.conv2(output))
         shortcut = input if self.downsample is None else self.downsample(input)
-        return functional.relu(output + shortcut)
+        return self.relu2(output + shortcut)  # type: ignore[no-any-return]
 
 
 def small(channels: int = 3) -> nn.Sequential:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from focusing.models.layers import classifier_layer, nest_focus
 from focusing.models.network import Inputs, Network
@@ -40,6 +41,8 @@ class FastText(Network):
         embedding: int = 50,
         focus: Mapping[str, Any] | None = None,
     ) -> None:
+        if embedding < 1:
+            raise ValueError(f"embedding={embedding} must be positive.")
         super().__init__(inputs, outputs, [embedding])
         self.vocabulary = vocabulary
         self.embedding = nn.EmbeddingBag(vocabulary, embedding, mode="mean")
@@ -48,7 +51,11 @@ class FastText(Network):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map tokens (N, T) to (N, outputs)."""
-        return self.output(self.embedding(input))  # type: ignore[no-any-return]
+        if torch.compiler.is_compiling():  # or exporting: ONNX has no bags
+            mean = functional.embedding(input, self.embedding.weight).mean(1)
+        else:
+            mean = self.embedding(input)
+        return self.output(mean)  # type: ignore[no-any-return]
 
     def example(self, samples: int = 1) -> Tensor:
         """Texts of token 0."""

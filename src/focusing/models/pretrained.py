@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,11 @@ def _download(name: str) -> Mapping[str, Any]:
         raise UserError(f"model.features={name} has no ImageNet weights: {ELSE}.")
     try:
         return torch.hub.load_state_dict_from_url(
-            url, map_location="cpu", progress=False, check_hash=True, weights_only=True
+            url,
+            map_location="cpu",
+            progress=sys.stderr.isatty(),
+            check_hash=True,
+            weights_only=True,
         )
     except OSError as error:  # no network, no such host, a full disk
         reason = getattr(error, "reason", None) or error

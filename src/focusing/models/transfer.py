@@ -53,6 +53,8 @@ class Transfer(Network):
         super().__init__(inputs, outputs, [hidden])
         if features not in EXTRACTORS:
             raise ValueError(f"features={features} is not one of {', '.join(EXTRACTORS)}.")
+        if pad < 0:
+            raise ValueError(f"pad={pad} must be 0 or greater.")
         kind = EXTRACTORS[features]
         height, width, channels = image_shape(self.shape, f"features={features}")
         if min(height, width) < kind.smallest:
@@ -70,6 +72,7 @@ class Transfer(Network):
         self.features = kind.build(channels)
         self.hidden = classifier_layer([kind.filters + 2 * pad], hidden, focus)
         self.norm = nn.BatchNorm1d(hidden) if batch_norm else nn.Identity()
+        self.relu = nn.ReLU()
         self.dropout = nn.Dropout(dropout)
         self.output = dense_layer(hidden, outputs)
 
@@ -77,7 +80,7 @@ class Transfer(Network):
         """Map (N, height, width, channels) to (N, outputs)."""
         pooled = self.features(channels_first(input)).mean((2, 3))
         hidden = self.norm(self.hidden(functional.pad(pooled, (self.pad, self.pad))))
-        return self.output(self.dropout(functional.relu(hidden)))  # type: ignore[no-any-return]
+        return self.output(self.dropout(self.relu(hidden)))  # type: ignore[no-any-return]
 
     def match_parameters(self) -> Transfer:
         """As of every network; the twin begins with the features that this network has now."""

@@ -1,0 +1,163 @@
+"""What every network offers: its focused layers, a dense twin, weights that travel, exports."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from focusing.models import CNN, MLP, FastText, Network, Transfer, focused_mlp
+from focusing.nn import FocusedLinear
+from tests.unit.models.small import FOCUS, NETWORKS, inputs_of, make
+
+NAMES = {
+    "mlp_focus": ["hidden1", "hidden2"],
+    "cnn_focus": ["hidden"],
+    "transfer_focus": ["hidden"],
+    "fasttext_focus": ["output"],
+}
+
+
+def trained(net: nn.Module) -> int:
+    return sum(each.numel() for each in net.parameters() if each.requires_grad)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_focused_layers_by_name(name: str) -> None:
+    layers = make(name).focused_layers()
+    assert list(layers) == NAMES.get(name, [])
+    assert all(isinstance(each, FocusedLinear) for each in layers.values())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_weights_travel(name: str) -> None:
+    one, two = make(name).eval(), make(name, seed=1).eval()
+    x = inputs_of(one, 4)
+    file = io.BytesIO()
+    torch.save(one.state_dict(), file)
+    file.seek(0)
+    assert not torch.equal(one(x), two(x))
+    two.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(one(x), two(x))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_weight_is_trained(name: str) -> None:
+    net = make(name)
+    net(inputs_of(net, 16)).square().sum().backward()
+    for key, parameter in net.named_parameters():
+        assert parameter.requires_grad
+        if ".sigma" not in key and ".mu" not in key:  # which may have arrived
+            assert parameter.grad is not None
+            assert parameter.grad.any() or key.endswith("bias"), key
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own
+@pytest.mark.parametrize("name", [each for each in NETWORKS if each.endswith("focus")])
+def test_exports_compute_the_same(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="needs the extra focusing[export]")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra focusing[export]")
+    net, path = make(name).eval(), tmp_path / "net.onnx"
+    batch = ({0: torch.export.Dim("batch")},)
+    program = torch.export.export(net, (inputs_of(net, 5),), dynamic_shapes=batch)
+    torch.onnx.export(program, (), path, dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for rows in (1, 3):
+        x = inputs_of(net, rows)
+        expected = net(x).detach()
+        torch.testing.assert_close(program.module()(x), expected, rtol=1e-5, atol=1e-5)
+        (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_twin_is_dense_and_of_the_same_kind(name: str) -> None:
+    net = make(name)
+    state = torch.get_rng_state()
+    twin = net.match_parameters()
+    assert type(twin) is type(net)
+    assert not twin.focused_layers()
+    kinds = [type(each) for each in net.modules() if not isinstance(each, FocusedLinear)]
+    twins = [type(each) for each in twin.modules() if not isinstance(each, nn.Linear)]
+    assert twins == [each for each in kinds if each is not nn.Linear]
+    x = inputs_of(net, 4)
+    assert twin.eval()(x).shape == net.eval()(x).shape
+    torch.set_rng_state(state)
+    again = net.match_parameters()  # looking for the widths draws no random numbers
+    assert all(map(torch.equal, twin.state_dict().values(), again.state_dict().values()))
+
+
+@pytest.mark.parametrize("name", ["cnn_focus", "transfer_focus", "fasttext_focus"])
+def test_no_width_comes_nearer(name: str) -> None:
+    net = make(name)
+    widths = range(1, 4 * net.widths[0])
+    counts = {width: trained(net._dense([width])) for width in widths}
+    best = min(abs(count - trained(net)) for count in counts.values())
+    assert abs(trained(net.match_parameters()) - trained(net)) == best
+
+
+def test_an_exact_twin_is_found() -> None:
+    # Width 14: 20 * 14 + 14 + 2 * 14 of the foci + 14 * 3 + 3 = 367. Dense 15: 363, dense 16: 387.
+    net = focused_mlp(20, 3, hidden=[14], batch_norm=False, **FOCUS)
+    assert trained(net) == 367
+    assert net.match_parameters().widths == (15,)
+    # Width 12: 20 * 12 + 12 + 24 + 12 * 3 + 3 = 315; dense 13: 20 * 13 + 13 + 13 * 3 + 3 = 315.
+    net = focused_mlp(20, 3, hidden=[12], batch_norm=False, **FOCUS)
+    twin = net.match_parameters()
+    assert (twin.widths, trained(twin)) == ((13,), 315)
+
+
+def test_two_layers_keep_their_proportion() -> None:
+    twin = focused_mlp(784, 10, hidden=[800, 800], **FOCUS).match_parameters()
+    assert all(800 <= width <= 803 for width in twin.widths)
+    assert abs(trained(twin) - 1283210) <= 15  # a neuron has 1588
+    wide = focused_mlp(30, 2, hidden=[40, 10], topology=(5, 6), **FOCUS)
+    twin = wide.match_parameters()
+    assert abs(trained(twin) - trained(wide)) <= 5
+    assert 3 < twin.widths[0] / twin.widths[1] < 5
+
+
+def test_foci_that_are_not_trained_need_no_wider_twin() -> None:
+    net = focused_mlp(30, 2, hidden=[9, 7], train_mu=False, train_sigma=False, **FOCUS)
+    twin = net.match_parameters()
+    assert twin.widths == (9, 7)
+    assert trained(twin) == trained(net)
+    assert make("cnn_dense").match_parameters().widths == (8,)
+
+
+def test_the_twin_has_the_features_of_the_network() -> None:
+    net = make("transfer_focus")
+    twin = net.match_parameters()
+    for key, value in net.features.state_dict().items():
+        assert torch.equal(value, twin.features.state_dict()[key])
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: MLP(4, 2, [3, 0]), r"hidden=\[3, 0\] must be positive"),
+        (lambda: CNN((8, 8), 2, hidden=0), r"hidden=\[0\] must be positive"),
+        (lambda: CNN((8, 8), 2, filters=[0]), "must be positive"),
+        (lambda: CNN((8, 8), 2, pool=9), "pool=9 is larger than the images, 8x8"),
+        (lambda: CNN((8, 8), 2, dropout=[0.5]), "must be two numbers"),
+        (lambda: CNN(64, 2), r"needs images .*, but a sample has shape \(64,\)"),
+        (lambda: Transfer(64, 2), "features=vgg16 needs images"),
+        (lambda: Transfer((28, 28, 1), 2), "of 32x32 or more, these are 28x28"),
+        (lambda: Transfer((32, 32), 2, features="vgg"), "is not one of vgg16, resnet18, small"),
+        (lambda: Transfer((32, 32), 2, features="small", pad=-1), "pad=-1 must be 0 or greater"),
+        (lambda: FastText(9, 2, 5, embedding=0), "embedding=0 must be positive"),
+        (lambda: focused_mlp(9, 2, hidden=[3], topology="image"), "topology=image needs images"),
+        (lambda: focused_mlp(9, 2, hidden=[3], topology="grid"), "topology=grid is not image"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_in_a_sentence(build: object, sentence: str) -> None:
+    assert callable(build)
+    with pytest.raises(ValueError, match=sentence):
+        build()
+
+
+def test_the_base_class_is_no_network() -> None:
+    with pytest.raises(NotImplementedError):
+        Network(3, 2, [4])._dense([4])

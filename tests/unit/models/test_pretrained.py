@@ -1,0 +1,111 @@
+"""Weights that were trained elsewhere are read whole, or refused in a sentence."""
+
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import pytest
+import torch
+from torch import Tensor
+
+from focusing.errors import UserError
+from focusing.models import Transfer, dense_transfer, focused_transfer
+from tests.unit.models.small import FOCUS
+
+
+def net(**options: Any) -> Transfer:
+    return dense_transfer((8, 8, 3), 2, features="small", **options)
+
+
+def weights(**more: Any) -> dict[str, Tensor]:
+    torch.manual_seed(5)
+    state = Transfer((8, 8, 3), 2, features="small").features.state_dict()
+    return {**{f"features.{key}": value for key, value in state.items()}, **more}
+
+
+def saved(folder: Path, content: Any) -> Path:
+    torch.save(content, folder / "weights.pth")
+    return folder / "weights.pth"
+
+
+def test_a_file_fills_the_features_and_its_other_layers_are_left(tmp_path: Path) -> None:
+    path = saved(tmp_path, weights(**{"classifier.0.weight": torch.zeros(3)}))
+    for found in (
+        net(weights=path),
+        focused_transfer((8, 8, 3), 2, features="small", weights=str(path), **FOCUS),
+    ):
+        state = found.state_dict()
+        assert all(torch.equal(value, state[key]) for key, value in weights().items())
+    torch.manual_seed(0)
+    assert not torch.equal(net(pretrained=False).features[0].weight, weights()["features.0.weight"])
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model.weights=.*/no.pth cannot be read: No such file"):
+        net(weights=tmp_path / "no.pth")
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        net(weights=tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x02."])
+def test_a_file_of_something_else(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "notes.pth").write_bytes(content)
+    with pytest.raises(UserError, match=r"^model.weights=.* is not a file of weights \(.*\)$"):
+        net(weights=tmp_path / "notes.pth")
+
+
+def test_a_file_that_would_run_code(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a file of weights"):
+        net(weights=saved(tmp_path, Path("x")))  # any object that is no tensor or container
+
+
+def test_weights_of_another_network(tmp_path: Path) -> None:
+    path = saved(tmp_path, weights())
+    with pytest.raises(UserError, match=r"has no conv1.weight: these are not weights of resnet18"):
+        dense_transfer((8, 8, 3), 2, features="resnet18", weights=path)
+    with pytest.raises(UserError, match=r"features.0.weight has shape \(8, 3, 3, 3\), but this"):
+        dense_transfer((8, 8, 1), 2, features="small", weights=path)
+    with pytest.raises(UserError, match="is not a state dict: it is a list"):
+        net(weights=saved(tmp_path, [1, 2]))
+    with pytest.raises(UserError, match=r"has no features.3.bias"):
+        net(weights=saved(tmp_path, weights(**{"features.3.bias": 1.0})))
+
+
+def test_small_features_were_never_trained() -> None:
+    with pytest.raises(UserError, match=r"features=small has no ImageNet weights: .*pretrained="):
+        net()
+
+
+class TestDownload:
+    """The download is torch.hub's; here are what it is asked for and what becomes of its errors."""
+
+    def given(self, monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[Any]:
+        asked: list[Any] = []
+
+        def load(url: str, **options: Any) -> Any:
+            asked.append((url, options))
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(torch.hub, "load_state_dict_from_url", load)
+        return asked
+
+    def test_its_hash_is_checked_and_no_code_is_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = self.given(monkeypatch, {})
+        with pytest.raises(UserError, match=r"vgg16 has no features.0.weight"):
+            dense_transfer((32, 32, 3), 2)
+        [(url, options)] = asked
+        assert url == "https://download.pytorch.org/models/vgg16-397923af.pth"
+        assert options["check_hash"]
+        assert options["weights_only"]
+
+    def test_no_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.given(monkeypatch, URLError("Name or service not known"))
+        with pytest.raises(UserError, match=r"cannot be downloaded \(Name or .*model.weights=PATH"):
+            dense_transfer((32, 32, 3), 2, features="resnet18")
+
+    def test_a_wrong_hash(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.given(monkeypatch, RuntimeError("invalid hash value"))
+        with pytest.raises(UserError, match=r"f37072fd.pth is damaged \(RuntimeError: invalid"):
+            dense_transfer((32, 32, 3), 2, features="resnet18")

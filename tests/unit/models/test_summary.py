@@ -1,0 +1,141 @@
+"""Counted by hand, counted by the summary."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import prune
+
+from focusing.models import CNN, MLP, FastText, Transfer, focused_cnn, focused_mlp, summarize
+from tests.unit.models.small import FOCUS, NETWORKS, make
+
+
+def counts(net: MLP | CNN | Transfer | FastText) -> dict[str, tuple[int, int, int]]:
+    return {
+        each.name: (each.parameters, each.connections, each.multiply_adds)
+        for each in net.summary().layers
+    }
+
+
+def test_the_papers_simple_network() -> None:
+    assert counts(MLP((28, 28, 1), 10, [800, 800], dropout=[0.2, 0.25])) == {
+        "hidden1": (784 * 800 + 800, 784 * 800, 784 * 800),
+        "norm1": (1600, 0, 0),
+        "hidden2": (800 * 800 + 800, 800 * 800, 800 * 800),
+        "norm2": (1600, 0, 0),
+        "output": (8010, 8000, 8000),
+    }
+    assert MLP(784, 10, [800, 800]).summary().parameters == 1_280_010
+
+
+@pytest.mark.parametrize(("topology", "more"), [(None, 2 * 2 * 800), ("image", 2 * 3 * 800)])
+def test_focus_adds_two_numbers_per_neuron_and_axis(topology: str | None, more: int) -> None:
+    net = focused_mlp((28, 28, 1), 10, hidden=[800, 800], topology=topology, **FOCUS)
+    assert net.summary().parameters == 1_280_010 + more  # the second layer is on a line
+    assert net.summary().trained == 1_280_010 + more
+
+
+def test_fixed_foci_are_not_trained() -> None:
+    net = focused_mlp(784, 10, hidden=[800, 800], train_mu=False, train_sigma=False, **FOCUS)
+    assert net.summary().trained == 1_280_010
+    assert net.summary().parameters == 1_283_210
+
+
+def test_the_papers_single_hidden_layers() -> None:
+    # The author's notebook says 31970 and 32090 for 40 neurons on MNIST: it also counts batch
+    # norm's mean and variance, and a scale per focused neuron that was never trained.
+    dense, focus = MLP(784, 10, [40]), focused_mlp(784, 10, hidden=[40], **FOCUS)
+    assert dense.summary().parameters == 31970 - 2 * 40
+    assert focus.summary().parameters == 32090 - 2 * 40 - 40
+
+
+def test_the_papers_cnn() -> None:
+    assert counts(CNN((28, 28, 1), 10)) == {
+        "conv1": (25 * 32 + 32, 25 * 32, 25 * 32 * 28 * 28),
+        "conv2": (25 * 32 * 32 + 32, 25 * 32 * 32, 25 * 32 * 32 * 28 * 28),
+        "hidden": (6272 * 256 + 256, 6272 * 256, 6272 * 256),
+        "norm": (512, 0, 0),
+        "output": (2570, 2560, 2560),
+    }
+    dense = CNN((32, 32, 3), 10, batch_norm=False).summary().parameters
+    assert dense == (75 * 32 + 32) + (25 * 32 * 32 + 32) + (8192 * 256 + 256) + 2570
+    focus = focused_cnn((32, 32, 3), 10, batch_norm=False, **FOCUS)
+    assert focus.summary().parameters == dense + 2 * 256
+    focus = focused_cnn((32, 32, 3), 10, batch_norm=False, topology="image", **FOCUS)
+    assert focus.summary().parameters == dense + 4 * 256
+
+
+def test_the_papers_vgg16() -> None:
+    with torch.device("meta"):  # only its shapes are needed
+        net = Transfer((32, 32, 3), 10)
+        focus = Transfer((32, 32, 3), 10, pad=3)
+        resnet = Transfer((32, 32, 3), 10, features="resnet18")
+    count = {
+        name: sum(each.numel() for each in one.parameters())
+        for name, one in {"net": net, "pad": focus, "resnet": resnet}.items()
+    }
+    # 138 357 544 of VGG16 less 123 642 856 of its classifier; 11 689 512 of ResNet-18 less 513 000.
+    assert count["net"] == 14_714_688 + (512 * 40 + 40) + 80 + 410
+    assert count["pad"] == count["net"] + 6 * 40
+    assert count["resnet"] == 11_176_512 + (512 * 40 + 40) + 80 + 410
+
+
+def test_an_embedding() -> None:
+    assert counts(FastText((400,), 2, 20000)) == {
+        "embedding": (20000 * 50, 20000 * 50, 400 * 50),
+        "output": (51, 50, 50),
+    }
+
+
+def test_connections_of_a_focused_layer_are_those_in_its_foci() -> None:
+    # 101 inputs 0.01 apart: exp(-d^2 / 2 / .02^2) > 1e-7 as far as d = .02 sqrt(2 ln 1e7) = .1135,
+    # which is eleven inputs on either side of a centre that is on one.
+    net = focused_mlp(101, 2, hidden=[3], batch_norm=False, mu=0.5, sigma=0.02)
+    assert counts(net)["hidden1"] == (3 * 101 + 3 + 6, 3 * 23, 3 * 23)
+    layer = net.focused_layers()["hidden1"]
+    layer.prune(layer.phi()[0, 48].item() * 0.999)  # two on either side remain
+    assert counts(net)["hidden1"] == (3 * 101 + 3 + 6, 3 * 5, 3 * 5)
+
+
+def test_connections_that_torch_has_pruned_do_not_count() -> None:
+    net = MLP(10, 2, [4], batch_norm=False)
+    prune.l1_unstructured(net.hidden1, "weight", amount=30)
+    assert counts(net)["hidden1"] == (44, 10, 10)
+
+
+def test_a_layer_that_is_used_twice_has_its_weights_once() -> None:
+    layer = nn.Linear(5, 5)
+    found = summarize(nn.Sequential(layer, nn.ReLU(), layer), torch.zeros(1, 5))
+    assert found.totals() == {
+        "parameters": 30,
+        "trained": 30,
+        "connections": 25,
+        "multiply_adds": 50,
+    }
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_counting_changes_nothing(name: str) -> None:
+    net = make(name)
+    net.output.eval()  # modes may differ
+    state = {key: value.clone() for key, value in net.state_dict().items()}
+    modes = [module.training for module in net.modules()]
+    backends = [layer.backend for layer in net.focused_layers().values()]
+    drawn = torch.get_rng_state()
+    total = net.summary().parameters
+    assert total == sum(each.numel() for each in net.parameters())
+    assert torch.equal(drawn, torch.get_rng_state())
+    assert modes == [module.training for module in net.modules()]
+    assert backends == [layer.backend for layer in net.focused_layers().values()]
+    assert not any(module._forward_hooks for module in net.modules())
+    for key, value in net.state_dict().items():
+        assert torch.equal(value, state[key])
+
+
+def test_it_is_a_table() -> None:
+    lines = str(MLP((4, 3), 2, [5]).summary()).splitlines()
+    assert lines[0].split() == [
+        *("layer", "kind", "output", "parameters", "connections", "multiply-adds")
+    ]
+    assert lines[1].split() == ["hidden1", "Linear", "5", "65", "60", "60"]
+    assert lines[-1].split() == ["total", "87", "70", "70"]
+    assert len({len(line) for line in lines}) == 1

@@ -55,7 +55,9 @@ class Raw:
     test_share: float | None = None
 
 
-def assemble(name: str, raw: Raw, options: Options, *, pad: int = 0) -> DataSet:
+def assemble(
+    name: str, raw: Raw, options: Options, *, pad: int = 0, labels: Sequence[str] = ()
+) -> DataSet:
     """Make a data set.
 
     Args:
@@ -63,6 +65,7 @@ def assemble(name: str, raw: Raw, options: Options, *, pad: int = 0) -> DataSet:
         raw: all its samples.
         options: what the user wants.
         pad: so many columns of zeros on either side, for tables.
+        labels: names of the classes.
     """
     if pad < 0:
         raise UserError(f"data.pad={pad} must be at least 0.")
@@ -72,9 +75,9 @@ def assemble(name: str, raw: Raw, options: Options, *, pad: int = 0) -> DataSet:
     augment = _augment(name, raw, options)
     fitted = _fitted(raw, options, places[0])
     parts = [_part(raw, index) for index in places]
-    prepare = None
+    prepare = prepared_by = None
     if not options.peek:
-        prepare = _preparation(name, raw, options, parts[0], fitted)
+        prepare = prepared_by = _preparation(name, raw, options, parts[0], fitted)
         if prepare is not None and 4 * raw.inputs.size < LARGE:
             parts = [part._replace(inputs=prepare(part.inputs)) for part in parts]
             prepare = None
@@ -91,6 +94,8 @@ def assemble(name: str, raw: Raw, options: Options, *, pad: int = 0) -> DataSet:
         prepare=prepare,
         augment=augment,
         vocabulary=raw.vocabulary,
+        preparation=prepared_by,
+        labels=tuple(labels),
     )
 
 

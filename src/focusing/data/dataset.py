@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from focusing.data.preprocess import Preparation
+
 
 class Part(NamedTuple):
     """Inputs (N, *) and targets (N,): class numbers, or values for regression."""
@@ -51,6 +53,8 @@ class DataSet:
             large for memory as floats; None: they are ready.
         augment: changes a batch of training inputs, with a generator of random numbers.
         vocabulary: number of different tokens, for text.
+        preparation: what raw samples went, or with ``prepare`` will go, through.
+        labels: names of the classes, where they have any but their numbers.
     """
 
     name: str
@@ -63,6 +67,8 @@ class DataSet:
     prepare: Callable[[Tensor], Tensor] | None = None
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     vocabulary: int = 0
+    preparation: Preparation | None = None
+    labels: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> int:

@@ -60,7 +60,8 @@ def lfw(*, min_faces: int = 20, stretch: bool = False, **options: Any) -> DataSe
     inputs, targets = entry.arrays["inputs"], entry.arrays["targets"]
     classes = len(people)
     raw = Raw(inputs, targets, None, classes, found.source, entry.content, test_share=FACES_TEST)
-    return assemble("lfw", raw, wanted)
+    who = [each[0].partition("/")[0] for each in people]
+    return assemble("lfw", raw, wanted, labels=who)
 
 
 def catsdogs(*, size: int = 125, interpolation: str = "nearest", **options: Any) -> DataSet:
@@ -98,7 +99,7 @@ def catsdogs(*, size: int = 125, interpolation: str = "nearest", **options: Any)
     entry = _decoded("catsdogs", found, names, labels, origin, read)
     inputs, targets = entry.arrays["inputs"], entry.arrays["targets"]
     raw = Raw(inputs, targets, None, 2, found.source, entry.content, test_share=PETS_TEST)
-    return assemble("catsdogs", raw, wanted)
+    return assemble("catsdogs", raw, wanted, labels=("cat", "dog"))
 
 
 def _decoded(

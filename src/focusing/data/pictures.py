@@ -19,6 +19,20 @@ from focusing.data.options import Options
 from focusing.data.sample import sample_digits, sample_wanted
 from focusing.errors import UserError
 
+CLOTHES = [
+    "T-shirt",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "boot",
+]
+THINGS = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+
 
 def mnist(*, on_missing: str = "error", pad: int = 0, **options: Any) -> DataSet:
     """MNIST: 60 000 + 10 000 digits, (28, 28, 1).
@@ -37,16 +51,16 @@ def fashion(**options: Any) -> DataSet:
     """Fashion-MNIST: 60 000 + 10 000 pieces of clothing, (28, 28, 1)."""
     wanted = Options(**options)
     raw = fake((28, 28, 1), 10) if wanted.fake else _read("fashion", wanted, read_digits)
-    return assemble("fashion", raw, wanted)
+    return assemble("fashion", raw, wanted, labels=CLOTHES)
 
 
 def cifar10(**options: Any) -> DataSet:
     """CIFAR-10: 50 000 + 10 000 small photographs, (32, 32, 3)."""
     wanted = Options(**options)
     if wanted.fake:
-        return assemble("cifar10", fake((32, 32, 3), 10), wanted)
+        return assemble("cifar10", fake((32, 32, 3), 10), wanted, labels=THINGS)
     raw = _read("cifar10", wanted, lambda paths, _: read_cifar(paths[0]))
-    return assemble("cifar10", raw, wanted)
+    return assemble("cifar10", raw, wanted, labels=THINGS)
 
 
 def read_mnist(options: Options, on_missing: str) -> Raw:

@@ -13,6 +13,7 @@ from focusing.data.dataset import DataSet, Part
 from focusing.data.fake import fake as fake_samples
 from focusing.data.options import Options
 from focusing.data.partition import limit
+from focusing.data.preprocess import Preparation
 from focusing.data.split import held_out
 from focusing.errors import UserError
 
@@ -106,14 +107,19 @@ def synthetic(
     if holdout:
         fitted = fitted[~held_out(labels[train], holdout, run_seed, classes)]
     mean, spread = fitted.mean(0), fitted.std(0)
-    table = (table - mean) / np.where(spread > 0, spread, 1)
+    spread = np.where(spread > 0, spread, 1)
+    table = (table - mean) / spread
 
     def part(index: Labels) -> Part:
         inputs = torch.from_numpy(table[index]).float()
         return Part(inputs, torch.from_numpy(labels[index]))
 
     source = "generated: gaussian blobs" if generator == "blobs" else "generated: scikit-learn"
-    return DataSet("synthetic", source, part(train), part(test), classes, region)
+    scale = (torch.from_numpy(each).float() for each in (1 / spread, -mean / spread))
+    return DataSet(
+        *("synthetic", source, part(train), part(test), classes, region),
+        preparation=Preparation(*scale),
+    )
 
 
 def _blobs(

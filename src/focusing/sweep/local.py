@@ -49,6 +49,7 @@ class LocalSweep:
     ) -> None:
         self._context, self._config, self._task = context, config, task
         self.slots = make_slots(workers, gpus, per_gpu, threads)
+        task.threads = self.slots[0].threads
         self._limits = Limits(jobs_per_worker, growth_mb)
 
     def run(self, jobs: Iterator[Job], board: Board, done: Callable[[Job, Outcome], None]) -> None:
@@ -88,9 +89,6 @@ class LocalSweep:
 
     def _execute(self, job: Job, announce: Announce) -> Outcome:
         """What a worker does with a job."""
-        import torch
-
-        torch.set_num_threads(self.slots[0].threads)
         self._task.announce = announce
         setup_globals()
         try:

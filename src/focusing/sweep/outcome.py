@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from hydra.core.utils import JobReturn, JobStatus
 
 from focusing.errors import UserError
 
@@ -57,15 +59,16 @@ def sentence(error: BaseException) -> str:
 
 
 def varying(jobs: Sequence[Sequence[str]]) -> set[str]:
-    """The overrides that not all jobs have in common: these name a job."""
+    """The options that are not the same in all jobs: these name a job."""
     every = [set(each) for each in jobs]
     everything: set[str] = set().union(*every)
-    return everything if len(every) == 1 else everything - everything.intersection(*every)
+    common = everything.intersection(*every) if len(every) > 1 else set()
+    return {each.partition("=")[0] for each in everything - common} - {"+callbacks.trial"}
 
 
-def label(overrides: Sequence[str], of_interest: set[str]) -> str:
-    """A short name of a job."""
-    return " ".join(each for each in overrides if each in of_interest) or "the only job"
+def label(overrides: Sequence[str], options: Collection[str]) -> str:
+    """A short name of a job: what it has for these options."""
+    return " ".join(each for each in overrides if each.partition("=")[0] in options) or "the job"
 
 
 def better(one: Outcome, other: Outcome | None) -> bool:
@@ -77,7 +80,17 @@ def better(one: Outcome, other: Outcome | None) -> bool:
     return one.score < other.score if one.metric == "mae" else one.score > other.score
 
 
-def outcome_of(returned: Any) -> Outcome:
+def numbered(jobs: Sequence[Sequence[str]], first: int = 0) -> list[Job]:
+    """Jobs as launchers are given them."""
+    return [Job(first + place, tuple(each)) for place, each in enumerate(jobs)]
+
+
+def returned(job: Job, outcome: Outcome) -> JobReturn:
+    """An outcome as launchers hand it on."""
+    return JobReturn(overrides=job.overrides, status=JobStatus.COMPLETED, _return_value=outcome)
+
+
+def outcome_of(returned: JobReturn) -> Outcome:
     """The outcome in what a launcher returned for a job, also if it broke before ours could."""
     value = returned._return_value
     if isinstance(value, Outcome):

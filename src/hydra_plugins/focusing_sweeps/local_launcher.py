@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
@@ -28,9 +28,7 @@ class LocalLauncher(Launcher):
         from focusing.sweep.jobs import Reporting
         from focusing.sweep.local import LocalSweep
 
-        task = task_function
-        if not isinstance(task, Reporting):  # another sweeper than ours
-            task = Reporting(task)
+        task = Reporting.of(task_function)
         self.pool = LocalSweep(hydra_context, config, task, **self.options)
 
     def launch(
@@ -38,18 +36,13 @@ class LocalLauncher(Launcher):
     ) -> Sequence[JobReturn]:
         """Run jobs and wait for them."""
         from focusing.sweep.board import Board
-        from focusing.sweep.outcome import Job
+        from focusing.sweep.outcome import numbered, returned
 
-        jobs = [
-            Job(initial_job_idx + place, tuple(overrides))
-            for place, overrides in enumerate(job_overrides)
-        ]
+        jobs = numbered(job_overrides, initial_job_idx)
         found: dict[int, JobReturn] = {}
 
         def done(job: "Job", outcome: "Outcome") -> None:
-            found[job.index] = JobReturn(
-                overrides=job.overrides, status=JobStatus.COMPLETED, _return_value=outcome
-            )
+            found[job.index] = returned(job, outcome)
 
         self.stream(iter(jobs), Board(job_overrides), done)
         return [found[job.index] for job in jobs]

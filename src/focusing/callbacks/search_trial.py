@@ -1,0 +1,55 @@
+"""A run that is a trial of a search: it reports its score, and gives up when the search says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytorch_lightning as pl
+
+from focusing.errors import PrunedError
+from focusing.results.study import open_study
+
+if TYPE_CHECKING:
+    import optuna
+
+
+class SearchTrial(pl.Callback):
+    """Reports the score of each epoch to a study, and stops a run that is not worth its time.
+
+    The score is that of the validation data if there is a split, else of the test data.
+
+    Args:
+        study: its file.
+        number: of the trial.
+        after_trials: so many are never given up.
+        after_epochs: nor is a trial before so many epochs.
+    """
+
+    def __init__(self, study: str, number: int, after_trials: int, after_epochs: int) -> None:
+        self.path, self.number = Path(study), number
+        self._limits = {"after_trials": after_trials, "after_epochs": after_epochs}
+        self._trial: optuna.Trial | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Find the trial."""
+        import optuna
+
+        study = open_study(self.path, **self._limits)
+        frozen = study.get_trials(deepcopy=False)[self.number]
+        self._trial = optuna.Trial(study, frozen._trial_id)
+        self._reported = set(frozen.intermediate_values)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Report the epoch before, whose checkpoint is written by now."""
+        series: dict[str, list[float]] = pl_module.series  # type: ignore[assignment]
+        names = [f"{part}/{score}" for part in ("val", "test") for score in ("acc", "mae")]
+        values = next((series[name] for name in names if series.get(name)), [])
+        if self._trial is None or not values:
+            return
+        epoch = len(values) - 1
+        if epoch not in self._reported:
+            self._trial.report(values[-1], epoch)
+            self._reported.add(epoch)
+        if self._trial.should_prune():
+            raise PrunedError(f"Given up after epoch {epoch}.")

@@ -1,0 +1,77 @@
+"""``hydra/launcher=ray``: jobs on a Ray cluster."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+
+@dataclass
+class RayOptions:
+    """A Ray cluster; needs the extra ``ray`` and a file system that all machines share.
+
+    Attributes:
+        address: ``local`` starts a cluster on this machine; ``auto`` or ``host:port``: one that
+            exists.
+        cpus: of each job; also its threads.
+        gpus: of each job; 0.5: two jobs share one.
+        init: more options of ``ray.init``.
+        remote: more options of ``ray.remote``. A job whose machine dies goes on elsewhere, once.
+    """
+
+    _target_: str = "hydra_plugins.focusing_sweeps.ray_launcher.RayLauncher"
+    address: str = "local"
+    cpus: int = 1
+    gpus: float = 0
+    init: dict[str, Any] = field(
+        default_factory=lambda: {"include_dashboard": False, "logging_level": "warning"}
+    )
+    remote: dict[str, Any] = field(default_factory=lambda: {"max_retries": 1})
+
+
+# Not a file in conf/: Hydra would hold it against the options of the published launcher, which has
+# the same name. That one first, so that it cannot replace ours.
+with suppress(ImportError):
+    import_module("hydra_plugins.hydra_ray_launcher._config")
+ConfigStore.instance().store(
+    group="hydra/launcher", name="ray", node=RayOptions, provider="focusing"
+)
+
+
+class RayLauncher(Launcher):
+    """Hands jobs to Ray."""
+
+    def __init__(self, address: str, cpus: int, gpus: float, init: Any, remote: Any) -> None:
+        self.address, self.cpus, self.gpus = address, cpus, gpus
+        self.init: Any = OmegaConf.to_container(OmegaConf.create(init or {}))
+        self.remote: Any = OmegaConf.to_container(OmegaConf.create(remote or {}))
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Connect to the cluster."""
+        from focusing.sweep.cluster import ClusterSweep
+        from focusing.sweep.jobs import Reporting
+        from focusing.sweep.ray_cluster import Ray
+
+        task = Reporting.of(task_function, threads=self.cpus, folder=Path.cwd())
+        remote = {"num_cpus": self.cpus, "num_gpus": self.gpus, **self.remote}
+        cluster = Ray(
+            hydra_context, config, task, address=self.address, init=self.init, remote=remote
+        )
+        most = cluster.jobs_at_once
+        self.sweep = ClusterSweep(hydra_context, config, task, cluster, at_once=most)
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """Run jobs and wait for them."""
+        return self.sweep.launch(job_overrides, initial_job_idx)

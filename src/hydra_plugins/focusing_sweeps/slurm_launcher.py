@@ -1,0 +1,41 @@
+"""``hydra/launcher=slurm``: jobs on a SLURM cluster."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+
+class SlurmLauncher(Launcher):
+    """Submits jobs with submitit; conf/hydra/launcher/slurm.yaml explains the options."""
+
+    def __init__(self, cluster: str, more: Any, **options: Any) -> None:
+        rest: Any = OmegaConf.to_container(OmegaConf.create(more or {}))
+        self.cluster, self.options = cluster, {**options, **rest}
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Find the cluster."""
+        from focusing.sweep.cluster import ClusterSweep
+        from focusing.sweep.jobs import Reporting
+        from focusing.sweep.slots import processors
+        from focusing.sweep.slurm import Submitit
+
+        threads = self.options["cpus_per_task"]
+        task = Reporting.of(task_function, threads=threads)
+        cluster = Submitit(
+            hydra_context, config, task, cluster=self.cluster, options=dict(self.options)
+        )
+        # On this machine no more than fit; a queue may have all, in arrays that clusters allow.
+        most = max(1, processors() // threads) if self.cluster == "local" else 100_000
+        self.sweep = ClusterSweep(hydra_context, config, task, cluster, at_once=most, batch=1000)
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """Run jobs and wait for them."""
+        return self.sweep.launch(job_overrides, initial_job_idx)

@@ -16,20 +16,20 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from pytorch_lightning.loggers.logger import Logger
 from rich.console import Console
-from torch import nn
 
 from focusing.callbacks import FocusTrajectory, Throughput
 from focusing.checks import check
 from focusing.compose import override_data, prepare_hydra
 from focusing.config import Optim
 from focusing.data import Batches, DataSet
-from focusing.errors import UserError
+from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
+from focusing.models import Network
 from focusing.reports.config_tree import config_tree
 from focusing.reports.summary import summary
 from focusing.results.description import describe_end, describe_start
 from focusing.results.files import write_whole
-from focusing.results.folder import claim, finished
+from focusing.results.folder import FinishedError, claim, finished
 from focusing.results.identity import run_folder
 from focusing.results.record import write_record
 from focusing.results.scores import SERIES_OF
@@ -40,6 +40,7 @@ from focusing.training.loggers import build_loggers, check_loggers, close_logger
 from focusing.training.metrics import score
 from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
+from focusing.training.same_data import check_finished, check_resumed, note_data
 from focusing.training.session import EVALUATION_BATCH, build_trainer, fit
 
 
@@ -60,6 +61,7 @@ def train(cfg: DictConfig) -> float | None:
     console = Console(quiet=multirun, soft_wrap=True)
     record = finished(run_dir)
     if record and not config["force"]:
+        check_finished(record, config, run_dir)
         console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
         if config["figures"] and not (run_dir / "figures").exists():  # it was killed just before
             from focusing.reports.figures import draw_run
@@ -69,18 +71,24 @@ def train(cfg: DictConfig) -> float | None:
     console.print(config_tree(config))
     # What the user may have got wrong comes before the folder is touched.
     data = load_data(config)
+    if not record and config["resume"] == "auto":
+        check_resumed(run_dir, data)
     net = build_net(config, data)
     build_optimizer(net, Optim(**config["optim"]))
     check_loggers(config["logger"])
     callbacks = [_callback(name, each) for name, each in config["callbacks"].items() if each]
     try:
-        with claim(run_dir, resume=config["resume"] == "auto") as checkpoint:
+        again = config["force"]
+        with claim(run_dir, resume=config["resume"] == "auto", again=again) as checkpoint:
             write_whole(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+            note_data(run_dir, data)
             record = _fit_and_record(config, run_dir, data, net, callbacks, checkpoint)
             if config["figures"]:
                 from focusing.reports.figures import draw_run  # matplotlib takes a second
 
                 draw_run(run_dir)
+    except FinishedError:
+        return train(cfg)
     except Interrupted as stop:
         console.print(f"Stopped by signal {stop.signum}. The same command goes on from {run_dir}")
         raise
@@ -113,7 +121,7 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
         config["data"] = override_data(trained_on, overrides)
         settle_source(config, strict=False)
     data = load_data(config)
-    net = build_net(config, data)
+    net = build_net(config, data, pretrained=False)
     state = load_checkpoint(path)["state_dict"]
     try:
         net.load_state_dict({key.removeprefix("net."): value for key, value in state.items()})
@@ -138,7 +146,7 @@ def _fit_and_record(
     config: dict[str, Any],
     run_dir: Path,
     data: DataSet,
-    net: nn.Module,
+    net: Network,
     callbacks: Sequence[pl.Callback],
     checkpoint: Path | None,
 ) -> dict[str, Any]:
@@ -186,6 +194,10 @@ def _fit_and_record(
     except Interrupted as signal:
         exit_code = 128 + signal.signum
         raise
+    except PrunedError:
+        leave("pruned", None)
+        exit_code = 0
+        raise
     except Exception as error:
         with suppress(OSError):  # the disk may be what is wrong
             leave("failed", str(error) if isinstance(error, UserError) else repr(error))
@@ -208,8 +220,10 @@ def _callback(name: str, options: Any) -> pl.Callback:
 
 
 def _measurements(callbacks: Sequence[pl.Callback], steps: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"steps_per_second": None, "peak_memory_bytes": None}
+    found: dict[str, Any] = {"steps_per_second": None, "peak_memory_bytes": None, "measured": {}}
     for each in callbacks:
+        if hasattr(each, "measured"):
+            found["measured"] |= each.measured()
         if isinstance(each, Throughput):
             found["steps_per_second"] = steps / each.seconds if each.seconds else None
             found["peak_memory_bytes"] = each.peak_memory_bytes

@@ -11,8 +11,8 @@ from typing import Any
 IRRELEVANT = ("name", "seed", "resume", "force", "figures", "paths", "logger", "sweep")
 """Options of a run that do not change what it computes (the seed has a folder of its own)."""
 IRRELEVANT_TO_TRAINER = ("accelerator", "devices")
-ONLOOKERS = ("progress", "throughput", "flush", "stuck", "trajectory")
-"""Callbacks that only watch."""
+ONLOOKERS = ("progress", "throughput", "flush", "stuck", "trajectory", "trial")
+"""Callbacks that only watch; ``trial`` may end a run early, which is then not done."""
 
 
 def config_hash(config: Mapping[str, Any]) -> str:

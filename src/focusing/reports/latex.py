@@ -32,14 +32,13 @@ SIGNS = {
     "×": r"$\times$",
     "·": r"$\cdot$",
     "σ": r"$\sigma$",
-    "†": r"\dag{}",
+    "†": r"$\dagger$",
     "–": "--",
     "—": "---",
     "…": r"\ldots{}",
 }
 DOCUMENT = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
-\usepackage[T1]{fontenc}
 \usepackage[margin=2cm]{geometry}
 \usepackage{booktabs,graphicx,longtable}
 \begin{document}

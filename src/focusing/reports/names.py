@@ -31,6 +31,8 @@ MODELS = {
     "fasttext_focus": "FastText+Fcs",
 }
 PROTOCOLS = ("paper", "holdout", "last")
+SIZES = ("paper", "quick", "smoke")
+VARIANTS = ("paper", "author")
 
 
 def data_name(name: str) -> str:
@@ -41,3 +43,9 @@ def data_name(name: str) -> str:
 def model_name(name: str) -> str:
     """A model in print; one that is not the paper's keeps its name."""
     return MODELS.get(name, name)
+
+
+def edition(size: str, variant: str) -> tuple[int, int, str, str]:
+    """Order of tables of the same experiment: as published first."""
+    sizes, variants = [*SIZES, size], [*VARIANTS, variant]
+    return sizes.index(size), variants.index(variant), size, variant

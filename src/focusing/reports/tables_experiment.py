@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from focusing.reports.names import MODELS, PROTOCOLS, data_name, model_name
+from focusing.reports.names import MODELS, PROTOCOLS, data_name, edition, model_name
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Cell, Column, Row, Table, number, p_value, text
 from focusing.reports.tables_cells import Scored, score_cell, score_record, scored
@@ -53,7 +53,8 @@ def experiment_tables(collection: Collection) -> list[Table]:
     own = set(published_tables())
     runs = [run for run in collection.runs if run.experiment not in own and trial(run) is None]
     groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
-    return [_table(*key, those) for key, those in groups.items()]
+    ordered = sorted(groups, key=lambda key: (key[0], *edition(*key[1:])))
+    return [_table(*key, groups[key]) for key in ordered]
 
 
 def _table(experiment: str, size: str, variant: str, runs: Sequence[Run]) -> Table:

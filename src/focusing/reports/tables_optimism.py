@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from focusing.reports.names import model_name
+from focusing.reports.names import edition, model_name
 from focusing.reports.tables import Cell, Column, Row, Table, Unit, between, number, signed, text
 from focusing.reports.tables_cells import blocks
 from focusing.results.collect import Collection
@@ -36,7 +36,9 @@ def optimism_tables(collection: Collection) -> list[Table]:
     """One table for each size and variant; none without runs that kept a validation split."""
     held = [run for run in collection.runs if {"paper", "holdout"} <= run.scores.keys()]
     tables = []
-    for (size, variant), runs in group_by(held, lambda run: (run.size, run.variant)).items():
+    groups = group_by(held, lambda run: (run.size, run.variant))
+    for size, variant in sorted(groups, key=lambda key: edition(*key)):
+        runs = groups[size, variant]
         rows, records = [], []
         for experiment, those in group_by(runs, lambda run: run.experiment).items():
             begins = True

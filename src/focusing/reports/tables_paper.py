@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from focusing.reports.names import PROTOCOLS, model_name
+from focusing.reports.names import PROTOCOLS, edition, model_name
 from focusing.reports.paper import Published, PublishedTable, published_tables
 from focusing.reports.tables import Cell, Column, Row, Table, number, p_value, signed, text
 from focusing.reports.tables_cells import Block, Scored, command, score_cell, score_record
@@ -35,8 +35,8 @@ def paper_tables(collection: Collection) -> list[Table]:
         groups = group_by(collection.of(experiment), lambda run: (run.size, run.variant))
         if not groups:
             tables.append(_empty(published))
-        for (size, variant), runs in sorted(groups.items()):
-            sheet = compute(published, size, variant, runs)
+        for size, variant in sorted(groups, key=lambda key: edition(*key)):
+            sheet = compute(published, size, variant, groups[size, variant])
             tables.append(_table(sheet))
             if sheet.tested():
                 tables.append(tests_table(sheet))

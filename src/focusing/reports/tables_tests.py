@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from focusing.reports.names import model_name
+from focusing.reports.paper import PublishedTest
 from focusing.reports.tables import Cell, Column, Row, Table, between, number, p_value, signed, text
 from focusing.reports.tables_sheet import Sheet
 
@@ -56,12 +57,7 @@ def tests_table(sheet: Sheet) -> Table:
                     text(f"p={p_value(found.p_paired)}"),
                     text(number(found.g)),
                     text(number(found.improvement)),
-                    text(
-                        f"t={number(-printed.t, 2 if abs(printed.t) >= 0.01 else 3)}",
-                        f"p={p_value(printed.p)}",
-                    )
-                    if printed
-                    else Cell(),
+                    _printed(printed),
                 ),
                 {"data": block.data, "model": model, "protocol": protocol},
                 begins,
@@ -96,3 +92,10 @@ def tests_table(sheet: Sheet) -> Table:
         )
     title = f"{sheet.title}: t-tests"
     return Table(f"{sheet.name}_tests", title, COLUMNS, tuple(rows), NOTES, records=tuple(records))
+
+
+def _printed(test: PublishedTest | None) -> Cell:
+    if test is None:
+        return Cell()
+    t = -test.t  # the paper subtracts the other way round
+    return text(f"t={number(t, 2 if abs(t) >= 0.01 else 3)}", f"p={p_value(test.p)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from focusing.reports.names import PROTOCOLS, model_name
+from focusing.reports.names import PROTOCOLS, edition, model_name
 from focusing.reports.paper import paper
 from focusing.reports.tables import Cell, Column, Row, Table, between, number, p_value, signed, text
 from focusing.reports.tables_cells import Block, blocks, command, scored
@@ -41,8 +41,9 @@ def trial_tables(collection: Collection) -> list[Table]:
         return [Table(EXPERIMENT, title, (), (), ("No runs yet.",), filled)]
     tables = []
     groups = group_by(trials, lambda run: (run.experiment, run.size, run.variant))
-    for (experiment, size, variant), runs in groups.items():
-        for place, block in enumerate(blocks(runs)):
+    for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
+        experiment, size, variant = key
+        for place, block in enumerate(blocks(groups[key])):
             for model in sorted(set(block.models) - {BASE}):
                 name = f"{experiment}_{size}_{variant}" + (f"_{place + 1}" if place else "")
                 name += "" if model == "focus_s" else f"_{model}"

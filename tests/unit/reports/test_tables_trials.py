@@ -1,0 +1,111 @@
+"""The random trials of Table 1, in pairs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats as scipy_stats
+
+from focusing.reports.tables import Table
+from focusing.reports.tables_trials import trial_tables
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+
+GRID = [(0, "left"), (0, "sides"), (4, "left"), (4, "sides"), (8, "left"), (8, "sides")]
+
+
+def leave_trial(
+    folder: Path,
+    trial: int,
+    scores: dict[str, float],
+    noise: int = 0,
+    position: str = "left",
+    changes: dict[str, Any] | None = None,
+    **more: Any,
+) -> None:
+    for model, score in scores.items():
+        options = {
+            "sweep.trial": trial,
+            "data.seed": trial,
+            "data.informative": 8,
+            "data.noise": noise,
+            "data.noise_position": position,
+            "model.hidden": [4 + trial % 3],
+            "optim.lr": (0.01, 0.001)[trial % 2],
+            **(changes or {}),
+        }
+        about = {"fingerprint": f"t{trial}", **more}
+        leave(folder, "table1", "synthetic", model, 0, [0.2, score], options=options, **about)
+
+
+def cells(table: Table, noise: str, position: str) -> list[str]:
+    [row] = [each for each in table.rows if _place(each.tags) == (noise, position)]
+    return [" ".join(cell.lines) for cell in row.cells]
+
+
+def _place(tags: Any) -> tuple[str, str]:
+    return tags["noise"], tags["position"]
+
+
+def test_by_noise_and_position(tmp_path: Path) -> None:
+    gaps = {0: -0.02, 4: 0.01, 8: 0.03}
+    for trial in range(24):
+        noise, position = GRID[trial % 6]
+        gap = gaps[noise] + 0.001 * (trial // 6)
+        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.5 + gap}, noise, position)
+    [table] = trial_tables(collect([tmp_path]))
+    assert table.name == "table1_paper_paper"
+    assert len(table.rows) == 12
+    assert cells(table, "all", "all")[2:5] == ["24", "50.00", "50.82"]
+    clean = cells(table, "0", "left")
+    assert (clean[2], clean[5][:5], clean[-2]) == ("4", "−1.85", "0.00")
+    record = next(
+        each
+        for each in table.records
+        if (each["noise"], each["position"], each["protocol"]) == ("1", "sides", "paper")
+    )
+    expected = scipy_stats.ttest_1samp([3.0, 3.1, 3.2, 3.3], 0)
+    assert record["difference"] == pytest.approx(3.15)
+    assert record["p_paired"] == pytest.approx(expected.pvalue)
+    assert (record["low"], record["high"]) == pytest.approx(tuple(expected.confidence_interval()))
+    # what the author's notebook kept, beside it
+    assert cells(table, "1", "all")[-1] == "+3.40"
+    assert cells(table, "0", "all")[-1] == "−2.10"
+    assert cells(table, "all", "left")[-1] == "+1.02"
+    assert cells(table, "1", "left")[-1] == "–"
+
+
+def test_the_notebook_put_noise_on_each_side(tmp_path: Path) -> None:
+    author = {"variant": "author", "position": "sides"}
+    for trial, noise in enumerate((0, 8, 16)):
+        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, noise, **author)
+    [table] = trial_tables(collect([tmp_path]))
+    assert [cells(table, level, "sides")[2] for level in ("0", "0.5", "1")] == ["1"] * 3
+
+
+def test_only_pairs_count(tmp_path: Path) -> None:
+    leave_trial(tmp_path, 0, {"dense": 0.5, "focus_s": 0.6}, changes={"sweep.changed": "length"})
+    leave_trial(tmp_path, 1, {"dense": 0.9})
+    leave_trial(tmp_path, 2, {"focus_s": 0.1})
+    [table] = trial_tables(collect([tmp_path]))
+    assert cells(table, "all", "all")[2:6] == ["1", "50.00", "60.00", "+10.00 p=–"]
+    assert any("2 trials have one of the two networks only" in note for note in table.notes)
+    assert any("In 1 trials the drawn length" in note for note in table.notes)
+
+
+def test_other_runs_have_tables_of_their_own(tmp_path: Path) -> None:
+    pair = {"dense": 0.5, "focus_s": 0.6}
+    leave_trial(tmp_path, 0, pair)
+    leave_trial(tmp_path, 0, pair, size="quick")
+    leave_trial(tmp_path, 0, pair, variant="author")
+    leave_trial(tmp_path, 0, pair, changes={"trainer.max_epochs": 3})
+    leave_trial(tmp_path, 0, {"focus_c": 0.7})
+    found = trial_tables(collect([tmp_path]))
+    assert len({table.name for table in found}) == len(found) == 5
+    titles = [table.title for table in found]
+    assert sum("trainer.max_epochs=3" in title for title in titles) == 1
+
+
+def test_without_trials_there_is_a_command(tmp_path: Path) -> None:
+    [table] = trial_tables(collect([tmp_path]))
+    assert table.commands == {"1": "python train.py experiment=table1"}

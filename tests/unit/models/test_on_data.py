@@ -1,6 +1,7 @@
 """Every network of conf/model on every data set that it is for, and a sentence on the others."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -53,8 +54,10 @@ def check_step(data: DataSet, net: Network) -> None:
         assert (parameter.grad is not None) == parameter.requires_grad, name
 
 
-@pytest.mark.parametrize("data", [*TABLES, *IMAGES])
-@pytest.mark.parametrize("model", ["dense", "focus_s"])
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [*product(["focus_s"], [*TABLES, *IMAGES]), *product(["dense"], ["mnist", "boston"])],
+)
 def test_simple_networks(data: str, model: str) -> None:
     config = config_of(data, model)
     check_step(*built(config))

@@ -1,5 +1,8 @@
 """Counted by hand, counted by the summary."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -139,3 +142,11 @@ def test_it_is_a_table() -> None:
     assert lines[1].split() == ["hidden1", "Linear", "5", "65", "60", "60"]
     assert lines[-1].split() == ["total", "87", "70", "70"]
     assert len({len(line) for line in lines}) == 1
+
+
+def test_the_page_about_networks_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "networks.md").read_text()
+    [block] = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(compile(block, "networks.md", "exec"), {})  # noqa: S102 - our own page
+    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+    assert f"```\n{printed}\n```" in page

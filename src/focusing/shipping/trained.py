@@ -1,0 +1,80 @@
+"""What a run left, ready to be used again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from focusing.data import Batches, DataSet, Part
+from focusing.errors import UserError
+from focusing.models import Network
+from focusing.training.assembly import build_net, load_data, split
+from focusing.training.checkpoint import load_checkpoint
+from focusing.training.session import EVALUATION_BATCH
+
+PRUNED = "pruned.pt"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained network with the data that it was made for.
+
+    Args:
+        folder: the run folder.
+        config: of the run.
+        net: in eval mode, at the epoch that the run's protocol chose.
+        data: the data set.
+        parts: ``train``, ``test`` and, if the run held something out, ``val``.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    net: Network
+    data: DataSet
+    parts: Mapping[str, Part]
+
+    @property
+    def metric(self) -> str:
+        """Name of the score: ``"acc"``, or ``"mae"``, of which less is better."""
+        return "acc" if self.data.classes else "mae"
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the classes; none for regression."""
+        return list(self.data.labels) or [str(number) for number in range(self.data.classes)]
+
+    def batches(self, part: str) -> Batches:
+        """The samples of a part as the network wants them."""
+        return Batches(self.parts[part], EVALUATION_BATCH, prepare=self.data.prepare)
+
+
+def load_run(folder: Path, *, pruned: bool = False) -> Trained:
+    """Read a run folder.
+
+    Args:
+        folder: it.
+        pruned: take the network that ``focusing prune`` left there.
+    """
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{folder} is not a run folder: it has no config.yaml.") from None
+    if pruned:
+        path, missing = folder / PRUNED, "run focusing prune first"
+    else:
+        name = "last.ckpt" if config["protocol"]["name"] == "last" else "best.ckpt"
+        path, missing = folder / "checkpoints" / name, "its first epoch has not ended"
+    if not path.exists():
+        raise UserError(f"{folder} has no {path.name}: {missing}.")
+    data = load_data(config)
+    net = build_net(config, data, pretrained=False)
+    state = load_checkpoint(path)["state_dict"]
+    try:
+        net.load_state_dict({key.removeprefix("net."): value for key, value in state.items()})
+    except RuntimeError:
+        raise UserError(f"{path} does not fit {folder / 'config.yaml'}.") from None
+    return Trained(folder, config, net.eval(), data, split(config, data))

@@ -38,4 +38,4 @@ def _read_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         if labels.min() < 0 or labels.max() > 9:
             raise DamagedError(path, "its labels are not 0 to 9")
     # The colours of a pixel side by side, as the author's flatten has them.
-    return images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels
+    return np.ascontiguousarray(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels

@@ -113,9 +113,15 @@ def _decoded(
     folder = found.paths[0]
 
     def build() -> dict[str, NDArray[Any]]:
+        first = read(folder / names[0])
+        inputs = np.empty((len(names), *first.shape), dtype=first.dtype)
+
+        def fill(place: int) -> None:
+            inputs[place] = read(folder / names[place])
+
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoders let go of the lock
-            pictures = list(pool.map(lambda each: read(folder / each), names))
-        return {"inputs": np.stack(pictures), "targets": labels}
+            list(pool.map(fill, range(len(names))))
+        return {"inputs": inputs, "targets": labels}
 
     return decoded(name, {"files": tree_hash(folder, names), **origin}, build)
 

@@ -106,12 +106,23 @@ def train_job(cfg: DictConfig) -> float | None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        return _run_job(cfg)  # Hydra notes the error and goes on with the other jobs
+    with reporting_errors():
+        return _run_job(cfg)
+
+
+def _run_job(cfg: DictConfig) -> float | None:
+    from focusing.sweep.trials import apply_trial
+
+    if cfg.sweep.stacked and cfg.sweep.trial is None:
+        from focusing.sweep.table1 import run_stacked
+
+        return run_stacked(cfg)
     from focusing.run import train  # torch takes seconds: first let Hydra find fault
 
-    if HydraConfig.get().mode == RunMode.MULTIRUN:
-        return train(cfg)  # Hydra notes the error and goes on with the other jobs
-    with reporting_errors():
-        return train(cfg)
+    apply_trial(cfg)
+    return train(cfg)
 
 
 def _evaluate(arguments: list[str]) -> None:

@@ -23,6 +23,7 @@ from focusing.results.record import read_record
 from focusing.sweep.failures import leave_failure
 from focusing.sweep.outcome import Outcome, sentence
 from focusing.sweep.preemption import preemptible
+from focusing.sweep.trials import apply_trial
 
 SIGNALLED = (130, 143)
 """Exit codes of a process that was told to stop."""
@@ -68,7 +69,8 @@ class Reporting:
 
             torch.set_num_threads(self.threads)
         prepare_hydra()
-        if cfg.sweep.stacked:  # many runs in one job: it knows its records itself
+        if cfg.sweep.stacked and cfg.sweep.trial is None:
+            # Many runs in one job: it knows its records itself.
             return self._run(cfg, None, {})
         try:
             config, run_dir = locate(cfg)
@@ -117,6 +119,7 @@ def locate(cfg: DictConfig) -> tuple[dict[str, Any], Path]:
     """The config of a job as its record will have it, and its run folder."""
     from focusing.training.assembly import settle_source
 
+    apply_trial(cfg)
     config = check(cfg)
     settle_source(config, strict=True)
     return config, run_folder(config)

@@ -55,8 +55,11 @@ class GridSweeper(Sweeper):
         assert config is not None  # noqa: S101
         assert launcher is not None  # noqa: S101
         check_sweep(config)
-        # Stacked, all trials are one job.
-        params = None if config.sweep.stacked else self.params
+        # Stacked, all trials are one job; not those that the command line chooses.
+        one = config.sweep.stacked and not any(
+            each.startswith("sweep.trial=") for each in arguments
+        )
+        params = None if one else self.params
         jobs = expand_parts(context, params, self.parts, arguments)
         validate(context, config, jobs)
 

@@ -41,7 +41,7 @@ from focusing.training.metrics import score
 from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
 from focusing.training.same_data import check_finished, check_resumed, note_data
-from focusing.training.session import EVALUATION_BATCH, build_trainer, fit
+from focusing.training.session import build_trainer, evaluation_batch, fit
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -132,7 +132,7 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
         ) from None
     net.eval()
     with torch.no_grad():
-        batches = Batches(data.test, EVALUATION_BATCH, prepare=data.prepare)
+        batches = Batches(data.test, evaluation_batch(data.test), prepare=data.prepare)
         outputs = [net(batch.inputs) for batch in batches]
     found = score(outputs, [data.test.targets])
     return {f"test/{metric}": value for metric, value in found.items()}

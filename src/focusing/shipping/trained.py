@@ -14,7 +14,7 @@ from focusing.errors import UserError
 from focusing.models import Network
 from focusing.training.assembly import build_net, load_data, split
 from focusing.training.checkpoint import load_checkpoint
-from focusing.training.session import EVALUATION_BATCH
+from focusing.training.session import evaluation_batch
 
 PRUNED = "pruned.pt"
 
@@ -49,7 +49,8 @@ class Trained:
 
     def batches(self, part: str) -> Batches:
         """The samples of a part as the network wants them."""
-        return Batches(self.parts[part], EVALUATION_BATCH, prepare=self.data.prepare)
+        samples = self.parts[part]
+        return Batches(samples, evaluation_batch(samples), prepare=self.data.prepare)
 
 
 def load_run(folder: Path, *, pruned: bool = False) -> Trained:

@@ -26,7 +26,8 @@ from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO
 from focusing.training.interruption import interruptible
 from focusing.training.module import FocusingModule
 
-EVALUATION_BATCH = 1024
+EVALUATION_BATCH, EVALUATION_VALUES = 1024, 2**22
+"""Samples at a time when nothing is trained, and inputs in all of them, at most."""
 BUNDLE_WORK, BUNDLE_MOST = 2**27, 200
 """Parameters times samples that make a bundle of batches, and batches in it at most."""
 
@@ -100,6 +101,11 @@ def quieten() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+def evaluation_batch(part: Part) -> int:
+    """How many samples at a time: fewer of large pictures, which convolutions make still larger."""
+    return max(1, min(EVALUATION_BATCH, EVALUATION_VALUES // part.inputs[0].numel()))
+
+
 def fit(
     trainer: pl.Trainer,
     module: FocusingModule,
@@ -144,11 +150,12 @@ def fit(
         augment_seed=module.seed,
         spare_single=True,
     )
-    size = max(EVALUATION_BATCH, optim.batch_size)
+    size = max(evaluation_batch(train), optim.batch_size)
     loaders = [
         Batches(resident(part, device), size, device=device, prepare=prepare)
         for part in evaluated.values()
     ]
+    module.batches = {"train": batches, **dict(zip(evaluated, loaders, strict=True))}
     # Lightning would stop at SIGTERM by itself, saving nothing and exiting with 0.
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
     with interruptible():

@@ -1,9 +1,11 @@
-"""Two classes may share one output; it must be worth as much as two."""
+"""What an output is worth: two classes may share one; and how many are scored at a time."""
 
 import pytest
 import torch
 
+from focusing.data import Part
 from focusing.training.metrics import loss_of, predicted, score
+from focusing.training.session import evaluation_batch
 
 
 def test_one_logit_is_as_good_as_two() -> None:
@@ -23,3 +25,12 @@ def test_by_hand() -> None:
 
 def test_values_with_one_output_are_regression() -> None:
     assert loss_of(torch.tensor([[2.0]]), torch.tensor([0.0])).item() == 4.0
+
+
+def test_large_pictures_are_scored_in_small_batches() -> None:
+    def part(*shape: int) -> Part:
+        return Part(torch.zeros(1, *shape), torch.zeros(1))
+
+    assert evaluation_batch(part(28, 28, 1)) == evaluation_batch(part(60, 60, 1)) == 1024
+    assert evaluation_batch(part(125, 125, 3)) == 89
+    assert evaluation_batch(part(4096, 4096)) == 1

@@ -37,6 +37,8 @@ class BandedLinear(nn.Module):
 
     Attributes:
         order: the neuron that each output belongs to, (n,); None: its own.
+        tiles: number of neurons, first input and number of inputs of each tile; first input -1:
+            the tile has a list of its inputs.
     """
 
     bias: Tensor | None
@@ -53,47 +55,55 @@ class BandedLinear(nn.Module):
     ) -> None:
         """Cut the weight into tiles."""
         super().__init__()
-        self.out_features, self.in_features = weight.shape
         weight, bias = weight.detach(), None if bias is None else bias.detach()
         if positions is None:
-            positions = torch.arange(self.in_features, device="cpu")[:, None]
+            positions = torch.arange(weight.shape[1], device="cpu")[:, None]
         used = (weight != 0).cpu().numpy()
         found = tiling(used, positions.detach().cpu().double().numpy(), restore=restore)
-        self._cut(weight, found)
+        buffers, tiles = _cut(weight, found)
         rows = None if found.sorted else torch.from_numpy(found.order).to(weight.device)
         if bias is not None:
-            bias = bias.clone() if rows is None or restore else bias[rows]
-        place = None if rows is None or not restore else rows.argsort()
-        order = None if restore else rows
-        for name, value in {"bias": bias, "place": place, "order": order}.items():
-            if value is None:
+            buffers["bias"] = bias.clone() if rows is None or restore else bias[rows]
+        if rows is not None:
+            buffers |= {"place": rows.argsort()} if restore else {"order": rows}
+        self._build(weight.shape[1], tiles, buffers)
+
+    def _build(self, inputs: int, tiles: list[list[int]], buffers: dict[str, Tensor]) -> None:
+        self.in_features, self.out_features = inputs, sum(rows for rows, _, _ in tiles)
+        self.tiles = tiles
+        self.sizes = [rows for rows, _, _ in tiles]
+        self._names = [
+            (f"weight_{index}", None if start >= 0 else f"columns_{index}", start, width)
+            for index, (_, start, width) in enumerate(tiles)
+        ]
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+        for name in ("bias", "place", "order"):
+            if name not in buffers:
                 setattr(self, name, None)  # torch.export miscounts buffers that are None
-            else:
-                self.register_buffer(name, value)
-        self._whole = len(found.tiles) == 1 and self.work == 1
+        self._whole = len(tiles) == 1 and self.work == 1
         self._scratch: threading.local | None = None
 
-    def _cut(self, weight: Tensor, found: Tiling) -> None:
-        """Keep the weights of each tile, transposed: products of few samples are faster so."""
-        self.sizes = [len(tile.rows) for tile in found.tiles]
-        self._tiles: list[tuple[str, str | None, int, int]] = []
-        for index, tile in enumerate(found.tiles):
-            rows = weight[torch.from_numpy(tile.rows)]
-            if isinstance(tile.columns, slice):
-                picked, start = None, tile.columns.start
-                rows = rows[:, tile.columns]
-            else:
-                picked, start = f"columns_{index}", 0
-                columns = torch.from_numpy(tile.columns).to(weight.device)
-                self.register_buffer(picked, columns)
-                rows = rows[:, columns]
-            self.register_buffer(f"weight_{index}", rows.t().contiguous())
-            self._tiles.append((f"weight_{index}", picked, start, tile.width))
+    @classmethod
+    def from_tiles(
+        cls, inputs: int, tiles: list[list[int]], buffers: dict[str, Tensor]
+    ) -> BandedLinear:
+        """Put a layer together again.
+
+        Args:
+            inputs: its ``in_features``.
+            tiles: its ``tiles``.
+            buffers: its ``state_dict``.
+        """
+        layer = cls.__new__(cls)
+        nn.Module.__init__(layer)
+        layer._build(inputs, [list(each) for each in tiles], buffers)
+        return layer
 
     @property
     def work(self) -> float:
         """Share of the n * m products that are computed."""
-        done = sum(self.get_buffer(name).numel() for name, *_ in self._tiles)
+        done = sum(self.get_buffer(name).numel() for name, *_ in self._names)
         return done / (self.in_features * self.out_features)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -132,7 +142,7 @@ class BandedLinear(nn.Module):
                 x.index_select(1, getattr(self, picked)) if picked else x.narrow(1, start, width),
                 getattr(self, weight),
             )
-            for weight, picked, start, width in self._tiles
+            for weight, picked, start, width in self._names
         ]
 
     def _few(self, x: Tensor) -> Tensor:
@@ -149,10 +159,10 @@ class BandedLinear(nn.Module):
                 inputs, y = torch.empty_like(x), x.new_empty(len(x), self.out_features)
             parts = [
                 inputs if picked else inputs.narrow(1, start, width)
-                for _, picked, start, width in self._tiles
+                for _, picked, start, width in self._names
             ]
             outs = y.split_with_sizes(self.sizes, 1)
-            room = kind, inputs, y, list(zip(self._tiles, parts, outs, strict=True))
+            room = kind, inputs, y, list(zip(self._names, parts, outs, strict=True))
             self._scratch.room = room
         _, inputs, y, tiles = room
         inputs.copy_(x)
@@ -171,3 +181,19 @@ class BandedLinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, tiles={len(self.sizes)}, work={self.work:.3f}"
         )
+
+
+def _cut(weight: Tensor, found: Tiling) -> tuple[dict[str, Tensor], list[list[int]]]:
+    """The weights of each tile, transposed, as products of few samples are faster so."""
+    buffers, tiles = {}, []
+    for index, tile in enumerate(found.tiles):
+        rows = weight[torch.from_numpy(tile.rows)]
+        if isinstance(tile.columns, slice):
+            start, rows = tile.columns.start, rows[:, tile.columns]
+        else:
+            columns = torch.from_numpy(tile.columns).to(weight.device)
+            start, rows = -1, rows[:, columns]
+            buffers[f"columns_{index}"] = columns
+        buffers[f"weight_{index}"] = rows.t().contiguous()
+        tiles.append([len(tile.rows), start, tile.width])
+    return buffers, tiles

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -191,3 +192,15 @@ def test_images_are_cut_into_patches() -> None:
     x = torch.randn(2, 3600)
     for samples in (x, x.repeat(40, 1)):
         torch.testing.assert_close(banded(samples), layer(samples), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("topology", [None, (28, 28)])
+def test_can_be_put_together_from_plain_values(topology: Any) -> None:
+    layer = FocusedLinear(784, 200, topology=topology, mu="random", sigma=0.03).eval()
+    layer.prune(1.0)
+    banded = layer.banded()
+    tiles = json.loads(json.dumps(banded.tiles))
+    twin = BandedLinear.from_tiles(784, tiles, banded.state_dict())
+    x = torch.randn(3, 784)
+    assert torch.equal(twin(x), banded(x))
+    assert repr(twin) == repr(banded)

@@ -71,14 +71,14 @@ class Network(nn.Module):
         their proportions; of the widths next to these it has those that come nearest.
 
         Returns:
-            A new network, in its initial state.
+            A new network, in its initial state, of the same type and on the same device.
         """
         target = _trained(self)
         low, high = 0.0, 1.0
         while self._count(self._scaled(high)) < target:
             low, high = high, 2 * high
         # Between two neighbours in the longest layer nothing changes.
-        while (high - low) * max(self.widths) > 0.5:
+        while (high - low) * max(self.widths, default=0) > 0.5:
             middle = (low + high) / 2
             low, high = (
                 (middle, high) if self._count(self._scaled(middle)) < target else (low, middle)
@@ -89,10 +89,10 @@ class Network(nn.Module):
         ]
 
         def distance(widths: Sequence[int]) -> tuple[int, float]:
-            skew = [found / own for found, own in zip(widths, self.widths, strict=True)]
+            skew = [found / own for found, own in zip(widths, self.widths, strict=True)] or [1.0]
             return abs(self._count(widths) - target), max(skew) - min(skew)
 
-        return self._dense(min(product(*around), key=distance))
+        return self._dense(min(product(*around), key=distance)).to(next(self.parameters()))
 
     def _scaled(self, factor: float) -> tuple[int, ...]:
         return tuple(max(1, round(each * factor)) for each in self.widths)

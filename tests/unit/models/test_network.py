@@ -127,6 +127,12 @@ def test_foci_that_are_not_trained_need_no_wider_twin() -> None:
     assert make("cnn_dense").match_parameters().widths == (8,)
 
 
+def test_the_twin_has_the_type_of_the_network() -> None:
+    twin = make("mlp_focus").double().match_parameters()
+    assert {each.dtype for each in twin.parameters()} == {torch.float64}
+    assert MLP(4, 2, []).match_parameters().widths == ()
+
+
 def test_the_twin_has_the_features_of_the_network() -> None:
     net = make("transfer_focus")
     twin = net.match_parameters()

@@ -30,6 +30,7 @@ AT_LEAST = {
     "optim.decay_sigma": 0,
     "optim.sigma_l1": 0,
     "optim.sigma_l2": 0,
+    "optim.mu_repulsion": 0,
     "optim.anneal_epochs": 0,
     "trainer.max_epochs": 1,
     "trainer.limit_batches": 1,

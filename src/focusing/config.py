@@ -272,6 +272,7 @@ class Optim:
     l2: float = 0.0
     sigma_l1: float = 0.0
     sigma_l2: float = 0.0
+    mu_repulsion: float = 0.0
     decay_epochs: list[int] = field(default_factory=list)
     decay: float = 1.0
     decay_mu: float | None = None

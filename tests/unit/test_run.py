@@ -63,6 +63,25 @@ def test_without_callbacks_there_is_less_to_record(tmp_path: Path) -> None:
     assert "focus" not in record
 
 
+def test_what_callbacks_measured_is_in_the_record(tmp_path: Path) -> None:
+    chosen = "callbacks=[default,measure]"
+    small = [
+        "callbacks.explanation=null",
+        "callbacks.pruning.points=2",
+        "callbacks.timing.rounds=1",
+        "trainer.limit_batches=2",
+    ]
+    train(config(tmp_path, chosen, *small))
+    record = read_record(folder_of(tmp_path)) or {}
+    measured = record["measured"]
+    assert measured.keys() == {"stuck", "pruning", "dead_inputs", "timing"}
+    assert not [name for name, each in measured.items() if "error" in each]
+    assert measured["pruning"]["curve"][0]["acc"] == record["scores"]["last"]["value"]
+    assert (folder_of(tmp_path) / measured["dead_inputs"]["file"]).exists()
+    assert record["steps_per_second"] > 0
+    assert "hidden1" in record["focus"]
+
+
 def test_divergence_is_recorded(tmp_path: Path) -> None:
     cfg = config(tmp_path, "model.batch_norm=false", "optim.lr=1e12")
     with pytest.raises(DivergedError):

@@ -1,15 +1,25 @@
 """What happens around training, one class a file."""
 
 from focusing.callbacks.clip_foci import ClipFoci
+from focusing.callbacks.dead_inputs import DeadInputs
+from focusing.callbacks.explanation import Explanation
 from focusing.callbacks.focus_trajectory import FocusTrajectory
 from focusing.callbacks.progress import Progress
+from focusing.callbacks.pruning_curve import PruningCurve
+from focusing.callbacks.search_trial import SearchTrial
 from focusing.callbacks.stuck_neurons import StuckNeurons
 from focusing.callbacks.throughput import Throughput
+from focusing.callbacks.timing import Timing
 
 __all__ = [
     "ClipFoci",
+    "DeadInputs",
+    "Explanation",
     "FocusTrajectory",
     "Progress",
+    "PruningCurve",
+    "SearchTrial",
     "StuckNeurons",
     "Throughput",
+    "Timing",
 ]

@@ -1,128 +1,187 @@
-"""Notice foci that have stopped learning."""
+"""Notice neurons that are stuck where there is nothing to see."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
 from focusing.callbacks.layers import focused_layers
-from focusing.callbacks.step_hooks import StepHooks
 from focusing.nn import FocusedLinear
+
+if TYPE_CHECKING:
+    from focusing.training.module import FocusingModule
 
 log = logging.getLogger(__name__)
 
 
-class StuckNeurons(StepHooks):
-    """Counts the foci that neither move nor receive gradient.
+class StuckNeurons(pl.Callback):
+    """Counts the neurons whose focus stays where it learns nothing.
 
-    A coordinate of mu or sigma is quiet in an epoch if it changed by less than ``tolerance`` and
-    either its gradient was below ``gradient`` or it sits at the end of its range, where clipping
-    undoes what the gradient does. A neuron whose trained coordinates were all quiet for ``window``
-    epochs in a row is stuck. Layers whose foci are not trained have none.
+    A neuron is stuck if both hold:
 
-    The gradient is looked at once per epoch, at its first optimizer step. The count is logged
-    per epoch as ``focus/stuck`` (and ``focus/stuck_<layer>`` if there are several layers); one
-    warning at the end says where they are and what to try.
+    - It went nowhere: each trained coordinate of its mu and sigma is within ``tolerance``
+      apertures (its sigma) of where it was ``window`` epochs ago. What it did in between does not
+      count: a focus amid noise never rests, it jiggles.
+    - Its output says nothing about the targets: of its variance they explain less than
+      ``information`` (eta squared, less what chance explains; of regression the squared
+      correlation). A neuron that has found its place does not move either, but is of use.
+
+    Layers whose foci are not trained have none. The count is logged per epoch as ``focus/stuck``
+    (and ``focus/stuck_<layer>`` if there are several layers) and kept in the record as
+    ``measured.stuck``; one warning at the end says where they are and what to try.
 
     Args:
-        window: epochs of silence after which a neuron counts as stuck.
-        tolerance: greatest movement per epoch, in units of the input axis, of a quiet coordinate.
-        gradient: greatest |gradient| of a quiet coordinate.
+        window: epochs over which the movement counts; before, no neuron is stuck.
+        tolerance: greatest movement of a focus that went nowhere, in apertures.
+        information: least share of a useful output's variance that the targets explain.
+        samples: of the training data, evenly spaced, that this is measured on.
     """
 
-    def __init__(self, window: int = 5, tolerance: float = 1e-5, gradient: float = 1e-7) -> None:
+    def __init__(
+        self,
+        window: int = 5,
+        tolerance: float = 0.5,
+        information: float = 0.01,
+        samples: int = 1024,
+    ) -> None:
         super().__init__()
         if window < 1:
             raise ValueError(f"window={window} must be at least 1 epoch.")
-        self.window, self.tolerance, self.gradient = window, tolerance, gradient
-        self.silence: dict[str, Tensor] = {}
+        if samples < 2:
+            raise ValueError(f"samples={samples} must be at least 2.")
+        self.window, self.tolerance = window, tolerance
+        self.information, self.samples = information, samples
+        self.which: dict[str, Tensor] = {}
+        self._path: dict[str, Tensor] = {}  # foci (epochs so far, at most window + 1; n, 2d)
         self._layers: dict[str, FocusedLinear] = {}
-        self._before: dict[str, Tensor] = {}
-        self._deaf: dict[str, Tensor] = {}
-        self._listening = True
 
     @property
     def stuck(self) -> dict[str, int]:
         """Number of stuck neurons per layer."""
-        return {name: int((n >= self.window).sum()) for name, n in self.silence.items()}
+        return {name: int(each.sum()) for name, each in self.which.items()}
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Take the layers with trained foci and listen to the optimizers."""
+        """Take the layers with trained foci."""
         layers = focused_layers(pl_module)
         self._layers = {name: layer for name, layer in layers.items() if _trained(layer)}
-        for name, layer in self._layers.items():
-            if name not in self.silence:
-                self.silence[name] = torch.zeros(layer.out_features, dtype=torch.int64)
-                self._before[name] = _foci(layer)
-        if self._layers:
-            self.after_each_step(trainer, self._listen)
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """The next step's gradients count for this epoch."""
-        self._listening = True
-
-    def _listen(self, *_: Any) -> None:
-        if not self._listening:
-            return
-        self._listening = False
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Remember where the foci start; a resumed run has done so."""
         for name, layer in self._layers.items():
-            grads = [
-                torch.zeros_like(each) if each.grad is None else each.grad.detach()
-                for each in _trained(layer)
-            ]
-            self._deaf[name] = (torch.cat(grads, dim=1).abs() < self.gradient).cpu()
+            if name not in self._path:
+                self._path[name] = _foci(layer)[None]
+                self.which[name] = torch.zeros(layer.out_features, dtype=torch.bool)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Update the counts and log them."""
         if not self._layers:
             return
         for name, layer in self._layers.items():
-            now = _foci(layer)
-            still = (now - self._before[name]).abs() < self.tolerance
-            deaf = self._deaf.get(name, torch.zeros_like(still))  # no step, no evidence
-            quiet = (still & (deaf | _at_bound(layer, now))).all(dim=1)
-            self.silence[name] = torch.where(quiet, self.silence[name] + 1, 0)
-            self._before[name] = now
-        self._deaf = {}
+            path = torch.cat([self._path[name], _foci(layer)[None]])[-self.window - 1 :]
+            self._path[name] = path
+            moved = (path[-1] - path[0]).abs() / layer.sigma.detach().mean(1, True).float().cpu()
+            long_enough = len(path) > self.window
+            self.which[name] = (moved <= self.tolerance).all(1) & long_enough
+        if any(each.any() for each in self.which.values()):
+            for name, told in self._information(pl_module).items():  # type: ignore[arg-type]
+                self.which[name] &= told < self.information
         stuck = self.stuck
         counts = {f"focus/stuck_{name}": stuck[name] for name in stuck} if len(stuck) > 1 else {}
         values = {"focus/stuck": sum(stuck.values()), **counts}
         # The module hands these to the loggers with its own row; log_dict takes longer than a step.
         trainer.callback_metrics.update({key: torch.tensor(float(n)) for key, n in values.items()})
 
+    @torch.no_grad()
+    def _information(self, module: FocusingModule) -> dict[str, Tensor]:
+        """What the outputs of each layer's neurons tell about the targets, (n,) each."""
+        train, net, precision = module.batches["train"], module.net, module.trainer.precision_plugin
+        count = len(train.part.targets)
+        places = torch.linspace(0, count - 1, min(count, self.samples)).long()
+        inputs, targets = train.part.take(places.to(train.part.targets.device)).to(train.device)
+        outputs: dict[str, list[Tensor]] = {name: [] for name in self._layers}
+        handles = [
+            layer.register_forward_hook(lambda _, __, out, name=name: outputs[name].append(out))
+            for name, layer in self._layers.items()
+        ]
+        modes = {each: each.training for each in net.modules()}
+        try:
+            net.eval()
+            for part in torch.split(inputs, 256):  # convolutions before the layer take memory
+                part = part if train.prepare is None else train.prepare(part)
+                with precision.forward_context():
+                    net(precision.convert_input(part))
+        finally:
+            for each, mode in modes.items():
+                each.training = mode
+            for handle in handles:
+                handle.remove()
+        return {
+            name: explained(torch.cat(each).double(), targets).cpu()
+            for name, each in outputs.items()
+        }
+
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Say once what is stuck."""
         found = {name: count for name, count in self.stuck.items() if count}
         if not found or not trainer.is_global_zero:
             return
-        parts = [f"{n} of {len(self.silence[name])} in {name}" for name, n in found.items()]
+        parts = [f"{n} of {len(self.which[name])} in {name}" for name, n in found.items()]
         log.warning(
-            "Stuck foci: %s neither moved nor received gradient in the last %d epochs. Try a wider "
-            "initial sigma, mu=spread so that some start near the informative inputs, or larger "
-            "learning rates of mu and sigma.",
+            "Stuck foci: %s went nowhere in the last %d epochs, and what they see says nothing "
+            "about the targets. Try a wider initial sigma, mu=spread so that some start near the "
+            "informative inputs, optim.anneal_from, optim.mu_repulsion, or a larger optim.lr_mu.",
             ", ".join(parts),
             self.window,
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """Epochs of silence per neuron, and what the next epoch is compared with."""
-        return {
-            "silence": dict(self.silence),
-            "before": dict(self._before),
-            "deaf": dict(self._deaf),
-            "listening": self._listening,
+    def measured(self) -> dict[str, Any]:
+        """Number of neurons of each layer, and those that were stuck at the end."""
+        found = {
+            name: {"neurons": len(each), "stuck": each.nonzero()[:, 0].tolist()}
+            for name, each in self.which.items()
         }
+        return {"stuck": found} if found else {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The last foci, and what was found."""
+        return {"path": dict(self._path), "which": dict(self.which)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting where the checkpoint was written."""
-        self.silence = dict(state_dict["silence"])
-        self._before = dict(state_dict["before"])
-        self._deaf = dict(state_dict["deaf"])
-        self._listening = state_dict["listening"]
+        self._path, self.which = dict(state_dict["path"]), dict(state_dict["which"])
+
+
+def explained(values: Tensor, targets: Tensor) -> Tensor:
+    """Share of the variance of each column that the targets explain, less what chance explains.
+
+    Args:
+        values: (N, n).
+        targets: (N,): class numbers, or numbers.
+
+    Returns:
+        (n,), 0 where the values are constant; below 0 if they explain less than chance would.
+    """
+    centred = values - values.mean(0)
+    total = centred.square().sum(0)
+    if targets.is_floating_point():
+        groups = 2
+        told = targets.to(values.dtype) - targets.mean().to(values.dtype)
+        between = (told @ centred).square() / told.square().sum().clamp_min(1e-300)
+    else:
+        members = torch.nn.functional.one_hot(targets).to(values.dtype)
+        members = members[:, members.any(0)]
+        groups = members.shape[1]
+        between = ((members.T @ centred).square() / members.sum(0)[:, None]).sum(0)
+    spare = max(len(values) - groups, 1)
+    share = between / total.clamp_min(1e-300)
+    adjusted = 1 - (1 - share) * (len(values) - 1) / spare
+    # Rounding leaves a constant column some variance.
+    constant = total <= 1e-20 * values.square().sum(0)
+    return torch.where(constant, 0.0, adjusted)
 
 
 def _trained(layer: FocusedLinear) -> list[Tensor]:
@@ -132,17 +191,3 @@ def _trained(layer: FocusedLinear) -> list[Tensor]:
 def _foci(layer: FocusedLinear) -> Tensor:
     """Trained coordinates of the foci, (n, d) or (n, 2d), as a copy on the CPU."""
     return torch.cat([each.detach() for each in _trained(layer)], dim=1).float().cpu()
-
-
-def _at_bound(layer: FocusedLinear, foci: Tensor) -> Tensor:
-    ranges = [
-        (bounds, each)
-        for bounds, each in ((layer.mu_range, layer.mu), (layer.sigma_range, layer.sigma))
-        if each.requires_grad
-    ]
-    parts = foci.chunk(len(ranges), dim=1)
-    held = [
-        (part <= low + 1e-7) | (part >= high - 1e-7)
-        for part, ((low, high), _) in zip(parts, ranges, strict=True)
-    ]
-    return torch.cat(held, dim=1)

@@ -17,7 +17,6 @@ Keys, for each focused layer with n neurons, m inputs at positions in d dimensio
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from focusing.callbacks.arrays import write_arrays
 from focusing.nn import FocusedLinear
-from focusing.results.files import write_whole
 
 SHOWN = 64
 """Neurons whose weights are stored: bounds a checkpoint, and no figure shows more."""
@@ -115,10 +114,7 @@ class Trajectory:
                 "normalizer": np.array(layer.normalizer),
             }
             arrays |= {f"{name}/{key}": value for key, value in values.items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = io.BytesIO()
-        np.savez(content, allow_pickle=False, **arrays)
-        write_whole(path, content.getbuffer())
+        write_arrays(path, arrays)
 
 
 def shown(neurons: int) -> np.ndarray[Any, np.dtype[np.int64]]:

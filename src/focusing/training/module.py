@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from focusing.config import Optim
-from focusing.data.batches import epoch_seed
+from focusing.data.batches import Batches, epoch_seed
 from focusing.data.dataset import Part
 from focusing.errors import DivergedError
 from focusing.nn import FocusedLinear
@@ -22,6 +22,7 @@ from focusing.training.metrics import loss_of, score
 from focusing.training.middle import EpochSoFar, load_middle, restore_middle, save_middle
 from focusing.training.optimizer import build_optimizer, set_learning_rates
 from focusing.training.randomness import seed_all
+from focusing.training.repulsion import repulsion
 
 
 class FocusingModule(pl.LightningModule):
@@ -44,6 +45,7 @@ class FocusingModule(pl.LightningModule):
         evaluated: names of the validation loaders, in their order: ``"val"``, ``"test"``.
 
     Attributes:
+        batches: what it is trained on (``"train"``) and scored on, by name; :func:`fit` sets it.
         series: metric name -> value of each epoch so far.
         so_far: what the current epoch has done.
         seconds: that the run has taken so far, in all its sessions; ``earlier``: in those before.
@@ -56,6 +58,7 @@ class FocusingModule(pl.LightningModule):
         self.automatic_optimization = False
         self.net, self.optim, self.seed = net, optim, seed
         self.evaluated = tuple(evaluated)
+        self.batches: dict[str, Batches] = {}
         self.series: dict[str, list[float]] = {}
         self.so_far = EpochSoFar()
         self.earlier, self._began = 0.0, time.monotonic()
@@ -120,7 +123,7 @@ class FocusingModule(pl.LightningModule):
             output = self.net(batch.inputs)
             so_far.remember("train", output, batch.targets)
             loss = loss_of(output, batch.targets)
-            if optim.sigma_l1 or optim.sigma_l2:
+            if optim.sigma_l1 or optim.sigma_l2 or optim.mu_repulsion:
                 loss = loss + self._penalty()
             if optim.accumulate > 1:
                 loss = loss / optim.accumulate
@@ -148,6 +151,8 @@ class FocusingModule(pl.LightningModule):
     def _penalty(self) -> Tensor:
         strengths = {1: self.optim.sigma_l1, 2: self.optim.sigma_l2}
         terms = [s * each.regularization(p) for p, s in strengths.items() for each in self._layers]
+        if self.optim.mu_repulsion:
+            terms += [self.optim.mu_repulsion * repulsion(each) for each in self._layers]
         return torch.stack(terms).sum() if terms else torch.zeros((), device=self.device)
 
     def _step(self) -> None:
@@ -172,7 +177,8 @@ class FocusingModule(pl.LightningModule):
         }
         self.so_far = EpochSoFar()
         if self._layers:
-            row["focus/sigma_mean"] = torch.cat([each.sigma for each in self._layers]).mean().item()
+            sigmas = [each.sigma.flatten() for each in self._layers]  # of one axis or of two
+            row["focus/sigma_mean"] = torch.cat(sigmas).mean().item()
         bad = [name for name, value in row.items() if not math.isfinite(value)]
         if bad:
             raise DivergedError(

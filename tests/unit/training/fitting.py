@@ -10,7 +10,7 @@ import torch
 
 from focusing.config import Optim
 from focusing.data import DataSet, hold_out, synthetic
-from focusing.models import MLP, focused_mlp
+from focusing.models import MLP, Network, focused_mlp
 from focusing.training.module import FocusingModule
 from focusing.training.session import build_trainer, fit
 
@@ -24,12 +24,13 @@ OPTIONS = {
 
 
 def data(**options: Any) -> DataSet:
-    return synthetic(**{"samples": 100, **options})
+    return synthetic(**{"n_samples": 100, **options})
 
 
 def net(seed: int = 0, **options: Any) -> MLP:
     torch.manual_seed(seed)
-    return focused_mlp(40, 2, **{"hidden": [4], "mu": "spread", "sigma": 0.1, **options})
+    sizes = {"inputs": 40, "outputs": 2, "hidden": [4]}
+    return focused_mlp(**{**sizes, "mu": "spread", "sigma": 0.1, **options})
 
 
 def optim(**options: Any) -> Optim:
@@ -40,7 +41,7 @@ def optim(**options: Any) -> Optim:
 def trained(
     folder: Path,
     *,
-    network: MLP | None = None,
+    network: Network | None = None,
     settings: Optim | None = None,
     dataset: DataSet | None = None,
     callbacks: Iterable[pl.Callback] = (),

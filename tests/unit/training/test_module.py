@@ -13,6 +13,7 @@ from focusing.errors import DivergedError, UserError
 from focusing.models import MLP
 from focusing.training import session
 from focusing.training.metrics import loss_of, score
+from focusing.training.repulsion import repulsion
 from focusing.training.session import build_trainer
 from tests.unit.training.fitting import OPTIONS, CountSteps, data, net, optim, same_weights, trained
 
@@ -40,6 +41,7 @@ def bare(epochs: int, **options: Any) -> MLP:
             loss = loss_of(network(batch.inputs), batch.targets)
             loss = loss + settings.sigma_l1 * layer.sigma.abs().sum()
             loss = loss + settings.sigma_l2 * layer.sigma.square().sum()
+            loss = loss + settings.mu_repulsion * repulsion(layer)
             optimizer.zero_grad()
             loss.backward()
             if settings.clip_value is not None:
@@ -56,6 +58,7 @@ def bare(epochs: int, **options: Any) -> MLP:
         {"clip_value": 0.001},
         {"sigma_l1": 0.1},
         {"sigma_l2": 0.1, "sigma_l1": 0.1},
+        {"mu_repulsion": 0.5},
     ],
 )
 @pytest.mark.parametrize("bundle", [1, 2, 200])
@@ -68,6 +71,13 @@ def test_training_is_the_plain_loop(
     for one, two in zip(module.net.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-7)
     assert module.steps == 15
+
+
+def test_repulsion_costs_nothing_when_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr("focusing.training.module.repulsion", calls.append)
+    trained(tmp_path, settings=optim(sigma_l1=0.1), epochs=1)
+    assert not calls
 
 
 def test_metrics_of_each_epoch_are_those_of_the_network(tmp_path: Path) -> None:
@@ -87,6 +97,15 @@ def test_metrics_of_each_epoch_are_those_of_the_network(tmp_path: Path) -> None:
     assert module.series["test/acc"][-1] == pytest.approx(right)
     sigma = module.net.hidden1.sigma.mean().item()  # type: ignore[union-attr, operator]
     assert module.series["focus/sigma_mean"][-1] == pytest.approx(sigma)
+
+
+def test_layers_may_differ_in_their_axes(tmp_path: Path) -> None:
+    network = net(hidden=[4, 3], topology=(8, 5))
+    module = trained(tmp_path, network=network, epochs=1)
+    sigmas = [each.sigma.flatten() for each in network.focused_layers().values()]
+    assert [len(each) for each in sigmas] == [8, 3]
+    mean = torch.cat(sigmas).mean().item()
+    assert module.series["focus/sigma_mean"][-1] == pytest.approx(mean)
 
 
 @pytest.mark.parametrize("bundle", [1, 200])

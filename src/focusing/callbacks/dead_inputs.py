@@ -1,0 +1,158 @@
+"""What becomes of connections to inputs that say nothing."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from focusing.callbacks.analysis import Analysis
+from focusing.callbacks.arrays import write_arrays
+from focusing.errors import UserError
+from focusing.nn import FocusedLinear
+
+if TYPE_CHECKING:
+    from focusing.data import Batches
+    from focusing.training.module import FocusingModule
+
+FILE = "dead_inputs.npz"
+
+
+class DeadInputs(Analysis):
+    """Weights of the first layer on dead inputs, before and after training.
+
+    An input is dead if it is the same in all training data, such as the border of padded digits;
+    random changes of training images (``data.augment``) are not looked at. The paper's "Redundant
+    Connections": training does not make a dense neuron let go of them. Of a focused layer the
+    weights are the effective ones, phi o W. The record gets ``dead_inputs``:
+
+    - ``layer``, ``inputs`` and ``dead``: its name, number of inputs, number of dead ones.
+    - ``before`` and ``after``, each with ``dead`` and ``live``: ``mean_abs``, and the share
+      (``small``) and number (``small_count``) of weights with |w| <= ``small``; null if there
+      are no such inputs.
+    - ``change``: mean |after - before| on ``dead`` and ``live``.
+    - ``histogram``: ``edges``, and counts ``before_dead``, ``after_dead``, ``before_live``,
+      ``after_live``.
+
+    The file ``dead_inputs.npz`` holds ``dead`` (m,), ``shape`` (of a sample), ``neurons`` (k,), and
+    their weights ``before`` and ``after``, both (k, m).
+
+    Args:
+        small: a weight that is as good as none.
+        neurons: whose weights are kept for figures, evenly spaced.
+        bins: of the histogram.
+    """
+
+    name = "dead_inputs"
+
+    def __init__(self, small: float = 0.01, neurons: int = 10, bins: int = 50) -> None:
+        super().__init__()
+        if not small > 0 or neurons < 1 or bins < 1:
+            raise ValueError(
+                f"small={small} must be above 0, neurons={neurons} and bins={bins} at least 1."
+            )
+        self.small, self.neurons, self.bins = small, neurons, bins
+        self.before: Tensor | None = None
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Refuse a network that sees its inputs through something else."""
+        _first_layer(pl_module)  # type: ignore[arg-type]
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Remember the weights; a resumed run has done so."""
+        if self.before is None:
+            self.before = _weights(_first_layer(pl_module)[1])  # type: ignore[arg-type]
+
+    def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
+        """Compare."""
+        name, layer = _first_layer(module)
+        before, after = self.before, _weights(layer)
+        assert before is not None  # noqa: S101 - a checkpoint of training holds it
+        batches = module.batches["train"]
+        dead = constant_inputs(batches)
+        kinds = {"dead": dead, "live": ~dead}
+        chosen = np.linspace(0, len(after) - 1, min(len(after), self.neurons)).round().astype(int)
+        arrays = {
+            "dead": dead.numpy(),
+            "shape": np.array(batches.part.inputs.shape[1:]),
+            "neurons": chosen,
+            "before": before[chosen].numpy(),
+            "after": after[chosen].numpy(),
+        }
+        write_arrays(folder / FILE, arrays)
+        limit = max(before.abs().max().item(), after.abs().max().item()) or 1.0
+        edges = np.linspace(-limit, limit, self.bins + 1)
+        histogram = {
+            f"{when}_{kind}": np.histogram(weights[:, which].numpy(), edges)[0].tolist()
+            for when, weights in (("before", before), ("after", after))
+            for kind, which in kinds.items()
+        }
+        return {
+            "layer": name,
+            "inputs": len(dead),
+            "dead": int(dead.sum()),
+            "small": self.small,
+            "before": {kind: self._describe(before[:, which]) for kind, which in kinds.items()},
+            "after": {kind: self._describe(after[:, which]) for kind, which in kinds.items()},
+            "change": {
+                kind: (after - before)[:, which].abs().mean().item() if which.any() else None
+                for kind, which in kinds.items()
+            },
+            "histogram": {"edges": edges.tolist(), **histogram},
+            "file": FILE,
+        }
+
+    def _describe(self, weights: Tensor) -> dict[str, Any] | None:
+        if not weights.numel():
+            return None
+        small = int((weights.abs() <= self.small).sum())
+        return {
+            "mean_abs": weights.abs().mean().item(),
+            "small": small / weights.numel(),
+            "small_count": small,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The weights at the start."""
+        return {"before": self.before}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take them from a checkpoint."""
+        self.before = state_dict["before"]
+
+
+def constant_inputs(batches: Batches) -> Tensor:
+    """Which inputs (m,) are the same in all samples."""
+    first = low = high = torch.empty(0)
+    for inputs, _ in batches.part.split(1024):
+        values = inputs if batches.prepare is None else batches.prepare(inputs)
+        values = values.flatten(1)
+        if not len(first):
+            first = low = high = values[0]
+        low, high = torch.minimum(low, values.amin(0)), torch.maximum(high, values.amax(0))
+    return (low == high).cpu()
+
+
+def _first_layer(module: FocusingModule) -> tuple[str, nn.Module]:
+    """The layer that sees the inputs, and its name."""
+    inputs = math.prod(module.batches["train"].part.inputs.shape[1:])
+    for name, layer in module.net.named_modules():
+        if isinstance(layer, (FocusedLinear, nn.Linear)):
+            if layer.in_features == inputs:
+                return name, layer
+            break
+    raise UserError(
+        "callbacks.dead_inputs: the first layer of this network does not see the inputs one by "
+        "one; use a simple network, or callbacks.dead_inputs=null."
+    )
+
+
+@torch.no_grad()
+def _weights(layer: nn.Module) -> Tensor:
+    weight: Any = layer.effective_weight() if isinstance(layer, FocusedLinear) else layer.weight
+    return weight.detach().float().cpu().clone()  # type: ignore[no-any-return]

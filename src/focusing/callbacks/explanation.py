@@ -1,0 +1,171 @@
+"""Which inputs a trained network looks at: SHAP values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from focusing.callbacks.analysis import Analysis
+from focusing.callbacks.arrays import write_arrays
+from focusing.data.dataset import Part
+from focusing.errors import UserError
+
+if TYPE_CHECKING:
+    from focusing.data import Batches
+    from focusing.training.module import FocusingModule
+
+FILE = "explanation.npz"
+METHODS = {"deep": "DeepExplainer", "gradient": "GradientExplainer"}
+
+
+class Explanation(Analysis):
+    """SHAP values of a few test samples, by the shap library.
+
+    The folded network is explained: plain layers, which the library knows, dropout off. The values
+    are of its outputs before the softmax. They should add up to what a sample's output has more
+    than the mean output of the background (completeness); the gap is recorded. ``deep`` is exact
+    for the networks of this package, ``gradient`` draws samples and is near. The record gets
+    ``explanation``: ``method``, ``background``, ``targets``, ``classes`` explained for each sample,
+    and the ``gap``, largest of all and relative to the largest difference it should add up to.
+
+    The file ``explanation.npz`` holds ``inputs`` (N, ...), ``values`` (N, k, ...), ``classes``
+    (N, k), ``outputs`` (N, k), ``expected`` (N, k) and ``targets`` (N,).
+
+    Args:
+        samples: test samples, the first of each class that comes up; of regression just the first.
+        classes: explain those with the highest outputs, so many.
+        background: training samples that stand for an input that is missing.
+        method: ``"deep"`` or ``"gradient"``.
+    """
+
+    name = "explanation"
+
+    def __init__(
+        self, samples: int = 5, classes: int = 3, background: int = 100, method: str = "deep"
+    ) -> None:
+        super().__init__()
+        if min(samples, classes) < 1 or background < 2:
+            raise ValueError(
+                f"samples={samples} and classes={classes} must be at least 1, "
+                f"background={background} 2."
+            )
+        if method not in METHODS:
+            raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}.")
+        if find_spec("shap") is None:
+            raise ValueError(
+                "shap is not installed: pip install 'focusing[shap]', or leave it out."
+            )
+        self.samples, self.classes = samples, classes
+        self.background, self.method = background, method
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Refuse what has no values to explain."""
+        module: Any = pl_module
+        if any(isinstance(each, (nn.Embedding, nn.EmbeddingBag)) for each in module.net.modules()):
+            raise UserError("callbacks.explanation: tokens have no SHAP values, use null.")
+
+    def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
+        """Explain the samples one by one, and check the sums."""
+        from focusing.training.pruning import folded
+
+        train, test = module.batches["train"], module.batches["test"]
+        count = len(train.part.targets)
+        places = torch.linspace(0, count - 1, min(count, self.background)).long()
+        background = _take(train, places).inputs
+        chosen = _take(test, first_of_each_class(test.part.targets, self.samples))
+        net = separate_activations(folded(module.net))
+        with torch.no_grad():
+            outputs, expected = net(chosen.inputs), net(background).mean(0)
+        classes = outputs.topk(min(self.classes, outputs.shape[1]), dim=1).indices
+        values = self._explain(net, background, chosen.inputs, classes.shape[1])
+        outputs = outputs.gather(1, classes).cpu()
+        expected = expected.cpu().expand(len(outputs), -1).gather(1, classes.cpu())
+        difference = outputs - expected
+        gap = (values.flatten(2).sum(2) - difference).abs().max().item()
+        arrays = {
+            "inputs": chosen.inputs,
+            "values": values,
+            "classes": classes,
+            "outputs": outputs,
+            "expected": expected,
+            "targets": chosen.targets,
+        }
+        write_arrays(folder / FILE, {name: each.cpu().numpy() for name, each in arrays.items()})
+        return {
+            "method": self.method,
+            "background": len(background),
+            "targets": chosen.targets.tolist(),
+            "classes": classes.tolist(),
+            "gap": {
+                "largest": gap,
+                "relative": gap / max(difference.abs().max().item(), 1e-12),
+            },
+            "file": FILE,
+        }
+
+    def _explain(self, net: nn.Module, background: Tensor, inputs: Tensor, outputs: int) -> Tensor:
+        """Values (N, k, *) of the k highest outputs."""
+        with warnings.catch_warnings(), _indeterminate():
+            warnings.simplefilter("ignore")  # of numba, and about layers that only reshape
+            explainer = getattr(import_module("shap"), METHODS[self.method])(net, background)
+            options: dict[str, Any] = {"ranked_outputs": outputs}
+            if self.method == "deep":
+                options["check_additivity"] = False  # the gap is for the record, not for the end
+            if net(inputs[:1]).shape[1] == 1:  # the library ranks several outputs only
+                options.pop("ranked_outputs")
+                return _plain(explainer.shap_values(inputs, **options))
+            values, _ = explainer.shap_values(inputs, **options)
+        return _plain(values)
+
+
+def _plain(values: Any) -> Tensor:
+    """From the library's (N, ..., k)."""
+    return torch.as_tensor(values).float().movedim(-1, 1)
+
+
+@contextmanager
+def _indeterminate() -> Iterator[None]:
+    """Allow what torch calls not deterministic: unpooling, of which the library makes use."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(False)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def first_of_each_class(targets: Tensor, count: int) -> Tensor:
+    """Places of the first sample of each class in the order in which they come up; at most count.
+
+    Of values, not classes: the first samples.
+    """
+    if targets.is_floating_point():
+        return torch.arange(min(count, len(targets)))
+    first: dict[int, int] = {}
+    for place, target in enumerate(targets.tolist()):
+        first.setdefault(target, place)
+    return torch.tensor(list(first.values())[:count])
+
+
+def separate_activations(net: nn.Module) -> nn.Module:
+    """Give every place a ReLU of its own that leaves its input alone, as DeepExplainer needs."""
+    for parent in list(net.modules()):
+        for name, child in parent._modules.items():
+            if isinstance(child, nn.ReLU):
+                setattr(parent, name, nn.ReLU())
+    return net
+
+
+def _take(batches: Batches, places: Tensor) -> Part:
+    inputs, targets = batches.part.take(places.to(batches.part.targets.device)).to(batches.device)
+    inputs = inputs if batches.prepare is None else batches.prepare(inputs)
+    return Part(inputs.float(), targets)

@@ -1,0 +1,52 @@
+"""What an analysis finds gets into the record; what it breaks does not."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from focusing.callbacks.analysis import Analysis
+from tests.unit.training.fitting import same_weights, trained
+
+
+class Finding(Analysis):
+    name = "finding"
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+    def analyse(self, module: Any, folder: Path) -> dict[str, Any]:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return {"value": self.value, "folder": str(folder), "tests": len(module.batches["test"])}
+
+
+def test_there_is_nothing_before_the_end_and_then_what_was_found(tmp_path: Path) -> None:
+    callback = Finding(3)
+    assert callback.measured() == {}
+    trained(tmp_path, callbacks=[callback], epochs=1)
+    found = {"value": 3, "folder": str(tmp_path), "tests": 1}
+    assert callback.measured() == {"finding": found}
+
+
+@pytest.mark.parametrize("value", [KeyError("lost"), math.nan, object()])
+def test_a_failure_is_a_warning_and_an_error_in_the_record(
+    tmp_path: Path, value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    callback = Finding(value)
+    with caplog.at_level(logging.WARNING):
+        module = trained(tmp_path / "a", callbacks=[callback], epochs=1)
+    assert list(callback.measured()["finding"]) == ["error"]
+    assert caplog.text.count("callbacks.finding failed, the run goes on without it") == 1
+    assert same_weights(module, trained(tmp_path / "b", epochs=1))
+
+
+def test_a_run_that_had_only_the_record_left_is_analysed(tmp_path: Path) -> None:
+    trained(tmp_path, epochs=2)
+    callback = Finding(1)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    trained(tmp_path, callbacks=[callback], epochs=2, checkpoint=last)
+    assert callback.measured()["finding"]["value"] == 1

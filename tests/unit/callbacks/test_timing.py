@@ -1,0 +1,87 @@
+"""How long a run takes, and how long its dense twin would."""
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from focusing.callbacks import Timing
+from focusing.models import MLP
+from focusing.nn import FocusedLinear
+from focusing.training.interruption import Interrupted
+from focusing.training.twins import training_twins
+from tests.unit.training.fitting import Signal, net, same_weights, trained
+
+
+class Sleep(pl.Callback):
+    """Makes each training epoch, and each validation, take some time more."""
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        time.sleep(0.02)
+
+    def on_validation_batch_end(self, *_: Any) -> None:
+        time.sleep(0.2)
+
+
+def test_of_a_focused_network(tmp_path: Path) -> None:
+    callback = Timing(rounds=2)
+    module = trained(tmp_path / "a", callbacks=[callback, Sleep()], epochs=2)
+    found = callback.measured()["timing"]
+    assert found["epochs"] == 2
+    assert 0.02 <= found["epoch_seconds"] < 0.2  # with training, without validation
+    assert (found["device"], found["threads"]) == ("cpu", torch.get_num_threads())
+    assert (found["batch_size"], found["test_batch_size"], found["rounds"]) == (16, 30, 2)
+    assert found["test_seconds"].keys() == {"as_is", "folded"}
+    assert found["step_seconds"].keys() == {"as_is", "dense"}
+    for name in ("train", "test"):
+        low, high = found["quartiles"][name]
+        assert 0 < low <= found["ratio"][name] <= high
+    assert same_weights(module, trained(tmp_path / "b", epochs=2))
+
+
+def test_a_dense_network_has_no_ratio(tmp_path: Path) -> None:
+    callback = Timing(rounds=1)
+    trained(tmp_path, network=MLP(40, 2, [4]), callbacks=[callback], epochs=1)
+    found = callback.measured()["timing"]
+    assert found["ratio"] == found["quartiles"] == {"train": None, "test": None}
+    assert found["step_seconds"].keys() == {"as_is"}
+
+
+def test_turns_are_taken_and_the_first_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[str] = []
+    clock = iter(range(100))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    actions = {"a": lambda: turns.append("a"), "b": lambda: (turns.append("b"), next(clock))}
+    seconds = Timing(rounds=2)._take_turns(actions, torch.device("cpu"))
+    assert turns == ["a", "b"] * 3
+    assert seconds == {"a": [1, 1], "b": [2, 2]}
+
+
+def test_the_twin_computes_the_same_without_foci() -> None:
+    network = net(batch_norm=False)
+    twins = training_twins(network)
+    kinds = {name: type(each.hidden1) for name, each in twins.items()}
+    assert kinds == {"as_is": FocusedLinear, "dense": torch.nn.Linear}
+    inputs = torch.randn(5, 40)
+    for twin in twins.values():
+        torch.testing.assert_close(twin(inputs), network(inputs))
+        assert twin.training
+        assert all(each.requires_grad for each in twin.parameters())
+
+
+def test_an_interrupted_epoch_does_not_count(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        trained(tmp_path, callbacks=[Timing(1), Signal(signal.SIGTERM, 8)], epochs=4)
+    callback = Timing(1)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    trained(tmp_path, callbacks=[callback], epochs=4, checkpoint=last)
+    assert callback.measured()["timing"]["epochs"] == 3  # of four, the second was interrupted
+
+
+def test_no_rounds_are_refused() -> None:
+    with pytest.raises(ValueError, match="rounds=0"):
+        Timing(rounds=0)

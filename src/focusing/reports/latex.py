@@ -9,8 +9,8 @@ from focusing.reports.tables import Cell, Table
 ALIGNMENT = {"left": "l", "right": "r", "center": "c"}
 WIDE = 78
 """Characters of a line of text; a wider table is made smaller."""
-LONG = 24
-"""Rows of a table that still fits on a page."""
+LONG = 40
+"""Lines of a table that still fits on a page."""
 SIGNS = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -62,7 +62,7 @@ def latex(table: Table) -> str:
     label = rf"\label{{tab:{table.name}}}"
     if not table.rows:
         return "\n".join([rf"\paragraph{{{caption}}} {notes}", *_commands(table), ""])
-    if len(table.rows) > LONG:
+    if sum(max(len(cell.lines) for cell in row.cells) for row in table.rows) > LONG:
         middle = [
             r"{\scriptsize\setlength{\tabcolsep}{3pt}",
             rf"\begin{{longtable}}{{{spec}}}",

@@ -103,12 +103,15 @@ def text(*lines: str, bold: bool = False, dim: bool = False) -> Cell:
 
 def number(value: float | None, digits: int = 2) -> str:
     """A number with fixed digits and a real minus."""
-    return NOTHING if value is None else f"{value:.{digits}f}".replace("-", "−")
+    if value is None:
+        return NOTHING
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # + 0.0: no minus zero
 
 
 def signed(value: float | None, digits: int = 2) -> str:
     """A difference."""
-    return NOTHING if value is None else f"{value:+.{digits}f}".replace("-", "−")
+    shown = number(value, digits)
+    return shown if value is None or shown.startswith("−") else f"+{shown}"
 
 
 def p_value(p: float | None) -> str:

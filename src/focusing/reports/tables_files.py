@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from functools import lru_cache
 from pathlib import Path
 
 from focusing.reports.latex import document, latex
@@ -19,15 +20,16 @@ from focusing.results.collect import Collection
 FOLDER = "tables"
 
 
-def all_tables(collection: Collection) -> list[Table]:
+@lru_cache(maxsize=1)  # files, the terminal and the page show the same ones
+def all_tables(collection: Collection) -> tuple[Table, ...]:
     """Every table, in the order of the paper, then what goes beyond it."""
-    return [
+    return (
         *trial_tables(collection),
         *paper_tables(collection),
         *optimism_tables(collection),
         *experiment_tables(collection),
         *failed_tables(collection),
-    ]
+    )
 
 
 def write_tables(collection: Collection, out: Path) -> list[Path]:

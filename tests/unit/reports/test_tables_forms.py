@@ -77,7 +77,7 @@ def test_a_long_table_is_cut_in_the_terminal_only() -> None:
 def test_numbers() -> None:
     given = [None, 0.994, 0.5, 0.0123, 0.00096, 7.8e-6, 0.0]
     assert [*map(p_value, given)] == ["–", "0.99", "0.50", "0.012", "0.001", "7.8e-6", "0"]
-    assert [signed(0.5), signed(-0.5), signed(None)] == ["+0.50", "−0.50", "–"]
+    assert [*map(signed, (0.5, -0.5, -0.001, None))] == ["+0.50", "−0.50", "+0.00", "–"]
 
 
 def rows_of(tabular: str) -> list[list[str]]:

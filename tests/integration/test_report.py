@@ -1,0 +1,69 @@
+"""From training to a report, with the real commands."""
+
+import csv
+import signal
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import FOCUSING, TRAIN, run, run_dirs, start
+
+SMALL = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false", "callbacks=none"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    sweep = ["-m", "model=dense,focus_s", "seed=0,1", "protocol=holdout", "name=mine"]
+    done = run(TRAIN, *sweep, *SMALL, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_records_become_tables(trained: Path) -> None:
+    done = run(FOCUSING, "report", "--out", "here", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    assert "Experiment mine (size=paper, variant=paper)" in done.stdout
+    assert "4 runs: here/" in done.stdout
+    text = (trained / "here/tables/experiment_mine_paper_paper.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+    assert {(row["model"], row["protocol"], row["n"]) for row in rows} == {
+        (model, protocol, "2")
+        for model in ("dense", "focus_s")
+        for protocol in ("paper", "holdout", "last")
+    }
+    optimism = (trained / "here/tables/optimism_paper_paper.md").read_text()
+    assert "all of these" in optimism
+
+
+def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
+    done = run(FOCUSING, "report", ".", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "Error: No finished runs below .: python train.py makes one.\n"
+    assert done.stdout == ""
+
+
+def test_a_report_while_a_sweep_runs(trained: Path, tmp_path: Path) -> None:
+    process = start(FOCUSING, "report", str(trained), "--serve", "0", cwd=tmp_path)
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[0]
+        assert "4 runs" in process.stdout.readline()
+        first = run_dirs(trained)[0]
+        (first / "result.json").rename(first / "kept.json")
+        deadline = time.monotonic() + 60
+        while _get(f"{address}/version") != "2" and time.monotonic() < deadline:
+            time.sleep(0.1)
+        (first / "kept.json").rename(first / "result.json")
+        assert "3 runs" in process.stdout.readline()
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+
+
+def _get(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 - our own server
+        return str(answer.read().decode())

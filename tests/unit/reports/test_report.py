@@ -1,0 +1,139 @@
+"""``focusing report`` and its server, in this process."""
+
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from focusing.errors import UserError
+from focusing.reports import report
+from focusing.reports.report import given_folders, main, write_report
+from focusing.reports.serve import Server, serve
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+
+
+@pytest.fixture(autouse=True)
+def only_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "WRITERS", {})  # figures and the page have tests of their own
+
+
+def test_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in ("outputs", "results"):
+        leave(tmp_path / place, "mine", "dna", "dense", 0, [0.5])
+    leave(tmp_path / "results", "mine", "dna", "dense", 1, [0.25])
+    leave(tmp_path / "results", "mine", "dna", "dense", 2, [], status="failed", error="no")
+    (tmp_path / "outputs" / "broken").mkdir()
+    (tmp_path / "outputs" / "broken" / "result.json").write_text("{")
+    main([])
+    printed = capsys.readouterr()
+    assert "Experiment mine" in printed.out
+    assert printed.out.splitlines()[-1] == (
+        "2 runs, 1 failed, 1 copies left out: report/tables/all.md"
+    )
+    assert printed.err.startswith("Skipped file that is no record: ")
+    assert "37.50 ± 17.68" in (tmp_path / "report" / "tables" / "all.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "There is no folder outputs or results here; name one."),
+        (["nowhere"], "nowhere is not a folder."),
+        (["."], "No finished runs below .: python train.py makes one."),
+        ([".", "--port", "3"], "focusing report: unrecognized arguments: --port 3; --help"),
+        ([".", "--serve", "x"], "focusing report: argument --serve: invalid int value"),
+    ],
+)
+def test_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as error:
+        main(arguments)
+    assert str(error.value).startswith(sentence)
+
+
+def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    assert given_folders([]) == [Path("results")]
+    assert given_folders(["results", "."]) == [Path("results"), Path()]
+
+
+def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_writer.py").write_text(
+        "def write(collection, out):\n"
+        "    tables = sorted(path.name for path in out.glob('tables/*.md'))\n"
+        "    (out / 'index.html').write_text(f'{len(collection.runs)} {tables}')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    writers = {"own": ("own_writer", "write"), "later": ("focusing.reports.not_yet", "write")}
+    monkeypatch.setattr(report, "WRITERS", writers)
+    leave(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
+    write_report(collect([tmp_path / "runs"]), tmp_path / "report")
+    assert (tmp_path / "report" / "index.html").read_text().startswith("1 ['all.md'")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    (tmp_path / "runs").mkdir()
+    with Server([tmp_path / "runs"], tmp_path / "report", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def get(server: Server, path: str) -> str:
+    with urllib.request.urlopen(  # noqa: S310 - our own server
+        f"http://127.0.0.1:{server.server_port}{path}", timeout=5
+    ) as answer:
+        return str(answer.read().decode())
+
+
+def test_the_report_is_written_anew_when_a_run_has_finished(server: Server, tmp_path: Path) -> None:
+    assert server.update() is None
+    waiting = get(server, "/")
+    assert "No finished runs yet" in waiting
+    assert "location.reload" in waiting
+    assert get(server, "/version") == "0"
+    leave(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
+    assert server.update() is not None
+    assert server.update() is None
+    assert get(server, "/version") == "1"
+    assert "Experiment mine" in get(server, "/tables/all.md")
+    leave(tmp_path / "runs", "mine", "dna", "dense", 1, [0.5])
+    assert server.update() is not None
+    assert get(server, "/version?again") == "2"
+
+
+def test_the_page_reloads_itself_but_not_its_file(server: Server, tmp_path: Path) -> None:
+    page = tmp_path / "report" / "index.html"
+    page.write_text("<p>mine")
+    for path in ("/", "/index.html"):
+        shown = get(server, path)
+        assert shown.startswith("<p>mine")
+        assert "location.reload" in shown
+    assert page.read_text() == "<p>mine"
+    with pytest.raises(urllib.error.HTTPError):
+        get(server, "/nothing.html")
+
+
+def test_nothing_outside_the_report_is_shown(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "secret.html").write_text("secret")
+    for path in ("/../secret.html", "/%2e%2e/secret.html"):
+        with pytest.raises(urllib.error.HTTPError):
+            get(server, path)
+
+
+def test_a_port_in_use_is_a_sentence(server: Server, tmp_path: Path) -> None:
+    from rich.console import Console
+
+    with pytest.raises(UserError, match=f"Port {server.server_port} cannot be used"):
+        serve([tmp_path], tmp_path / "other", server.server_port, Console())

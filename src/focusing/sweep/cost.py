@@ -165,8 +165,7 @@ def _wants_gpu(config: Mapping[str, Any]) -> bool:
 
 
 def _fake(data: Mapping[str, Any]) -> dict[str, Any]:
-    split = {"split": "random", "test_share": 0.2} if "split" in data else {}
-    return {**data, **split, "fake": True, "limit_train": None, "limit_test": None}
+    return {**data, "fake": True, "limit_train": None, "limit_test": None}
 
 
 def _key(config: Mapping[str, Any]) -> str:

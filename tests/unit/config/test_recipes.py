@@ -1,0 +1,165 @@
+"""The tables in conf/recipe/ say what the paper says, of things that exist."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from focusing.checks import check
+from focusing.compose import config_dir, prepare_hydra
+from focusing.recipes import expand_braces, read_recipes
+
+FAMILIES = ("simple", "cnn", "vgg", "fasttext")
+SIZES, VARIANTS = ("smoke", "quick", "paper"), ("paper", "author")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def hydra() -> Iterator[None]:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        yield
+
+
+def config(*overrides: str) -> dict[str, Any]:
+    return check(compose("train", list(overrides)))
+
+
+def files(group: str) -> list[str]:
+    return [path.stem for path in (config_dir() / group).glob("*.yaml")]
+
+
+class TestTables:
+    def test_a_key_in_braces_stands_for_several(self) -> None:
+        assert expand_braces("lfw") == ["lfw"]
+        assert expand_braces("{a, b}_c_{d,e}") == ["a_c_d", "a_c_e", "b_c_d", "b_c_e"]
+
+    def test_a_later_recipe_completes_an_earlier_one(self, tmp_path: Path) -> None:
+        table = "data:\n  '{x,y}': {optim: {lr: 1, l2: 1}}\n  x: {optim: {lr: 2}}\n"
+        (tmp_path / "a.yaml").write_text(table)
+        (tmp_path / "b.yaml").write_text("data:\n  y: {seed: 3}\n")
+        found = read_recipes(tmp_path)["data"]
+        assert found["x"] == {"optim": {"lr": 2, "l2": 1}}
+        assert found["y"] == {"optim": {"lr": 1, "l2": 1}, "seed": 3}
+
+    def test_every_recipe_speaks_of_what_exists(self) -> None:
+        """An optional line of defaults says nothing of a key that is never looked up."""
+        data, model, optim = files("data"), files("model"), files("optim")
+        kinds = [f"{d}_{f}" for d in data for f in FAMILIES]
+        own = files("experiment")
+        known = {
+            "data": data,
+            "network": kinds,
+            "model": [f"{d}_{m}" for d in data for m in model],
+            "rates": [f"{kind}_{o}" for kind in kinds for o in optim],
+            "author": [f"author_{kind}" for kind in kinds],
+            "author_model": [f"author_{d}_{m}" for d in data for m in model],
+            "experiment": [f"{e}_{m}" for e in own for m in model],
+            "variant": [f"{e}_{v}" for e in own for v in VARIANTS],
+            "size": [f"{e}_{s}" for e in own for s in SIZES],
+            "scale": [f"{s}_{kind}" for s in SIZES for kind in kinds],
+        }
+        recipes = read_recipes(config_dir() / "recipe")
+        lines = (config_dir() / "train.yaml").read_text()
+        for section, names in recipes.items():
+            assert f"- optional recipe/{section}: " in lines
+            assert set(names) <= set(known[section]), section
+
+
+SGD = (0.1, 0.01, 0.01, 512, 200)
+PAPER: dict[tuple[str, str], tuple[Any, ...]] = {
+    # lr, lr_mu, lr_sigma, batch, epochs, hidden, mu, sigma
+    ("mnist", "dense"): (*SGD, [800, 800], None, None),
+    ("mnist", "fixed_s"): (*SGD, [800, 800], "spread", 0.1),
+    ("mnist", "focus_c"): (*SGD, [800, 800], "center", 0.025),
+    ("mnist", "focus_s"): (*SGD, [800, 800], "spread", 0.025),
+    ("mnist", "cnn_dense"): (*SGD, 256, None, None),
+    ("mnist", "cnn_focus"): (*SGD, 256, "spread", 0.025),
+    ("clt", "focus_s"): (*SGD, [800, 800], "spread", 0.025),
+    ("clt", "cnn_focus"): (*SGD, 256, "spread", 0.025),
+    ("cifar10", "focus_s"): (*SGD, [800, 800], "spread", 0.025),
+    ("cifar10", "cnn_focus"): (*SGD, 256, "spread", 0.025),
+    ("cifar10", "vgg_focus"): (1e-3, 1e-3, 1e-4, 32, 250, 40, "spread", 0.025),
+    ("fashion", "focus_s"): (0.1, 0.01, 5e-4, 512, 200, [800, 800], "spread", 0.025),
+    ("fashion", "cnn_focus"): (*SGD, 256, "spread", 0.025),
+    ("lfw", "dense"): (0.01, 0.01, 0.01, 32, 200, [800, 800], None, None),
+    ("lfw", "fixed_s"): (0.01, 0.01, 0.01, 32, 200, [800, 800], "spread", 0.1),
+    ("lfw", "cnn_focus"): (0.01, 0.01, 0.01, 32, 200, 256, "spread", 0.025),
+    ("fsdd", "focus_s"): (0.05, 0.05, 0.05, 32, 200, [800, 800], "spread", 0.025),
+    ("fsdd", "cnn_focus"): (0.05, 0.05, 0.05, 32, 200, 256, "spread", 0.025),
+    ("catsdogs", "vgg_focus"): (1e-3, 1e-3, 0.01, 64, 50, 40, "spread", 0.025),
+    ("boston", "focus_s"): (1e-3, 1e-3, 1e-3, 16, 200, [64, 64], "spread", 0.25),
+    ("reuters", "dense"): (0.01, 0.01, 0.01, 64, 30, [150], None, None),
+    ("reuters", "focus_s"): (0.01, 0.01, 0.01, 64, 30, [150], "spread", 0.25),
+    ("dna", "focus_s"): (1e-3, 1e-3, 1e-3, 32, 200, [60], "spread", 0.025),
+    ("imdb", "fasttext_focus"): (1e-3, 1e-3, 1e-3, 32, 7, None, 0.5, 0.5),
+    ("synthetic", "focus_s"): (1e-3, 1e-3, 1e-4, 128, 250, [4], "center_jitter", 0.08),
+}
+
+
+def row(found: dict[str, Any]) -> tuple[Any, ...]:
+    model, optim = found["model"], found["optim"]
+    rates = (optim["lr"], optim["lr_mu"], optim["lr_sigma"])
+    sizes = (optim["batch_size"], found["trainer"]["max_epochs"], model.get("hidden"))
+    return (*rates, *sizes, model.get("mu"), model.get("sigma"))
+
+
+@pytest.mark.parametrize(("data", "model"), PAPER)
+def test_plain_training_is_the_papers(data: str, model: str) -> None:
+    found = config(f"data={data}", f"model={model}")
+    assert row(found) == PAPER[data, model]
+    optimizer = {"boston": "RMSprop", "imdb": "Adam"}.get(data, "SGD")
+    assert found["optim"]["name"] == optimizer
+    assert found["optim"]["momentum"] == (0.9 if optimizer == "SGD" else None)
+    assert (found["optim"]["decay_epochs"], found["optim"]["clip_value"]) == ([], None)
+    trained = model.startswith("fixed") is False
+    assert found["model"].get("train_mu", True) is trained
+    dropout = {"[800, 800]": [0.2, 0.25], "256": [0.5, 0.5]}
+    expected = dropout.get(str(found["model"].get("hidden")), found["model"].get("dropout"))
+    assert found["model"].get("dropout") == expected
+    assert found["protocol"]["name"] == "paper"
+
+
+def test_how_data_is_split() -> None:
+    boston, dna = config("data=boston")["data"], config("data=dna")["data"]
+    assert boston["split"] == "kfold10"
+    assert (dna["split"], dna["test_share"], dna["split_seed"]) == ("random", 0.2, None)
+    lfw = config("data=lfw")["data"]
+    assert (lfw["augment"]["flip"], lfw["augment"]["shift"]) == (True, 0.1)
+    assert config("data=imdb", "model=fasttext_dense")["data"]["ngrams"] == 2
+
+
+AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
+    ("mnist", "focus_s"): {"hidden": [784, 784], "decay_epochs": [100, 150], "decay": 0.5},
+    ("mnist", "dense"): {"hidden": [800, 800], "input_dropout": 0.2, "dropout": [0.25, 0.25]},
+    ("mnist", "cnn_focus"): {"decay_epochs": [30, 100], "decay": 0.9, "decay_sigma": 0.5},
+    ("clt", "focus_s"): {"lr": 0.01, "lr_mu": 0.01, "lr_sigma": 0.01, "decay_sigma": 0.9},
+    ("cifar10", "focus_s"): {"lr": 0.1, "decay_epochs": [30, 80, 120, 180], "clip_value": 1.0},
+    ("cifar10", "cnn_focus"): {"lr": 0.05, "lr_mu": 0.005, "sigma_l2": 1e-10},
+    ("cifar10", "vgg_focus"): {"sigma": 0.08, "lr_sigma": 1e-3, "pad": 3},
+    ("fashion", "focus_s"): {"lr_sigma": 0.01},
+    ("fashion", "cnn_focus"): {"lr": 0.01, "lr_mu": 0.1, "batch_size": 256, "sigma": 0.5},
+    ("fashion", "cnn_dense"): {"lr": 0.01, "batch_size": 256},
+    ("lfw", "fixed_s"): {"sigma": 0.025, "decay_epochs": [50, 100, 150], "hidden": [784, 784]},
+    ("catsdogs", "vgg_focus"): {"decay_epochs": [10, 20]},
+    ("boston", "focus_s"): {"sigma_range": [0.05, 1.0]},
+    ("reuters", "dense"): {"hidden": [150, 150], "batch_size": 16},
+    ("imdb", "fasttext_focus"): {"sigma": 1.0, "mu_range": [-0.1, 1.1]},
+}
+
+
+@pytest.mark.parametrize(("data", "model"), AUTHOR)
+def test_the_authors_variant_is_the_authors(data: str, model: str) -> None:
+    found = config(f"data={data}", f"model={model}", "variant=author")
+    assert found["variant"] == "author"
+    for key, value in AUTHOR[data, model].items():
+        group = "optim" if key in found["optim"] else "model"
+        assert found[group][key] == value, key
+
+
+def test_the_authors_learning_to_focus() -> None:
+    found = config("experiment=learning_to_focus", "variant=author")
+    data = found["data"]
+    assert (data["generator"], data["noise_kind"]) == ("classification", "uniform")
+    assert (found["optim"]["lr_mu"], found["optim"]["shuffle"]) == (1e-4, False)

@@ -33,7 +33,10 @@ def run(
     )
 
 
-def start(command: list[str], *arguments: str, cwd: Path, **env: str) -> "subprocess.Popen[str]":
+def start(
+    command: list[str], *arguments: str, cwd: Path, group: bool = False, **env: str
+) -> "subprocess.Popen[str]":
+    """Start a command; ``group``: with a process group of its own, which can be killed whole."""
     return subprocess.Popen(
         [*command, *arguments],
         cwd=cwd,
@@ -41,6 +44,7 @@ def start(command: list[str], *arguments: str, cwd: Path, **env: str) -> "subpro
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=group,
         # A shell's background job, such as CI may be, ignores Ctrl-C and hands that on.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import gc
 import os
 import signal
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from focusing.sweep.outcome import Job, Outcome
@@ -96,15 +96,24 @@ def _detach(pipes: Pipes) -> None:
     # signal would not let a run save its middle.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
+    signal.signal(signal.SIGUSR1, _terminate)
+    main = threading.get_ident()
 
     def stop_with_the_pool() -> None:
         os.read(pipes.life, 1)
-        _thread.interrupt_main(signal.SIGTERM)
+        signal.pthread_kill(main, signal.SIGUSR1)  # wakes it if it sleeps
 
     threading.Thread(target=stop_with_the_pool, daemon=True).start()
     for descriptor in (1, 2):
         os.dup2(pipes.output, descriptor)
     os.close(pipes.output)
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    """Do what the run, or we ourselves, would do at SIGTERM."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if callable(handler):
+        handler(signal.SIGTERM, frame)
 
 
 def _clean_up(slot: Slot) -> None:

@@ -1,0 +1,132 @@
+"""Kill a sweep at several moments; the same command ends with what an undisturbed sweep leaves."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.commands import ROOT, TRAIN, record, run, run_dirs, start
+
+pytestmark = pytest.mark.slow
+
+JOBS = [
+    "-m",
+    "seed=0,1,2",
+    "model=dense,focus_s",
+    "data.n_samples=3000",
+    "trainer.max_epochs=5",
+    "optim.batch_size=8",
+    "model.hidden=[8]",
+    "figures=false",
+    "name=survivors",
+]
+LOCAL = ["hydra/launcher=local", "hydra.launcher.workers=2"]
+COUNTED = [sys.executable, "-m", "tests.integration.counted_train"]
+PATH = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+
+
+def steps(folder: Path) -> int:
+    path = folder / "steps"
+    return path.stat().st_size if path.exists() else 0
+
+
+def stamps(folder: Path) -> dict[Path, int]:
+    """When each run was finished."""
+    return {path: path.stat().st_mtime_ns for path in folder.glob("outputs/*/*/*/result.json")}
+
+
+def table(folder: Path) -> dict[str, Any]:
+    found = {}
+    for run_dir in run_dirs(folder):
+        kept = record(run_dir)
+        assert kept["status"] == "done"
+        found["/".join(run_dir.parts[-2:])] = (kept["series"], kept["scores"], kept["config_hash"])
+    return found
+
+
+def children(pid: int) -> list[int]:
+    listing = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(each) for each in listing.read_text().split()] if listing.exists() else []
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
+def test_killed_sweeps_go_on_and_train_nothing_twice(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir(), killed.mkdir()
+    done = run(COUNTED, *JOBS, cwd=whole, PYTHONPATH=PATH)  # one after the other
+    assert done.returncode == 0, done.stderr
+    total = steps(whole)
+    per_epoch = total // len(run_dirs(whole)) // 5
+    moments = [(0.12, "group", signal.SIGKILL), (0.4, "parent", signal.SIGKILL)]
+    moments.append((0.65, "parent", signal.SIGTERM))
+    before: dict[Path, int] = {}
+    for share, whom, signum in moments:
+        process = start(COUNTED, *JOBS, *LOCAL, cwd=killed, group=True, PYTHONPATH=PATH)
+        while steps(killed) < share * total and process.poll() is None:
+            time.sleep(0.002)
+        workers = children(process.pid)
+        assert len(workers) == 2
+        if whom == "group":
+            os.killpg(process.pid, signum)
+        else:
+            process.send_signal(signum)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == (143 if signum == signal.SIGTERM else -9), output
+        assert "Traceback" not in output
+        until = time.monotonic() + 20
+        while any(map(alive, workers)) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert not any(map(alive, workers))  # none goes on without its sweep
+        after = stamps(killed)
+        assert {path: after[path] for path in before} == before
+        before = after
+        middles = list(killed.glob("outputs/*/*/*/checkpoints/interrupted.ckpt"))
+        assert whom == "group" or middles  # told to stop, a run saves its middle
+    assert 0 < len(before) < 6
+    # Two sweeps at once share what is left.
+    pair = [start(COUNTED, *JOBS, *how, cwd=killed, PYTHONPATH=PATH) for how in (LOCAL, [])]
+    outputs = [each.communicate(timeout=120)[0] for each in pair]
+    assert [each.returncode for each in pair] == [0, 0], outputs
+    assert "6/6 jobs" in outputs[0]
+    assert {path: stamps(killed)[path] for path in before} == before
+    assert table(killed) == table(whole)
+    assert total <= steps(killed) <= total + 2 * per_epoch  # lost: two epochs, to the first kill -9
+
+
+def test_a_dead_worker_takes_only_its_job_with_it(tmp_path: Path) -> None:
+    (tmp_path / "poison").touch()
+    jobs = ["-m", "optim.lr=0.1,0.05,1e12", "model=dense", "model.batch_norm=false", "name=mortals"]
+    jobs += ["data.n_samples=500", "trainer.max_epochs=3", "figures=false"]
+    one = ["hydra/launcher=local", "hydra.launcher.workers=1"]
+    deadly = [sys.executable, "-m", "tests.integration.deadly_train"]
+    done = run(deadly, *jobs, *one, cwd=tmp_path, PYTHONPATH=PATH)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    rates = {record(folder)["config"]["optim"]["lr"]: folder for folder in run_dirs(tmp_path)}
+    dead, fine, diverged = rates[0.1], rates[0.05], rates[1e12]
+    assert "SIGKILL" in record(dead)["error"]
+    assert record(fine)["status"] == "done"
+    assert "try a smaller optim.lr" in record(diverged)["error"]
+    *rows, last = done.stderr.splitlines()
+    for folder in (dead, diverged):  # the table names each with its error
+        [row] = [row for row in rows if str(folder) in row]
+        assert record(folder)["error"] in row
+    assert last.startswith("Error: 2 of 3 jobs failed")
+
+    before = stamps(tmp_path)
+    retried = run(TRAIN, *jobs, *one, "sweep.retry_failed=true", cwd=tmp_path)
+    assert retried.returncode == 1
+    assert "Error: 1 of 3 jobs failed" in retried.stderr
+    assert record(dead)["status"] == "done"
+    assert stamps(tmp_path)[fine / "result.json"] == before[fine / "result.json"]

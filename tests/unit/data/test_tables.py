@@ -112,7 +112,7 @@ def test_dna_from_arff_has_no_official_split(tmp_path: Path) -> None:
     arff(tmp_path / "dna/dna.arff", ROWS, CLASSES)
     with pytest.raises(UserError, match=r"use data\.split=random data\.test_share=0\.2"):
         dna(data_dir=tmp_path)
-    data = dna(data_dir=tmp_path, split="random", test_share=0.2)
+    data = dna(data_dir=tmp_path, split="random")
     assert (len(data.train.targets), len(data.test.targets)) == (2548, 638)
 
 

@@ -25,6 +25,9 @@ Networks whose neurons learn where to look.
   focusing show RUN_DIR                              what a run did and scored
   focusing experiments [NAME ...] [size=quick] ...   the paper's experiments; what they cost here
   focusing report [FOLDERS] [--out DIR] [--serve]    tables, figures and a page from records
+  focusing prune RUN_DIR [--sparsity s] ...          drop what neurons look away from
+  focusing export RUN_DIR [--format onnx] ...        a file that works elsewhere; --sparse: faster
+  focusing predict MODEL INPUT ...                   classify image, wav, csv and npz files
   focusing data list                                 every data set, and where it is
   focusing data get NAME ...                         download it
   focusing data check [NAME ...]                     read what is there, say what it holds
@@ -49,6 +52,18 @@ def main() -> None:
             from focusing.reports.report import main as report
 
             report(arguments)
+        elif command == "prune":
+            from focusing.shipping.prune_command import prune
+
+            prune(arguments)
+        elif command == "export":
+            from focusing.shipping.export import export
+
+            export(arguments)
+        elif command == "predict":
+            from focusing.shipping.predict import predict
+
+            predict(arguments)
         elif command == "data":
             _data(arguments)
         elif command in ("--version", "-V"):

@@ -1,0 +1,85 @@
+"""``focusing export``: a network as a file that is known to work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from focusing.data import Batches
+from focusing.errors import UserError
+from focusing.models import Network
+from focusing.shipping.arguments import export_arguments
+from focusing.shipping.card import Card, card_of
+from focusing.shipping.formats import SUFFIXES, read, write
+from focusing.shipping.pruning import pruned_copy
+from focusing.shipping.trained import Trained, load_run
+
+SAMPLES = 64
+"""Real samples on which an exported file is compared with the network."""
+TOLERANCE = 1e-4
+"""Largest difference that is rounding, relative to the largest output."""
+
+
+def export(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    given = export_arguments(arguments)
+    run = load_run(given.run, pruned=given.pruned)
+    path = given.out or given.run / f"model{SUFFIXES[given.format]}"
+    if path.suffix != SUFFIXES[given.format]:
+        raise UserError(f"--out {path}: a file of this format ends in {SUFFIXES[given.format]}.")
+    net = run.net
+    if given.threshold is not None:
+        if not net.focused_layers():
+            raise UserError(f"--threshold: {given.run} has no focused layers to prune.")
+        net = pruned_copy(net, given.threshold)
+    card, error = export_net(run, net, path, kind=given.format, sparse=given.sparse)
+    size = path.stat().st_size / 1024
+    dropped = f", {100 * card.pruned:.1f} % of the connections dropped" if card.pruned else ""
+    print(f"{path}: {size:,.0f} KiB{dropped}.")
+    print(f"It was run on {SAMPLES} test samples: outputs differ by {error:.1e} at most.")
+
+
+def export_net(
+    run: Trained, net: Network, path: Path, *, kind: str, sparse: bool
+) -> tuple[Card, float]:
+    """Write a network, run the file, and compare.
+
+    Args:
+        run: where the network comes from.
+        net: the network, which may have been pruned.
+        path: the file; is there in the end only if it works.
+        kind: a key of ``SUFFIXES``.
+        sparse: compute focused layers in tiles.
+
+    Returns:
+        The card, and the largest difference relative to the largest output.
+    """
+    samples = run.data.test.take(torch.arange(min(SAMPLES, len(run.data.test.targets))))
+    [batch] = Batches(samples, SAMPLES, prepare=run.data.prepare)
+    fast = net.to_inference(sparse=sparse)
+    card = card_of(run, net, fast)
+    part = path.with_name(f".part.{path.name}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        write(kind, part, fast, batch.inputs, card)
+        error = _compare(part, net, batch.inputs)
+        if not error < TOLERANCE:
+            raise UserError(
+                f"{path} was not kept: its outputs differ from the network's by {error:.1e}."
+            )
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return card, error
+
+
+@torch.no_grad()
+def _compare(path: Path, net: Network, inputs: Tensor) -> float:
+    """Largest relative difference, over batches of one and of many."""
+    run, _ = read(path)
+    expected = net.eval()(inputs)
+    found = torch.cat([run(inputs[:1]), run(inputs[1:])])
+    return float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-12))

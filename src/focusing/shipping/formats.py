@@ -1,0 +1,177 @@
+"""The files that a network can be written to, and how each is run."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from focusing.errors import UserError
+from focusing.instantiate import instantiate
+from focusing.nn import BandedLinear
+from focusing.shipping.card import KEY, Card
+
+Run = Callable[[Tensor], Tensor]
+EXTRA = f"{KEY}.json"
+
+
+def write(kind: str, path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
+    """Write a network for inference; batches may have any size.
+
+    Args:
+        kind: a key of ``SUFFIXES``.
+        path: the file.
+        net: the network.
+        example: inputs of at least two samples.
+        card: what travels with it.
+    """
+    with _quiet():
+        _WRITE[kind](path, net, example, card)
+
+
+def read(path: Path) -> tuple[Run, Card]:
+    """A function that runs an exported network, and its card."""
+    kinds = {suffix: kind for kind, suffix in SUFFIXES.items()}
+    if path.suffix not in kinds:
+        raise UserError(f"{path} is none of {', '.join(kinds)}, nor a run folder.")
+    if not path.is_file():
+        raise UserError(f"{path} does not exist.")
+    try:
+        with _quiet():
+            return _READ[kinds[path.suffix]](path)
+    except UserError:
+        raise
+    except Exception as error:  # each library has errors of its own for a damaged file
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UserError(f"{path} cannot be read as {kinds[path.suffix]} ({reason})") from None
+
+
+def _write_onnx(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
+    onnx = _extra("onnx")
+    _extra("onnxscript")
+    program = torch.onnx.export(
+        net,
+        (example,),
+        input_names=["input"],
+        output_names=["output"],
+        dynamic_shapes=({0: torch.export.Dim("batch")},),
+        dynamo=True,
+        verbose=False,
+    )
+    assert program is not None  # noqa: S101 - for the type checker
+    model = program.model_proto
+    onnx.helper.set_model_props(model, {KEY: card.to_json()})
+    onnx.save(model, path)
+
+
+def _read_onnx(path: Path) -> tuple[Run, Card]:
+    runtime = _extra("onnxruntime")
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    card = Card.from_json(session.get_modelmeta().custom_metadata_map.get(KEY), path)
+    given = session.get_inputs()[0]
+    dtype = torch.int32 if given.type == "tensor(int32)" else None
+
+    def run(inputs: Tensor) -> Tensor:
+        values = inputs if dtype is None else inputs.to(dtype)
+        return torch.from_numpy(session.run(None, {given.name: values.numpy()})[0])
+
+    return run, card
+
+
+def _write_torchscript(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
+    traced = torch.jit.trace(net, example, check_trace=False)  # type: ignore[no-untyped-call]
+    torch.jit.save(traced, path, _extra_files={EXTRA: card.to_json()})
+
+
+def _read_torchscript(path: Path) -> tuple[Run, Card]:
+    extra = {EXTRA: ""}
+    net = torch.jit.load(path, map_location="cpu", _extra_files=extra)  # type: ignore[no-untyped-call]
+    return net, Card.from_json(extra[EXTRA], path)
+
+
+def _write_program(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
+    batch = ({0: torch.export.Dim("batch")},)
+    program = torch.export.export(net, (example,), dynamic_shapes=batch)
+    torch.export.save(program, path, extra_files={EXTRA: card.to_json()})
+
+
+def _read_program(path: Path) -> tuple[Run, Card]:
+    extra = {EXTRA: ""}
+    program = torch.export.load(path, extra_files=extra)
+    return program.module(), Card.from_json(extra[EXTRA], path)
+
+
+def _write_safetensors(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
+    torch_side = _extra("safetensors.torch")
+    state = {name: value.contiguous() for name, value in net.state_dict().items()}
+    torch_side.save_file(state, path, metadata={KEY: card.to_json()})
+
+
+def _read_safetensors(path: Path) -> tuple[Run, Card]:
+    """The weights alone; the network is built again from the card."""
+    with _extra("safetensors").safe_open(path, "pt") as file:
+        card = Card.from_json((file.metadata() or {}).get(KEY), path)
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    model = {**card.model, **({"pretrained": False} if "pretrained" in card.model else {})}
+    with torch.device("meta"):
+        built = instantiate(model)
+    net = built.to_empty(device="cpu").to_inference()
+    for name, (inputs, tiles) in card.tiles.items():
+        prefix = f"{name}."
+        own = {
+            key.removeprefix(prefix): value
+            for key, value in state.items()
+            if key.startswith(prefix)
+        }
+        net.set_submodule(name, BandedLinear.from_tiles(inputs, tiles, own))
+    net.load_state_dict(state)
+    return net.eval(), card
+
+
+def _extra(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UserError(f"This needs {name}: pip install 'focusing[export]'.") from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch says about its own future, and about packages that nobody needs."""
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*torch.jit", DeprecationWarning)
+            warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+            yield
+    finally:
+        log.setLevel(level)
+
+
+SUFFIXES = {
+    "onnx": ".onnx",
+    "torchscript": ".pt",
+    "exported-program": ".pt2",
+    "safetensors": ".safetensors",
+}
+_WRITE: dict[str, Callable[[Path, nn.Module, Tensor, Card], None]] = {
+    "onnx": _write_onnx,
+    "torchscript": _write_torchscript,
+    "exported-program": _write_program,
+    "safetensors": _write_safetensors,
+}
+_READ: dict[str, Callable[[Path], tuple[Run, Card]]] = {
+    "onnx": _read_onnx,
+    "torchscript": _read_torchscript,
+    "exported-program": _read_program,
+    "safetensors": _read_safetensors,
+}

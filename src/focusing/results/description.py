@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from focusing.data.dataset import DataSet, Part
@@ -40,10 +41,14 @@ def describe_start(
         },
         "metric": data.metric,
         "network": net.summary().totals(),
-        "versions": versions(),
-        "git": git_state(),
+        **_code(),
         "started": now(),
     }
+
+
+@cache  # the code that runs is that of the first run: later runs of a process need not ask git again
+def _code() -> dict[str, Any]:
+    return {"versions": versions(), "git": git_state()}
 
 
 def describe_end(start: Mapping[str, Any], series: Series, **more: Any) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def _score(name: str, outputs: list[Tensor], targets: Tensor) -> dict[str, Tenso
     truth = targets[:, None, None].expand(-1, 2, -1, -1)
     picked = output.gather(2, truth).squeeze(2)
     loss = (output.logsumexp(2) - picked).mean(2)
-    right = (picked >= output.amax(2)).sum(2)
+    right = (output.argmax(2) == targets[:, None]).sum(2)
     accuracy = right.double() / targets.shape[1]
     return {f"{name}/loss": loss.flatten(), f"{name}/acc": accuracy.flatten()}
 

@@ -116,8 +116,9 @@ def draw(seed: int, index: int, variant: str = "paper") -> Trial:
     """
     if variant not in GRIDS:
         raise UserError(f"variant={variant} is not one of {', '.join(GRIDS)}.")
-    if index < 0:
-        raise UserError(f"sweep.trial={index} must be at least 0.")
+    for name, value in (("seed", seed), ("sweep.trial", index)):
+        if value < 0:
+            raise UserError(f"{name}={value} must be at least 0.")
     grid, random, paper = GRIDS[variant], np.random.default_rng([seed, index]), variant == "paper"
 
     def one(options: tuple[Any, ...]) -> Any:

@@ -1,0 +1,141 @@
+"""Stacked trials against the same trials one by one through Lightning."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from focusing.checks import check
+from focusing.compose import config_dir, prepare_hydra
+from focusing.results.identity import run_folder
+from focusing.results.record import read_record
+from focusing.run import evaluate, train
+from focusing.sweep.stack_records import Pair, train_group
+from focusing.sweep.table1 import groups, pair_of
+from focusing.sweep.trials import apply_trial, draw
+from focusing.training.checkpoint import load_checkpoint
+
+CPU = torch.device("cpu")
+# All numbers of samples, lengths, widths, classes and rates, and a length that was raised (65).
+SAMPLED = [4, 12, 14, 18, 19, 24, 34, 59, 62, 65, 91, 107, 113, 115, 117, 128, 241, 251, 295, 317]
+
+
+def sweep_config(folder: Path, *overrides: str) -> dict[str, Any]:
+    prepare_hydra()
+    fixed = [f"paths.output_dir={folder}", "callbacks.progress=null", "trainer.accelerator=cpu"]
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        return check(compose("train", ["experiment=table1", *fixed, *overrides]))
+
+
+def one_by_one(pair: Pair, folder: Path) -> Pair:
+    """Run both networks of a trial as ``sweep.stacked=false`` does; returns their configs."""
+    configs = deepcopy(pair)
+    for config in configs:
+        config["paths"]["output_dir"] = str(folder)
+        train(OmegaConf.create(config))
+    return configs
+
+
+def weights(config: dict[str, Any], name: str) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = load_checkpoint(run_folder(config) / "checkpoints" / name)[
+        "state_dict"
+    ]
+    return state
+
+
+def worst(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    assert one.keys() == other.keys()
+    return max((one[name] - other[name]).abs().max().item() for name in one)
+
+
+def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> None:
+    config = sweep_config(tmp_path / "stacked", "protocol=last", "trainer.max_epochs=4")
+    pairs = [pair_of(config, draw(0, index)) for index in SAMPLED]
+    together = list(groups(pairs, CPU))
+    assert sorted(map(len, together)) == [1] * 4 + [2] * 2 + [3] * 4
+    for group in together:
+        assert train_group(group, CPU) == len(group)
+    for pair in pairs:
+        for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
+            gap = worst(weights(stacked, "last.ckpt"), weights(single, "last.ckpt"))
+            assert gap < 1e-5, (stacked["sweep"]["trial"], stacked["model"]["name"], gap)
+
+
+def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
+    config = sweep_config(tmp_path / "stacked", "protocol=holdout", "trainer.max_epochs=6")
+    pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
+    train_group(pairs, CPU)
+    for pair in pairs:
+        for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
+            folder, other = run_folder(stacked), run_folder(single)
+            assert folder.relative_to(tmp_path / "stacked") == other.relative_to(
+                tmp_path / "single"
+            )
+            ours, theirs = read_record(folder), read_record(other)
+            assert ours is not None
+            assert theirs is not None
+            assert ours.keys() == theirs.keys()
+            for name in (
+                "experiment",
+                "config_hash",
+                "seed",
+                "data",
+                "metric",
+                "network",
+                "status",
+            ):
+                assert ours[name] == theirs[name], name
+            assert list(ours["series"]) == list(theirs["series"])
+            for name in ours["series"]:
+                assert ours["series"][name] == pytest.approx(theirs["series"][name], abs=1e-5)
+            assert ours["scores"] == theirs["scores"]
+            assert ours["focus"].keys() == theirs["focus"].keys()
+            saved = {**ours["config"], "paths": None}
+            assert saved == {**theirs["config"], "paths": None}
+            best = worst(weights(stacked, "best.ckpt"), weights(single, "best.ckpt"))
+            assert best < 1e-5
+            assert evaluate(folder)["test/acc"] == ours["scores"]["holdout"]["value"]
+            if stacked["model"]["name"] == "dense":
+                assert not (folder / "focus.npz").exists()
+                continue
+            with np.load(folder / "focus.npz") as one, np.load(other / "focus.npz") as two:
+                assert one.files == two.files
+                for name in one.files:
+                    if one[name].dtype.kind == "f":
+                        np.testing.assert_allclose(one[name], two[name], atol=1e-5)
+                    else:
+                        assert (one[name] == two[name]).all()
+
+
+def test_a_trial_alone_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None:
+    pair = pair_of(sweep_config(tmp_path), draw(0, 317))
+    for stacked, model in zip(pair, ("dense", "focus_s"), strict=True):
+        prepare_hydra()
+        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+            alone = compose(
+                "train", ["experiment=table1", "sweep.trial=317", f"model={model}", "size=paper"]
+            )
+        apply_trial(alone)
+        assert run_folder(check(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
+
+
+def test_a_trial_that_diverges_fails_alone(tmp_path: Path) -> None:
+    config = sweep_config(tmp_path, "trainer.max_epochs=4")
+    pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
+    for each in pairs[0]:
+        each["optim"]["lr"] = 1e30
+    train_group(pairs, CPU)
+    bad = read_record(run_folder(pairs[0].dense))
+    good = read_record(run_folder(pairs[1].dense))
+    assert bad is not None
+    assert good is not None
+    assert bad["status"] == "failed"
+    assert "try a smaller optim.lr" in bad["error"]
+    assert all(np.isfinite(values).all() for values in bad["series"].values())
+    assert good["status"] == "done"
+    assert len(good["series"]["test/acc"]) == 4

@@ -49,3 +49,9 @@ def edition(size: str, variant: str) -> tuple[int, int, str, str]:
     """Order of tables of the same experiment: as published first."""
     sizes, variants = [*SIZES, size], [*VARIANTS, variant]
     return sizes.index(size), variants.index(variant), size, variant
+
+
+def dense_twin(model: str) -> str:
+    """The dense network that a focused one is compared with: ``cnn_dense`` of ``cnn_focus``."""
+    family = model.partition("_")[0]
+    return f"{family}_dense" if f"{family}_dense" in MODELS else "dense"

@@ -67,7 +67,7 @@ class TestExperiment:
                     )  # fmt: skip
         [table] = experiment_tables(collect([tmp_path]))
         assert [column.title for column in table.columns] == [
-            "data", "model", "model.hidden", "paper", "last", "seconds"
+            "data", "model", "hidden", "paper", "last"
         ]  # fmt: skip
         assert [row[:3] for row in texts(table)] == [
             ["DNA official", "Dense", "[8]"],
@@ -91,15 +91,41 @@ class TestExperiment:
         assert [row[2] for row in rows] == ["0.1", "0.2", "–"]
         assert ["p=" in row[3] for row in rows] == [True, True, False]
 
-    def test_measurements_become_columns(self, tmp_path: Path) -> None:
-        measured = {"timing": {"step": 0.5, "curve": [1, 2]}, "note": "text", "ok": True}
-        focus = {"hidden1": {"moved": 0.25}, "hidden2": {"moved": 0.75}}
-        leave(tmp_path, "mine", "dna", "focus_s", 0, [0.5], measured=measured, focus=focus)
+    def test_each_network_has_its_own_twin(self, tmp_path: Path) -> None:
+        for seed in range(3):
+            for model, score in {"dense": 0.5, "cnn_dense": 0.9, "cnn_focus": 0.9}.items():
+                leave(tmp_path, "mine", "dna", model, seed, [score + seed / 100])
         [table] = experiment_tables(collect([tmp_path]))
-        assert [column.title for column in table.columns][4:] == [
-            "foci moved", "timing.step", "seconds"
-        ]  # fmt: skip
-        assert texts(table)[0][4:] == ["0.5", "0.5", "1.5"]
+        assert [row[2].endswith("p=1.00") for row in texts(table)] == [False, False, True]
+
+    def test_measurements_have_a_table(self, tmp_path: Path) -> None:
+        for model, step in (("dense", 0.5), ("focus_s", 0.75)):
+            for seed in range(2):
+                timing = {"step": step + seed / 100, "threads": 1, "curve": [1, 2]}
+                measured = {"timing": timing, "note": "text", "ok": True}
+                focus = {"hidden1": {"moved": 0.25}, "hidden2": {"moved": 0.75}}
+                moved = {"focus": focus if model == "focus_s" else None}
+                leave(tmp_path, "mine", "dna", model, seed, [0.5], measured=measured, **moved)
+        table = experiment_tables(collect([tmp_path]))[1]
+        assert table.name == "experiment_mine_paper_paper_measured"
+        assert [column.title for column in table.columns][2:] == ["timing step", "foci moved"]
+        assert texts(table)[0][2:] == ["0.505 [0.441, 0.569]", "–"]
+        assert texts(table)[1][2:] == ["0.755 [0.691, 0.819]", "0.5"]
+        assert table.notes[1] == "Equal in all runs: timing.threads = 1, seconds = 1.5."
+        steps = [each for each in table.records if each["quantity"] == "timing.step"]
+        assert [(each["model"], each["mean"]) for each in steps] == [
+            ("dense", pytest.approx(0.505)),
+            ("focus_s", pytest.approx(0.755)),
+        ]
+
+    def test_of_many_measurements_some_are_in_the_file_only(self, tmp_path: Path) -> None:
+        for model in ("dense", "focus_s"):
+            many = {f"q{place}": place + len(model) for place in range(14)}
+            leave(tmp_path, "mine", "dna", model, 0, [0.5], measured=many)
+        table = experiment_tables(collect([tmp_path]))[1]
+        assert len(table.columns) == 2 + 8
+        assert "6 more quantities are in experiment_mine_paper_paper_measured.csv." in table.notes
+        assert len(table.records) == 2 * 15
 
     def test_sizes_and_sources_stay_apart(self, tmp_path: Path) -> None:
         leave(tmp_path, "mine", "dna", "dense", 0, [0.5])

@@ -1,0 +1,264 @@
+"""Scikit-learn estimators: ``FocusClassifier().fit(X, y).predict(X)``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # type: ignore[import-untyped]
+from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
+from torch import Tensor
+
+from focusing.config import Optim
+from focusing.models import MLP, focused_mlp
+from focusing.training.metrics import loss_of
+from focusing.training.optimizer import build_optimizer
+
+Array = NDArray[Any]
+LEAST = 10
+"""Fewer training samples than this are too few to hold some of them out."""
+
+
+class Foci(NamedTuple):
+    """Where the neurons of a layer look: (n,) on a line, (n, d) elsewhere."""
+
+    mu: Array
+    sigma: Array
+
+
+class FocusEstimator(BaseEstimator):  # type: ignore[misc]
+    """What both estimators have in common.
+
+    Columns are standardised. They have places: neighbouring ones are seen together, so an order
+    that means something (pixels, times, bases) helps.
+
+    Args:
+        hidden_layer_sizes: neurons of each hidden layer, all of which focus.
+        mu: initial centres; see ``FocusedLinear``.
+        sigma: initial apertures.
+        topology: where the columns are: None, on a line; a shape such as ``(8, 8)``.
+        dropout: share of the outputs dropped after each hidden layer in training.
+        learning_rate: of the weights (Adam).
+        learning_rate_mu: of the centres.
+        learning_rate_sigma: of the apertures.
+        batch_size: samples of a step.
+        max_iter: epochs at most.
+        early_stopping: hold out some of the training data, stop when its loss gets no better, and
+            keep the epoch that was best. With fewer than 10 samples the training loss decides.
+        validation_fraction: share that is held out.
+        n_iter_no_change: so many epochs without a better loss end the training.
+        random_state: seed; with a number, fits repeat themselves.
+
+    Attributes:
+        foci_: centres and apertures of each hidden layer.
+        n_iter_: epochs.
+        loss_curve_: training loss of each epoch.
+        validation_curve_: held-out loss of each epoch; empty if nothing was held out.
+        net_: the trained network, for inference: foci and batch norms folded.
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Sequence[int] = (100,),
+        *,
+        mu: Any = "spread",
+        sigma: Any = 0.25,
+        topology: Any = None,
+        dropout: float = 0.0,
+        learning_rate: float = 0.01,
+        learning_rate_mu: float = 0.01,
+        learning_rate_sigma: float = 0.01,
+        batch_size: int = 32,
+        max_iter: int = 100,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        random_state: Any = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.mu = mu
+        self.sigma = sigma
+        self.topology = topology
+        self.dropout = dropout
+        self.learning_rate = learning_rate
+        self.learning_rate_mu = learning_rate_mu
+        self.learning_rate_sigma = learning_rate_sigma
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+
+    def _fit(self, table: Array, targets: Array, outputs: int) -> None:
+        """Train on a checked table (N, m) and targets that :func:`loss_of` understands."""
+        if len(table) < 2:
+            raise ValueError("n_samples=1: two samples are needed at least.")
+        for name in ("batch_size", "max_iter", "n_iter_no_change"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.early_stopping and not 0 < self.validation_fraction < 1:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} must lie between 0 and 1."
+            )
+        random = check_random_state(self.random_state)
+        seed = int(random.randint(2**31 - 1))
+        spread = table.std(0)
+        self._mean, self._scale = table.mean(0), np.where(spread > 1e-12, spread, 1.0)
+        x = torch.tensor((table - self._mean) / self._scale, dtype=torch.float32)
+        y = torch.tensor(targets)
+        train, held = self._hold_out(targets, seed)
+        with torch.random.fork_rng(devices=[]):  # the user's random numbers are left alone
+            torch.manual_seed(seed)
+            net = focused_mlp(
+                table.shape[1],
+                outputs,
+                hidden=[int(each) for each in self.hidden_layer_sizes],
+                mu=self.mu,
+                sigma=self.sigma,
+                topology=self.topology,
+                dropout=[self.dropout] * len(self.hidden_layer_sizes),
+            )
+            self._train(net, x[train], y[train], None if held is None else (x[held], y[held]))
+        layers = net.focused_layers().values()
+        self.foci_ = [
+            Foci(*(each.detach().double().numpy().copy() for each in layer.foci))
+            for layer in layers
+        ]
+        # In float64 a sample's output does not depend on the samples beside it.
+        self.net_ = net.double().to_inference()
+
+    def _hold_out(self, targets: Array, seed: int) -> tuple[Tensor, Tensor | None]:
+        index = np.arange(len(targets))
+        if not self.early_stopping or len(targets) < LEAST:
+            return torch.from_numpy(index), None
+        count = max(1, round(self.validation_fraction * len(targets)))
+        kinds, sizes = np.unique(targets, return_counts=True)
+        fair = targets.dtype.kind == "i" and sizes.min() > 1 and count >= len(kinds)
+        train, held = train_test_split(
+            index, test_size=count, random_state=seed, stratify=targets if fair else None
+        )
+        return torch.from_numpy(train), torch.from_numpy(held)
+
+    def _train(self, net: MLP, x: Tensor, y: Tensor, held: tuple[Tensor, Tensor] | None) -> None:
+        optim = Optim(
+            name="Adam",
+            lr=self.learning_rate,
+            lr_mu=self.learning_rate_mu,
+            lr_sigma=self.learning_rate_sigma,
+        )
+        optimizer = build_optimizer(net, optim)
+        layers = list(net.focused_layers().values())
+        self.loss_curve_: list[float] = []
+        self.validation_curve_: list[float] = []
+        best, best_state, waited = math.inf, None, 0
+        for _ in range(self.max_iter):
+            net.train()
+            total = 0.0
+            for batch in _batches(len(x), self.batch_size):
+                optimizer.zero_grad()
+                loss = loss_of(net(x[batch]), y[batch])
+                torch.autograd.backward(loss)
+                optimizer.step()
+                for layer in layers:
+                    layer.constrain_()
+                total += loss.item() * len(batch)
+            self.loss_curve_.append(total / len(x))
+            if held is not None:
+                with torch.no_grad():
+                    self.validation_curve_.append(loss_of(net.eval()(held[0]), held[1]).item())
+            now = (self.validation_curve_ or self.loss_curve_)[-1]
+            if not math.isfinite(now):
+                raise ValueError(f"The loss became {now}: try a smaller learning_rate.")
+            waited += 1
+            if now < best:
+                best, waited = now, 0
+                if held is not None:
+                    best_state = {name: value.clone() for name, value in net.state_dict().items()}
+            if self.early_stopping and waited >= self.n_iter_no_change:
+                break
+        self.n_iter_ = len(self.loss_curve_)
+        if best_state is not None:
+            net.load_state_dict(best_state)
+        net.eval()
+
+    @torch.no_grad()
+    def _outputs(self, table: ArrayLike) -> Array:
+        check_is_fitted(self)
+        values = validate_data(self, table, reset=False, dtype=np.float64)
+        outputs: Array = self.net_(torch.tensor((values - self._mean) / self._scale)).numpy()
+        return outputs
+
+
+class FocusClassifier(ClassifierMixin, FocusEstimator):  # type: ignore[misc]
+    """A network whose neurons learn where to look, as a classifier.
+
+    Its options and attributes are those of :class:`FocusEstimator`.
+
+    Attributes:
+        classes_: the classes.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> FocusClassifier(random_state=0).fit(X, y).score(X, y) > 0.9
+        True
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> FocusClassifier:
+        """Train on a table (N, m) and the classes of its rows."""
+        table, classes = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(classes)
+        self.classes_, numbers = np.unique(classes, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("y has one class only: two are needed at least.")
+        self._fit(table, numbers.astype(np.int64), len(self.classes_))
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """The probability of each class, (N, classes)."""
+        outputs = self._outputs(X)
+        powers = np.exp(outputs - outputs.max(1, keepdims=True))
+        shares: Array = powers / powers.sum(1, keepdims=True)
+        return shares
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The class of each row."""
+        best = self._outputs(X).argmax(1)
+        found: Array = self.classes_[best]
+        return found
+
+
+class FocusRegressor(RegressorMixin, FocusEstimator):  # type: ignore[misc]
+    """A network whose neurons learn where to look, for values.
+
+    Its options and attributes are those of :class:`FocusEstimator`.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> FocusRegressor:
+        """Train on a table (N, m) and the values of its rows."""
+        table, values = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        spread = float(values.std())
+        self._y_mean, self._y_scale = float(values.mean()), spread if spread > 1e-12 else 1.0
+        targets = (values - self._y_mean) / self._y_scale
+        self._fit(table, targets.astype(np.float32), 1)
+        return self
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The value of each row."""
+        return self._outputs(X)[:, 0] * self._y_scale + self._y_mean
+
+
+def _batches(samples: int, size: int) -> list[Tensor]:
+    """A new order of the samples in batches; none of one sample, which batch norm cannot take."""
+    batches = list(torch.split(torch.randperm(samples), max(2, size)))
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches

@@ -1,0 +1,131 @@
+"""The scikit-learn estimators: its own checks, and what it cannot know."""
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from focusing.sklearn import FocusClassifier, FocusRegressor
+
+SMALL: dict[str, Any] = {"hidden_layer_sizes": (20,), "max_iter": 25, "random_state": 0}
+
+
+@parametrize_with_checks([FocusClassifier(**SMALL), FocusRegressor(**SMALL)])
+def test_scikit_learn_is_content(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator)
+
+
+def digits(samples: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    images, labels = load_digits(return_X_y=True)
+    return images[:samples], labels[:samples]
+
+
+def test_learns_digits_in_their_topology() -> None:
+    images, labels = digits(900)
+    model = FocusClassifier((64,), topology=(8, 8), sigma=0.3, max_iter=30, random_state=0)
+    model.fit(images[:600], labels[:600])
+    assert model.score(images[600:], labels[600:]) > 0.9
+    [foci] = model.foci_
+    assert foci.mu.shape == foci.sigma.shape == (64, 2)
+    assert (foci.sigma != 0.3).any()
+    shares = model.predict_proba(images[600:])
+    assert shares.shape == (300, 10)
+    assert np.allclose(shares.sum(1), 1)
+    assert (model.classes_[shares.argmax(1)] == model.predict(images[600:])).all()
+
+
+def test_foci_go_where_the_signal_is() -> None:
+    random = np.random.default_rng(0)
+    table = random.normal(size=(600, 40))
+    values = table[:, 26:34].sum(1)
+    model = FocusRegressor(
+        (4,), sigma=0.1, mu="center", learning_rate_mu=0.02, max_iter=60, random_state=0
+    )
+    model.fit(table[:500], values[:500])
+    assert model.score(table[500:], values[500:]) > 0.8
+    assert model.foci_[0].mu.mean() > 0.65  # (26 to 34) / 39 is .67 to .85
+
+
+def test_classes_may_be_words() -> None:
+    images, labels = digits(200)
+    words = np.array(["even", "odd"])[labels % 2]
+    model = FocusClassifier(**SMALL).fit(images, words)
+    assert set(model.predict(images)) <= {"even", "odd"}
+
+
+def test_stops_early_and_keeps_the_best_epoch() -> None:
+    images, labels = digits()
+    options = {**SMALL, "max_iter": 200, "n_iter_no_change": 3}
+    model = FocusClassifier(**options).fit(images, labels)
+    curve = model.validation_curve_
+    assert len(curve) == len(model.loss_curve_) == model.n_iter_ < 200
+    assert int(np.argmin(curve)) == len(curve) - 4
+    whole = FocusClassifier(**{**options, "max_iter": 5}, early_stopping=False).fit(images, labels)
+    assert whole.n_iter_ == 5
+    assert whole.validation_curve_ == []
+
+
+def test_repeats_itself_and_leaves_random_numbers_alone() -> None:
+    images, labels = digits(100)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first, second = (
+        FocusClassifier((10,), max_iter=3, dropout=0.2, random_state=7).fit(images, labels)
+        for _ in range(2)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(first.predict_proba(images), second.predict_proba(images))
+    other = FocusClassifier((10,), max_iter=3, dropout=0.2, random_state=8).fit(images, labels)
+    assert not np.array_equal(first.predict_proba(images), other.predict_proba(images))
+    again = pickle.loads(pickle.dumps(first))  # noqa: S301 - our own
+    assert np.array_equal(again.predict_proba(images), first.predict_proba(images))
+
+
+def test_pipelines_grids_and_cross_validation() -> None:
+    images, labels = digits(150)
+    pipeline = make_pipeline(MinMaxScaler(), FocusClassifier(**{**SMALL, "max_iter": 5}))
+    grid = GridSearchCV(pipeline, {"focusclassifier__sigma": [0.1, 0.4]}, cv=2)
+    grid.fit(images, labels)
+    assert grid.best_params_["focusclassifier__sigma"] in (0.1, 0.4)
+    table, values = load_diabetes(return_X_y=True)
+    scores = cross_val_score(FocusRegressor(**SMALL), table, values, cv=3)
+    assert scores.mean() > 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"batch_size": 0}, "batch_size=0 must be at least 1"),
+        ({"max_iter": 0}, "max_iter=0 must be at least 1"),
+        ({"validation_fraction": 1.0}, "validation_fraction=1.0 must lie between 0 and 1"),
+        ({"mu": "left"}, "mu='left' is not one of"),
+        ({"topology": (3, 3)}, "topology"),
+        ({"hidden_layer_sizes": (0,)}, "must be positive"),
+        ({"learning_rate": 1e30, "max_iter": 5}, "smaller learning_rate"),
+    ],
+)
+def test_says_what_is_wrong(options: dict[str, Any], expected: str) -> None:
+    images, labels = digits(100)
+    with pytest.raises(ValueError, match=expected):
+        FocusRegressor(**options, random_state=0).fit(images, labels)
+
+
+def test_one_class_is_too_few() -> None:
+    with pytest.raises(ValueError, match="one class"):
+        FocusClassifier().fit(np.zeros((5, 3)), np.zeros(5))
+
+
+def test_needs_no_lightning() -> None:
+    script = "import focusing.sklearn, sys; print('pytorch_lightning' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr

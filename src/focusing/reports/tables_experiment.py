@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from focusing.reports.names import PROTOCOLS, data_name, dense_twin, edition, model_name
-from focusing.reports.paper import published_tables
-from focusing.reports.tables import Cell, Column, Row, Table, p_value, text
+from focusing.reports.paper import published_tables, width_mean
+from focusing.reports.tables import Cell, Column, Row, Table, number, p_value, text
 from focusing.reports.tables_cells import score_cell, score_record
 from focusing.reports.tables_measured import measured_tables
 from focusing.reports.tables_settings import Setting, settings_of
@@ -21,6 +21,7 @@ NOTES = (
     "number of runs, and p of Welch's t-test against the dense network of the same setting, "
     "Holm-corrected over this table.",
 )
+NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the paper has a figure."
 NOTE_HELD = "† from runs that kept part of the training data for validation."
 
 
@@ -43,6 +44,8 @@ def experiment_tables(collection: Collection) -> list[Table]:
 def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Setting]) -> Table:
     given = [name for name in PROTOCOLS if any(name in each.scores for each in found)]
     corrected = _tests(found, given)
+    author = [_author(about["experiment"], each) for each in found]
+    known = any(mean is not None for mean in author)
     rows: list[Row] = []
     records: list[Mapping[str, Any]] = []
     for place, each in enumerate(found):
@@ -51,6 +54,7 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
             text(data_name(each.data[0]), each.data[1]) if begins else Cell(),
             text(model_name(each.model)),
             *map(text, each.options.values()),
+            *([text(number(author[place]))] if known else []),
         ]
         for protocol in given:
             p = corrected.get((place, protocol))
@@ -58,7 +62,8 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
             score = each.scores.get(protocol)
             cells.append(Cell() if score is None else score_cell(score, *more))
         rows.append(Row(tuple(cells), {"data": each.data[0], "model": each.model}, begins))
-        records += _records({**about, **each.about()}, each, place, corrected)
+        named = {**about, **each.about()} | ({"author": author[place]} if known else {})
+        records += _records(named, each, place, corrected)
     held = any(score.mark for each in found for score in each.scores.values())
     return Table(
         name,
@@ -67,12 +72,19 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
             Column("data"),
             Column("model"),
             *(Column(option, "right") for option in found[0].options),
+            *([Column("author", "right")] if known else []),
             *(Column(protocol) for protocol in given),
         ),
         rows=tuple(rows),
-        notes=(*NOTES, *([NOTE_HELD] if held else [])),
+        notes=(*NOTES, *([NOTE_AUTHOR] if known else []), *([NOTE_HELD] if held else [])),
         records=tuple(records),
     )
+
+
+def _author(experiment: str, each: Setting) -> float | None:
+    if experiment != "n_hidden":
+        return None
+    return width_mean(each.data[0], each.model, each.values.get("model.hidden"))
 
 
 def _tests(found: Sequence[Setting], given: Sequence[str]) -> dict[tuple[int, str], float | None]:

@@ -153,7 +153,9 @@ def _published(cell: tuple[str, str]) -> float | None:
         found = trials["all"] if level == ALL else trials["noise"][level]
     else:
         found = trials["position"][where] if level == ALL else None
-    return None if found is None else float(found["focus"] - found["dense"])
+    if found is None:
+        return None
+    return float(found.get("difference", found["focus"] - found["dense"]))
 
 
 def _remarks(block: Block, model: str, pairs: Mapping[str, Pairs]) -> list[str]:

@@ -39,7 +39,7 @@ class Collection:
         if not self.skipped:
             return None
         (path, reason), count = self.skipped[0], len(self.skipped)
-        files = "file that is no record" if count == 1 else f"{count} files that are no records"
+        files = "a file that is no record" if count == 1 else f"{count} files that are no records"
         return f"Skipped {files}: {path} ({reason}){', ...' if count > 1 else ''}"
 
     def of(self, experiment: str) -> list[Run]:

@@ -37,7 +37,7 @@ def test_a_report(
     assert printed.out.splitlines()[-1] == (
         "2 runs, 1 failed, 1 copies left out: report/tables/all.md"
     )
-    assert printed.err.startswith("Skipped file that is no record: ")
+    assert printed.err.startswith("Skipped a file that is no record: ")
     assert "37.50 ± 17.68" in (tmp_path / "report" / "tables" / "all.md").read_text()
 
 

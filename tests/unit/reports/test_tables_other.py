@@ -79,6 +79,17 @@ class TestExperiment:
         holm = [r["p_welch_holm"] for r in table.records if r["model.hidden"] == "[8]"]
         assert holm == [None, None, pytest.approx(2 * p), pytest.approx(2 * p)]
 
+    def test_widths_stand_beside_the_authors(self, tmp_path: Path) -> None:
+        for width in (64, 99):
+            options = {"model.hidden": [width, width]}
+            leave(tmp_path, "n_hidden", "mnist", "focus_s", 0, [0.5], options=options)
+        [table] = experiment_tables(collect([tmp_path]))
+        assert [row[2:5] for row in texts(table)] == [
+            ["[64,64]", "97.94", "50.00 n=1"],
+            ["[99,99]", "–", "50.00 n=1"],
+        ]
+        assert table.records[0]["author"] == 97.944
+
     def test_options_of_one_model_alone(self, tmp_path: Path) -> None:
         for seed in range(2):
             leave(tmp_path, "mine", "dna", "dense", seed, [0.5 + seed / 100])

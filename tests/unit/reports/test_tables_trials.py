@@ -69,7 +69,7 @@ def test_by_noise_and_position(tmp_path: Path) -> None:
     assert record["p_paired"] == pytest.approx(expected.pvalue)
     assert (record["low"], record["high"]) == pytest.approx(tuple(expected.confidence_interval()))
     # what the author's notebook kept, beside it
-    assert cells(table, "1", "all")[-1] == "+3.40"
+    assert cells(table, "1", "all")[-1] == "+3.33"
     assert cells(table, "0", "all")[-1] == "−2.10"
     assert cells(table, "all", "left")[-1] == "+1.02"
     assert cells(table, "1", "left")[-1] == "–"

@@ -64,7 +64,7 @@ def test_what_is_no_record_is_skipped_and_counted(tmp_path: Path, content: bytes
 def test_one_skipped_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text("{")
     assert collect([tmp_path]).warning() == (
-        f"Skipped file that is no record: {tmp_path / 'result.json'} (not JSON)"
+        f"Skipped a file that is no record: {tmp_path / 'result.json'} (not JSON)"
     )
 
 

@@ -25,6 +25,7 @@ def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
     assert shipped == {
         str(path.relative_to(ROOT / "conf")) for path in (ROOT / "conf").rglob("*.yaml")
     }
+    assert "focusing/reports/paper.yaml" in names
     [entry] = site.glob("*.dist-info/entry_points.txt")
     assert "focusing = focusing.cli:main" in entry.read_text()
 

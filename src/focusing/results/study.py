@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     import optuna
 
 
+def require_optuna() -> None:
+    """Say what to install if Optuna is not there."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError:
+        raise UserError("hydra/sweeper=optuna needs: pip install 'focusing[optuna]'") from None
+
+
 def open_study(path: Path, *, after_trials: int, after_epochs: int, **options: Any) -> optuna.Study:
     """The Optuna study of a file, made if needed.
 
@@ -20,12 +28,11 @@ def open_study(path: Path, *, after_trials: int, after_epochs: int, **options: A
         after_epochs: nor is a trial before so many epochs.
         **options: of ``optuna.create_study``.
     """
-    try:
-        import optuna
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
-    except ImportError:
-        raise UserError("hydra/sweeper=optuna needs: pip install 'focusing[optuna]'") from None
+    require_optuna()
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A process that was killed leaves its lock behind: taken over after so many seconds.

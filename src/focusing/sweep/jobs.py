@@ -22,7 +22,7 @@ from focusing.results.identity import run_folder
 from focusing.results.record import read_record
 from focusing.sweep.failures import leave_failure
 from focusing.sweep.outcome import Outcome, sentence
-from focusing.sweep.preemption import preemptible
+from focusing.sweep.preemption import Requeued, preemptible
 from focusing.sweep.trials import apply_trial
 
 SIGNALLED = (130, 143)
@@ -99,7 +99,7 @@ class Reporting:
         except PrunedError:
             return Outcome("pruned", run_dir=where)
         except SystemExit as leave:
-            if leave.code in SIGNALLED:
+            if leave.code in SIGNALLED or isinstance(leave, Requeued):
                 raise
             text = f"The job left with exit code {leave.code}."
             leave_failure(run_dir, config, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,9 @@ class LocalSweep:
             board: shows how it goes.
             done: is called with each job that is over.
         """
+        first = next(jobs, None)
+        if first is None:
+            return
         Path(str(self._config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
 
         def tick() -> None:
@@ -70,7 +74,7 @@ class LocalSweep:
         pool = Pool(self.slots, self._execute, self._limits, board.say)
         with board:
             try:
-                for job, outcome in pool.run(jobs, tick):
+                for job, outcome in pool.run(chain([first], jobs), tick):
                     board.ended(job, outcome)
                     done(job, outcome)
             finally:

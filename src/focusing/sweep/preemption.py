@@ -11,6 +11,10 @@ from types import FrameType
 from typing import Any
 
 
+class Requeued(SystemExit):
+    """The job leaves, to go on later."""
+
+
 @contextmanager
 def preemptible() -> Iterator[None]:
     """Inside a submitit job, stop properly before submitit's own handler ends the process.
@@ -40,7 +44,10 @@ def preemptible() -> Iterator[None]:
         yield
     except SystemExit:
         if warned and callable(theirs):
-            theirs(warning, None)
+            try:
+                theirs(warning, None)
+            except SystemExit as leave:
+                raise Requeued(leave.code) from None
         raise
     finally:
         signal.signal(warning, theirs)

@@ -26,7 +26,9 @@ class OptunaSweeper(GridSweeper):
     ) -> None:
         """Find the launcher."""
         from focusing.errors import UserError
+        from focusing.results.study import require_optuna
 
+        require_optuna()
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         if self.parallel < 1:
             raise UserError(f"hydra.sweeper.parallel={self.parallel} must be at least 1.")

@@ -1,0 +1,105 @@
+"""Sweeps on SLURM's stand-in, on Ray and by Optuna, and what each refuses."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import TRAIN, record, run, run_dirs, start
+
+pytestmark = pytest.mark.slow
+
+SMALL = ["data.n_samples=300", "trainer.max_epochs=3", "figures=false", "name=sweep"]
+SLURM = ["hydra/launcher=slurm", "hydra.launcher.cluster=local"]
+
+
+def outcomes(folder: Path) -> dict[int, str]:
+    return {record(each)["seed"]: record(each)["status"] for each in run_dirs(folder)}
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="finds the job as Linux shows it")
+def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    long = ["data.n_samples=8000", "optim.batch_size=8", "trainer.max_epochs=4", *SMALL[2:]]
+    process = start(TRAIN, "-m", *SLURM, *long, cwd=tmp_path)
+    until = time.monotonic() + 200
+    while not list(tmp_path.glob("outputs/*/*/*/checkpoints/last.ckpt")):
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    [log] = tmp_path.glob("outputs/.multirun/.submitit/*/*_log.out")
+    [controller] = {int(log.name.partition("_")[0])}
+    [job] = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()
+    os.kill(int(job), signal.SIGUSR2)  # what SLURM sends before it ends a job
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, output
+    assert "1/1 jobs, 1 done" in output
+    assert outcomes(tmp_path) == {0: "done"}
+    assert "Requeued" in log.read_text() + log.with_suffix(".err").read_text()
+
+
+def test_ray_runs_jobs_and_tells_failures(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    jobs = ["-m", "hydra/launcher=ray", "optim.lr=0.1,1e12,abc", "model=dense"]
+    done = run(TRAIN, *jobs, *SMALL, "model.batch_norm=false", cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert "3/3 jobs, 1 done, 2 failed" in done.stdout
+    assert "optim.lr: Value 'abc'" in done.stderr
+    assert "Error: 2 of 3 jobs failed" in done.stderr
+    assert sorted(record(each)["status"] for each in run_dirs(tmp_path)) == ["done", "failed"]
+
+
+def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    space = ["optim.lr=tag(log,interval(1e-4,0.5))", "model=dense,focus_s"]
+    prune = ["hydra.sweeper.prune_after_trials=2", "hydra.sweeper.prune_after_epochs=1"]
+    search = ["-m", "hydra/sweeper=optuna", "hydra/launcher=local", "hydra.launcher.workers=2"]
+    more = ["data.n_samples=300", "trainer.max_epochs=6", *SMALL[2:]]
+    done = run(TRAIN, *search, *space, *prune, *more, "hydra.sweeper.n_trials=7", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Best of 7 trials" in done.stdout
+    statuses = [record(each)["status"] for each in run_dirs(tmp_path)]
+    assert len(statuses) == 7
+    assert set(statuses) == {"done", "pruned"}
+    pruned = next(e for e in run_dirs(tmp_path) if record(e)["status"] == "pruned")
+    assert 2 <= len(record(pruned)["series"]["test/acc"]) < 6
+    again = run(TRAIN, *search, *space, *prune, *more, "hydra.sweeper.n_trials=7", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "7 of 7 trials are finished already." in again.stdout
+    assert len(run_dirs(tmp_path)) == 7
+
+
+def test_more_than_one_device_is_refused(tmp_path: Path) -> None:
+    done = run(TRAIN, "-m", "seed=0,1", "trainer.devices=[0,1]", cwd=tmp_path)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "a run uses one device" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "choice"),
+    [
+        ("ray", "hydra/launcher=ray"),
+        ("submitit", "hydra/launcher=slurm"),
+        ("optuna", "hydra/sweeper=optuna"),
+    ],
+)
+def test_an_absent_extra_is_named(tmp_path: Path, package: str, choice: str) -> None:
+    (tmp_path / f"{package}.py").write_text("raise ImportError")
+    path = f"{tmp_path}{os.pathsep}{Path(__file__).parents[2] / 'src'}"
+    done = run(TRAIN, "-m", choice, "seed=0,1", cwd=tmp_path, PYTHONPATH=path)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    extra = {"submitit": "slurm"}.get(package, package)
+    assert line == f"Error: {choice} needs: pip install 'focusing[{extra}]'"
+
+
+def test_a_wrong_name_stops_a_sweep_before_it_begins(tmp_path: Path) -> None:
+    done = run(TRAIN, "-m", "model.sgima=0.1,0.2", "seed=range(100)", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "Error: model.sgima is not an option, did you mean model.sigma?\n"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,134 @@
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from focusing.compose import config_dir, prepare_hydra
+from focusing.errors import BusyError, PrunedError, UserError
+from focusing.results.record import read_record, write_record
+from focusing.sweep.jobs import Reporting, locate
+
+
+@pytest.fixture(scope="module")
+def composed() -> DictConfig:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        return compose("train")
+
+
+@pytest.fixture
+def cfg(composed: DictConfig, tmp_path: Path) -> Callable[..., DictConfig]:
+    def make(*overrides: str) -> DictConfig:
+        changes = OmegaConf.from_dotlist([f"paths.output_dir={tmp_path}", *overrides])
+        return OmegaConf.merge(composed, changes)  # type: ignore[return-value]
+
+    return make
+
+
+def raising(error: BaseException) -> Callable[[DictConfig], float]:
+    def task(cfg: DictConfig) -> float:
+        raise error
+
+    return task
+
+
+def leave(cfg: DictConfig, **record: Any) -> Path:
+    _, run_dir = locate(cfg)
+    run_dir.mkdir(parents=True)
+    write_record(run_dir, record)
+    return run_dir
+
+
+def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
+    fresh = cfg()
+    seen: list[Path] = []
+    task = Reporting(lambda _: 0.5, threads=1)
+    task.announce = lambda run_dir, config: seen.append(run_dir)
+    outcome = task(fresh)
+    assert (outcome.status, outcome.earlier, outcome.score) == ("done", False, 0.5)
+    assert seen == [Path(outcome.run_dir or "")]
+    leave(fresh, status="done", metric="accuracy")
+    outcome = task(fresh)
+    assert (outcome.earlier, outcome.metric) == (True, "accuracy")
+    assert not task(cfg("force=true")).earlier
+
+
+def test_what_failed_before_is_run_again_only_on_request(cfg: Callable[..., DictConfig]) -> None:
+    run_dir = leave(cfg(), status="failed", error="It diverged.")
+    never = raising(AssertionError("was run"))
+    outcome = Reporting(never)(cfg())
+    assert (outcome.status, outcome.earlier, outcome.error) == ("failed", True, "It diverged.")
+    assert outcome.run_dir == str(run_dir)
+    for again in ("sweep.retry_failed=true", "force=true", "resume=never"):
+        assert Reporting(lambda _: 1.0)(cfg(again)).status == "done"
+
+
+def test_what_a_user_got_wrong_leaves_no_record(cfg: Callable[..., DictConfig]) -> None:
+    outcome = Reporting(raising(UserError("Wrong.")))(cfg())
+    assert (outcome.status, outcome.error) == ("failed", "Wrong.")
+    assert not Path(outcome.run_dir or "").exists()
+    outcome = Reporting(raising(AssertionError("was run")))(cfg("trainer.devices=2"))
+    assert "a run uses one device" in (outcome.error or "")
+    assert outcome.run_dir is None
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("oh"), SystemExit(3)])
+def test_what_nobody_expected_is_recorded(
+    cfg: Callable[..., DictConfig], error: BaseException
+) -> None:
+    outcome = Reporting(raising(error))(cfg("seed=7"))
+    assert outcome.status == "failed"
+    record = read_record(Path(outcome.run_dir or ""))
+    assert record is not None
+    assert (record["status"], record["seed"]) == ("failed", 7)
+    if isinstance(error, Exception):
+        assert "raise error" in Path(outcome.run_dir or "", "error.txt").read_text()
+
+
+def test_others_and_searches_may_stop_a_job(cfg: Callable[..., DictConfig]) -> None:
+    assert Reporting(raising(BusyError("Another.")))(cfg()).status == "busy"
+    assert Reporting(raising(PrunedError()))(cfg()).status == "pruned"
+    with pytest.raises(SystemExit):
+        Reporting(raising(SystemExit(143)))(cfg())  # a signal stops the sweep
+
+
+def test_a_stacked_job_has_no_run_folder(cfg: Callable[..., DictConfig]) -> None:
+    outcome = Reporting(lambda _: None)(cfg("sweep.stacked=true"))
+    assert (outcome.status, outcome.run_dir, outcome.score) == ("done", None, None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGUSR2")
+def test_a_cluster_requeues_after_the_run_has_stopped(
+    cfg: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
+    order: list[str] = []
+
+    def in_training(_: DictConfig) -> None:
+        def save(signum: int, frame: Any) -> None:
+            order.append("saved")
+            raise SystemExit(143)
+
+        before = signal.signal(signal.SIGTERM, save)
+        try:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def before_training(_: DictConfig) -> None:
+        os.kill(os.getpid(), signal.SIGUSR2)
+
+    earlier = signal.signal(signal.SIGUSR2, lambda signum, frame: order.append("requeued"))
+    try:
+        for task in (in_training, before_training):
+            with pytest.raises(SystemExit):
+                Reporting(task)(cfg())
+    finally:
+        signal.signal(signal.SIGUSR2, earlier)
+    assert order == ["saved", "requeued", "requeued"]

@@ -1,0 +1,129 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+pytest.importorskip("optuna")
+
+from focusing.errors import UserError
+from focusing.sweep.outcome import Outcome
+from focusing.sweep.search import Options, Search, study_path
+from focusing.sweep.search_space import examples, grid, split
+
+OPTIONS = {
+    "n_trials": 4,
+    "direction": "maximize",
+    "sampler": "random",
+    "seed": 0,
+    "prune": False,
+    "prune_after_trials": 5,
+    "prune_after_epochs": 5,
+}
+SWEPT = ["a=x,y", "b=range(1,8,3)", "c=tag(log,interval(0.1,10))", "d=int(interval(2,4))", "e=1"]
+
+
+def space(*overrides: str) -> tuple[dict[str, Any], list[str]]:
+    return split(OverridesParser.create().parse_overrides(list(overrides)))
+
+
+def search(path: Path, *, retry_failed: bool = False, **changes: Any) -> Search:
+    options = Options(**{**OPTIONS, **changes})
+    return Search(
+        path / "study", *space("a=x,y,z", "b=1,2", "e=1"), options, retry_failed=retry_failed
+    )
+
+
+def done(score: float = 0.5) -> Outcome:
+    return Outcome("done", score=score, metric="accuracy")
+
+
+def test_hydra_says_what_is_searched() -> None:
+    found, fixed = space(*SWEPT)
+    assert fixed == ["e=1"]
+    assert found["a"].choices == ("x", "y")
+    assert (found["b"].low, found["b"].high, found["b"].step) == (1, 7, 3)
+    assert (found["c"].low, found["c"].high, found["c"].log) == (0.1, 10, True)
+    assert (found["d"].low, found["d"].high, found["d"].log) == (2, 4, False)
+    assert examples(found)[1] == ["a=y", "b=1", "c=0.1", "d=2"]
+    assert grid(space("a=x,y", "b=range(1,8,3)", "c=range(0.5,1.5,0.5)")[0])[-1] == {
+        "a": "y",
+        "b": 7,
+        "c": 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong", [["e=1"], ["c=tag(log,interval(0,1))"], ["c=interval(2,1)"], ["b=range(3,3)"]]
+)
+def test_an_impossible_space_is_a_sentence(wrong: list[str]) -> None:
+    with pytest.raises(UserError):
+        space(*wrong)
+    with pytest.raises(UserError, match="needs values, not an interval"):
+        grid(space("c=interval(0,1)")[0])
+
+
+def test_a_killed_search_goes_on(tmp_path: Path) -> None:
+    whole = search(tmp_path / "whole", n_trials=6)
+    expected = []
+    for job in whole.jobs():
+        expected.append(job.overrides)
+        whole.tell(job, done())
+    first = search(tmp_path / "killed", n_trials=4)
+    jobs = first.jobs()
+    told, lost = next(jobs), next(jobs)
+    first.tell(told, done())
+    second = search(tmp_path / "killed", n_trials=6)  # the same, and more trials
+    assert second.finished == 1
+    rest = []
+    for job in second.jobs():
+        rest.append(job)
+        second.tell(job, done(0.9 if job == lost else 0.1))
+    assert rest[0] == lost
+    assert [told.overrides, *(job.overrides for job in rest)] == expected
+    assert second.study.best_trial.number == lost.index
+    assert "Best of 6 trials: 0.9" in second.best()
+    assert list(search(tmp_path / "killed", n_trials=6).jobs()) == []
+
+
+def test_a_grid_is_tried_once_and_failures_on_request(tmp_path: Path) -> None:
+    first = search(tmp_path, sampler="grid", n_trials=100)
+    jobs = list(first.jobs())
+    assert len({job.overrides for job in jobs}) == len(jobs) == first.total == 6
+    for job in jobs:
+        first.tell(job, done() if job.index else Outcome("failed", error="no"))
+    assert list(search(tmp_path, sampler="grid", n_trials=100).jobs()) == []
+    again = search(tmp_path, sampler="grid", n_trials=100, retry_failed=True)
+    [retried] = again.jobs()
+    assert retried.overrides == jobs[0].overrides
+    again.tell(retried, done())
+    assert list(search(tmp_path, sampler="grid", n_trials=100, retry_failed=True).jobs()) == []
+
+
+def test_tpe_learns_and_pruned_trials_are_told(tmp_path: Path) -> None:
+    found = search(tmp_path, sampler="tpe", n_trials=3, prune=True)
+    jobs = list(found.jobs())
+    assert "number:2" in jobs[2].overrides[-1]
+    found.tell(jobs[0], Outcome("pruned"))
+    found.tell(jobs[1], Outcome("busy"))  # not over yet
+    assert [each.state.name for each in found.study.trials] == ["PRUNED", "RUNNING", "RUNNING"]
+    with pytest.raises(UserError, match=r"direction=minimize"):
+        found.tell(jobs[2], Outcome("done", score=1.0, metric="mae"))
+
+
+def test_the_same_command_has_the_same_study() -> None:
+    config = {"name": "n", "seed": 0, "paths": {"output_dir": "out"}, "trainer": {}, "data": {}}
+    swept, _ = space("a=x,y")
+    options = Options(**OPTIONS)
+    path = study_path(config, swept, options)
+    assert path == study_path(config, swept, Options(**{**OPTIONS, "n_trials": 9}))
+    others = [
+        study_path({**config, "seed": 1}, swept, options),
+        study_path(config, space("a=x,z")[0], options),
+        study_path(config, swept, Options(**{**OPTIONS, "sampler": "tpe"})),
+        study_path({**config, "data": {"n": 1}}, swept, options),
+    ]
+    assert len({path, *others}) == 5
+    for wrong in ({"sampler": "x"}, {"direction": "up"}, {"n_trials": 0}):
+        with pytest.raises(UserError, match=r"hydra\.sweeper\."):
+            Options(**{**OPTIONS, **wrong})

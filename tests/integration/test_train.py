@@ -37,7 +37,7 @@ def test_the_default_run_leaves_everything(tmp_path: Path) -> None:
     assert found["scores"]["holdout"] is None
     assert found["scores"]["paper"]["value"] == max(found["series"]["test/acc"])
     assert found["scores"]["last"] == {"value": found["series"]["test/acc"][-1], "epoch": 3}
-    # 40 inputs, 4 neurons with foci and batch norm, 2 classes: connections are those within the foci.
+    # 40 inputs, 4 neurons with foci and batch norm, 2 classes; connections: those within the foci.
     assert found["network"]["parameters"] == found["network"]["trained"] == 190
     assert 8 < found["network"]["connections"] == found["network"]["multiply_adds"] <= 168
     assert found["wall_seconds"] > 0

@@ -43,8 +43,9 @@ def main(arguments: Sequence[str]) -> None:
         print(warning, file=sys.stderr)
     if not collection.runs and not collection.failed:
         raise UserError(nothing(folders))
+    told: set[str] = set()
     for table in all_tables(collection):
-        console.print(*terminal(table), sep="\n")
+        console.print(*terminal(table, told), sep="\n")
     write_report(collection, options.out)
     console.print(headline(collection, options.out), soft_wrap=True)
 

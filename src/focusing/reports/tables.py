@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -94,6 +95,11 @@ class Unit:
             return None
         highest = 100.0 if self.metric == "accuracy" else math.inf
         return replace(interval, low=max(interval.low, 0.0), high=min(interval.high, highest))
+
+
+def file_name(*parts: str) -> str:
+    """A name for files, whatever users call their experiments."""
+    return re.sub(r"[^\w.-]+", "-", "_".join(parts))
 
 
 def text(*lines: str, bold: bool = False, dim: bool = False) -> Cell:

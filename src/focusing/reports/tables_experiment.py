@@ -7,7 +7,7 @@ from typing import Any
 
 from focusing.reports.names import PROTOCOLS, data_name, dense_twin, edition, model_name
 from focusing.reports.paper import published_tables, width_mean
-from focusing.reports.tables import Cell, Column, Row, Table, number, p_value, text
+from focusing.reports.tables import Cell, Column, Row, Table, file_name, number, p_value, text
 from focusing.reports.tables_cells import score_cell, score_record
 from focusing.reports.tables_measured import measured_tables
 from focusing.reports.tables_settings import Setting, settings_of
@@ -19,7 +19,7 @@ NOTES = (
     "Test accuracy in percent (MAE: mean absolute error, less is better): mean ± standard "
     "deviation (ddof=1), 95 % interval of the mean (Student's t; bootstrap from 20 runs on), "
     "number of runs, and p of Welch's t-test against the dense network of the same setting, "
-    "Holm-corrected over this table.",
+    "Holm-corrected over this table under the same protocol.",
 )
 NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the paper has a figure."
 NOTE_HELD = "† from runs that kept part of the training data for validation."
@@ -33,7 +33,7 @@ def experiment_tables(collection: Collection) -> list[Table]:
     tables = []
     for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
         found = settings_of(groups[key])
-        name = "_".join(("experiment", *key))
+        name = file_name("experiment", *key)
         title = f"Experiment {key[0]} (size={key[1]}, variant={key[2]})"
         about = dict(zip(("experiment", "size", "variant"), key, strict=True))
         tables.append(_table(name, title, about, found))

@@ -18,7 +18,7 @@ NOTES = (
     "Test accuracy in percent (MAE: mean absolute error, less is better): mean ± standard "
     "deviation (ddof=1), 95 % interval of the mean (Student's t; bootstrap from 20 runs on), "
     "number of runs, and p of Welch's t-test against the first model of the block, Holm-corrected "
-    "over this table. The best mean of a block is bold.",
+    "over this table under the same protocol. The best mean of a block is bold.",
     "Published: mean ± std as printed (ddof=0, mostly a fraction beside a percentage) and best. "
     "Δ: ours under the paper's protocol − published. Protocols: paper, best test epoch, which is "
     "optimistic; holdout, test at the best validation epoch; last, after the last epoch.",

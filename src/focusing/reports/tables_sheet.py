@@ -53,14 +53,16 @@ class Sheet:
         return f"{self.published.title} (size={self.size}, variant={self.variant})"
 
     def best(self, place: int, protocol: str) -> str | None:
-        """The model with the best mean, if there are two."""
+        """The model with the best mean, if there are two that trained on as much data."""
         sign = -1 if self.units(self.blocks[place]).lower_is_better else 1
-        means = {
-            model: sign * score.spread.mean
+        found = {
+            model: score
             for (number, model, name), score in self.scores.items()
             if (number, name) == (place, protocol)
         }
-        return max(means, key=lambda model: means[model]) if len(means) > 1 else None
+        if len(found) < 2 or len({score.trained_on for score in found.values()}) > 1:
+            return None
+        return max(found, key=lambda model: sign * found[model].spread.mean)
 
     def units(self, block: Block) -> Unit:
         """How the scores of a block are written."""

@@ -16,15 +16,22 @@ from focusing.reports.tables import Cell, Table
 MOST_ROWS = 40
 
 
-def terminal(table: Table) -> Iterator[RenderableType]:
-    """A table, its notes and its commands, to be printed one after the other."""
+def terminal(table: Table, told: set[str] | None = None) -> Iterator[RenderableType]:
+    """A table, its notes and its commands, to be printed one after the other.
+
+    Args:
+        table: the table.
+        told: notes that were printed before and need not be again; gets those of this table.
+    """
+    told = set() if told is None else told
     if not table.rows:
         yield Text(table.title, style="bold")
     else:
         yield _grid(table)
     if len(table.rows) > MOST_ROWS:
         yield Text(f"... and {len(table.rows) - MOST_ROWS} more rows, in {table.name}.md")
-    for note in table.notes:
+    for note in [each for each in table.notes if each not in told]:
+        told.add(note)
         yield Padding(Text(note, style="dim"), (0, 0, 0, 1))
     for mark, command in table.commands.items():
         yield Padding(Text(f"[{mark}] {command}", style="dim"), (0, 0, 0, 1))

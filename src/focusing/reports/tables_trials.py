@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from focusing.reports.names import PROTOCOLS, edition, model_name
 from focusing.reports.paper import paper
-from focusing.reports.tables import Cell, Column, Row, Table, between, number, p_value, signed, text
+from focusing.reports.tables import (
+    Cell,
+    Column,
+    Row,
+    Table,
+    between,
+    file_name,
+    number,
+    p_value,
+    signed,
+    text,
+)
 from focusing.reports.tables_cells import Block, blocks, command, scored
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by, repeat, trial
@@ -44,12 +56,18 @@ def trial_tables(collection: Collection) -> list[Table]:
     for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
         experiment, size, variant = key
         for place, block in enumerate(blocks(groups[key])):
-            for model in sorted(set(block.models) - {BASE}):
-                name = f"{experiment}_{size}_{variant}" + (f"_{place + 1}" if place else "")
-                name += "" if model == "focus_s" else f"_{model}"
+            for model in sorted(set(block.models) - {BASE}) or ["focus_s"]:
+                count = [str(place + 1)] if place else []
+                other = [] if model == "focus_s" else [model]
+                name = file_name(experiment, size, variant, *count, *other)
                 options = "".join(f", {each}" for each in block.options)
-                title = f"Table 1, random trials (size={size}, variant={variant}{options})"
-                tables.append(_table(name, title, block, model))
+                kind = "Table 1, random trials" if experiment == EXPERIMENT else experiment
+                title = f"{kind} (size={size}, variant={variant}{options})"
+                table = _table(name, title, block, model)
+                if _missing(block, model):
+                    again = command(experiment, size, variant, block.options)
+                    table = replace(table, commands={"1": again})
+                tables.append(table)
     return tables
 
 
@@ -63,7 +81,7 @@ def noise_level(run: Run) -> str:
 
 
 def _table(name: str, title: str, block: Block, model: str) -> Table:
-    runs = [*block.models[model], *block.models.get(BASE, [])]
+    runs = [run for each in (model, BASE) for run in block.models.get(each, [])]
     places = {repeat(run): (noise_level(run), run.config["data"]["noise_position"]) for run in runs}
     pairs = {protocol: _pairs(block, model, protocol) for protocol in PROTOCOLS}
     given = [protocol for protocol in PROTOCOLS if pairs[protocol]]
@@ -86,7 +104,6 @@ def _table(name: str, title: str, block: Block, model: str) -> Table:
         if not first:
             continue
         ours, base = zip(*first, strict=True)
-        wins = sum((o > b) + 0.5 * (o == b) for o, b in first) / len(first)
         rows.append(
             Row(
                 (
@@ -96,7 +113,7 @@ def _table(name: str, title: str, block: Block, model: str) -> Table:
                     text(number(sum(base) / len(base))),
                     text(number(sum(ours) / len(ours))),
                     *(_gap(gaps[p, cell], corrected[p, cell]) for p in given),
-                    text(number(wins)),
+                    text(number(_wins(first))),
                     text(signed(_published(cell))),
                 ),
                 {"model": model, "noise": cell[0], "position": cell[1]},
@@ -121,13 +138,13 @@ def _table(name: str, title: str, block: Block, model: str) -> Table:
             Column("notebook", "right"),
         ),
         rows=tuple(rows),
-        notes=(*NOTES, *_remarks(block, model, pairs)),
+        notes=(*NOTES, *_remarks(block, model)),
         records=tuple(records),
     )
 
 
 def _pairs(block: Block, model: str, protocol: str) -> Pairs:
-    ours = scored(block.models[model], protocol)
+    ours = scored(block.models.get(model, []), protocol)
     base = scored(block.models.get(BASE, []), protocol)
     if ours is None or base is None or ours.trained_on != base.trained_on:
         return {}
@@ -137,6 +154,10 @@ def _pairs(block: Block, model: str, protocol: str) -> Pairs:
 
 def _fits(place: tuple[str, str], cell: tuple[str, str]) -> bool:
     return all(wanted in (ALL, found) for found, wanted in zip(place, cell, strict=True))
+
+
+def _wins(pairs: Sequence[tuple[float, float]]) -> float:
+    return sum((ours > base) + 0.5 * (ours == base) for ours, base in pairs) / len(pairs)
 
 
 def _gap(gaps: Sequence[float], p: float | None) -> Cell:
@@ -158,18 +179,33 @@ def _published(cell: tuple[str, str]) -> float | None:
     return float(found.get("difference", found["focus"] - found["dense"]))
 
 
-def _remarks(block: Block, model: str, pairs: Mapping[str, Pairs]) -> list[str]:
-    runs = {name: {repeat(run) for run in block.models.get(name, [])} for name in (model, BASE)}
+def _trials(block: Block, model: str) -> set[Any]:
+    return {repeat(run) for run in block.models.get(model, [])}
+
+
+def _missing(block: Block, model: str) -> int:
+    """How many trials lack at least one of the two networks."""
+    runs = [run for each in (model, BASE) for run in block.models.get(each, [])]
+    wanted = max(int(run.config["sweep"].get("trials") or 0) for run in runs)
+    seeds = len({run.seed for run in runs})
+    paired = len(_trials(block, model) & _trials(block, BASE))
+    return max(wanted * seeds, len(_trials(block, model) | _trials(block, BASE))) - paired
+
+
+def _remarks(block: Block, model: str) -> list[str]:
     remarks = []
-    alone = len(runs[model] ^ runs[BASE])
-    if alone:
-        remarks.append(f"{alone} trials have one of the two networks only and are not counted.")
-    changed = {
-        repeat(run) for run in block.models[model] if run.config.get("sweep", {}).get("changed")
+    missing = _missing(block, model)
+    if missing:
+        remarks.append(f"{missing} trials lack one of the two networks, or both.")
+    raised = {
+        repeat(run)
+        for runs in block.models.values()
+        for run in runs
+        if run.config["sweep"].get("changed")
     }
-    if changed:
+    if raised:
         remarks.append(
-            f"In {len(changed)} trials the drawn length was too small for the classes and "
+            f"In {len(raised)} trials the drawn length was too small for the classes and "
             "clusters, and was raised."
         )
     return remarks
@@ -200,6 +236,7 @@ def _record(
         "interval": interval and interval.method,
         "p_paired": paired_p(gaps),
         "p_paired_holm": corrected,
+        "wins": _wins(pairs) if gaps else None,
         "probability_of_improvement": probability_of_improvement(ours, base) if gaps else None,
         "notebook_difference": _published(cell),
     }

@@ -66,7 +66,10 @@ def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
         mark = [state.st_mtime_ns, state.st_size]
         entry = known.get(str(path))
         if entry is None or entry[:2] != mark:
-            entry = [*mark, _read(path)]
+            try:
+                entry = [*mark, _read(path)]
+            except OSError as error:
+                entry = [None, None, error.strerror]  # next time it is tried again
             read += 1
         now[str(path)] = entry
     if cache is not None and now != known:
@@ -132,8 +135,8 @@ def _read(path: Path) -> dict[str, Any] | str:
     """The record without its series, or why there is none."""
     try:
         record = json.loads(path.read_bytes())
-    except (ValueError, OSError, RecursionError) as error:
-        return "not JSON" if isinstance(error, ValueError) else str(error)
+    except (ValueError, RecursionError):
+        return "not JSON"
     if not isinstance(record, dict) or "schema" not in record:
         return "not written by focusing"
     record.pop("series", None)

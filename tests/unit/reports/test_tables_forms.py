@@ -63,6 +63,15 @@ def test_terminal() -> None:
         assert part in shown
 
 
+def test_notes_are_told_once() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    told: set[str] = set()
+    for _ in range(2):
+        console.print(*terminal(TABLE, told), sep="\n")
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert (shown.count("Mean ± std."), shown.count("python train.py")) == (1, 2)
+
+
 def test_a_long_table_is_cut_in_the_terminal_only() -> None:
     long = Table("long", "L", (Column("n"),), tuple(Row((text(f"{n};"),)) for n in range(60)))
     console = Console(file=io.StringIO(), width=80)

@@ -145,6 +145,11 @@ class TestExperiment:
         found = experiment_tables(collect([tmp_path]))
         assert [len(table.rows) for table in found] == [2, 1]
 
+    def test_any_name_can_be_that_of_a_file(self, tmp_path: Path) -> None:
+        leave(tmp_path, "my tests/first", "dna", "dense", 0, [0.5])
+        [table] = experiment_tables(collect([tmp_path]))
+        assert table.name == "experiment_my-tests-first_paper_paper"
+
     def test_tables_of_the_paper_are_not_repeated(self, tmp_path: Path) -> None:
         leave(tmp_path, "table2_simple", "dna", "dense", 0, [0.5])
         leave(tmp_path, "table1", "synthetic", "dense", 0, [0.5], options={"sweep.trial": 3})

@@ -89,8 +89,26 @@ def test_only_pairs_count(tmp_path: Path) -> None:
     leave_trial(tmp_path, 2, {"focus_s": 0.1})
     [table] = trial_tables(collect([tmp_path]))
     assert cells(table, "all", "all")[2:6] == ["1", "50.00", "60.00", "+10.00 p=–"]
-    assert any("2 trials have one of the two networks only" in note for note in table.notes)
+    assert "749 trials lack one of the two networks, or both." in table.notes
+    assert table.commands == {"1": "python train.py experiment=table1"}
     assert any("In 1 trials the drawn length" in note for note in table.notes)
+
+
+def test_a_whole_sweep_lacks_nothing(tmp_path: Path) -> None:
+    for trial in range(3):
+        whole = {"sweep.trials": 3}
+        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, changes=whole)
+    [table] = trial_tables(collect([tmp_path]))
+    assert table.commands == {}
+    assert len(table.notes) == 2
+
+
+@pytest.mark.parametrize("model", ["dense", "focus_s"])
+def test_half_a_sweep_has_no_pairs(tmp_path: Path, model: str) -> None:
+    leave_trial(tmp_path, 0, {model: 0.5}, size="quick")
+    [table] = trial_tables(collect([tmp_path]))
+    assert table.rows == ()
+    assert table.commands == {"1": "python train.py experiment=table1 size=quick"}
 
 
 def test_other_runs_have_tables_of_their_own(tmp_path: Path) -> None:

@@ -97,6 +97,21 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, content: str) -> None:
     assert len(json.loads(cache.read_text())["files"]) == 1
 
 
+def test_what_cannot_be_read_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(tmp_path, "e", "dna", "dense", 0, [0.5])
+    with monkeypatch.context() as context:
+        context.setattr(Path, "read_bytes", _denied)
+        [(_, reason)] = collect([tmp_path], tmp_path / "cache.json").skipped
+    assert reason == "Permission denied"
+    assert len(collect([tmp_path], tmp_path / "cache.json").runs) == 1
+
+
+def _denied(path: Path) -> bytes:
+    raise PermissionError(13, "Permission denied", str(path))
+
+
 def test_the_series_are_not_in_the_cache(tmp_path: Path) -> None:
     leave(tmp_path, "e", "dna", "dense", 0, [0.5] * 10_000)
     collect([tmp_path], tmp_path / "cache.json")

@@ -62,7 +62,7 @@ class Card:
     def prepare(self, raw: NDArray[Any]) -> Tensor:
         """Raw samples (N, *shape) as the network wants them."""
         if self.vocabulary:
-            return torch.from_numpy(raw.astype(np.int64))
+            return torch.from_numpy(raw.astype(np.int32))
         samples = torch.from_numpy(raw.astype(np.float32))
         if self.border:
             samples = functional.pad(samples, (0, 0, *[self.border] * 4))

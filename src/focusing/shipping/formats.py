@@ -75,12 +75,10 @@ def _read_onnx(path: Path) -> tuple[Run, Card]:
     runtime = _extra("onnxruntime")
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     card = Card.from_json(session.get_modelmeta().custom_metadata_map.get(KEY), path)
-    given = session.get_inputs()[0]
-    dtype = torch.int32 if given.type == "tensor(int32)" else None
+    name = session.get_inputs()[0].name
 
     def run(inputs: Tensor) -> Tensor:
-        values = inputs if dtype is None else inputs.to(dtype)
-        return torch.from_numpy(session.run(None, {given.name: values.numpy()})[0])
+        return torch.from_numpy(session.run(None, {name: inputs.numpy()})[0])
 
     return run, card
 

@@ -136,14 +136,14 @@ def _curve_table(
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="pruning phi < t", title_justify="left")
     with_twin = "twin_test" in points[0]
     columns = ["t", "dropped", *([judge] if judge != "test" else []), "test"]
-    for name in [*columns, *(["twin, by magnitude"] if with_twin else []), ""]:
-        table.add_column(name, justify="right" if name else "left")
+    for name in [*columns, *(["twin by magnitude"] if with_twin else []), "last t as good"]:
+        table.add_column(name, justify="left" if "last" in name else "right", no_wrap=True)
     for point in points:
         cells = [f"{point['threshold']:.3f}", f"{100 * point['sparsity']:.1f} %"]
         cells += [_number(point["judged"], metric)] if judge != "test" else []
         cells.append(_number(point["test"], metric))
         cells += [_number(point["twin_test"], metric)] if with_twin else []
-        notes = {"own": "keeps its own score", "twin": "keeps that of the dense twin"}
+        notes = {"own": "as unpruned", "twin": "as the twin"}
         said = [notes[name] for name, kept in keeps.items() if kept is point]
         table.add_row(*cells, ", ".join(said))
     return table

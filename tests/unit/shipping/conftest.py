@@ -1,0 +1,43 @@
+"""Small runs that all tests here share."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from focusing.compose import config_dir, prepare_hydra
+from focusing.run import train
+
+SMALL = ["figures=false", "trainer.max_epochs=2", "callbacks=none", "size=paper"]
+SYNTHETIC = ["data.n_samples=300", "model.hidden=[8]", "optim.batch_size=32"]
+
+
+def make_run(folder: Path, *overrides: str) -> Path:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        cfg = compose("train", [*SMALL, f"paths.output_dir={folder}", *overrides])
+    train(cfg)
+    [found] = folder.glob("*/*/seed=*")
+    return found
+
+
+@pytest.fixture(scope="session")
+def focused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """On synthetic data, with something held out."""
+    folder = tmp_path_factory.mktemp("focused")
+    return make_run(folder, *SYNTHETIC, "protocol=holdout", "trainer.max_epochs=8")
+
+
+@pytest.fixture(scope="session")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its dense twin."""
+    folder = tmp_path_factory.mktemp("dense")
+    return make_run(folder, *SYNTHETIC, "model=dense", "protocol=holdout", "trainer.max_epochs=8")
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """On images that are made up."""
+    folder = tmp_path_factory.mktemp("pictures")
+    options = ["data=fashion", "data.fake=true", "data.preprocess=unit", "model.hidden=[300,200]"]
+    return make_run(folder, *options, "model=focus_s", "model.sigma=0.05")

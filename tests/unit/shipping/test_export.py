@@ -1,0 +1,157 @@
+"""Exported files compute what the network computes, and know what they need."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from focusing.errors import UserError
+from focusing.shipping import export as exporting
+from focusing.shipping.card import Card, card_of
+from focusing.shipping.export import export, export_net
+from focusing.shipping.formats import SUFFIXES, read
+from focusing.shipping.trained import load_run
+from tests.unit.shipping.conftest import make_run
+
+pytest.importorskip("onnxruntime", reason="needs the extra focusing[export]")
+pytest.importorskip("onnxscript", reason="needs the extra focusing[export]")
+pytest.importorskip("safetensors", reason="needs the extra focusing[export]")
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", SUFFIXES)
+def test_every_format(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, sparse: bool
+) -> None:
+    path = tmp_path / f"net{SUFFIXES[kind]}"
+    more = ["--sparse"] if sparse else []
+    export([str(pictures), "--format", kind, "--out", str(path), "--threshold", "1.5", *more])
+    printed = capsys.readouterr().out
+    assert "was run on 64 test samples" in printed
+    assert "of the connections dropped" in printed
+    run, card = read(path)
+    trained = load_run(pictures)
+    net = trained.net
+    for layer in net.focused_layers().values():
+        layer.prune(1.5)
+    with torch.no_grad():
+        for samples in (1, 7):  # any batch size
+            x = trained.data.test.inputs[:samples]
+            torch.testing.assert_close(run(x), net(x), rtol=1e-4, atol=1e-4)
+    assert card.classes[:2] == ["T-shirt", "trouser"]
+    assert card.shape == [28, 28, 1]
+    assert card.factor == pytest.approx(1 / 255)
+    assert card.pruned > 0.5
+    assert bool(card.tiles) == sparse
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_sparse_files_are_smaller(pictures: Path, tmp_path: Path) -> None:
+    sizes = []
+    for more in ([], ["--sparse"]):
+        path = tmp_path / f"net{len(more)}.safetensors"
+        options = ["--format", "safetensors", "--threshold", "1.5", "--out", str(path)]
+        export([str(pictures), *options, *more])
+        sizes.append(path.stat().st_size)
+    assert sizes[1] < 0.6 * sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (["data=mnist", "model=cnn_focus", "model.filters=[4,4]", "model.hidden=20"], "onnx"),
+        (["data=imdb", "model=fasttext_focus", "data.words=50", "data.length=12"], "onnx"),
+        (["data=imdb", "model=fasttext_dense", "data.words=50"], "exported-program"),
+        (["data=boston", "model=focus_s", "data.pad=3", "data.preprocess=standard"], "torchscript"),
+        (["data=fsdd", "model=focus_2d"], "safetensors"),
+    ],
+)
+def test_every_family(tmp_path: Path, options: list[str], kind: str) -> None:
+    run = load_run(make_run(tmp_path, "data.fake=true", *options, "trainer.limit_batches=2"))
+    path = tmp_path / f"net{SUFFIXES[kind]}"
+    card, error = export_net(run, run.net, path, kind=kind, sparse=True)
+    assert error < 1e-4
+    again, found = read(path)
+    assert found == card
+    raw = np.zeros((2, *card.shape))
+    with torch.no_grad():
+        assert again(card.prepare(raw)).shape == run.net(card.prepare(raw)).shape
+
+
+def test_a_card_prepares_as_the_data_set_did(tmp_path: Path) -> None:
+    options = ["data=boston", "model=focus_s", "data.pad=3", "data.preprocess=standard"]
+    run = load_run(make_run(tmp_path, "data.fake=true", *options))
+    card = card_of(run, run.net)
+    assert (card.shape, card.pad, card.classes) == ([13], 3, [])
+    mean, spread = (np.array(each) for each in (card.offset, card.factor))
+    raw = np.ones((1, 13))
+    [prepared] = card.prepare(raw)
+    assert prepared.shape == (19,)
+    np.testing.assert_allclose(prepared[3:-3], mean + spread, rtol=1e-5)
+    # Undone, the training data is what the statistics were taken from.
+    inside = (run.data.train.inputs[:, 3:-3].double().numpy() - mean) / spread
+    np.testing.assert_allclose(inside.mean(0), -mean / spread, rtol=1e-3)
+
+
+def test_images_get_their_border_before_they_are_prepared(tmp_path: Path) -> None:
+    options = ["data=mnist", "data.pad=2", "data.preprocess=author", "model=focus_s"]
+    run = load_run(make_run(tmp_path, "data.fake=true", *options, "model.hidden=[8,8]"))
+    card = card_of(run, run.net)
+    assert (card.shape, card.border, card.pad) == ([28, 28, 1], 2, 0)
+    prepared = card.prepare(np.full((1, 28, 28, 1), 64))
+    assert prepared.shape == (1, 32, 32, 1)
+    assert (prepared[0, 0, 0].item(), prepared[0, 5, 5].item()) == (-2, -1)
+
+
+def test_what_does_not_agree_is_not_kept(
+    focused: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(kind: str, path: Path, net: Any, example: Tensor, card: Card) -> None:
+        net.output.weight.mul_(1.01)
+        genuine(kind, path, net, example, card)
+
+    genuine = exporting.write
+    monkeypatch.setattr(exporting, "write", broken)
+    path = tmp_path / "net.pt"
+    with pytest.raises(UserError, match="was not kept: its outputs differ"):
+        export([str(focused), "--format", "torchscript", "--out", str(path)])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["{dense}", "--threshold", "1"], "no focused layers to prune"),
+        (["{dense}", "--pruned"], "has no pruned.pt: run focusing prune first"),
+        (["{dense}", "--format", "jpeg"], "invalid choice"),
+        (["{dense}", "--out", "model.xyz"], "ends in .onnx"),
+        (["{dense}", "--threshold", "-2"], "must be 0 or greater"),
+    ],
+)
+def test_sentences(dense: Path, arguments: list[str], expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        export([each.format(dense=dense) for each in arguments])
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES.values())
+def test_damaged_and_foreign_files_are_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"net{suffix}"
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(UserError, match="cannot be read as"):
+        read(path)
+    with pytest.raises(UserError, match="does not exist"):
+        read(tmp_path / f"other{suffix}")
+
+
+def test_cards_of_others_are_refused() -> None:
+    for text in (None, "", "{}", '{"data": 1, "what": 2}'):
+        with pytest.raises(UserError, match="not from focusing export"):
+            Card.from_json(text, "x.onnx")
+    card = Card("mnist", [28, 28, 1], ["0"])
+    assert Card.from_json(card.to_json(), "x") == card
+    with pytest.raises(UserError, match="schema 9"):
+        Card.from_json(json.dumps({**json.loads(card.to_json()), "schema": 9}), "x")

@@ -1,0 +1,165 @@
+"""Files of all kinds, and those that do not fit."""
+
+import json
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from focusing.errors import UserError
+from focusing.shipping.card import Card, card_of
+from focusing.shipping.predict import ask, load_model, predict
+from focusing.shipping.samples import read_samples
+from focusing.shipping.trained import load_run
+
+GREY = Card("mnist", [28, 28, 1], [str(digit) for digit in range(10)])
+COLOUR = Card("catsdogs", [8, 6, 3], ["cat", "dog"], reading={"interpolation": "nearest"})
+ROWS = Card("boston", [4], [])
+SOUND = Card(
+    "fsdd",
+    [20, 40, 1],
+    [str(digit) for digit in range(10)],
+    reading={"coefficients": 20, "frames": 40, "window": 512, "hop": 160, "bands": 40},
+)
+WORDS = Card("imdb", [5], ["bad", "good"], vocabulary=10)
+
+
+def picture(path: Path, height: int, width: int) -> Path:
+    values = np.arange(height * width * 3, dtype=np.uint8).reshape(height, width, 3)
+    Image.fromarray(values).save(path)
+    return path
+
+
+def table(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def arrays(path: Path, **values: Any) -> Path:
+    np.savez(path, **values)
+    return path
+
+
+def sound(path: Path, rate: int = 8000) -> Path:
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, rate, 0, "NONE", ""))
+        file.writeframes((1000 * np.sin(np.arange(4000) / 3)).astype("<i2").tobytes())
+    return path
+
+
+def test_images(tmp_path: Path) -> None:
+    assert read_samples(picture(tmp_path / "a.png", 28, 28), GREY).shape == (1, 28, 28, 1)
+    colours = read_samples(picture(tmp_path / "b.png", 8, 6), COLOUR)
+    assert colours[0, 0, 1].tolist() == [3, 4, 5]
+    assert read_samples(picture(tmp_path / "c.png", 30, 30), COLOUR).shape == (1, 8, 6, 3)
+
+
+def test_tables_with_and_without_names(tmp_path: Path) -> None:
+    bare = read_samples(table(tmp_path / "a.csv", "1,2,3,4\n5,6,7,8\n"), ROWS)
+    named = read_samples(table(tmp_path / "b.csv", "a,b,c,d\n1,2,3,4\n\n5,6,7,8"), ROWS)
+    assert bare.tolist() == named.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+@pytest.mark.parametrize(
+    "shape", [(28, 28), (28, 28, 1), (784,), (3, 784), (3, 28, 28), (1, 28, 28, 1)]
+)
+def test_arrays_flat_or_not_one_or_many(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(0).integers(0, 256, shape)
+    found = read_samples(arrays(tmp_path / "a.npz", inputs=values, other=[1]), GREY)
+    assert found.shape[1:] == (28, 28, 1)
+    assert (found.ravel() == values.ravel()).all()
+    np.save(tmp_path / "b.npy", values)
+    assert (read_samples(tmp_path / "b.npy", GREY) == found).all()
+
+
+def test_recordings(tmp_path: Path) -> None:
+    sample = read_samples(sound(tmp_path / "a.wav"), SOUND)
+    assert sample.shape == (1, 20, 40, 1)
+    assert sample[0, :, 25].any()  # half a second is 26 frames
+    assert not sample[0, :, 26:].any()
+
+
+@pytest.mark.parametrize(
+    ("card", "make", "expected"),
+    [
+        (GREY, lambda d: picture(d / "x.png", 20, 30), "20x30 pixels: this network wants 28x28"),
+        (GREY, lambda d: sound(d / "x.wav"), "is a recording: this network wants grey images"),
+        (GREY, lambda d: arrays(d / "x.npz", a=np.zeros((2, 9))), "has shape 2x9: this network"),
+        (GREY, lambda d: arrays(d / "x.npz", a=[1], b=[2]), "one must be called inputs"),
+        (GREY, lambda d: arrays(d / "x.npz", a=np.array(["x"])), "as arrays of numbers"),
+        (GREY, lambda d: table(d / "x.npz", "no zip"), "as arrays of numbers"),
+        (GREY, lambda d: table(d / "x.png", "no image"), "cannot be read as an image"),
+        (ROWS, lambda d: picture(d / "x.png", 2, 2), "is an image: this network wants rows of 4"),
+        (ROWS, lambda d: table(d / "x.csv", "1,2,3\n"), "has shape 1x3: this network wants rows"),
+        (ROWS, lambda d: table(d / "x.csv", "1,2,3,4\n1,2"), "is not a table of numbers"),
+        (ROWS, lambda d: table(d / "x.csv", "1,2,3,nan\n"), "values that are not numbers"),
+        (ROWS, lambda d: table(d / "x.csv", "a,b,c,d\n"), "has no rows"),
+        (SOUND, lambda d: picture(d / "x.png", 20, 40), "wants wav recordings"),
+        (SOUND, lambda d: sound(d / "x.wav", rate=44100), "44100"),
+        (WORDS, lambda d: table(d / "x.csv", "1,2,3,4,10\n"), "numbers from 0 to 9"),
+        (WORDS, lambda d: table(d / "x.csv", "1,2,3\n"), "wants 5 word numbers"),
+        (GREY, lambda d: table(d / "x.txt", "1"), "not an image, wav, csv, npz or npy"),
+        (GREY, lambda d: d / "x.png", "x.png does not exist"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(
+    tmp_path: Path, card: Card, make: Callable[[Path], Path], expected: str
+) -> None:
+    with pytest.raises(UserError, match=expected):
+        read_samples(make(tmp_path), card)
+
+
+def test_answers_are_those_of_the_network(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = load_run(pictures)
+    scale = run.data.preparation
+    assert scale is not None
+    raw = (run.data.test.inputs[:5] - scale.offset) / scale.factor
+    path = arrays(tmp_path / "some.npz", inputs=raw.round().numpy())
+    predict([str(pictures), str(path), "--json", "--top", "3"])
+    answers = json.loads(capsys.readouterr().out)
+    assert [each["input"] for each in answers] == [f"{path}[{n}]" for n in range(5)]
+    with torch.no_grad():
+        expected = run.net(run.data.test.inputs[:5]).softmax(1)
+    for answer, row in zip(answers, expected, strict=True):
+        found = list(answer["classes"].items())
+        assert len(found) == 3
+        assert found[0][0] == run.labels[int(row.argmax())]
+        assert found[0][1] == pytest.approx(row.max().item(), rel=1e-3)
+    predict([str(pictures), str(path)])
+    assert "probability" in capsys.readouterr().out
+
+
+def test_rows_of_a_table(focused: Path, tmp_path: Path) -> None:
+    trained = load_run(focused)
+    card = card_of(trained, trained.net)
+    model, found = load_model(focused)
+    assert found == card
+    [answer] = ask(model, card, table(tmp_path / "x.csv", ",".join(["0.5"] * 40)))
+    assert answer["input"].endswith("x.csv")
+    assert set(answer["classes"]) < {"0", "1"}
+
+
+def test_values_and_a_single_logit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "x.csv", "1,2,3,4\n0,0,0,1\n")
+    values = ask(lambda x: x.sum(1, keepdim=True), ROWS, path)
+    assert [each["value"] for each in values] == [10, 1]
+    text = table(tmp_path / "y.csv", "1,2,3,4,5\n")
+    [answer] = ask(lambda x: torch.tensor([[2.0]]), WORDS, text, top=5)
+    assert list(answer["classes"]) == ["good", "bad"]
+    assert answer["classes"]["good"] == pytest.approx(0.8808, abs=1e-4)
+
+
+def test_a_model_must_be_one(focused: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nor a run folder"):
+        predict([str(focused / "result.json"), "x.csv"])
+    with pytest.raises(UserError, match="is not a run folder"):
+        predict([str(tmp_path), "x.csv"])
+    with pytest.raises(UserError, match="--top 0 must be at least 1"):
+        predict([str(focused), "x.csv", "--top", "0"])

@@ -1,0 +1,136 @@
+"""Pruning by the paper's rule, and who judges."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from focusing.errors import UserError
+from focusing.shipping.prune_command import prune
+from focusing.shipping.pruning import fine_tune, largest_that_keeps, pruned_copy, threshold_for
+from focusing.shipping.trained import load_run
+from focusing.training.pruning import THRESHOLDS
+from tests.unit.shipping.conftest import SYNTHETIC, make_run
+
+
+def report(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "pruning.json").read_text())  # type: ignore[no-any-return]
+
+
+def test_the_table_and_what_it_leaves(
+    focused: Path, dense: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prune([str(focused), "--dense-twin", str(dense), "--out", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert "as unpruned" in printed.out
+    assert "twin by magnitude" in printed.out
+    assert "connections per neuron" in printed.out
+    assert printed.err == ""
+    found = report(tmp_path)
+    assert found["judge"] == "val"
+    assert [point["threshold"] for point in found["curve"]] == list(THRESHOLDS)
+    first, last = found["curve"][0], found["curve"][-1]
+    assert first["judged"] == found["unpruned"]["judged"]
+    assert first["twin_test"] == found["dense_twin"]["test"]
+    assert (first["sparsity"], first["threshold"]) == (0, 0)
+    assert 0 < last["sparsity"] < 1
+    assert found["keeps"]["own"]["judged"] >= found["unpruned"]["judged"]
+    chosen = found["chosen"]
+    assert chosen["threshold"] == found["keeps"]["own"]["threshold"]
+    assert chosen["pruned"]["test"] == found["keeps"]["own"]["test"]
+    assert chosen["sparsity"] == pytest.approx(found["keeps"]["own"]["sparsity"])
+    assert chosen["connections"]["hidden1"]["most"] <= 40
+
+
+def test_what_is_left_can_be_loaded(focused: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(focused, run)
+    prune([str(run), "--sparsity", "0.6", "--json"])
+    chosen = report(run)["chosen"]
+    net = load_run(run, pruned=True).net
+    [layer] = net.focused_layers().values()
+    assert layer.mask is not None
+    assert 1 - layer.mask.float().mean().item() == pytest.approx(chosen["sparsity"])
+    assert chosen["sparsity"] == pytest.approx(0.6, abs=0.01)
+    twin = load_run(run)
+    assert torch.equal(
+        layer.mask, twin.net.focused_layers()["hidden1"].phi() >= chosen["threshold"]
+    )
+
+
+def test_fine_tuning_holds_the_mask(focused: Path, tmp_path: Path) -> None:
+    prune([str(focused), "--threshold", "1.2", "--finetune", "2", "--out", str(tmp_path)])
+    chosen = report(tmp_path)["chosen"]
+    assert chosen["epochs"] == 2
+    assert "finetuned" in chosen
+    run = load_run(focused)
+    net = pruned_copy(run.net, 1.2)
+    [layer], [whole] = net.focused_layers().values(), run.net.focused_layers().values()
+    mask, weight = layer.mask.clone(), layer.weight.detach().clone()
+    fine_tune(run, net, 2)
+    assert torch.equal(layer.mask, mask)
+    assert not torch.equal(layer.weight, weight)
+    assert whole.mask is None
+    state = torch.load(tmp_path / "pruned.pt", weights_only=True)
+    assert torch.equal(state["state_dict"]["hidden1.weight"], layer.weight)
+
+
+def test_without_held_out_data_the_test_data_judges_and_this_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, *SYNTHETIC)
+    prune([str(run), "--keep-accuracy"])
+    assert "the test data chooses" in capsys.readouterr().err
+    found = report(run)
+    assert found["judge"] == "test"
+    assert found["dense_twin"] is None
+    assert all(point["judged"] == point["test"] for point in found["curve"])
+
+
+def test_less_is_better_for_errors() -> None:
+    points = [{"judged": value} for value in (2.0, 1.9, 2.5)]
+    assert largest_that_keeps(points, 2.0, "mae") is points[1]
+    assert largest_that_keeps(points, 2.0, "acc") is points[2]
+    assert largest_that_keeps(points, 1.0, "mae") is None
+
+
+@pytest.mark.parametrize("sparsity", [0.0, 0.3, 0.95])
+def test_a_sparsity_has_its_threshold(focused: Path, sparsity: float) -> None:
+    net = load_run(focused).net
+    phi = net.focused_layers()["hidden1"].phi()
+    assert (phi < threshold_for(net, sparsity)).float().mean().item() == pytest.approx(
+        sparsity, abs=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["{dense}"], "has no focused layers"),
+        (["{focused}", "--dense-twin", "{focused}"], "is not a dense twin"),
+        (["{focused}", "--dense-twin", "{pictures}"], "is not a dense twin"),
+        (["{focused}", "--threshold", "-1"], "must be 0 or greater"),
+        (["{focused}", "--sparsity", "1"], "must be at least 0 and less than 1"),
+        (["{focused}", "--threshold", "1", "--sparsity", "0.5"], "not allowed with"),
+        (["{focused}", "--keep-accuracy", "twin"], "Add --dense-twin RUN"),
+        (["{focused}", "--finetune", "-1"], "must be 0 or greater"),
+        (["nowhere"], "nowhere is not a run folder"),
+        (["{focused}/result.json"], "is not a run folder"),
+        ([], "required"),
+    ],
+)
+def test_sentences(
+    focused: Path, dense: Path, pictures: Path, arguments: list[str], expected: str
+) -> None:
+    filled = [each.format(focused=focused, dense=dense, pictures=pictures) for each in arguments]
+    with pytest.raises(UserError, match=expected):
+        prune(filled)
+
+
+def test_a_twin_on_other_data_is_refused(focused: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path, *SYNTHETIC, "model=dense", "protocol=holdout", "data.seed=1")
+    with pytest.raises(UserError, match="not trained on the same data"):
+        prune([str(focused), "--dense-twin", str(other)])

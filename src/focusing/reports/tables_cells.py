@@ -42,10 +42,15 @@ class Block:
     options: tuple[str, ...]
     models: Mapping[str, list[Run]]
 
+    @property
+    def unit(self) -> Unit:
+        """How its scores are written."""
+        metrics = [run.metric for runs in self.models.values() for run in runs]
+        return Unit(metrics[0] if metrics else "mae" if self.data == "boston" else "accuracy")
+
     def head(self) -> Cell:
         """The cell that names it."""
-        metrics = {run.metric for runs in self.models.values() for run in runs}
-        name = data_name(self.data) + (" (MAE)" if metrics == {"mae"} else "")
+        name = data_name(self.data) + (" (MAE)" if self.unit.lower_is_better else "")
         version = f"data version {self.version + 1}" if self.version else ""
         return text(name, self.source, version, *self.options)
 

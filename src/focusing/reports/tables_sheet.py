@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from focusing.reports.names import MODELS, PROTOCOLS
 from focusing.reports.paper import PublishedTable
-from focusing.reports.tables import Unit
 from focusing.reports.tables_cells import Block, Scored, blocks, scored
 from focusing.results.groups import group_by
 from focusing.results.run import Run
@@ -54,7 +53,7 @@ class Sheet:
 
     def best(self, place: int, protocol: str) -> str | None:
         """The model with the best mean, if there are two that trained on as much data."""
-        sign = -1 if self.units(self.blocks[place]).lower_is_better else 1
+        sign = -1 if self.blocks[place].unit.lower_is_better else 1
         found = {
             model: score
             for (number, model, name), score in self.scores.items()
@@ -63,11 +62,6 @@ class Sheet:
         if len(found) < 2 or len({score.trained_on for score in found.values()}) > 1:
             return None
         return max(found, key=lambda model: sign * found[model].spread.mean)
-
-    def units(self, block: Block) -> Unit:
-        """How the scores of a block are written."""
-        runs = [run for each in block.models.values() for run in each]
-        return Unit(runs[0].metric if runs else "mae" if block.data == "boston" else "accuracy")
 
 
 def compute(published: PublishedTable, size: str, variant: str, runs: Sequence[Run]) -> Sheet:
@@ -78,7 +72,7 @@ def compute(published: PublishedTable, size: str, variant: str, runs: Sequence[R
     sheet = Sheet(published, size, variant, every)
     for place, block in enumerate(every):
         first, *others = sheet.models(block)
-        lower = sheet.units(block).lower_is_better
+        lower = block.unit.lower_is_better
         for protocol in PROTOCOLS:
             for model in [first, *others]:
                 score = scored(block.models.get(model, []), protocol)

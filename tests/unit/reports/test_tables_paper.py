@@ -230,6 +230,12 @@ def test_what_the_paper_does_not_have_is_shown_too(tmp_path: Path) -> None:
     assert "p=" in lines(row(table, "dna", "focus_s"))[3]
 
 
+def test_fake_data_is_not_compared_with_the_paper(tmp_path: Path) -> None:
+    leave_all(tmp_path, "fashion", "dense", DENSE, size="smoke", source="fake")
+    table = tables(tmp_path)["table2_simple_smoke_paper"]
+    assert lines(row(table, "fashion", "dense"))[4] == ""
+
+
 def test_no_interval_leaves_what_is_possible(tmp_path: Path) -> None:
     leave_all(tmp_path, "fashion", "dense", (0.95, 0.99, 0.999))
     [low, high] = (

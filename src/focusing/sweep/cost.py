@@ -28,8 +28,8 @@ SAMPLES = {
     "imdb": (25_000, 25_000),
 }
 """Training and test samples of each data set, as it is split by default."""
-START = 1.0
-"""Seconds that a run takes beside its steps: to read the data, to write the record."""
+START, EPOCH = 1.0, 0.03
+"""Seconds that a run and each of its epochs take beside the steps: to read, score and write."""
 FEW, LONG = 8, 0.5
 """Samples of a first step; if it takes so many seconds, larger ones are not measured."""
 
@@ -63,14 +63,14 @@ def run_seconds(config: Mapping[str, Any], speed: Speed) -> float:
     held = round(train * config["protocol"]["holdout"])
     steps = math.ceil((train - held) / config["optim"]["batch_size"])
     steps = min(steps, config["trainer"]["limit_batches"] or steps)
-    epoch = steps * speed.step + (held + test) * speed.sample
+    epoch = EPOCH + steps * speed.step + (held + test) * speed.sample
     return START + float(config["trainer"]["max_epochs"] * epoch)
 
 
 def samples(data: Mapping[str, Any]) -> tuple[int, int]:
     """Training and test samples of the data of a config."""
     if "split" not in data:
-        test = math.ceil(data["n_samples"] * data["test_share"])
+        test = round(data["n_samples"] * data["test_share"])
         return data["n_samples"] - test, test
     train, test = SAMPLES[data["name"]]
     kind, folds = read_split(data["split"])

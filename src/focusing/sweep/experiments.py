@@ -65,11 +65,11 @@ def jobs(overrides: Sequence[str]) -> list[Overrides]:
         overrides: the command line, such as ``experiment=table2_simple size=quick``.
     """
     with _hydra() as context:
-        cfg = compose("train", list(overrides), return_hydra_config=True)
-        if cfg.hydra.mode != RunMode.MULTIRUN:
-            return [tuple(overrides)]
-        sweeper = cfg.hydra.sweeper
-        found = expand_parts(context, sweeper.params, sweeper.get("parts"), overrides)
+        hydra = context.config_loader.load_configuration(
+            "train", list(overrides), run_mode=RunMode.MULTIRUN
+        ).hydra
+        swept = hydra.sweeper if hydra.mode == RunMode.MULTIRUN else {}
+        found = expand_parts(context, swept.get("params"), swept.get("parts"), overrides)
         return [job.overrides for job in found]
 
 

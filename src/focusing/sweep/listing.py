@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -27,7 +28,7 @@ def list_experiments(arguments: Sequence[str]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("experiment", "paper", "what", "runs", "time here"):
         table.add_column(title, justify="right" if title in ("runs", "time here") else "left")
-    console, whole = Console(soft_wrap=True), 0.0
+    console, whole = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 140), 0.0
     with Console(stderr=True).status("") as status:  # measuring takes seconds per network
         for each in chosen:
             status.update(f"measuring {each.name}")

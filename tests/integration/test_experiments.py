@@ -1,0 +1,61 @@
+"""Every experiment runs at size=smoke; what its callbacks measure is in the records."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from focusing.compose import config_dir
+from focusing.run import train
+from focusing.sweep.experiments import experiments, jobs
+from tests.integration.commands import TRAIN, record, run, run_dirs
+
+MEASURED = {
+    "sparsity": "pruning",
+    "explain": "explanation",
+    "timing": "timing",
+    "redundancy": "dead_inputs",
+}
+STACKED = "table1"  # its trials train together, which Hydra's sweeper starts
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [record(each) for each in sorted(folder.glob("*/*/seed=*"))]
+
+
+@pytest.mark.parametrize("name", sorted(set(experiments()) - {STACKED}))
+def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
+    runs = jobs([f"experiment={name}", "size=smoke", f"paths.output_dir={tmp_path}"])
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        for each in runs:
+            train(compose("train", [*each, "callbacks.progress=null"]))
+    found = records(tmp_path)
+    assert len(found) == len(runs)  # no two runs share a folder
+    for each in found:
+        assert each["status"] == "done"
+        assert each["experiment"] == name
+        assert each["config"]["size"] == "smoke"
+        assert each["data"]["source"].startswith("fake")
+        assert each["scores"]["paper"]["value"] >= 0
+        assert name not in MEASURED or MEASURED[name] in each["measured"]
+
+
+def test_the_command_runs_all_parts(tmp_path: Path) -> None:
+    done = run(TRAIN, "experiment=table4_other", "size=smoke", "data=dna,imdb", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = {
+        (each["config"]["data"]["name"], each["config"]["model"]["name"])
+        for each in map(record, run_dirs(tmp_path))
+    }
+    texts = {("imdb", "fasttext_dense"), ("imdb", "fasttext_focus")}
+    assert found == {("dna", "dense"), ("dna", "focus_s"), *texts}
+
+
+def test_the_command_runs_a_table(tmp_path: Path) -> None:
+    arguments = ["experiment=table3_transfer", "size=smoke", "variant=author", "data=cifar10"]
+    done = run(TRAIN, *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = [record(each)["config"] for each in run_dirs(tmp_path)]
+    assert {each["model"]["name"] for each in found} == {"vgg_dense", "vgg_focus"}
+    assert {(each["variant"], each["model"]["pad"]) for each in found} == {("author", 3)}

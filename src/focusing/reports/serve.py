@@ -15,8 +15,9 @@ from focusing.errors import UserError
 from focusing.reports.report import CACHE, headline, nothing, write_report
 from focusing.results.collect import Collection, collect
 
-INTERVAL = 2.0
-"""Seconds between two looks at the folders."""
+INTERVAL, LONGEST = 2.0, 60.0
+"""Seconds between two looks at the folders: more where a look takes long, for a sweep needs the
+processor too."""
 VERSION = "/version"
 SCRIPT = b"""<script>
 (() => {
@@ -111,12 +112,14 @@ def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> No
         raise UserError(f"Port {port} cannot be used: {error.strerror}; try --serve 0.") from None
     with server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        waiting = False
         console.print(f"http://127.0.0.1:{server.server_port} (Ctrl-C ends it)")
-        collection = server.update()
-        if collection is None:
-            console.print(nothing(folders), soft_wrap=True)
         while True:
+            began = time.monotonic()
+            collection = server.update()
             if collection is not None:
                 console.print(headline(collection, out), soft_wrap=True)
-            time.sleep(INTERVAL)
-            collection = server.update()
+            elif server.version == 0 and not waiting:
+                console.print(nothing(folders), soft_wrap=True)
+                waiting = True
+            time.sleep(min(LONGEST, max(INTERVAL, 10 * (time.monotonic() - began))))

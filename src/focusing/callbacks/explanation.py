@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     from focusing.data import Batches
     from focusing.training.module import FocusingModule
 
+log = logging.getLogger(__name__)
+
 FILE = "explanation.npz"
+WRONG = 0.2
+"""Relative gap of values that mean nothing: sampling leaves a few hundredths."""
 METHODS = {"deep": "DeepExplainer", "gradient": "GradientExplainer"}
 
 
@@ -32,8 +37,9 @@ class Explanation(Analysis):
 
     The folded network is explained: plain layers, which the library knows, dropout off. The values
     are of its outputs before the softmax. They should add up to what a sample's output has more
-    than the mean output of the background (completeness); the gap is recorded. ``deep`` is exact
-    for the networks of this package, ``gradient`` draws samples and is near. The record gets
+    than the mean output of the background (completeness); the gap is recorded, and a large one is
+    warned of. ``deep`` is exact for simple, convolutional and VGG networks, but wrong where a ReLU
+    is used twice (ResNet); ``gradient`` draws samples and is near. The record gets
     ``explanation``: ``method``, ``background``, ``targets``, ``classes`` explained for each sample,
     and the ``gap``, largest of all and relative to the largest difference it should add up to.
 
@@ -91,6 +97,13 @@ class Explanation(Analysis):
         expected = expected.cpu().expand(len(outputs), -1).gather(1, classes.cpu())
         difference = outputs - expected
         gap = (values.flatten(2).sum(2) - difference).abs().max().item()
+        relative = gap / max(difference.abs().max().item(), 1e-12)
+        if relative > WRONG:
+            log.warning(
+                "The SHAP values miss the outputs they should add up to by %.0f %%: do not trust "
+                "them. Try callbacks.explanation.method=gradient.",
+                100 * relative,
+            )
         arrays = {
             "inputs": chosen.inputs,
             "values": values,
@@ -105,10 +118,7 @@ class Explanation(Analysis):
             "background": len(background),
             "targets": chosen.targets.tolist(),
             "classes": classes.tolist(),
-            "gap": {
-                "largest": gap,
-                "relative": gap / max(difference.abs().max().item(), 1e-12),
-            },
+            "gap": {"largest": gap, "relative": relative},
             "file": FILE,
         }
 

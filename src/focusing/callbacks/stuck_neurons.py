@@ -30,6 +30,8 @@ class StuckNeurons(pl.Callback):
       ``information`` (eta squared, less what chance explains; of regression the squared
       correlation). A neuron that has found its place does not move either, but is of use.
 
+    The second is measured every ``window`` epochs, and after the last one.
+
     Layers whose foci are not trained have none. The count is logged per epoch as ``focus/stuck``
     (and ``focus/stuck_<layer>`` if there are several layers) and kept in the record as
     ``measured.stuck``; one warning at the end says where they are and what to try.
@@ -43,8 +45,8 @@ class StuckNeurons(pl.Callback):
 
     def __init__(
         self,
-        window: int = 5,
-        tolerance: float = 0.5,
+        window: int = 20,
+        tolerance: float = 1.0,
         information: float = 0.01,
         samples: int = 1024,
     ) -> None:
@@ -57,6 +59,7 @@ class StuckNeurons(pl.Callback):
         self.information, self.samples = information, samples
         self.which: dict[str, Tensor] = {}
         self._path: dict[str, Tensor] = {}  # foci (epochs so far, at most window + 1; n, 2d)
+        self._blind: dict[str, Tensor] = {}  # neurons whose output says nothing
         self._layers: dict[str, FocusedLinear] = {}
 
     @property
@@ -74,21 +77,23 @@ class StuckNeurons(pl.Callback):
         for name, layer in self._layers.items():
             if name not in self._path:
                 self._path[name] = _foci(layer)[None]
-                self.which[name] = torch.zeros(layer.out_features, dtype=torch.bool)
+                self._blind[name] = torch.zeros(layer.out_features, dtype=torch.bool)
+                self.which[name] = self._blind[name]
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Update the counts and log them."""
         if not self._layers:
             return
+        done = trainer.current_epoch + 1
+        if done % self.window == 0 or done == trainer.max_epochs:
+            for name, told in self._information(pl_module).items():  # type: ignore[arg-type]
+                self._blind[name] = told < self.information
         for name, layer in self._layers.items():
             path = torch.cat([self._path[name], _foci(layer)[None]])[-self.window - 1 :]
             self._path[name] = path
             moved = (path[-1] - path[0]).abs() / layer.sigma.detach().mean(1, True).float().cpu()
-            long_enough = len(path) > self.window
-            self.which[name] = (moved <= self.tolerance).all(1) & long_enough
-        if any(each.any() for each in self.which.values()):
-            for name, told in self._information(pl_module).items():  # type: ignore[arg-type]
-                self.which[name] &= told < self.information
+            still = (moved <= self.tolerance).all(1) & (len(path) > self.window)
+            self.which[name] = still & self._blind[name]
         stuck = self.stuck
         counts = {f"focus/stuck_{name}": stuck[name] for name in stuck} if len(stuck) > 1 else {}
         values = {"focus/stuck": sum(stuck.values()), **counts}
@@ -110,7 +115,7 @@ class StuckNeurons(pl.Callback):
         modes = {each: each.training for each in net.modules()}
         try:
             net.eval()
-            for part in torch.split(inputs, 256):  # convolutions before the layer take memory
+            for part in torch.split(inputs, module.batches["test"].size):
                 part = part if train.prepare is None else train.prepare(part)
                 with precision.forward_context():
                     net(precision.convert_input(part))
@@ -148,11 +153,14 @@ class StuckNeurons(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The last foci, and what was found."""
-        return {"path": dict(self._path), "which": dict(self.which)}
+        found = {"path": self._path, "blind": self._blind, "which": self.which}
+        return {name: dict(each) for name, each in found.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting where the checkpoint was written."""
-        self._path, self.which = dict(state_dict["path"]), dict(state_dict["which"])
+        self._path, self._blind, self.which = (
+            dict(state_dict[name]) for name in ("path", "blind", "which")
+        )
 
 
 def explained(values: Tensor, targets: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import nn
 
 from focusing.callbacks import ClipFoci, StuckNeurons
 from focusing.callbacks.stuck_neurons import explained
-from focusing.data import DataSet, Part
+from focusing.data import DataSet, Part, synthetic
 from focusing.models import MLP, focused_mlp
 from focusing.training.module import FocusingModule
 from tests.unit.training.fitting import net, optim, trained
@@ -88,7 +88,7 @@ class Walk(ClipFoci):
 def test_the_whole_way_counts_and_not_the_steps(
     tmp_path: Path, path: list[float], stuck: int
 ) -> None:
-    callback = StuckNeurons(window=4)
+    callback = StuckNeurons(window=4, tolerance=0.5)
     walk = Walk(path)
     trained(
         tmp_path,
@@ -97,6 +97,27 @@ def test_the_whole_way_counts_and_not_the_steps(
         settings=optim(lr=1e-30, lr_mu=1e-30, lr_sigma=1e-30),
         callbacks=[walk, callback],  # first the step, then the look
         epochs=4,
+    )
+    assert callback.stuck == {"hidden1": stuck}
+
+
+@pytest.mark.parametrize(
+    ("foci", "stuck"),
+    [({"mu": 0.25, "sigma": 0.025}, 4), ({"mu": 0.75, "sigma": 0.08}, 0)],
+    ids=["in the noise", "off the noise"],
+)
+def test_the_paper_s_jammed_neurons_are_noticed(
+    tmp_path: Path, foci: dict[str, float], stuck: int
+) -> None:
+    """``experiment=stuck``, and the same from the informative half."""
+    callback = StuckNeurons()
+    trained(
+        tmp_path,
+        network=net(**foci),
+        dataset=synthetic(),
+        settings=optim(lr=1e-3, lr_mu=1e-3, lr_sigma=1e-4, momentum=0.9, batch_size=128),
+        callbacks=[callback, ClipFoci()],
+        epochs=40,
     )
     assert callback.stuck == {"hidden1": stuck}
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.animation import FFMpegWriter, FuncAnimation, PillowWriter, writers
 from matplotlib.figure import Figure
 
-from focusing.callbacks.drawing import frame_plane, mark, phi_of
+from focusing.callbacks.drawing import frame_plane, mark, phi_of, shade_noise
 from focusing.callbacks.style import COLUMN, FEW, Array, colour, house_style, pick
 from focusing.callbacks.trajectory import Trajectory
 from focusing.nn import FocusedLinear
@@ -36,45 +36,75 @@ def film(
     if kind == "mp4" and not writers.is_available("ffmpeg"):
         log.warning("ffmpeg is not installed: the film of the foci is a GIF, not an MP4.")
         kind = "gif"
-    writer: Any = PillowWriter if kind == "gif" else FFMpegWriter
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, layer in layers.items():
         if layer.mu.shape[1] > 2:  # no picture of foci in a volume
             continue
+        mu, sigma = (each.numpy() for each in trajectory.foci(name))
+        tau = layer.tau.detach().cpu().numpy()
         path = folder / f"foci_{name}.{kind}"
-        with house_style():
-            _animate(trajectory, name, layer).save(path, writer=writer(fps=fps), dpi=150)
+        film_layer(
+            path, trajectory.epochs, tau, mu, sigma, layer.focus, layer.normalizer, fps=fps
+        )
         paths.append(path)
     return paths
 
 
-def _animate(trajectory: Trajectory, name: str, layer: FocusedLinear) -> FuncAnimation:
-    mu, sigma = (each.numpy() for each in trajectory.foci(name))
-    tau = layer.tau.detach().cpu().numpy()
-    flat = tau.shape[1] == 1
-    figure = Figure((COLUMN, 2.2 if flat else COLUMN), layout="constrained")
-    axes = figure.subplots()
-    sample = pick(mu.shape[1], FEW if flat else 40)
-    order = tau[:, 0].argsort()
+def film_layer(
+    path: Path,
+    epochs: Sequence[int],
+    tau: Array,
+    mu: Array,
+    sigma: Array,
+    focus: str,
+    normalizer: str,
+    *,
+    informative: Sequence[int] | None = None,
+    fps: int = 10,
+    frames: int = FRAMES,
+) -> None:
+    """Film the foci of a layer on a line or in the plane.
 
-    def curves(at: int) -> Array:
-        values = phi_of(tau, mu[at, sample], sigma[at, sample], layer.focus, layer.normalizer)
-        return values[:, order]
+    Args:
+        path: the film, ``.gif`` or ``.mp4``.
+        epochs: epochs done at each record (E,).
+        tau: positions (m, d).
+        mu: centres (E, n, d).
+        sigma: apertures (E, n, d).
+        focus: name of the focus function.
+        normalizer: name of the normaliser.
+        informative: see :func:`focusing.callbacks.drawing.shade_noise`.
+        fps: pictures per second.
+        frames: pictures at most, evenly spaced.
+    """
+    writer: Any = PillowWriter if path.suffix == ".gif" else FFMpegWriter
+    with house_style():
+        flat = tau.shape[1] == 1
+        figure = Figure((COLUMN, 2.2 if flat else COLUMN), layout="constrained")
+        axes = figure.subplots()
+        sample = pick(mu.shape[1], FEW if flat else 40)
+        order = tau[:, 0].argsort()
 
-    top = max(curves(at).max() for at in (0, -1)) * 1.2 if flat else 1.0
+        def curves(at: int) -> Array:
+            return phi_of(tau, mu[at, sample], sigma[at, sample], focus, normalizer)[:, order]
 
-    def draw(at: int) -> list[Any]:
-        axes.clear()
-        axes.set_title(f"epoch {trajectory.epochs[at]}", loc="left")
-        if flat:
-            for index, values in enumerate(curves(at)):
-                axes.plot(tau[order, 0], values, color=colour(index))
-            axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$", ylim=(None, top))
-        else:
-            for index, neuron in enumerate(sample):
-                mark(axes, mu[at, neuron], sigma[at, neuron], colour(index))
-            frame_plane(axes)
-        return []
+        shown = pick(len(mu), frames)
+        top = max(curves(at).max() for at in shown) * 1.05 if flat else 1.0
 
-    return FuncAnimation(figure, draw, frames=pick(len(mu), FRAMES), init_func=lambda: [])
+        def draw(at: int) -> list[Any]:
+            axes.clear()
+            axes.set_title(f"epoch {epochs[at]}", loc="left")
+            if flat:
+                shade_noise(axes, informative, len(tau))
+                for index, values in enumerate(curves(at)):
+                    axes.plot(tau[order, 0], values, color=colour(index))
+                axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$", ylim=(None, top))
+            else:
+                for index, neuron in enumerate(sample):
+                    mark(axes, mu[at, neuron], sigma[at, neuron], colour(index))
+                frame_plane(axes)
+            return []
+
+        film = FuncAnimation(figure, draw, frames=shown, init_func=lambda: [])
+        film.save(path, writer=writer(fps=fps), dpi=150)

@@ -36,6 +36,7 @@ def describe_start(
             "fingerprint": data.fingerprint,
             **{"train": 0, "val": 0, "test": 0, **sizes},
             "inputs": data.inputs,
+            "shape": list(data.train.inputs.shape[1:]),
             "classes": data.classes,
             "informative": data.informative,
         },
@@ -46,7 +47,7 @@ def describe_start(
     }
 
 
-@cache  # the code that runs is that of the first run: later runs of a process need not ask git again
+@cache  # a process runs the code that it began with
 def _code() -> dict[str, Any]:
     return {"versions": versions(), "git": git_state()}
 

@@ -14,7 +14,8 @@ from PIL import Image
 from focusing import FocusedLinear
 from focusing.callbacks.drawing import edges, foci_figure, phi_of
 from focusing.callbacks.trajectory import Trajectory
-from focusing.reports.figures import _informative, draw_run
+from focusing.reports.figures import draw_run
+from focusing.reports.foci import informative_columns
 from focusing.reports.panels import series_figure, trajectory_figure
 
 SERIES = {"train/loss": [1.0, 0.5, 0.4], "test/loss": [1.1, 0.7, 0.6], "test/acc": [0.5, 0.7, 0.8]}
@@ -140,9 +141,9 @@ def test_noise_is_shaded(informative: tuple[int, int], labels: int) -> None:
 
 def test_noise_is_shaded_only_where_the_inputs_are_the_columns(tmp_path: Path) -> None:
     tau, region = np.zeros((40, 1)), [20, 40]
-    assert _informative({"data": {"inputs": 40, "informative": region}}, tau) == region
-    assert _informative({"data": {"inputs": 99, "informative": region}}, tau) is None
-    assert _informative({"data": {"inputs": 40, "informative": region}}, np.zeros((40, 2))) is None
+    assert informative_columns({"inputs": 40, "informative": region}, tau) == region
+    assert informative_columns({"inputs": 99, "informative": region}, tau) is None
+    assert informative_columns({"inputs": 40, "informative": region}, np.zeros((40, 2))) is None
     draw_run(leave_run(tmp_path, FocusedLinear(40, 20), data={"informative": region}))
     for name, count in (("foci", 0), ("trajectory", 1), ("weights", 1)):  # a heat map has lines
         text = (tmp_path / "figures" / f"{name}_hidden.svg").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -90,6 +91,8 @@ class LocalSweep:
             import focusing.callbacks
             import focusing.models
             import focusing.training.session  # noqa: F401
+
+            gc.freeze()  # what was imported stays: workers need not look through it, nor copy it
 
     def _execute(self, job: Job, announce: Announce) -> Outcome:
         """What a worker does with a job."""

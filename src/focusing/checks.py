@@ -46,6 +46,8 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     """
     _check_names(cfg, "")
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+    if "_mlp" in str(config["model"].get("_target_")):
+        config["model"]["hidden"] = _widths(config["model"]["hidden"])
     for name, allowed in CHOICES.items():
         if (value := _get(config, name)) not in allowed:
             raise UserError(f"{name}={value} is not one of {', '.join(allowed)}.")
@@ -73,6 +75,14 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     if protocol["name"] != "holdout" and protocol["holdout"]:
         raise UserError(f"protocol.holdout is of no use to protocol={protocol['name']}, use 0.")
     return config
+
+
+def _widths(hidden: Any) -> list[int]:
+    """Neurons of each layer: 40 is [40], and the same config."""
+    widths = hidden if isinstance(hidden, list) else [hidden]
+    if not all(isinstance(each, int) and not isinstance(each, bool) for each in widths):
+        raise UserError(f"model.hidden={hidden} is not a number of neurons or a list of them.")
+    return widths
 
 
 def _check_names(node: DictConfig, prefix: str) -> None:

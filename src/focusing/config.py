@@ -18,7 +18,7 @@ class DenseModel:
 
     _target_: str = "focusing.models.dense_mlp"
     name: str = MISSING
-    hidden: list[int] = MISSING
+    hidden: Any = MISSING  # neurons of each hidden layer; of one layer also without brackets
     batch_norm: bool = True
     input_dropout: float = 0.0
     dropout: list[float] = field(default_factory=list)

@@ -19,7 +19,7 @@ class MLP(Network):
     Args:
         inputs: number of inputs, or the shape of a sample, which is flattened.
         outputs: number of classes, or 1 for regression.
-        hidden: neurons of each hidden layer.
+        hidden: neurons of each hidden layer; a number is one layer.
         focus: options of ``FocusedLinear`` for the hidden layers; None makes them dense. A
             topology is that of the inputs, ``"image"`` the shape of a sample: later layers see the
             neurons before them on a line.
@@ -38,7 +38,7 @@ class MLP(Network):
         self,
         inputs: Inputs,
         outputs: int,
-        hidden: Sequence[int],
+        hidden: int | Sequence[int],
         *,
         focus: Mapping[str, Any] | None = None,
         later_sigma: Any = None,
@@ -46,6 +46,7 @@ class MLP(Network):
         input_dropout: float = 0.0,
         dropout: Sequence[float] = (),
     ) -> None:
+        hidden = [hidden] if isinstance(hidden, int) else hidden
         super().__init__(inputs, outputs, hidden)
         if len(dropout) > len(hidden):
             raise ValueError(
@@ -100,7 +101,7 @@ def focused_mlp(
     inputs: Inputs,
     outputs: int,
     *,
-    hidden: Sequence[int],
+    hidden: int | Sequence[int],
     later_sigma: Any = None,
     batch_norm: bool = True,
     input_dropout: float = 0.0,

@@ -33,8 +33,9 @@ class Rates(NamedTuple):
 class Stack:
     """A dense and a focused network for each of T trials, trained together by SGD.
 
-    All have one hidden layer, of n neurons with batch norm, and m inputs. The weights of the
-    networks are copied in; :meth:`states` are what training made of them.
+    All have one hidden layer, of n neurons with batch norm, and m inputs. Biases before a batch
+    norm are nothing, and stay so: it takes them away again, and they have no gradient. The weights
+    of the networks are copied in; :meth:`state` is what training made of them.
 
     Args:
         dense: T networks without focus.
@@ -71,6 +72,7 @@ class Stack:
         bounds = torch.tensor([focus.mu_range, focus.sigma_range]).to(self._foci)
         self._bounds = bounds.repeat_interleave(len(self._foci) // 2, 0).unbind(1)
         self._nothing = self.sigma.new_zeros(())
+        self._rooms: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def _load(
         self, dense: Sequence[nn.Module], focused: Sequence[nn.Module], device: torch.device
@@ -90,12 +92,11 @@ class Stack:
         self._focused = self._seen.clone()
         self._velocity = torch.zeros_like(self._act)
         self._phi, self._share, self._u = (torch.empty_like(self._focused) for _ in range(3))
-        self.mean, self.var = (together(f"norm1.running_{it}").flatten() for it in ("mean", "var"))
-        small = {
-            name: together(name)
-            for name in ("hidden1.bias", "norm1.weight", "norm1.bias", "output.weight")
-            + ("output.bias",)
-        }
+        self.mean, self.var = (
+            together(f"norm1.running_{it}").view(t, 2 * n, 1) for it in ("mean", "var")
+        )
+        names = ("norm1.weight", "norm1.bias", "output.weight", "output.bias")
+        small = {name: together(name) for name in names}
         small |= {name: together(name, both[1::2]) for name in ("hidden1.mu", "hidden1.sigma")}
         # All other parameters in one vector: one call each for what the optimizer does.
         self._small = torch.cat([each.flatten() for each in small.values()])
@@ -103,10 +104,10 @@ class Stack:
         sizes = [each.numel() for each in small.values()]
         views = torch.split(self._small, sizes)
         self._sizes = dict(zip(small, sizes, strict=True))
-        self.bias, self.gain, self.shift = views[0].view(t, 2 * n, 1), views[1], views[2]
-        self.out_weight = views[3].view(2 * t, self.classes, n)
-        self.out_bias = views[4].view(2 * t, self.classes, 1)
-        self.mu, self.sigma = (each.view(t, n, 1) for each in views[5:])
+        self.gain, self.shift = (each.view(t, 2 * n, 1) for each in views[:2])
+        self.out_weight = views[2].view(2 * t, self.classes, n)
+        self.out_bias = views[3].view(2 * t, self.classes, 1)
+        self.mu, self.sigma = (each.view(t, n, 1) for each in views[4:])
         self._foci = self._small[-2 * t * n :]
 
     def _set_rates(self, rates: Sequence[Rates], trained: tuple[bool, bool]) -> None:
@@ -144,33 +145,48 @@ class Stack:
             The outputs before the step, (2T, C, b).
         """
         t, n, b = self.trials, self.neurons, x.shape[1]
+        # Three arrays for all that is as large as the activations, to stay in the CPU's cache.
+        y, h, d = self._room(b)
         self.look()
-        y = torch.baddbmm(self.bias, self._act, x.transpose(1, 2)).view(1, -1, b)
-        h, mean, spread = torch.native_batch_norm(
-            y, self.gain, self.shift, self.mean, self.var, True, self.forget, self.eps
-        )
-        h = h.relu_().view(2 * t, n, b)
+        torch.bmm(self._act, x.transpose(1, 2), out=y)
+        mean = y.mean(2, keepdim=True)
+        y.sub_(mean)
+        var = torch.mul(y, y, out=h).mean(2, keepdim=True)
+        spread = (var + self.eps).rsqrt_()
+        scale = self.gain * spread
+        torch.mul(y, scale, out=h).add_(self.shift).relu_()
+        self.mean.lerp_(mean, self.forget)
+        self.var.lerp_(var.mul_(b / (b - 1)), self.forget)
+        h, d = h.view(2 * t, n, b), d.view(2 * t, n, b)
         output = torch.baddbmm(self.out_bias, self.out_weight, h)
 
         d_output = output.softmax(1)
         d_output.view(t, 2, -1, b).sub_(targets)
         d_output.mul_(1 / b)
         d_out_weight = torch.bmm(d_output, h.transpose(1, 2))
-        d_h = torch.bmm(self.out_weight.transpose(1, 2), d_output)
-        d_h = torch.ops.aten.threshold_backward(d_h, h, 0).view(1, -1, b)
-        d_y, d_gain, d_shift = torch.ops.aten.native_batch_norm_backward(
-            d_h, y, self.gain, None, None, mean, spread, True, self.eps, [True, True, True]
-        )
-        d_y = d_y.view(t, 2 * n, b)
-        d_act = torch.bmm(d_y, x)
+        torch.bmm(self.out_weight.transpose(1, 2), d_output, out=d)
+        torch.ops.aten.threshold_backward.grad_input(d, h, 0, grad_input=d)
+        h, d = h.view_as(y), d.view_as(y)
+        d_shift = d.sum(2, keepdim=True)
+        d_gain = torch.mul(d, y, out=h).sum(2, keepdim=True).mul_(spread)
+        d.sub_(d_shift / b).addcmul_(y, spread * d_gain / -b).mul_(scale)
+        d_act = torch.bmm(d, x)
         d_mu, d_sigma = self._focus_backward(d_act[:, n:])
         if self._penalised:
             d_out_weight.addcmul_(self.out_weight, self._out_l2)
             d_act[:, :n].addcmul_(self._dense, self._l2)
             d_act[:, n:].addcmul_(self._focused, self._l2)
-        parts = [d_y.sum(2), d_gain, d_shift, d_out_weight, d_output.sum(2), d_mu, d_sigma]
+        parts = [d_gain, d_shift, d_out_weight, d_output.sum(2), d_mu, d_sigma]
         self._update(d_act, torch.cat([each.flatten() for each in parts]))
         return output
+
+    def _room(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Memory for three (T, 2n, b)."""
+        if batch not in self._rooms:
+            shape = (self.trials, 2 * self.neurons, batch)
+            one, two, three = (self._act.new_empty(shape) for _ in range(3))
+            self._rooms[batch] = one, two, three
+        return self._rooms[batch]
 
     def _focus_backward(self, d_seen: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of mu and sigma; that of phi o W becomes that of W."""
@@ -192,24 +208,28 @@ class Stack:
 
     def outputs(self, x: Tensor) -> Tensor:
         """The outputs in eval mode, (2T, C, b), for x (T, b, m); call :meth:`look` before."""
-        y = torch.baddbmm(self.bias, self._act, x.transpose(1, 2)).view(1, -1, x.shape[1])
-        h = torch.native_batch_norm(
-            y, self.gain, self.shift, self.mean, self.var, False, self.forget, self.eps
-        )[0]
-        h = h.relu_().view(2 * self.trials, self.neurons, -1)
-        return torch.baddbmm(self.out_bias, self.out_weight, h)
+        y, h, _ = self._room(x.shape[1])
+        torch.bmm(self._act, x.transpose(1, 2), out=y)
+        scale = self.gain * (self.var + self.eps).rsqrt_()
+        torch.mul(y, scale, out=h).add_(self.shift - self.mean * scale).relu_()
+        return torch.baddbmm(
+            self.out_bias, self.out_weight, h.view(2 * self.trials, self.neurons, -1)
+        )
 
     def state(self, trial: int, *, focused: bool) -> dict[str, Tensor]:
         """What ``load_state_dict`` of a network takes; copies on the CPU."""
         row, classes = 2 * trial + focused, self._outputs[trial]
-        neurons = slice(row * self.neurons, (row + 1) * self.neurons)
+        weight = (self._focused if focused else self._dense)[trial]
+        rows = {
+            "norm1.weight": self.gain,
+            "norm1.bias": self.shift,
+            "norm1.running_mean": self.mean,
+            "norm1.running_var": self.var,
+        }
         found = {
-            "hidden1.weight": (self._focused if focused else self._dense)[trial],
-            "hidden1.bias": self.bias.flatten()[neurons],
-            "norm1.weight": self.gain[neurons],
-            "norm1.bias": self.shift[neurons],
-            "norm1.running_mean": self.mean[neurons],
-            "norm1.running_var": self.var[neurons],
+            "hidden1.weight": weight,
+            "hidden1.bias": weight.new_zeros(self.neurons),
+            **{name: each.view(-1, self.neurons)[row] for name, each in rows.items()},
             "norm1.num_batches_tracked": torch.tensor(self.steps),
             "output.weight": self.out_weight[row, :classes],
             "output.bias": self.out_bias[row, :classes, 0],

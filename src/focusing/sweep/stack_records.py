@@ -73,7 +73,7 @@ def train_group(pairs: Sequence[Pair], device: torch.device) -> int:
     """
     with ExitStack() as claims:
         claimed = {index: _claim(claims, pair) for index, pair in enumerate(pairs)}
-        free = {index: wanted for index, wanted in claimed.items() if wanted is not None}
+        free = {index: wanted for index, wanted in claimed.items() if wanted}
         if free:
             torch.set_flush_denormal(True)  # each would take as long as a hundred other numbers
             try:
@@ -83,8 +83,8 @@ def train_group(pairs: Sequence[Pair], device: torch.device) -> int:
     return len(free)
 
 
-def _claim(claims: ExitStack, pair: Pair) -> list[bool] | None:
-    """Which runs of a trial are to be recorded; None: it is another process's."""
+def _claim(claims: ExitStack, pair: Pair) -> list[bool]:
+    """Which runs of a trial are to be recorded; none if it is done, or another process's."""
     wanted = []
     with ExitStack() as own:
         for config in pair:
@@ -95,11 +95,11 @@ def _claim(claims: ExitStack, pair: Pair) -> list[bool] | None:
             except FinishedError:
                 wanted.append(False)
             except BusyError:
-                return None
+                return []
             else:
                 wanted.append(True)
         claims.push(own.pop_all())
-    return wanted
+    return wanted if any(wanted) else []
 
 
 def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torch.device) -> None:

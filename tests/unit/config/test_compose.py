@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from focusing.checks import check
 from focusing.compose import config_dir, data_dir, explain, override_data, prepare_hydra
 from focusing.errors import UserError
+from focusing.results.identity import config_hash
 from focusing.training.assembly import build_net, load_data
 
 GROUPS = (
@@ -120,7 +121,6 @@ WRONG = {
     "trainer.max_epoch=3": "trainer.max_epoch is not an option, did you mean trainer.max_epochs?",
     "optim.lr=fast": "optim.lr: Value 'fast'",
     "model.train_mu=maybe": "model.train_mu: Value 'maybe'",
-    "model.hidden=3": "model.hidden: ",
     "seed=one": "seed: Value 'one'",
 }
 
@@ -198,3 +198,12 @@ class TestOverrideData:
     def test_only_the_data_can_be_changed(self) -> None:
         with pytest.raises(UserError, match="only the data"):
             override_data(self.saved, ["model.sigma=1"])
+
+
+def test_one_hidden_layer_needs_no_brackets() -> None:
+    one, listed = (check(composed(f"model.hidden={each}")) for each in ("4", "[4]"))
+    assert one["model"]["hidden"] == [4]
+    assert config_hash(one) == config_hash(listed)
+    for wrong in ("abc", "[4,x]", "true"):
+        with pytest.raises(UserError, match="is not a number of neurons or a list of them"):
+            check(composed(f"model.hidden={wrong}"))

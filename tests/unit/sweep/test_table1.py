@@ -1,0 +1,250 @@
+"""All trials of Table 1 by one command: records, resuming, failures, refusals."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from focusing.compose import config_dir, prepare_hydra
+from focusing.errors import UserError
+from focusing.results.folder import claim
+from focusing.results.identity import run_folder
+from focusing.sweep import stack_workers
+from focusing.sweep.stack_records import train_group
+from focusing.sweep.table1 import groups, pair_of, run_stacked
+from focusing.sweep.trials import draw
+
+CPU = torch.device("cpu")
+
+
+def composed(folder: Path, *overrides: str) -> DictConfig:
+    prepare_hydra()
+    fixed = [f"paths.output_dir={folder}", "trainer.accelerator=cpu", "trainer.max_epochs=2"]
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        return compose("train", ["experiment=table1", *fixed, *overrides])
+
+
+def records(folder: Path) -> dict[tuple[int, str], dict[str, Any]]:
+    """By trial and model."""
+    found = {}
+    for path in folder.glob("table1/*/seed=0/result.json"):
+        record = json.loads(path.read_text())
+        found[record["config"]["sweep"]["trial"], record["config"]["model"]["name"]] = {
+            **record,
+            "written": path.stat().st_mtime_ns,
+        }
+    return found
+
+
+def test_a_sweep_records_both_networks_of_every_trial(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    score = run_stacked(composed(tmp_path, "sweep.trials=5", "seed=3"))
+    paths = sorted(tmp_path.glob("table1/*/seed=3/result.json"))
+    found = [json.loads(path.read_text()) for path in paths]
+    assert len(found) == 10
+    gaps = []
+    for trial in range(5):
+        dense, focused = (
+            next(
+                each
+                for each in found
+                if (each["config"]["sweep"]["trial"], each["config"]["model"]["name"])
+                == (trial, model)
+            )
+            for model in ("dense", "focus_s")
+        )
+        assert dense["data"] == focused["data"]
+        gaps.append(focused["scores"]["paper"]["value"] - dense["scores"]["paper"]["value"])
+    assert score == pytest.approx(sum(gaps) / 5)
+    shown = capsys.readouterr().out
+    assert "Not possible as drawn" in shown
+    assert f"{100 * sum(gaps) / 5:+.2f}" in shown
+
+
+def test_impossible_draws_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = next(s for s in range(999) if draw(s, 0).changed and draw(s, 0).n_samples < 1000)
+    run_stacked(composed(tmp_path, "sweep.trials=1", f"seed={seed}"))
+    assert "Not possible as drawn: 1 trials (1 x length 4 raised to 5)." in capsys.readouterr().out
+
+
+def test_finished_trials_are_not_run_again(tmp_path: Path) -> None:
+    cfg = composed(tmp_path, "sweep.trials=5")
+    score = run_stacked(cfg)
+    before = records(tmp_path)
+    lost = run_folder(before[3, "focus_s"]["config"])
+    (lost / "result.json").unlink()  # as if killed just before
+    assert run_stacked(cfg) == score
+    after = records(tmp_path)
+    assert after.keys() == before.keys()
+    again = {key for key in after if after[key]["written"] != before[key]["written"]}
+    assert again == {(3, "focus_s")}
+    assert after[3, "focus_s"]["series"] == before[3, "focus_s"]["series"]
+
+
+def test_a_trial_that_another_process_has_is_left_to_it(tmp_path: Path) -> None:
+    from focusing.checks import check
+
+    config = check(composed(tmp_path))
+    pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
+    with claim(run_folder(pairs[0].focused), resume=False):
+        assert train_group(pairs, CPU) == 1
+    assert records(tmp_path).keys() == {(117, "dense"), (117, "focus_s")}
+    assert train_group(pairs, CPU) == 1
+    assert len(records(tmp_path)) == 4
+
+
+def test_failures_are_told_and_retried_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("focusing.sweep.table1.options_given", lambda: ("optim.lr",))
+    few = ("sweep.trials=2", "optim.lr=1e30")
+    with pytest.raises(UserError, match="runs failed.*sweep.retry_failed=true"):
+        run_stacked(composed(tmp_path, *few))
+    before = records(tmp_path)
+    assert any(each["status"] == "failed" for each in before.values())
+    with pytest.raises(UserError, match="runs failed"):
+        run_stacked(composed(tmp_path, *few))
+    assert records(tmp_path) == before
+    with pytest.raises(UserError, match="runs failed"):
+        run_stacked(composed(tmp_path, *few, "sweep.retry_failed=true"))
+    after = records(tmp_path)
+    for key, record in before.items():
+        assert (after[key]["written"] != record["written"]) == (record["status"] == "failed")
+
+
+def test_the_command_line_wins_over_the_draw(tmp_path: Path) -> None:
+    from focusing.checks import check
+
+    config = check(composed(tmp_path, "model.hidden=7"))
+    pair = pair_of(config, draw(0, 0), given=("model.hidden",))
+    assert pair.dense["model"]["hidden"] == pair.focused["model"]["hidden"] == [7]
+    assert pair.dense["data"]["n_samples"] == draw(0, 0).n_samples
+
+
+def test_groups_hold_every_trial_once_and_shapes_that_are_equal(tmp_path: Path) -> None:
+    from focusing.checks import check
+
+    config = check(composed(tmp_path))
+    pairs = [pair_of(config, draw(0, index)) for index in range(300)]
+    together = list(groups(pairs, CPU))
+    assert sorted(p.focused["sweep"]["trial"] for g in together for p in g) == list(range(300))
+    for group in together:
+        shapes = {
+            (
+                pair.dense["data"]["n_samples"],
+                pair.dense["data"]["informative"] + pair.dense["data"]["noise"],
+                *pair.dense["model"]["hidden"],
+                pair.dense["optim"]["batch_size"],
+            )
+            for pair in group
+        }
+        assert len(shapes) == 1
+    assert len(list(groups(pairs, torch.device("cuda")))) < len(together)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optim=adam", "optim.name=Adam needs sweep.stacked=false"),
+        ("optim.clip_value=1", "optim.clip_value=1.0 needs sweep.stacked=false"),
+        ("model.input_dropout=0.1", "model.input_dropout=0.1 needs"),
+        ("model.focus=triangle", "model.focus=triangle needs"),
+        ("model.hidden=[4,4]", "one layer only"),
+        ("trainer.precision=bf16-mixed", "32-true or 64-true only"),
+        ("callbacks.clip=null", "callbacks=default only"),
+        ("logger=tensorboard", "logger.tensorboard needs sweep.stacked=false"),
+        ("model=dense", "use model=focus_s, not dense"),
+        ("optim.momentum=null", "a number only"),
+    ],
+)
+def test_what_a_stack_does_not_know_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run_stacked(composed(tmp_path, override))
+
+
+def test_other_data_is_refused(tmp_path: Path) -> None:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        cfg = compose("train", ["data=dna", "sweep.stacked=true", f"paths.output_dir={tmp_path}"])
+    with pytest.raises(UserError, match="use data=synthetic"):
+        run_stacked(cfg)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import torch
+from focusing.sweep import stack_workers
+from tests.unit.sweep.test_table1 import composed
+from focusing.sweep.table1 import run_stacked
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    stack_workers.WORTHWHILE = 0
+    run_stacked(composed(Path(sys.argv[1]), "sweep.trials=12", "trainer.max_epochs=20"))
+"""
+
+
+def test_a_killed_sweep_goes_on_and_its_workers_die_with_it(tmp_path: Path) -> None:
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)], env=environment, cwd=root
+    )
+    deadline = time.monotonic() + 120
+    while len(records(tmp_path)) < 2 and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.05)
+    children = _children(process.pid)
+    assert children
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    while any(map(_lives, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(_lives, children))
+    before = records(tmp_path)
+    assert 2 <= len(before) < 24
+    run_stacked(composed(tmp_path, "sweep.trials=12", "trainer.max_epochs=20"))
+    after = records(tmp_path)
+    assert len(after) == 24
+    assert {key: after[key] for key in before} == before
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = each.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(each.parent.name))
+    return found
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_workers_are_not_started_for_seconds_of_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multiprocessing, "get_context", None)  # would fail
+    run_stacked(composed(tmp_path, "sweep.trials=2"))
+    assert stack_workers.WORTHWHILE > 1

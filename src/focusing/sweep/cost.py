@@ -85,14 +85,30 @@ def samples(data: Mapping[str, Any]) -> tuple[int, int]:
 
 def speed_of(config: Mapping[str, Any], *, fresh: bool = False) -> Speed:
     """The speed of a config's network here, measured once and kept in the user's cache folder."""
+    return Speed(**kept(_what(config), lambda: asdict(measure(config)), fresh=fresh))
+
+
+def kept(what: Any, find: Callable[[], Any], *, fresh: bool = False) -> Any:
+    """What was found for the same thing on this machine before, or else is found now.
+
+    Args:
+        what: plain values that it depends on, beside the machine and the versions.
+        find: returns plain values.
+        fresh: find it again.
+    """
+    import torch
+
+    from focusing import __version__
+
+    here = [platform.node(), os.cpu_count(), torch.get_num_threads(), torch.__version__]
+    key = json.dumps([__version__, here, what], sort_keys=True)
     path = _cache()
     known = _read(path)
-    key = _key(config)
     if key not in known or fresh:
-        known[key] = asdict(measure(config))
+        known[key] = find()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(known, indent=0), encoding="utf-8")
-    return Speed(**known[key])
+    return known[key]
 
 
 def measure(config: Mapping[str, Any]) -> Speed:
@@ -168,17 +184,11 @@ def _fake(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "fake": True, "limit_train": None, "limit_test": None}
 
 
-def _key(config: Mapping[str, Any]) -> str:
-    """Of what the speed of a step depends on: the machine, the network, its data."""
-    import torch
-
-    from focusing import __version__
-
+def _what(config: Mapping[str, Any]) -> list[Any]:
+    """What the speed of a step depends on: the network and its data."""
     optim = config["optim"]
     data = {k: v for k, v in config["data"].items() if k not in ("fold", "split_seed", "fake")}
-    here = [platform.node(), os.cpu_count(), torch.get_num_threads(), torch.__version__]
-    what = [config["model"], data, optim["batch_size"], optim["name"], _wants_gpu(config)]
-    return json.dumps([__version__, here, what], sort_keys=True)
+    return [config["model"], data, optim["batch_size"], optim["name"], _wants_gpu(config)]
 
 
 def _cache() -> Path:
@@ -187,7 +197,7 @@ def _cache() -> Path:
     return Path(user_cache_dir("focusing")) / "speeds.json"
 
 
-def _read(path: Path) -> dict[str, dict[str, float]]:
+def _read(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
     except (OSError, ValueError):  # none yet, or cut short

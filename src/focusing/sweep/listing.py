@@ -46,7 +46,13 @@ def cost(
     experiment: Experiment, overrides: Sequence[str], *, fresh: bool = False
 ) -> tuple[int, float]:
     """Number of runs of an experiment, and the seconds they take one after the other."""
-    runs = jobs([f"experiment={experiment.name}", *overrides])
+    command = (f"experiment={experiment.name}", *overrides)
+    runs = jobs(command)
+    [(config, _)] = configs([command])
+    if config["sweep"]["stacked"]:
+        from focusing.sweep.table1_cost import stacked_seconds
+
+        return len(runs), stacked_seconds(config, fresh=fresh)
     seconds = sum(
         count * run_seconds(config, speed_of(config, fresh=fresh))
         for config, count in configs(runs)

@@ -34,7 +34,7 @@ def train_groups(groups: Sequence[Group], device: torch.device, done: int) -> No
         device: where.
         done: number of trials that were done before.
     """
-    costs = [_seconds(group) for group in groups]
+    costs = [rough_seconds(group) for group in groups]
     order = sorted(range(len(groups)), key=lambda index: -costs[index])
     workers = torch.get_num_threads() if device.type == "cpu" else 1
     if sum(costs) < WORTHWHILE or multiprocessing.current_process().daemon:
@@ -103,7 +103,7 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _seconds(group: Group) -> float:
+def rough_seconds(group: Group) -> float:
     """A rough guess at what a group takes, to begin with the longest."""
     config = group[0].focused
     data, [neurons] = config["data"], config["model"]["hidden"]

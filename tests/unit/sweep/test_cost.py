@@ -12,6 +12,7 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.sweep import cost
 from focusing.sweep.cost import EPOCH, START, Speed, estimate, run_seconds, samples, speed_of
 from focusing.sweep.listing import duration, list_experiments
+from focusing.sweep.table1_cost import stacked_seconds
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +98,9 @@ def test_the_list_has_place_runs_and_time(capsys: pytest.CaptureFixture[str]) ->
     assert line.rstrip().endswith(" s")
     assert "Figure focus_change" in out
     assert "table2_simple" not in out
+
+
+def test_stacked_trials_cost_more_the_more_there_are() -> None:
+    overrides = ["experiment=table1", "size=smoke"]
+    few, many = (config(*overrides, f"sweep.trials={count}") for count in (4, 40))
+    assert 0 < stacked_seconds(few) < stacked_seconds(many)

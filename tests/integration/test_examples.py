@@ -1,0 +1,29 @@
+"""The examples run, and say what they promise."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import ROOT, run
+
+pytestmark = pytest.mark.slow
+
+SAID = {
+    "own_model.py": ["accuracy on 497 digits: 9", "of the connections dropped"],
+    "sklearn_table.py": ["focused: 9", "event"],
+    "prune_and_export.py": ["% dropped", "was run on 64 test samples", "times as fast"],
+}
+
+
+def test_all_examples_are_known() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(SAID)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_example(tmp_path: Path, name: str) -> None:
+    done = run([sys.executable, "-W", "error"], str(ROOT / "examples" / name), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for words in SAID[name]:
+        assert words in done.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -27,13 +27,14 @@ def sweep(folder: Path, jobs: int, workers: int) -> dict[str, Any]:
     swept = ["-m", f"seed=range({jobs})", "name=tiny", "hydra/launcher=local"]
     more = [f"hydra.launcher.workers={workers}", *TINY]
     began = time.monotonic()
-    process = subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, str(TRAIN), *swept, *more],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=(folder / "log").open("w"),
-        stderr=subprocess.STDOUT,
-    )
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [sys.executable, str(TRAIN), *swept, *more],
+            cwd=folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
     samples, started = [], None
     while process.poll() is None:
         if workers_of(process.pid):

@@ -9,6 +9,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Column
 
 from focusing.sweep.outcome import Job, Outcome, better, label, varying
 
@@ -51,7 +52,7 @@ class Board:
                 TextColumn("[bold]jobs"),
                 MofNCompleteColumn(),
                 BarColumn(bar_width=20),
-                TextColumn("{task.fields[text]}"),
+                TextColumn("{task.fields[text]}", table_column=Column(no_wrap=True)),
                 console=self._console,
                 auto_refresh=False,
             )

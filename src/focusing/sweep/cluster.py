@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
@@ -106,6 +107,7 @@ class ClusterSweep:
             run_dir = None
             with suppress(Exception):  # its config may be what is wrong
                 cfg = compose_job(self._context, self._config, job)
+                HydraConfig.instance().set_config(cfg)  # as it was where the job ran
                 OmegaConf.set_struct(cfg, False)
                 del cfg["hydra"]
                 config, run_dir = locate(cfg)

@@ -1,23 +1,10 @@
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import HydraContext, RunMode
 
-from focusing.compose import config_dir, prepare_hydra
 from focusing.sweep.expansion import expand, parse, validate
-
-
-@pytest.fixture
-def context() -> Iterator[HydraContext]:
-    prepare_hydra()
-    hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(config_dir())))
-    yield HydraContext(config_loader=hydra.config_loader, callbacks=None)  # type: ignore[arg-type]
-    GlobalHydra.instance().clear()
 
 
 def jobs(context: HydraContext, params: dict[str, str] | None, *arguments: str) -> list[Any]:

@@ -1,0 +1,39 @@
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("optuna")
+
+import optuna
+
+from focusing.callbacks import SearchTrial
+from focusing.errors import PrunedError
+from focusing.results.study import open_study
+
+LIMITS = {"after_trials": 1, "after_epochs": 0}
+
+
+def report(callback: SearchTrial, values: list[float], part: str = "test") -> None:
+    """What happens at the start of each epoch, and once after the last."""
+    module: Any = SimpleNamespace(series={})
+    callback.on_train_start(None, module)  # type: ignore[arg-type]
+    for epoch in range(len(values) + 1):
+        module.series = {f"{part}/acc": values[:epoch]}
+        callback.on_train_epoch_start(None, module)  # type: ignore[arg-type]
+
+
+def test_a_trial_reports_and_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "study"
+    study = open_study(path, direction="maximize", **LIMITS)
+    first, second = study.ask(), study.ask()
+    report(SearchTrial(str(path), first.number, **LIMITS), [0.5, 0.6, 0.7])
+    study.tell(first, 0.7)
+    report(SearchTrial(str(path), second.number, **LIMITS), [0.55], part="val")
+    with pytest.raises(PrunedError, match="after epoch 1"):  # resumed, and fell behind
+        report(SearchTrial(str(path), second.number, **LIMITS), [0.55, 0.58, 0.9], part="val")
+    [one, two] = open_study(path, **LIMITS).trials
+    assert one.intermediate_values == {0: 0.5, 1: 0.6, 2: 0.7}
+    assert two.intermediate_values == {0: 0.55, 1: 0.58}
+    assert two.state == optuna.trial.TrialState.RUNNING  # the search tells what became of it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,7 +16,9 @@ from torch.nn import functional
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.nn import BandedLinear
-from focusing.shipping.trained import Trained
+
+if TYPE_CHECKING:  # a file can be used without what trains
+    from focusing.shipping.trained import Trained
 
 KEY = "focusing"
 """Under which a card is found in the metadata of a file."""

@@ -17,7 +17,6 @@ from focusing.shipping.arguments import predict_arguments
 from focusing.shipping.card import Card, card_of
 from focusing.shipping.formats import Run, read
 from focusing.shipping.samples import read_samples
-from focusing.shipping.trained import load_run
 
 BATCH = 1024
 
@@ -36,6 +35,8 @@ def predict(arguments: Sequence[str]) -> None:
 def load_model(path: Path) -> tuple[Run, Card]:
     """A network from an exported file or a run folder, and its card."""
     if path.is_dir():
+        from focusing.shipping.trained import load_run  # with all that trains
+
         run = load_run(path)
         return run.net.to_inference(), card_of(run, run.net)
     return read(path)

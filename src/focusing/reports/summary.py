@@ -59,8 +59,9 @@ def _rows(record: Mapping[str, Any], folder: str | None) -> Iterator[tuple[str, 
 
 def _status(record: Mapping[str, Any]) -> str:
     seed = f"seed {record['seed']}" if record.get("seed") is not None else ""
-    failed = record.get("status") == "failed"
-    return f"{seed}  [red]failed[/red]".strip() if failed else seed or "done"
+    shown = {"failed": "[red]failed[/red]", "pruned": "[yellow]pruned[/yellow]"}
+    status = shown.get(str(record.get("status")))
+    return f"{seed}  {status}".strip() if status else seed or "done"
 
 
 def _model(record: Mapping[str, Any]) -> str:

@@ -92,9 +92,9 @@ def work(slot: Slot, pipes: Pipes, execute: Execute, limits: Limits) -> None:
 
 def _detach(pipes: Pipes) -> None:
     """Be stopped by the pool alone, and speak through it."""
-    # Ctrl-C and kill may reach the whole process group. The pool passes them on, once: a second
-    # signal would not let a run save its middle.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    # Ctrl-C, kill and a closed terminal may reach the whole process group. The pool passes them on,
+    # once: a second signal would not let a run save its middle.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     signal.signal(signal.SIGUSR1, _terminate)
     main = threading.get_ident()

@@ -10,9 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from focusing.data.partition import read_split
+
+if TYPE_CHECKING:
+    import torch
 
 SAMPLES = {
     "mnist": (60_000, 10_000),
@@ -30,8 +33,8 @@ SAMPLES = {
 """Training and test samples of each data set, as it is split by default."""
 START, EPOCH = 1.0, 0.03
 """Seconds that a run and each of its epochs take beside the steps: to read, score and write."""
-FEW, LONG = 8, 0.5
-"""Samples of a first step; if it takes so many seconds, larger ones are not measured."""
+FEW, LONG = 4, 0.5
+"""Samples of a first step; if it takes so many seconds, whole batches are not measured."""
 
 
 @dataclass(frozen=True)
@@ -152,25 +155,24 @@ def measure(config: Mapping[str, Any]) -> Speed:
             net(inputs)
 
     def seconds(act: Callable[..., None], size: int) -> float:
-        """Of a batch; of a costly one, from a few of its samples."""
-        few = min(FEW, size)
-        first = _clock(lambda: act(*batch(few)), device.type)
-        if first > LONG:
-            return first * size / few
-        inputs, targets = batch(size)
-        return min(_clock(lambda: act(inputs, targets), device.type) for _ in range(3))
+        """Of a batch; of a costly one, on the line through two small ones."""
+        small = batch(min(FEW, size))
+        if _clock(act, *small) < LONG:
+            whole = batch(size)
+            return min(_clock(act, *whole) for _ in range(3))
+        larger = batch(min(2 * FEW, size))
+        one, two = _clock(act, *small), _clock(act, *larger)
+        return one + max(0.0, two - one) / FEW * (size - FEW)
 
     size = min(config["optim"]["batch_size"], samples(config["data"])[0])
     return Speed(seconds(step, size), seconds(look, 256) / 256)
 
 
-def _clock(act: Callable[[], None], device: str) -> float:
-    import torch
-
+def _clock(act: Callable[..., None], *given: torch.Tensor) -> float:
     started = time.perf_counter()
-    act()
-    if device == "cuda":
-        torch.cuda.synchronize()
+    act(*given)
+    if given[0].is_cuda:
+        given[0].sum().item()  # waits for all that was queued
     return time.perf_counter() - started
 
 

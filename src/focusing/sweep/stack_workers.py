@@ -109,5 +109,6 @@ def rough_seconds(group: Group) -> float:
     data, [neurons] = config["data"], config["model"]["hidden"]
     weights = 2 * neurons * (data["informative"] + data["noise"])
     steps = 0.7 * data["n_samples"] / config["optim"]["batch_size"] + 1
-    work = weights * data["n_samples"] * 3.4 / 8e10 + steps * weights * 4e-9
+    products, activations = weights * data["n_samples"] * 3.4, 2 * neurons * data["n_samples"]
+    work = products / 8e10 + (steps * weights + activations) * 4e-9
     return float(config["trainer"]["max_epochs"] * (steps * 1.5e-4 + len(group) * work))

@@ -54,7 +54,7 @@ def worst(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float
 
 
 def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> None:
-    config = sweep_config(tmp_path / "stacked", "protocol=last", "trainer.max_epochs=4")
+    config = sweep_config(tmp_path / "stacked", "protocol=last", "trainer.max_epochs=3")
     pairs = [pair_of(config, draw(0, index)) for index in SAMPLED]
     together = list(groups(pairs, CPU))
     assert sorted(map(len, together)) == [1] * 4 + [2] * 2 + [3] * 4

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 class OptunaSweeper(GridSweeper):
     """Runs the trials of an Optuna study; conf/hydra/sweeper/optuna.yaml explains the options."""
 
-    def __init__(self, params: DictConfig | None, parallel: int, **options: Any) -> None:
-        super().__init__(params)
+    def __init__(
+        self, params: DictConfig | None, parts: DictConfig | None, parallel: int, **options: Any
+    ) -> None:
+        super().__init__(params, parts)
         self.parallel, self.options = parallel, options
 
     def setup(
@@ -30,6 +32,8 @@ class OptunaSweeper(GridSweeper):
 
         require_optuna()
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
+        if self.parts:
+            raise UserError("A search has one space, not parts: use hydra.sweeper.parts=null.")
         if self.parallel < 1:
             raise UserError(f"hydra.sweeper.parallel={self.parallel} must be at least 1.")
 

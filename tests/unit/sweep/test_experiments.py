@@ -1,5 +1,7 @@
 """Experiments, and the jobs they expand into."""
 
+from pathlib import Path
+
 import pytest
 
 from focusing.errors import UserError
@@ -34,6 +36,13 @@ def test_every_experiment_says_where_it_is_in_the_paper() -> None:
         assert len(each.about) > 10
     assert found["table3_transfer"].paper == "Table 3"
     assert found["topology"].paper == "Beyond the paper"
+
+
+def test_the_docs_list_them_with_their_runs() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
+    rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| `")]
+    runs = {name.strip(" `"): int(row[2]) for row in rows for name in row[0].split(",")}
+    assert runs == {**RUNS, "table1": 1500}
 
 
 def test_a_wrong_name_is_named_with_the_nearest() -> None:

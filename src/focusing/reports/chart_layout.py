@@ -78,11 +78,13 @@ def whisker(axes: Axes, x: float, y: float, interval: Interval | None, **look: A
     along = look.pop("along", "y")
     size, hollow = look.pop("size", 4.0), look.pop("hollow", False)
     middle = x if along == "x" else y
-    error = None
+    error: dict[str, Any] = {}
     if interval is not None:
-        error = np.array([[max(middle - interval.low, 0)], [max(interval.high - middle, 0)]])
+        error[f"{along}err"] = np.array(
+            [[max(middle - interval.low, 0)], [max(interval.high - middle, 0)]]
+        )
     axes.errorbar(
-        x, y, **{f"{along}err": error}, markersize=size, capsize=2, elinewidth=0.9,
+        x, y, **error, markersize=size, capsize=2, elinewidth=0.9,
         capthick=0.9, mfc="w" if hollow else None, linestyle="", **look,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,8 @@ from focusing.results.collect import Collection
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
 
+MEASURED = ("sparsity", "redundancy", "timing", "explain")
+"""Experiments about something that was measured, which has a figure: they need no others."""
 MEANING = {
     "paper": "best test epoch",
     "holdout": "test at the best validation epoch",
@@ -51,11 +53,6 @@ def editions(collection: Collection) -> tuple[Edition, ...]:
     groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
     ordered = sorted(groups, key=lambda key: (key[0], *edition(*key[1:])))
     return tuple(Edition(*key, tuple(groups[key])) for key in ordered)
-
-
-def of(collection: Collection, *experiments: str) -> Iterator[Edition]:
-    """The editions of some experiments."""
-    return (each for each in editions(collection) if each.experiment in experiments)
 
 
 def best(runs: Iterable[Run]) -> Run:

@@ -40,6 +40,11 @@ def data_name(name: str) -> str:
     return DATA.get(name, name)
 
 
+def data_order(name: str) -> tuple[int, str]:
+    """Place of a data set among others: as in the paper, then by name."""
+    return [*DATA, name].index(name), name
+
+
 def model_name(name: str) -> str:
     """A model in print; one that is not the paper's keeps its name."""
     return MODELS.get(name, name)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from focusing.reports.latex import document, latex
 from focusing.reports.tables import Table
@@ -60,9 +62,14 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
 
 def csv_text(table: Table) -> str:
     """The numbers of a table in full precision, one line for each."""
-    names = list(dict.fromkeys(name for record in table.records for name in record))
+    return records_csv(table.records)
+
+
+def records_csv(records: Sequence[Mapping[str, Any]]) -> str:
+    """Records with all names that any of them has, one line for each."""
+    names = list(dict.fromkeys(name for record in records for name in record))
     file = io.StringIO()
     writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(table.records)
+    writer.writerows(records)
     return file.getvalue()

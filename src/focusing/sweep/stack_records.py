@@ -167,7 +167,8 @@ def _leave(member: Member, course: Course, row: int, seconds: float, stack: Stac
         member.path.save(run_dir / "focus.npz", layers)
     if options:
         more["focus"] = member.path.movement()
-    write_whole(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+    text = yaml.safe_dump(config, sort_keys=False)
+    write_whole(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
     state = course.best[row][1] or member.net.state_dict()
     name = "last.ckpt" if config["protocol"]["name"] == "last" else "best.ckpt"
     _write_state(run_dir / "checkpoints" / name, state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -78,6 +79,7 @@ def _run(groups: Sequence[Group], device: torch.device, workers: int) -> Iterato
 def _begin() -> None:
     """Prepare a worker: one thread, and no life without its parent."""
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends its workers
     parent = multiprocessing.parent_process()
     assert parent is not None  # noqa: S101 - for the type checker
 

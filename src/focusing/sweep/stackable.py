@@ -21,6 +21,8 @@ FREE = {
 
 def check_stackable(config: Mapping[str, Any]) -> None:
     """Raise a UserError that names the first option that a stack does not know."""
+    if config["sweep"]["trials"] < 1:
+        raise UserError(f"sweep.trials={config['sweep']['trials']} must be at least 1.")
     if config["data"]["name"] != "synthetic":
         raise UserError("sweep.stacked=true trains the trials of Table 1: use data=synthetic.")
     if "mu" not in config["model"]:

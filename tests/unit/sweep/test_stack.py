@@ -66,6 +66,16 @@ def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> No
             assert gap < 1e-5, (stacked["sweep"]["trial"], stacked["model"]["name"], gap)
 
 
+def test_in_64_bits_the_two_do_not_drift_apart(tmp_path: Path) -> None:
+    options = ("protocol=last", "trainer.max_epochs=12", "trainer.precision=64-true")
+    config = sweep_config(tmp_path / "stacked", *options, "callbacks.stuck=null")
+    pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
+    train_group(pairs, CPU)
+    for pair in pairs:
+        for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
+            assert worst(weights(stacked, "last.ckpt"), weights(single, "last.ckpt")) < 1e-11
+
+
 def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
     config = sweep_config(tmp_path / "stacked", "protocol=holdout", "trainer.max_epochs=6")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]

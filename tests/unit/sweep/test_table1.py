@@ -166,6 +166,7 @@ def test_groups_hold_every_trial_once_and_shapes_that_are_equal(tmp_path: Path) 
         ("logger=tensorboard", "logger.tensorboard needs sweep.stacked=false"),
         ("model=dense", "use model=focus_s, not dense"),
         ("optim.momentum=null", "a number only"),
+        ("sweep.trials=0", "sweep.trials=0 must be at least 1"),
     ],
 )
 def test_what_a_stack_does_not_know_is_refused(tmp_path: Path, override: str, message: str) -> None:

@@ -1,0 +1,107 @@
+"""What was run, in words and as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from focusing.reports.names import DATA, MODELS, PROTOCOLS, edition
+from focusing.results.collect import Collection
+from focusing.results.groups import group_by
+from focusing.results.run import Run
+
+DIGITS = 6
+"""Of scores in the list of runs."""
+
+
+def lead(collection: Collection) -> dict[str, Any]:
+    """Numbers of the first sentence."""
+    runs = collection.runs
+    finished = sorted(run.finished[:10] for run in runs if run.finished)
+    return {
+        "runs": len(runs),
+        "failed": len(collection.failed),
+        "skipped": len(collection.skipped),
+        "repeated": collection.repeated,
+        "experiments": len({run.experiment for run in runs}),
+        "data": len({run.data for run in runs}),
+        "models": len({run.model for run in runs}),
+        "time": duration(sum(run.seconds or 0 for run in runs)),
+        "from": finished[0] if finished else "",
+        "to": finished[-1] if finished else "",
+        "only_smoke": bool(runs) and all(run.size == "smoke" for run in runs),
+    }
+
+
+def duration(seconds: float) -> str:
+    """A time in two words."""
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{seconds / 3600:.1f} h"
+
+
+def experiments(collection: Collection) -> list[dict[str, Any]]:
+    """A row for each experiment, size and variant."""
+    every = [*collection.runs, *collection.failed]
+    groups = group_by(every, lambda run: (run.experiment, run.size, run.variant))
+    rows = []
+    for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
+        runs = groups[key]
+        done = [run for run in runs if run.status == "done"]
+        rows.append(
+            {
+                "experiment": key[0],
+                "size": key[1],
+                "variant": key[2],
+                "runs": len(done),
+                "failed": len(runs) - len(done),
+                "data": _ordered({run.data for run in runs}, DATA),
+                "models": _ordered({run.model for run in runs}, MODELS),
+                "seeds": len({run.seed for run in runs}),
+                "protocols": _ordered({run.protocol for run in runs}, dict.fromkeys(PROTOCOLS, "")),
+                "time": duration(sum(run.seconds or 0 for run in done)),
+            }
+        )
+    return rows
+
+
+def choices(collection: Collection) -> dict[str, list[str]]:
+    """What can be chosen by filters."""
+    runs = [*collection.runs, *collection.failed]
+    scored = {name for run in runs for name in run.scores}
+    return {
+        "data": _ordered({run.data for run in runs}, DATA),
+        "model": _ordered({run.model for run in runs}, MODELS),
+        "protocol": [name for name in PROTOCOLS if name in scored],
+    }
+
+
+def run_rows(runs: Sequence[Run], names: Mapping[Run, str]) -> list[list[Any]]:
+    """The list of runs, which the page's script shows; short, for there may be thousands."""
+    return [
+        [
+            names[run],
+            run.experiment,
+            run.data,
+            run.model,
+            run.size,
+            run.variant,
+            run.seed,
+            run.metric,
+            *(_rounded(run.scores.get(protocol)) for protocol in PROTOCOLS),
+            None if run.seconds is None else round(run.seconds, 1),
+            run.finished[:16].replace("T", " "),
+            run.status,
+        ]
+        for run in runs
+    ]
+
+
+def _rounded(score: float | None) -> float | None:
+    return None if score is None else float(f"{score:.{DIGITS}g}")
+
+
+def _ordered(names: set[str], order: Mapping[str, str]) -> list[str]:
+    places = [*order, *sorted(names)]
+    return sorted(names, key=places.index)

@@ -1,0 +1,129 @@
+"""Writes the pages; those of runs that did not change stay as they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from focusing.reports.names import DATA, MODELS, PROTOCOLS
+from focusing.reports.page.findings import findings
+from focusing.reports.page.noise import noise_differences
+from focusing.reports.page.overview import choices, experiments, lead, run_rows
+from focusing.reports.page.pictures import pictures
+from focusing.reports.page.render import render, source_mark
+from focusing.reports.page.run_view import run_view
+from focusing.reports.page.sparsity import kept
+from focusing.reports.page.table_view import table_views
+from focusing.reports.page.tiles import tiles
+from focusing.reports.summary import PROTOCOLS as PROTOCOL_WORDS
+from focusing.reports.tables import file_name
+from focusing.reports.tables_files import all_tables
+from focusing.results.collect import Collection
+from focusing.results.files import write_whole
+from focusing.results.groups import group_by
+from focusing.results.record import FILE
+from focusing.results.run import Run
+
+RUNS, WRITTEN = "runs", ".written.json"
+LONGEST_NAME = 80
+
+
+def write_page(collection: Collection, out: Path) -> Path:
+    """Write ``index.html`` and ``runs/<run>.html``, each of which needs no other file.
+
+    Args:
+        collection: the runs.
+        out: folder of the report, with what figures it has in ``figures/``.
+    """
+    runs = [*collection.runs, *collection.failed]
+    names = page_names(runs)
+    _write_runs(runs, names, out / RUNS)
+    tables = all_tables(collection)
+    found = findings(collection)
+    noise = noise_differences(tables)
+    pruned = kept(collection)
+    drawn, undrawn = pictures(out)
+    page = render(
+        "index.html",
+        lead=lead(collection),
+        tiles=tiles(collection, found, noise, pruned),
+        findings=found,
+        noise=noise,
+        pruned=pruned,
+        experiments=experiments(collection),
+        tables=table_views(tables),
+        pictures=drawn,
+        undrawn=undrawn,
+        choices=choices(collection),
+        protocols={name: PROTOCOL_WORDS[name] for name in PROTOCOLS},
+        runs=run_rows(runs, names),
+        names={"data": DATA, "model": MODELS},
+    )
+    path = out / "index.html"
+    write_whole(path, page.encode(), sync=False)
+    return path
+
+
+def page_names(runs: Sequence[Run]) -> dict[Run, str]:
+    """A file name for each run, without suffix: the same each time, if no run is added before."""
+    names: dict[Run, str] = {}
+    taken: set[str] = set()
+    for run in runs:
+        name = file_name(run.experiment[:LONGEST_NAME], run.config_hash, f"seed{run.seed}")
+        copy = 1
+        while (unique := name if copy == 1 else f"{name}_{copy}").casefold() in taken:
+            copy += 1
+        taken.add(unique.casefold())
+        names[run] = unique
+    return names
+
+
+def _write_runs(runs: Sequence[Run], names: Mapping[Run, str], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    known = _load(folder / WRITTEN)
+    written: dict[str, str] = {}
+    for run, others in _with_repeats(runs):
+        file = folder / f"{names[run]}.html"
+        links = [(str(each.seed), f"{names[each]}.html", each is run) for each in others]
+        mark = _mark(run, links)
+        if mark is not None and (known.get(file.name) != mark or not file.exists()):
+            content = render("run.html", **run_view(run), repeats=links)
+            write_whole(file, content.encode(), sync=False)
+        if mark is not None:
+            written[file.name] = mark
+    for gone in known.keys() - written.keys():
+        (folder / gone).unlink(missing_ok=True)
+    write_whole(folder / WRITTEN, json.dumps(written).encode(), sync=False)
+
+
+def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:
+    """Each run with those that differ from it in their seed only."""
+    same = group_by(runs, lambda run: (run.experiment, run.config_hash, run.fingerprint))
+    for others in same.values():
+        others.sort(key=lambda run: run.seed)
+        for run in others:
+            yield run, others
+
+
+def _mark(run: Run, links: Any) -> str | None:
+    """What a page was made from; None if the record has gone since it was collected."""
+    parts: list[Any] = [source_mark(), links]
+    try:
+        for path in (run.path / FILE, run.path / "focus.npz"):
+            if path.name == FILE or path.exists():
+                state = path.stat()
+                parts.append([str(path), state.st_mtime_ns, state.st_size])
+    except FileNotFoundError:
+        return None
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _load(path: Path) -> dict[str, str]:
+    try:
+        known = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}

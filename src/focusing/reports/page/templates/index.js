@@ -1,0 +1,201 @@
+(() => {
+  "use strict";
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const form = document.getElementById("filters");
+  const search = document.getElementById("search");
+  const { runs, names } = JSON.parse(document.getElementById("data").textContent);
+  const STEP = 50;
+  const KINDS = ["data", "model", "protocol"];
+  const NAME = 0, EXPERIMENT = 1, DATA = 2, MODEL = 3, SIZE = 4, VARIANT = 5, SEED = 6, METRIC = 7;
+  const PROTOCOL = { paper: 8, holdout: 9, last: 10 };
+  const SECONDS = 11, FINISHED = 12, STATUS = 13;
+  const COLUMNS = [
+    { title: "experiment", key: EXPERIMENT, show: (run) => run[EXPERIMENT], link: true },
+    { title: "data", key: DATA, show: (run) => names.data[run[DATA]] ?? run[DATA] },
+    { title: "model", key: MODEL, show: (run) => names.model[run[MODEL]] ?? run[MODEL] },
+    { title: "size, variant", key: SIZE, show: (run) => `${run[SIZE]}, ${run[VARIANT]}` },
+    { title: "seed", key: SEED, right: true, show: (run) => String(run[SEED]) },
+    ...Object.entries(PROTOCOL).map(([protocol, key]) => ({
+      title: protocol, key, right: true, protocol, show: (run) => score(run, run[key]),
+    })),
+    { title: "time", key: SECONDS, right: true, show: (run) => duration(run[SECONDS]) },
+    { title: "finished", key: FINISHED, show: (run) => (run[STATUS] === "done" ? run[FINISHED] : run[STATUS]) },
+  ];
+  let order = { key: EXPERIMENT, down: false };
+  let most = STEP;
+  let wanted = {};
+
+  function score(run, value) {
+    if (value === null) return "–";
+    return run[METRIC] === "accuracy" ? (100 * value).toFixed(2) : `${value.toFixed(2)} ${run[METRIC].toUpperCase()}`;
+  }
+
+  function duration(seconds) {
+    if (seconds === null) return "–";
+    if (seconds < 90) return `${seconds.toFixed(1)} s`;
+    return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+  }
+
+  function fits(element) {
+    return KINDS.every((kind) => {
+      const has = element.dataset[kind];
+      return !wanted[kind].size || !has || has.split(" ").some((each) => wanted[kind].has(each));
+    });
+  }
+
+  function filter() {
+    for (const kind of KINDS) {
+      wanted[kind] = new Set(all(`input[name=${kind}]:checked`, form).map((box) => box.value));
+    }
+    for (const element of all(".filtered")) {
+      const second = element.dataset.shown === "0" && !wanted.protocol.size;
+      element.hidden = second || !fits(element);
+    }
+    for (const cell of all("[data-column]")) {
+      cell.hidden = wanted.protocol.size > 0 && !wanted.protocol.has(cell.dataset.column);
+    }
+    for (const body of all("tbody")) heads(body);
+    for (const section of all("section.table")) {
+      section.hidden = !all("tr.filtered", section).some((row) => !row.hidden);
+    }
+    for (const summary of all("summary", form)) {
+      const boxes = all("input:checked", summary.parentElement);
+      const title = summary.dataset.title;
+      summary.textContent = boxes.length === 1 ? boxes[0].parentElement.textContent.trim()
+        : boxes.length ? `${title}: ${boxes.length}` : title;
+      summary.classList.toggle("on", boxes.length > 0);
+    }
+    form.querySelector("[type=reset]").hidden = !KINDS.some((kind) => wanted[kind].size);
+    most = STEP;
+    list();
+  }
+
+  // The first visible row of a block carries its name.
+  function heads(body) {
+    let pending = false;
+    for (const row of all("tr.filtered", body)) {
+      if (row.classList.contains("begins")) pending = true;
+      row.classList.toggle("head", pending && !row.hidden);
+      if (!row.hidden) pending = false;
+    }
+  }
+
+  function chosen() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    return runs.filter((run) => {
+      if (wanted.data.size && !wanted.data.has(run[DATA])) return false;
+      if (wanted.model.size && !wanted.model.has(run[MODEL])) return false;
+      if (wanted.protocol.size && run[STATUS] === "done"
+        && ![...wanted.protocol].some((each) => run[PROTOCOL[each]] !== null)) return false;
+      if (!words.length) return true;
+      const text = `${COLUMNS.slice(0, 4).map((each) => each.show(run)).join(" ")} ${run[NAME]} ${run[DATA]} ${run[MODEL]} seed=${run[SEED]} ${run[STATUS]}`.toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
+  }
+
+  function compare(one, other) {
+    const a = one[order.key], b = other[order.key];
+    if (a === null || b === null) return (a === null) - (b === null);
+    const sign = order.down ? -1 : 1;
+    return sign * (typeof a === "number" ? a - b : String(a).localeCompare(String(b)));
+  }
+
+  function list() {
+    const columns = COLUMNS.filter((each) => !each.protocol
+      || (wanted.protocol.size ? wanted.protocol.has(each.protocol) : true));
+    const found = chosen().sort(compare);
+    const table = document.getElementById("list");
+    table.tHead.replaceChildren(headRow(columns));
+    table.tBodies[0].replaceChildren(...found.slice(0, most).map((run) => {
+      const row = document.createElement("tr");
+      for (const column of columns) row.append(cell(column, run));
+      return row;
+    }));
+    document.getElementById("shown").textContent = found.length === runs.length
+      ? `${runs.length} runs` : `${found.length} of ${runs.length} runs`;
+    const more = document.getElementById("more");
+    more.hidden = found.length <= most;
+    more.textContent = `Show ${Math.min(STEP, found.length - most)} more of ${found.length - most}`;
+    remember();
+  }
+
+  function headRow(columns) {
+    const row = document.createElement("tr");
+    for (const column of columns) {
+      const head = document.createElement("th");
+      const button = document.createElement("button");
+      head.scope = "col";
+      button.type = "button";
+      button.textContent = column.title;
+      if (column.right) head.className = "right";
+      if (order.key === column.key) head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+      button.addEventListener("click", () => {
+        order = { key: column.key, down: order.key === column.key && !order.down };
+        list();
+        all("#list th button").find((each) => each.textContent === column.title)?.focus();
+      });
+      head.append(button);
+      row.append(head);
+    }
+    return row;
+  }
+
+  function cell(column, run) {
+    const made = document.createElement("td");
+    const text = column.show(run);
+    if (column.right) made.className = "right";
+    if (column.link) {
+      const link = document.createElement("a");
+      link.href = `runs/${encodeURIComponent(run[NAME])}.html`;
+      link.textContent = text;
+      made.append(link);
+    } else {
+      made.textContent = text;
+    }
+    return made;
+  }
+
+  // What was chosen survives a reload, thus also a new report while a sweep runs.
+  function remember() {
+    const ticked = all("input:checked", form).map((box) => [box.name, box.value]);
+    try {
+      sessionStorage.setItem("focusing", JSON.stringify({ ticked, order, search: search.value }));
+    } catch { /* private windows may forbid it */ }
+  }
+
+  function recall() {
+    try {
+      const kept = JSON.parse(sessionStorage.getItem("focusing"));
+      if (!kept) return;
+      for (const box of all("input", form)) {
+        box.checked = kept.ticked.some(([name, value]) => box.name === name && box.value === value);
+      }
+      order = kept.order;
+      search.value = kept.search;
+    } catch { /* begin anew */ }
+  }
+
+  form.addEventListener("change", filter);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", () => setTimeout(filter));
+  search.addEventListener("input", () => { most = STEP; list(); });
+  document.getElementById("more").addEventListener("click", () => { most += STEP; list(); });
+  document.addEventListener("click", (event) => {
+    for (const menu of all("details[open]", form)) if (!menu.contains(event.target)) menu.open = false;
+  });
+  form.addEventListener("keydown", (event) => {
+    const menu = event.target.closest("details[open]");
+    if (event.key !== "Escape" || !menu) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+  // Closed notes would be missing in print.
+  addEventListener("beforeprint", () => {
+    for (const each of all("details.more")) { each.dataset.was = each.open; each.open = true; }
+  });
+  addEventListener("afterprint", () => {
+    for (const each of all("details.more")) each.open = each.dataset.was === "true";
+  });
+  recall();
+  filter();
+})();

@@ -1,0 +1,188 @@
+(() => {
+  const content = JSON.parse(document.getElementById("data").textContent);
+  const TITLES = { acc: "accuracy, %", loss: "loss", mae: "mean absolute error", mse: "mean squared error", sigma_mean: "mean σ" };
+  const PARTS = ["test", "train", "val"]; // the accent colour is for what counts
+  const FEW = 10;
+
+  function curves() {
+    const { epochs, panels } = content.curves;
+    const order = [content.score, "loss"];
+    const rank = (panel) => (order.includes(panel.title) ? order.indexOf(panel.title) : order.length);
+    for (const panel of [...panels].sort((one, other) => rank(one) - rank(other))) {
+      const factor = panel.title === "acc" ? 100 : 1;
+      const names = Object.keys(panel.lines);
+      const known = [...PARTS.filter((part) => names.includes(part)), ...names.filter((name) => !PARTS.includes(name))];
+      const lines = Object.fromEntries(known.map((name) => [
+        name, panel.lines[name].map((value) => (value === null ? null : factor * value)),
+      ]));
+      const marks = panel.title === content.score ? content.marks : {};
+      document.getElementById("charts").append(
+        lineChart({ title: TITLES[panel.title] ?? panel.title, label: "epoch", xs: epochs, lines, marks }),
+      );
+    }
+  }
+
+  // Both rules in one chart where they were measured at the same sparsities.
+  function pruning() {
+    const charts = new Map();
+    for (const [rule, points] of Object.entries(content.pruning)) {
+      const sorted = [...points].sort((one, other) => one[0] - other[0]);
+      const xs = sorted.map(([sparsity]) => 100 * sparsity);
+      const chart = charts.get(xs.join()) ?? { xs, lines: {} };
+      chart.lines[rule] = sorted.map(([, acc]) => (acc === null ? null : 100 * acc));
+      charts.set(xs.join(), chart);
+    }
+    for (const { xs, lines } of charts.values()) {
+      document.getElementById("pruned").append(
+        lineChart({ title: "accuracy, %, with connections dropped", label: "sparsity, %", xs, lines }),
+      );
+    }
+  }
+
+  // Numbers of two bytes, in base64, to values: [epoch][neuron][axis].
+  function unpack({ low, high, shape, data }) {
+    const bytes = Uint8Array.from(atob(data), (each) => each.charCodeAt(0));
+    const view = new DataView(bytes.buffer);
+    const [epochs, neurons, axesCount] = shape;
+    let at = -2;
+    const next = () => low + (view.getUint16((at += 2), true) / 65535) * (high - low);
+    return Array.from({ length: epochs }, () =>
+      Array.from({ length: neurons }, () => Array.from({ length: axesCount }, next)));
+  }
+
+  const FUNCTIONS = {
+    gaussian: (u) => Math.exp((-u * u) / 2),
+    bernoulli: (u) => Math.exp((-u * u) / 2),
+    negated_gaussian: (u) => 1 - Math.exp((-u * u) / 2),
+    gaussian_derivative: (u) => u * Math.exp((-u * u) / 2),
+    triangle: (u) => Math.max(0, 1 - Math.abs(u) / Math.sqrt(6)),
+  };
+
+  // phi of one neuron; the norm is that over the positions.
+  function phi(layer, mu, sigma) {
+    const { positions, normalizer, inputs } = layer;
+    const g = positions.map((tau) => (FUNCTIONS[layer.focus] ?? FUNCTIONS.gaussian)((tau - mu) / sigma));
+    const mean = (power) => g.reduce((sum, each) => sum + Math.abs(each) ** power, 0) / g.length;
+    const norm = { l2: Math.sqrt(mean(2)), sum: Math.sqrt(inputs) * mean(1), none: 1 }[normalizer] || 1;
+    return g.map((each) => each / norm);
+  }
+
+  function shadeNoise(chart, layer) {
+    if (!layer.informative || layer.inputs < 2) return;
+    const { svg, x, frame } = chart;
+    const edge = (column) => Math.max(0, Math.min(1, (column - 0.5) / (layer.inputs - 1)));
+    const [start, stop] = layer.informative.map(edge);
+    for (const [from, to] of [[0, start], [stop, 1]]) {
+      if (to - from < 1e-6) continue;
+      svg.prepend(draw("rect", { class: "noise", x: x(from), width: x(to) - x(from), y: frame.top, height: frame.height - frame.bottom - frame.top }));
+      svg.append(draw("text", { x: (x(from) + x(to)) / 2, y: frame.top + 12, "text-anchor": "middle" }, "noise"));
+    }
+  }
+
+  const WIDE = SMALL ? FRAME : { ...FRAME, width: 760, height: 320 };
+
+  function asCurves(layer, at) {
+    if (!layer.phi) {
+      layer.phi = layer.mu.map((neurons, epoch) => neurons.map(([mu], j) => phi(layer, mu, layer.sigma[epoch][j][0])));
+      layer.range = spread([0, ...layer.phi.flat(2)]);
+    }
+    const chart = axes({ x: [0, 1], y: layer.range }, { x: "input position τ" }, WIDE);
+    shadeNoise(chart, layer);
+    const line = (values) => path(values.map((value, i) => [chart.x(layer.positions[i]), chart.y(value)]));
+    for (const values of layer.phi[0]) chart.svg.append(draw("path", { class: "ghost", d: line(values) }));
+    for (const values of layer.phi[at]) chart.svg.append(draw("path", { class: "focus fill", d: line(values) }));
+    return chart.svg;
+  }
+
+  function asBars(layer, at) {
+    const count = layer.neurons.length;
+    const chart = axes({ x: [0, 1], y: [count, -1] }, { x: "input position τ" }, { ...WIDE, height: 60 + 9 * count, left: 10 });
+    for (const each of chart.svg.querySelectorAll(".grid, text[text-anchor=end]")) if (each.textContent !== "input position τ") each.remove();
+    shadeNoise(chart, layer);
+    const bar = (epoch, kind) => layer.mu[epoch].forEach(([mu], j) => {
+      const [sigma] = layer.sigma[epoch][j], y = chart.y(j);
+      const ends = [mu - sigma, mu + sigma].map((end) => chart.x(Math.max(0, Math.min(1, end))));
+      chart.svg.append(draw("line", { class: kind, x1: ends[0], x2: ends[1], y1: y, y2: y }));
+      if (kind === "focus") chart.svg.append(draw("circle", { class: "dot", cx: chart.x(mu), cy: y, r: 2.5 }));
+    });
+    bar(0, "ghost");
+    bar(at, "focus");
+    return chart.svg;
+  }
+
+  function inPlane(layer, at) {
+    const side = SMALL ? 340 : 480;
+    const frame = { width: side, height: side, left: 30, right: 14, top: 14, bottom: 30 };
+    const chart = axes({ x: [0, 1], y: [1, 0] }, { x: "column" }, frame);
+    const shapes = (epoch, kind) => layer.mu[epoch].forEach(([row, column], j) => {
+      const [tall, wide] = layer.sigma[epoch][j];
+      const rx = chart.x(wide) - chart.x(0), ry = chart.y(tall) - chart.y(0);
+      chart.svg.append(draw("ellipse", { class: kind, cx: chart.x(column), cy: chart.y(row), rx, ry }));
+      if (kind !== "ghost") chart.svg.append(draw("circle", { class: "dot", cx: chart.x(column), cy: chart.y(row), r: 2 }));
+    });
+    shapes(0, "ghost");
+    shapes(at, "focus");
+    chart.svg.style.maxWidth = "30rem";
+    return chart.svg;
+  }
+
+  function foci() {
+    const layers = content.foci.map((layer) => ({ ...layer, mu: unpack(layer.mu), sigma: unpack(layer.sigma) }));
+    const slider = document.getElementById("epoch"), output = document.getElementById("at");
+    const select = document.getElementById("layer"), play = document.getElementById("play");
+    let timer = null;
+
+    function show() {
+      const layer = layers[Number(select?.value ?? 0)];
+      const at = Math.min(Number(slider.value), layer.epochs.length - 1);
+      const drawing = layer.axes > 1 ? inPlane : layer.neurons.length <= FEW ? asCurves : asBars;
+      const svg = drawing(layer, at);
+      svg.setAttribute("aria-label", `Foci of ${layer.name} after ${layer.epochs[at]} epochs`);
+      document.getElementById("focus").replaceChildren(svg);
+      output.textContent = `${layer.epochs[at]} of ${layer.of_epochs}`;
+      slider.setAttribute("aria-valuetext", output.textContent);
+      document.getElementById("about").textContent = about(layer, drawing);
+    }
+
+    function about(layer, drawing) {
+      const shown = { [asCurves.name]: "Focus φ of each neuron", [asBars.name]: "Dot: centre μ, bar: μ ± σ; neurons in the order of their first μ", [inPlane.name]: `Dot: centre μ, ellipse: σ${layer.axes > 2 ? `, on the first two of ${layer.axes} axes` : ""}` }[drawing.name];
+      const few = layer.neurons.length < layer.of_neurons ? `${layer.neurons.length} of ${layer.of_neurons} neurons, evenly spaced` : `all ${layer.of_neurons} neurons`;
+      const thin = layer.epochs.length < layer.of_epochs + 1 ? `; ${layer.epochs.length} of ${layer.of_epochs + 1} epochs, evenly spaced` : "";
+      return `${shown}; ${few}${thin}. Grey: the start.`;
+    }
+
+    function stop() {
+      clearInterval(timer);
+      timer = null;
+      play.textContent = "Play";
+      play.setAttribute("aria-pressed", "false");
+    }
+
+    function restart() {
+      stop();
+      slider.max = layers[Number(select?.value ?? 0)].epochs.length - 1;
+      slider.value = slider.max;
+      show();
+    }
+
+    slider.addEventListener("input", () => { stop(); show(); });
+    select?.addEventListener("change", restart);
+    play.addEventListener("click", () => {
+      if (timer) { stop(); return; }
+      if (slider.value === slider.max) slider.value = 0;
+      show();
+      play.textContent = "Stop";
+      play.setAttribute("aria-pressed", "true");
+      timer = setInterval(() => {
+        slider.value = Number(slider.value) + 1;
+        show();
+        if (slider.value === slider.max) stop();
+      }, 120);
+    });
+    restart();
+  }
+
+  if (content.curves) curves();
+  if (content.foci.length) foci();
+  if (content.pruning) pruning();
+})();

@@ -1,0 +1,128 @@
+"""The few numbers on top of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from focusing.reports.names import edition, model_name
+from focusing.reports.page.findings import Finding
+from focusing.reports.page.noise import Trials
+from focusing.reports.page.sparsity import Kept
+from focusing.reports.tables import between, number, signed
+from focusing.results.collect import Collection
+from focusing.results.stats import spread
+
+Findings = Sequence[Finding]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number and what it says.
+
+    Attributes:
+        value: short.
+        unit: behind it, small.
+        words: what it is.
+        detail: how sure it is, and of how many runs.
+        link: where in the page there is more.
+    """
+
+    value: str
+    unit: str
+    words: str
+    detail: str
+    link: str
+
+
+def tiles(
+    collection: Collection, found: Findings, noise: Sequence[Trials], pruned: Sequence[Kept]
+) -> list[Tile]:
+    """At most one of each kind; of several experiments, the first that is no smoke test."""
+    return [
+        *_wins(found),
+        *_noise(noise),
+        *_optimism(collection),
+        *_sparsity(pruned),
+    ]
+
+
+def _wins(found: Findings) -> Iterator[Tile]:
+    chosen = sorted(found, key=lambda each: each.size == "smoke")[:1]  # stable: else as they are
+    for finding in chosen:
+        models = [row.model for row in finding.rows]
+        model = "focus_s" if "focus_s" in models else models[0]
+        rows = [row for row in finding.rows if row.shown and row.model == model]
+        counts = {word: sum(row.verdict == word for row in rows) for word in ("better", "worse")}
+        protocols = sorted({row.protocol for row in rows})
+        about = ", ".join(filter(None, (finding.experiment, finding.edition)))
+        unclear = len(rows) - sum(counts.values())
+        yield Tile(
+            value=f"{counts['better']} of {len(rows)}",
+            unit="",
+            words=f"comparisons in which {model_name(model)} beats {model_name(rows[0].other)}",
+            detail=f"{counts['worse']} worse, {unclear} unclear; {' and '.join(protocols)} "
+            f"protocol, p < 0.05 after Holm ({about})",
+            link="#focused",
+        )
+
+
+def _noise(noise: Sequence[Trials]) -> Iterator[Tile]:
+    for trials in noise[:1]:
+        rows = {row.label[0]: row for row in trials.rows if row.shown}
+        row = list(rows.values())[-1]  # the most noise
+        interval = f"[{signed(row.low)}, {signed(row.high)}], " if row.low is not None else ""
+        others = [each for each in rows.values() if each.label[0].startswith("no ")]
+        without = f"; without noise {signed(others[0].value)}" if others else ""
+        yield Tile(
+            value=signed(row.value),
+            unit="points",
+            words=f"{model_name(row.model)} − {model_name(row.other)}, {row.label[0]}",
+            detail=f"95 % {interval}{row.count}, {row.protocol} protocol{without}"
+            if interval
+            else f"{row.count}, {row.protocol} protocol{without}",
+            link="#noise",
+        )
+
+
+def _optimism(collection: Collection) -> Iterator[Tile]:
+    held = [
+        run
+        for run in collection.runs
+        if run.metric == "accuracy" and {"paper", "holdout"} <= run.scores.keys()
+    ]
+    editions = sorted({(run.size, run.variant) for run in held}, key=lambda key: edition(*key))
+    for size, variant in editions[:1]:
+        gaps = [
+            100 * (run.scores["paper"] - run.scores["holdout"])
+            for run in held
+            if (run.size, run.variant) == (size, variant)
+        ]
+        found = spread(gaps)
+        interval = between(found.interval, sign=True)
+        yield Tile(
+            value=signed(found.mean),
+            unit="points",
+            words="by which the best test epoch flatters: paper − holdout protocol",
+            detail=", ".join(
+                filter(None, (f"95 % {interval}" if interval else "", f"{found.n} runs"))
+            )
+            + ("" if (size, variant) == ("paper", "paper") else f", size {size}, {variant}"),
+            link=f"#table-optimism_{size}_{variant}",
+        )
+
+
+def _sparsity(pruned: Sequence[Kept]) -> Iterator[Tile]:
+    rows = [row for row in pruned if row.rule == "by focus"]
+    rows.sort(key=lambda row: (row.size == "smoke", -row.gone.n))
+    for row in rows[:1]:
+        interval = between(row.unit.possible(row.gone.interval), 1)
+        count = f"{row.gone.n} run" + ("s" if row.gone.n > 1 else "")
+        yield Tile(
+            value=number(row.gone.mean, 1),
+            unit="%",
+            words=f"of the connections of {model_name(row.model)} can go on {row.label[0]}",
+            detail="at a loss of at most one point; "
+            + ", ".join(filter(None, (f"95 % {interval}" if interval else "", count))),
+            link="#sparsity",
+        )

@@ -9,7 +9,7 @@ from typing import Any
 from focusing.data.dataset import DataSet, Part
 from focusing.models import Network
 from focusing.results.identity import config_hash
-from focusing.results.record import git_state, now, versions
+from focusing.results.record import git_state, machine, now, versions
 from focusing.results.scores import Series, scores
 
 
@@ -49,7 +49,7 @@ def describe_start(
 
 @cache  # a process runs the code that it began with
 def _code() -> dict[str, Any]:
-    return {"versions": versions(), "git": git_state()}
+    return {"versions": versions(), "git": git_state(), "machine": machine()}
 
 
 def describe_end(start: Mapping[str, Any], series: Series, **more: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 from collections.abc import Mapping
@@ -53,6 +54,31 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:  # run from a checkout that is not installed
             continue
     return found
+
+
+def machine() -> dict[str, Any]:
+    """What decides about times: system, processor, cores, and the GPU if there is one."""
+    import torch
+
+    found: dict[str, Any] = {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def _processor() -> str:
+    """Its name where Linux tells it, else its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(names), platform.processor() or platform.machine())
 
 
 def git_state() -> dict[str, Any] | None:

@@ -14,6 +14,8 @@ from focusing.nn.tracing import needs_plain_operations
 
 FEW = 64
 """Samples up to which preparing calls takes as long as the arithmetic."""
+MANY = 512
+"""Samples that are computed at once."""
 
 
 class BandedLinear(nn.Module):
@@ -124,16 +126,24 @@ class BandedLinear(nn.Module):
             y = torch.cat([torch.mm(part, weight) for part, weight in self._operands(x)], dim=1)
             y = y if place is None else y.index_select(1, place)
             return y if bias is None else y + bias
-        if len(x) <= FEW:
-            y = self._few(x)
-            y = y.clone() if place is None else y.index_select(1, place)
-        else:
-            y = x.new_empty(len(x), self.out_features)
-            outs = y.split_with_sizes(self.sizes, 1)
-            for (part, weight), out in zip(self._operands(x), outs, strict=True):
+        return self._few(x) if len(x) <= FEW else self._many(x)
+
+    def _many(self, x: Tensor) -> Tensor:
+        """The product of many samples, some at a time: these stay in the cache for all tiles."""
+        bias, place = self.bias, self.place
+        y = x.new_empty(len(x), self.out_features)
+        room = None if place is None else x.new_empty(min(len(x), MANY), self.out_features)
+        for first in range(0, len(x), MANY):
+            samples, result = x[first : first + MANY], y[first : first + MANY]
+            own = result if room is None else room[: len(samples)]
+            outs = own.split_with_sizes(self.sizes, 1)
+            for (part, weight), out in zip(self._operands(samples), outs, strict=True):
                 torch.mm(part, weight, out=out)  # straight to where the result belongs
-            y = y if place is None else y.index_select(1, place)
-        return y if bias is None else y.add_(bias)
+            if place is not None:
+                torch.index_select(own, 1, place, out=result)
+            if bias is not None:
+                result.add_(bias)
+        return y
 
     def _operands(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Inputs and weights of each tile."""
@@ -170,7 +180,8 @@ class BandedLinear(nn.Module):
         for (weight, picked, _, _), part, out in tiles:
             needed = part.index_select(1, buffers[picked]) if picked else part
             torch.mm(needed, buffers[weight], out=out)
-        return y
+        y = y.clone() if self.place is None else y.index_select(1, self.place)
+        return y if self.bias is None else y.add_(self.bias)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_scratch": None}

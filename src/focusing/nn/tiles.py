@@ -18,17 +18,19 @@ Bools = npt.NDArray[np.bool_]
 
 BLOCK = 16
 """Neurons are counted in blocks of this size, which is what a matrix product fills anyway."""
-CALL = 2500
+CALL = 2000
 """What a tile costs beyond its arithmetic, in multiply-adds per sample, for batches of 32 to 512.
 
-Measured: 3200, 2300 and 1100 at batches of 32, 128 and 512, on a core that does 85 per ns.
+This and the next two were fitted to measurements on a core that does 85 multiply-adds per ns.
 """
+LOAD = 5
+"""What an input costs a tile, however few neurons it has."""
+MOVE = 45
+"""What copying a value to where it is needed costs."""
 CALL_ALONE, MOVE_ALONE = 11_000, 10
-"""The same for a single sample, where the weights come slowly from memory; and of a value moved."""
+"""The same for a single sample, whose time goes into fetching weights; inputs cost nothing."""
 SAFE = 0.85
 """Tiles must promise to need less than this share of a single sample's time."""
-MOVE = 38
-"""What copying a value to where it is needed costs, in multiply-adds."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,11 @@ class Tile:
             return int(self.columns.stop - self.columns.start)
         return len(self.columns)
 
-    def cost(self, call: float = CALL, move: float = MOVE) -> float:
+    def cost(self, call: float = CALL, move: float = MOVE, load: float = LOAD) -> float:
         """Multiply-adds per sample, or what takes as long."""
-        rows = -(-len(self.rows) // BLOCK) * BLOCK + (not isinstance(self.columns, slice)) * move
-        return call + rows * self.width
+        rows = -(-len(self.rows) // BLOCK) * BLOCK
+        each = rows + load + (0 if isinstance(self.columns, slice) else move)
+        return call + each * self.width
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,10 @@ class Tiling:
             alone: for a single sample, not for a batch.
             restore: whether the order matters.
         """
-        call, move = (CALL_ALONE, MOVE_ALONE) if alone else (CALL, MOVE)
+        call, move, load = (CALL_ALONE, MOVE_ALONE, 0) if alone else (CALL, MOVE, LOAD)
         moved = len(self.order) * move if restore and not self.sorted else 0
         first = -call  # the whole matrix takes one call too
-        return sum((tile.cost(call, move) for tile in self.tiles), first) + moved
+        return sum((tile.cost(call, move, load) for tile in self.tiles), first) + moved
 
 
 def tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Tiling:
@@ -95,13 +98,13 @@ def tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Tiling:
     best = Tiling([everything])
     cost, limit = best.cost(), SAFE * best.cost(alone=True)
     index = np.arange(neurons, dtype=np.float64)[:, None]
-    for features in (index, _extent(used, positions)):
-        for call in (
-            CALL,
-            4 * CALL,
-            16 * CALL,
-        ):  # fewer tiles, if many are too many for a single sample
-            found = Tiling(_best(used, features, _tile(used, everything.rows), call)[1])
+    extent = _extent(used, positions)
+    ways = [(index, False), (extent, False)]
+    if positions.shape[1] > 1:
+        ways.append((extent, True))
+    for features, widest in ways:
+        for call in (CALL, 4 * CALL, 16 * CALL):  # fewer tiles, if many are too many for one sample
+            found = Tiling(_best(used, features, _tile(used, everything.rows), call, widest)[1])
             if found.cost(alone=True, restore=restore) <= limit:
                 if found.cost(restore=restore) < cost:
                     best, cost = found, found.cost(restore=restore)
@@ -120,18 +123,32 @@ def _extent(used: Bools, positions: Floats) -> Floats:
     return np.where(np.isfinite(features), features, 0.0)  # of neurons that need nothing
 
 
-def _best(used: Bools, features: Floats, tile: Tile, call: float) -> tuple[float, list[Tile]]:
-    """Halve the neurons of a tile, and the halves, and so on; keep the halves that pay."""
+def _best(
+    used: Bools, features: Floats, tile: Tile, call: float, widest: bool
+) -> tuple[float, list[Tile]]:
+    """Halve the neurons of a tile, and the halves, and so on; keep the halves that pay.
+
+    Args:
+        used: which inputs each neuron needs.
+        features: what neurons are sorted by before they are halved, (n, features).
+        tile: all neurons.
+        call: cost of a tile beyond its arithmetic.
+        widest: halve by the feature that differs most, which makes patches of an image; else by
+            the one whose halves are cheapest.
+    """
     cost = tile.cost(call)
     if len(tile.rows) <= BLOCK or tile.width == 0:
         return cost, [tile]
+    values = features[tile.rows]
+    if widest:
+        values = values[:, [np.argmax(np.ptp(values, axis=0))]]
     half = max(1, round(len(tile.rows) / 2 / BLOCK)) * BLOCK
-    ways = []
-    for values in features[tile.rows].T:
-        order = tile.rows[np.argsort(values, kind="stable")]
-        ways.append([_tile(used, np.sort(part)) for part in (order[:half], order[half:])])
+    orders = [tile.rows[np.argsort(each, kind="stable")] for each in values.T]
+    ways = [
+        [_tile(used, np.sort(part)) for part in (order[:half], order[half:])] for order in orders
+    ]
     way = min(ways, key=lambda halves: sum(part.cost(call) for part in halves))
-    parts = [_best(used, features, part, call) for part in way]
+    parts = [_best(used, features, part, call, widest) for part in way]
     divided = sum(part[0] for part in parts)
     if divided < cost:
         return divided, [tile for part in parts for tile in part[1]]

@@ -182,13 +182,12 @@ def test_threads_do_not_share_memory() -> None:
 
 
 def test_images_are_cut_into_patches() -> None:
-    torch.manual_seed(0)
-    layer = FocusedLinear(3600, 800, topology=(60, 60), mu="random", sigma=0.05).eval()
-    layer.prune(2.0)
+    layer = FocusedLinear(3600, 800, topology=(60, 60), sigma=0.1).eval()
+    layer.prune(2.5)
     banded = layer.banded()
     on_a_line = BandedLinear(layer.effective_weight(), layer.bias)
     assert any(name.startswith("columns") for name, _ in banded.named_buffers())
-    assert banded.work < on_a_line.work
+    assert banded.work < 0.2 < on_a_line.work
     x = torch.randn(2, 3600)
     for samples in (x, x.repeat(40, 1)):
         torch.testing.assert_close(banded(samples), layer(samples), rtol=1e-4, atol=1e-4)

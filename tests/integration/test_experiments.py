@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from focusing.compose import config_dir
 from focusing.run import train
 from focusing.sweep.experiments import experiments, jobs
-from tests.integration.commands import TRAIN, record, run, run_dirs
+from tests.integration.commands import FOCUSING, TRAIN, record, run, run_dirs
 
 MEASURED = {
     "sparsity": "pruning",
@@ -59,3 +59,15 @@ def test_the_command_runs_a_table(tmp_path: Path) -> None:
     found = [record(each)["config"] for each in run_dirs(tmp_path)]
     assert {each["model"]["name"] for each in found} == {"vgg_dense", "vgg_focus"}
     assert {(each["variant"], each["model"]["pad"]) for each in found} == {("author", 3)}
+
+
+def test_the_list_comes_before_anything_long(tmp_path: Path) -> None:
+    listed = [*FOCUSING, "experiments", "rescue", "size=smoke"]
+    done = run(listed, cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    assert "rescue" in done.stdout
+    assert "Beyond the paper" in done.stdout
+    assert not run_dirs(tmp_path)
+    wrong = run([*FOCUSING, "experiments", "rescu"], cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert wrong.stderr == "Error: experiment=rescu does not exist, did you mean rescue?\n"

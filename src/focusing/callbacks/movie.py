@@ -94,7 +94,6 @@ def film_layer(
 
         def draw(at: int) -> list[Any]:
             axes.clear()
-            axes.set_title(f"epoch {epochs[at]}", loc="left")
             if flat:
                 shade_noise(axes, informative, len(tau))
                 for index, values in enumerate(curves(at)):
@@ -104,6 +103,8 @@ def film_layer(
                 for index, neuron in enumerate(sample):
                     mark(axes, mu[at, neuron], sigma[at, neuron], colour(index))
                 frame_plane(axes)
+            corner = {"ha": "right", "va": "top", "transform": axes.transAxes}
+            axes.text(0.99, 0.99, f"epoch {epochs[at]}", **corner)
             return []
 
         film = FuncAnimation(figure, draw, frames=shown, init_func=lambda: [])

@@ -21,7 +21,7 @@ from focusing.reports.chart_runs import (
     shown_protocols,
 )
 from focusing.reports.figures_sweep import swept_number
-from focusing.reports.names import data_name, model_name
+from focusing.reports.names import data_name, data_order, model_name
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import NOTHING
 from focusing.reports.tables_cells import score_record
@@ -96,7 +96,7 @@ def _charts(edition: Edition, found: Sequence[Setting]) -> list[Chart]:
 
 
 def _draw(found: Sequence[Setting], protocol: str, metrics: Mapping[str, str]) -> Figure:
-    places = list(dict.fromkeys(each.data for each in found))
+    places = sorted({each.data for each in found}, key=lambda place: data_order(place[0]))
     names = labels(found)
     rows = list(dict.fromkeys(names))
     with house_style():

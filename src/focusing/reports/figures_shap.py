@@ -55,7 +55,8 @@ def _chart(edition: Edition, block: Block, model: str, runs: list[Run]) -> Chart
         f"{TITLE}: {data_name(block.data)}, {model_name(model)} {edition.title}",
         f"{data_name(block.data)} ({block.source}), {model_name(model)}, {sample(run, runs)}. "
         "Rows: test samples; columns: the classes with the highest outputs, before the softmax. "
-        "Red: speaks for the class, blue: against; channels are added; one scale for each sample. "
+        "Red: speaks for the class, blue: against; above each its class and output, the true one "
+        "black; channels are added; one scale for each sample. "
         f"Method {told['method']}, background of {told['background']} training samples. "
         "Completeness: the values miss the outputs that they should add up to by "
         f"{gap['largest']:.2g} at most, {100 * gap['relative']:.2g} % of the largest.",

@@ -150,7 +150,10 @@ def _names(axes: Axes, model: str, dense: str, twin: bool) -> None:
 
 def _threshold_axis(axes: Axes, curve: Rows) -> None:
     """Thresholds above the sparsities they lead to, as many as have room."""
-    above = axes.secondary_xaxis("top")
+    above = axes.twiny()
+    above.set_xscale("function", functions=(_spread, _gather))
+    above.spines["top"].set(visible=True, color=GREY)
+    above.set_xlim(axes.get_xlim())
     whole = _spread(axes.get_xlim()[1])
     ticks: list[tuple[float, str]] = []
     for row in curve:
@@ -159,6 +162,7 @@ def _threshold_axis(axes: Axes, curve: Rows) -> None:
     above.set_xticks([x for x, _ in ticks], [text for _, text in ticks])
     above.set_xlabel("threshold $t$ of the solid line", color=GREY)
     above.tick_params(colors=GREY)
+    above.minorticks_off()
 
 
 def _spread(sparsity: Any) -> Any:

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from focusing.callbacks.style import GREY, house_style
 from focusing.reports.chart import Chart, Drawn, Missing, missing
 from focusing.reports.chart_layout import end_labels, head, look, name_of, panels, whisker
 from focusing.reports.chart_runs import MEANING, Edition, editions, joined, shown_protocols
-from focusing.reports.names import data_name, data_order
+from focusing.reports.names import data_name, data_order, model_name
 from focusing.reports.paper import width_mean
 from focusing.reports.tables_cells import score_record
 from focusing.reports.tables_settings import Setting, settings_of, shown
@@ -105,7 +106,8 @@ def _charts(edition: Edition, found: Sequence[Setting], option: str) -> list[Cha
             " Points: means; whiskers: 95 % intervals of the mean (Student's t; bootstrap from 20 "
             "runs on)."
         )
-        caption = f"{MEANING[protocol].capitalize()}, {runs} runs a point."
+        models = ", ".join(dict.fromkeys(model_name(each.model) for each in given))
+        caption = f"{models}: {MEANING[protocol]}, {runs} runs a point."
         caption += whiskers if counts[-1] > 1 else " A single run has no interval."
         if any(mean is not None for mean in authors.values()):
             caption += " Grey crosses: means of five repeats in the author's scripts."
@@ -153,7 +155,8 @@ def _draw(
             if axes in grid[::columns]:
                 accurate = metrics.get(place[0]) != "mae"
                 axes.set_ylabel("test accuracy (%)" if accurate else "test MAE")
-            end_labels(axes, names, 72 * HEIGHT * 0.6)
+            if len({_line(each, option)[1:] for each in found}) > 1:
+                end_labels(axes, names, 72 * HEIGHT * 0.6)
             axes.margins(x=0.08)
         figure.supxlabel(AXES.get(option, option), fontsize=8)
         return figure
@@ -181,5 +184,6 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
             axes.set_xticks(values)
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         else:
-            axes.xaxis.set_major_locator(LogLocator(numticks=5))
+            ends = np.log10([values[0], values[-1]]).round()
+            axes.set_xticks(sorted({10.0 ** round(power) for power in np.linspace(*ends, 3)}))
         axes.xaxis.set_minor_locator(NullLocator())

@@ -109,7 +109,8 @@ def _draw(rows: Rows) -> Figure:
             quartiles = Interval(row["first_quartile"], row["third_quartile"], "quartiles")
             whisker(axes, row["ratio"], y, quartiles, along="x", color=colour, marker=marker)
             axes.annotate(f"{row['ratio']:.2f}", (row["third_quartile"], y), (4, 0), va="center",
-                          textcoords="offset points", fontsize=6.5, color=colour)  # fmt: skip
+                          textcoords="offset points", fontsize=6.5, color=colour,
+                          bbox={"facecolor": "w", "edgecolor": "none", "pad": 0.5})  # fmt: skip
             if row["paper"] is not None:
                 axes.plot(row["paper"], y, "x", color=GREY, ms=4, mew=0.9, zorder=1)
         for words, colour, marker in KINDS.values():

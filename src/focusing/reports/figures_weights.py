@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from focusing.callbacks.style import FEW, GREY, Array, house_style
 from focusing.reports.chart import Chart, Drawn, missing
@@ -24,6 +25,7 @@ from focusing.results.run import Run
 
 MODELS = ("focus_s", "focus_2d")
 PREFERRED = ("table2_simple", "topology", "sparsity", "n_hidden")
+FAKE = "fake"
 THREE = (1 / 6, 1 / 2, 5 / 6)
 """Where on the line of inputs the three neurons look."""
 TITLE = "Focused weights of the first layer"
@@ -54,12 +56,14 @@ def _first_of_each(collection: Collection) -> Iterator[tuple[Edition, list[Run]]
         key=lambda each: [*PREFERRED, each.experiment].index(each.experiment),
     )
     seen = set()
+    real = {run.data for run in collection.runs if run.source != FAKE}
     for edition in order:
         for block in blocks(edition.runs):
             for model in MODELS:
                 runs = block.models.get(model)
                 what = (block.data, block.source, model)
-                if runs and what not in seen:
+                made_up = block.source == FAKE and block.data in real
+                if runs and what not in seen and not made_up:
                     seen.add(what)
                     yield edition, runs
 
@@ -156,6 +160,7 @@ def _all(axes: Axes, figure: Figure, foci: Foci, shape: tuple[int, int, int]) ->
         extent=(0, len(foci.tau), 0, len(values)), interpolation="nearest", rasterized=True,
     )  # fmt: skip
     axes.set(xlabel="input", ylabel=r"neurons by $\mu$")
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_title(rf"(a) $\phi \circ W$, {len(values)} neurons", loc="left")
     figure.colorbar(image, ax=axes, pad=0.02, fraction=0.06)
 

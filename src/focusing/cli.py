@@ -28,6 +28,9 @@ Networks whose neurons learn where to look.
   focusing prune RUN_DIR [--sparsity s] ...          drop what neurons look away from
   focusing export RUN_DIR [--format onnx] ...        a file that works elsewhere; --sparse: faster
   focusing predict MODEL INPUT ...                   classify image, wav, csv and npz files
+  focusing wandb push [FOLDERS] [--dry-run]          send finished runs to W&B, each once
+  focusing wandb dashboard [--save FILE.py]          a W&B workspace that compares them
+  focusing wandb sweep [group=a,b] ... [--out FILE]  a W&B sweep of any multirun, for agents
   focusing data list                                 every data set, and where it is
   focusing data get NAME ...                         download it
   focusing data check [NAME ...]                     read what is there, say what it holds
@@ -64,6 +67,8 @@ def main() -> None:
             from focusing.shipping.predict import predict
 
             predict(arguments)
+        elif command == "wandb":
+            _wandb(arguments)
         elif command == "data":
             _data(arguments)
         elif command in ("--version", "-V"):
@@ -176,6 +181,26 @@ def _experiments(arguments: list[str]) -> None:
     from focusing.sweep.listing import list_experiments
 
     list_experiments(arguments)
+
+
+def _wandb(arguments: list[str]) -> None:
+    action, *rest = arguments or ["--help"]
+    if action in ("--help", "-h"):
+        print("\n".join(each.strip() for each in HELP.splitlines() if "focusing wandb" in each))
+    elif action == "push":
+        from focusing.reports.wandb_push import push
+
+        push(rest)
+    elif action == "dashboard":
+        from focusing.reports.wandb_dashboard import dashboard
+
+        dashboard(rest)
+    elif action == "sweep":
+        from focusing.sweep.wandb_sweep import write_sweep
+
+        write_sweep(rest)
+    else:
+        raise UserError(f"focusing wandb {action} is not one of push, dashboard and sweep.")
 
 
 def _data(arguments: list[str]) -> None:

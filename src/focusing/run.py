@@ -36,7 +36,7 @@ from focusing.results.scores import SERIES_OF
 from focusing.training.assembly import build_net, load_data, settle_source, split
 from focusing.training.checkpoint import load_checkpoint
 from focusing.training.interruption import Interrupted
-from focusing.training.loggers import build_loggers, check_loggers, close_loggers
+from focusing.training.loggers import build_loggers, check_loggers, close_loggers, log_record
 from focusing.training.metrics import score
 from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
@@ -190,6 +190,7 @@ def _fit_and_record(
             augment=data.augment,
         )
         record = leave("done", None)
+        log_record(loggers, record)
         exit_code = 0
     except Interrupted as signal:
         exit_code = 128 + signal.signum

@@ -116,7 +116,7 @@ def test_a_run_holds_config_history_and_pictures(jobs: tuple[Path, str]) -> None
     assert opened["project"] == "focusing"
     assert opened["run_group"] == "learning"
     assert opened["job_type"] == "paper"
-    assert opened["tags"] == ["a", "b"]
+    assert opened["tags"] == ["model=focus_s", "a", "b"]
     assert opened["display_name"] == "a-seed=0"
     history = [each["item"] for each in found["history"]]
     losses = [item["train/loss"] for item in history if "train/loss" in item]
@@ -158,7 +158,7 @@ def test_a_resumed_job_continues_its_run(jobs: tuple[Path, str]) -> None:
 
 def test_says_why_it_is_offline_and_how_to_send(jobs: tuple[Path, str]) -> None:
     assert jobs[1].count("W&B: no API key (wandb login), so runs are kept") == 1
-    assert "wandb sync" in jobs[1]
+    assert "focusing wandb push" in jobs[1]
 
 
 def test_a_silent_server_does_not_hang_the_run(tmp_path: Path) -> None:

@@ -35,12 +35,24 @@ def expand_parts(
         arguments: the command line, which wins.
     """
     found: list[Job] = []
-    for part in (parts or {"all": {}}).values():
-        kept = None if part is None else _narrow(context, part, arguments)
-        if kept is None:
-            continue
-        jobs = expand(parse(context, {**(params or {}), **(part or {})}, kept))
+    for overrides in parse_parts(context, params, parts, arguments).values():
+        jobs = expand(overrides)
         found += [Job(len(found) + place, job.overrides) for place, job in enumerate(jobs)]
+    return found
+
+
+def parse_parts(
+    context: HydraContext,
+    params: Values | None,
+    parts: Mapping[str, Values | None] | None,
+    arguments: Sequence[str],
+) -> dict[str, list[Override]]:
+    """What each part sweeps and fixes, of those that the command line keeps; one at least."""
+    found = {}
+    for name, part in (parts or {"all": {}}).items():
+        kept = None if part is None else _narrow(context, part, arguments)
+        if kept is not None:
+            found[name] = parse(context, {**(params or {}), **(part or {})}, kept)
     if not found:
         raise UserError(f"No part of this experiment has {' '.join(arguments)}.")
     return found

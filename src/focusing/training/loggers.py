@@ -13,6 +13,7 @@ from pytorch_lightning.loggers.logger import Logger
 
 from focusing.errors import UserError
 from focusing.training.metrics_file import MetricsFile
+from focusing.training.wandb_facts import curves_of, summary_of
 from focusing.training.wandb_run import check_options, open_run
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,18 @@ def check_loggers(options: Mapping[str, Any]) -> None:
             "pip install 'focusing[tensorboard]'"
         )
     check_options(options.get("wandb") or {})
+
+
+def log_record(loggers: Sequence[Logger], record: Mapping[str, Any]) -> None:
+    """Tell W&B what is known when a run is done: its scores and what callbacks measured."""
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            try:
+                for row in curves_of(record):
+                    logger.experiment.log(row)
+                logger.experiment.summary.update(summary_of(record))
+            except Exception as error:  # the run is done all the same
+                log.warning("W&B did not take the scores: %s", error)
 
 
 def close_loggers(loggers: Sequence[Logger], exit_code: int) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import netrc
 import os
-import socket
-import threading
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from focusing.errors import UserError
+from focusing.training.wandb_facts import define_metrics, facts, tags
+from focusing.training.wandb_server import obstacle
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +53,7 @@ def open_run(
     import wandb
 
     mode = _decide(timeout) if wanted == "auto" else wanted
+    shown = {**_swept(), **facts(config)}
     if wandb.run is not None:
         log.warning("W&B run %s was left open by an earlier job: closed as failed.", wandb.run.id)
         wandb.finish(exit_code=1)
@@ -65,13 +64,13 @@ def open_run(
             entity=options.get("entity"),
             group=experiment,
             job_type=options.get("job_type") or "train",
-            tags=list(options.get("tags") or []),
+            tags=[*tags(config), *(options.get("tags") or [])],
             notes=options.get("notes"),
             name=f"{run_dir.parent.name}-{run_dir.name}",
             id=_run_id(run_dir),
             resume="allow" if mode == "online" else None,
             dir=str(run_dir),
-            config=config,
+            config=shown,
             mode=mode,
             # A live progress bar would fill the captured console with one line per refresh.
             settings=wandb.Settings(
@@ -88,73 +87,54 @@ def open_run(
         wandb.teardown(exit_code=1)  # else W&B says that the id is in use
         os.environ["WANDB_MODE"] = "offline"
         run = start("offline")
-    run.define_metric("epoch")
-    run.define_metric("*", step_metric="epoch")
+    if os.environ.get("WANDB_SWEEP_ID"):  # its agent has chosen another id
+        _id_file(run_dir).write_text(run.id)
+    define_metrics(run)
     return run
 
 
+def run_id(run_dir: Path) -> str | None:
+    """The id of the W&B run that a job in this folder had, if it had one."""
+    path = _id_file(run_dir)
+    return path.read_text().strip() if path.exists() else None
+
+
 def _run_id(run_dir: Path) -> str:
-    """The id of the run in this folder, drawn once."""
-    path = run_dir / "wandb" / "run_id"
+    """The same, drawn if it had none."""
+    path = _id_file(run_dir)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(uuid.uuid4().hex[:8])
     return path.read_text().strip()
 
 
+def _id_file(run_dir: Path) -> Path:
+    return run_dir / "wandb" / "run_id"
+
+
+def _swept() -> dict[str, Any]:
+    """What an agent of a W&B sweep chose for this run, by the names that it has in the sweep.
+
+    Left to itself W&B would lock these, so that ``data: mnist`` would take the place of all options
+    of the data set.
+    """
+    path = os.environ.pop("WANDB_SWEEP_PARAM_PATH", None)
+    if path is None:
+        return {}
+    import yaml
+
+    given = yaml.safe_load(Path(path).read_text()) or {}
+    return {name: each["value"] for name, each in given.items() if name != "wandb_version"}
+
+
 def _decide(timeout: float) -> str:
     """Online if there is a key and a server that takes connections; decided once per process."""
     if os.environ.get("WANDB_MODE"):
         return os.environ["WANDB_MODE"]
-    import wandb
-
-    url = os.environ.get("WANDB_BASE_URL") or str(wandb.Settings().base_url)
-    if not _has_key(url):
-        why = "no API key (wandb login)"
-    elif not _answers(url, min(timeout, 3.0)):
-        why = "no connection"
-    else:
+    why = obstacle(timeout)
+    if why is None:
         return "online"
-    log.warning(
-        "W&B: %s, so runs are kept. Send them later: wandb sync RUN_DIR/wandb/offline-*", why
-    )
+    log.warning("W&B: %s, so runs are kept. Send them later: focusing wandb push", why)
     # For the rest of the process; as an argument alone W&B still looks up hosts.
     os.environ["WANDB_MODE"] = "offline"
     return "offline"
-
-
-def _has_key(url: str) -> bool:
-    """Whether W&B would find a key where ``wandb login`` and its documentation put one."""
-    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
-        return True
-    given = os.environ.get("NETRC")
-    paths = [Path(given)] if given else [Path.home() / name for name in (".netrc", "_netrc")]
-    for path in paths:
-        try:
-            hosts = netrc.netrc(path).hosts
-        except (OSError, netrc.NetrcParseError):
-            continue
-        if urlsplit(url).netloc in hosts or any("wandb" in host for host in hosts):
-            return True
-    return False
-
-
-def _answers(url: str, timeout: float) -> bool:
-    """Whether the server, or the proxy before it, takes a connection within ``timeout`` seconds."""
-    proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
-    parts = urlsplit(proxy or url)
-    port = parts.port or (80 if parts.scheme == "http" else 443)
-    found = threading.Event()
-
-    def connect() -> None:
-        try:
-            socket.create_connection((parts.hostname or "", port), timeout=timeout).close()
-        except OSError:
-            return
-        found.set()
-
-    # In a thread, because a name server that is silent keeps a lookup waiting beyond any timeout.
-    thread = threading.Thread(target=connect, daemon=True)
-    thread.start()
-    thread.join(timeout)
-    return found.is_set()

@@ -1,0 +1,102 @@
+"""``focusing wandb dashboard``: what W&B is sent, by the command and by the code that it saves."""
+
+import json
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+
+from focusing.errors import UserError
+from focusing.reports.wandb_dashboard import dashboard
+from tests.integration.wandb_server import Server, wandb_server
+from tests.unit.reports.records import leave
+
+# wandb-workspaces, when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MODE", "API_KEY", "BASE_URL", "SILENT", "ERROR_REPORTING"):
+        monkeypatch.setenv(f"WANDB_{name}", "")  # so that what the code sets is undone
+        monkeypatch.delenv(f"WANDB_{name}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.chdir(tmp_path)
+    foci = {"first": {"moved": 0.1}}
+    leave(tmp_path / "outputs", "mine", "mnist", "focus_s", 0, [0.5], focus=foci)
+    leave(tmp_path / "outputs", "mine", "boston", "dense", 0, [3.0])
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    pytest.importorskip("wandb_workspaces")
+    with wandb_server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        wandb.teardown()
+        yield server
+        wandb.teardown()
+
+
+def spec(server: Server) -> dict[str, Any]:
+    """What the only workspace shows."""
+    (view,) = server.views
+    assert view["displayName"] == "Focusing"
+    found = json.loads(view["spec"])
+    for section in found["section"]["panelBankConfig"]["sections"]:
+        for panel in section["panels"]:
+            del panel["__id__"]  # drawn at random
+    for each in found["section"]["runSets"]:
+        del each["id"]
+    return found  # type: ignore[no-any-return]
+
+
+def test_the_workspace_is_made_once_and_is_code(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dashboard(["--project", "p"])
+    address = capsys.readouterr().out
+    assert address.startswith(f"{server.url}/me/p?nw=")
+    made = spec(server)
+    sections = made["section"]["panelBankConfig"]["sections"]
+    panels = {each["name"]: [panel["config"] for panel in each["panels"]] for each in sections}
+    bars = panels["Accuracy by model and data set"]
+    assert [each["metrics"] for each in bars] == [["accuracy/mnist"], ["mae/boston"]]
+    assert {each["groupBy"] for each in bars} == {"label.value"}
+    (scatter,) = panels["Table 1: random trials"]
+    assert scatter["panelDefId"] == "wandb/scatter/v0"
+    assert scatter["fieldSettings"] == {"x": "dense", "y": "focus_s"}
+    assert panels["Foci"][0]["mediaKeys"] == ["focus/first"]
+    assert panels["Sparsity"][0]["xAxis"] == "pruning/sparsity"
+    assert panels["Timing"][0]["metrics"] == ["timing/ratio/train"]
+    (runs,) = made["section"]["runSets"]
+    assert [each["name"] for each in runs["grouping"]] == ["group", "config_hash.value"]
+
+    dashboard(["--project", "p"])
+    assert spec(server) == made  # and no second one
+
+    dashboard(["--project", "p", "--save", "mine.py"])
+    server.views.clear()
+    capsys.readouterr()
+    runpy.run_path("mine.py")
+    assert capsys.readouterr().out == address
+    assert spec(server) == made
+
+
+def test_without_key_or_package_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("wandb_workspaces")
+    told = r"W&B: no API key \(wandb login\), so the workspace 'Focusing' of team/focusing with 6 "
+    with pytest.raises(UserError, match=told + r"sections, \d+ panels was not made"):
+        dashboard(["--entity", "team"])
+    monkeypatch.setitem(sys.modules, "wandb_workspaces", None)
+    with pytest.raises(UserError, match=r"pip install 'focusing\[wandb-workspaces\]'"):
+        dashboard([])
+    dashboard(["--dry-run"])  # needs neither
+    assert "wr.BarPlot(title='MNIST', metrics=['accuracy/mnist']" in capsys.readouterr().out

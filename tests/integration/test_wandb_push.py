@@ -1,0 +1,225 @@
+"""``focusing wandb push`` with W&B's real client: against a small server, and offline."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import wandb
+from PIL import Image
+
+from focusing.errors import UserError
+from focusing.reports.wandb_item import send
+from focusing.reports.wandb_push import push, to_send
+from tests.integration.test_wandb_offline import records
+from tests.integration.wandb_server import Server, wandb_server
+from tests.unit.reports.records import leave
+
+PRUNING = {
+    "curve": [
+        {"threshold": 0.0, "sparsity": 0.0, "acc": 0.8},
+        {"threshold": 1.0, "sparsity": 0.5, "acc": 0.7},
+    ]
+}
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No key, no settings of the user; and W&B forgets what the tests before it did."""
+    for name in ("MODE", "API_KEY", "BASE_URL", "SILENT", "ERROR_REPORTING", "DIR"):
+        monkeypatch.setenv(f"WANDB_{name}", "")  # so that what the code sets is undone
+        monkeypatch.delenv(f"WANDB_{name}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.chdir(tmp_path)
+    wandb.teardown()
+    yield
+    wandb.teardown()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with wandb_server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server
+        wandb.teardown()  # before the server goes
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A run with all that a run can leave."""
+    folder = leave(
+        tmp_path / "outputs",
+        "mine",
+        "mnist",
+        "focus_s",
+        17,
+        [0.5, 0.7, 0.8],
+        size="quick",
+        focus={"hidden1": {"moved": 0.1, "sigma_first": 0.1, "sigma_last": 0.2}},
+        measured={"pruning": PRUNING, "timing": {"ratio": {"train": 1.5}, "device": "cpu"}},
+        network={"parameters": 10, "trained": 10},
+    )
+    (folder / "figures").mkdir()
+    for name, colour in (("foci_hidden1", (255, 0, 0)), ("losses", (0, 0, 255))):
+        Image.new("RGB", (8, 6), colour).save(folder / "figures" / f"{name}.png")
+    foci = np.linspace(0, 1, 12).reshape(2, 6, 1)
+    np.savez(folder / "focus.npz", **{"hidden1/mu": foci, "hidden1/sigma": foci / 2})
+    return folder
+
+
+def epochs(sent: dict[str, Any]) -> list[Any]:
+    return [(row["epoch"], row["test/acc"]) for row in sent["history"] if "test/acc" in row]
+
+
+def test_a_run_is_sent_whole_and_once(
+    run_dir: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    push(["outputs", "--project", "p"])
+    assert capsys.readouterr().out.splitlines()[-1] == "Sent 1 run to me/p."
+    ((name, sent),) = server.runs.items()
+    assert (sent["project"], sent["groupName"], sent["jobType"]) == ("p", "mine", "train")
+    assert sent["displayName"] == f"{run_dir.parent.name}-seed=17"
+    assert sent["state"] == "finished"
+    assert sent["tags"] == [
+        "data=mnist",
+        "model=focus_s",
+        "size=quick",
+        "variant=paper",
+        "protocol=paper",
+    ]
+    config = {key: each["value"] for key, each in sent["config"].items()}
+    assert config["config_hash"] == run_dir.parent.name
+    assert config["label"] == "focus_s, quick (mine)"
+    assert config["seed"] == 17
+    assert config["data"]["name"] == "mnist"
+    assert config["source"] == "official"
+    assert "paths" not in config
+    assert epochs(sent) == [(0, 0.5), (1, 0.7), (2, 0.8)]
+    curve = [
+        (row["pruning/sparsity"], row["pruning/focus_acc"])
+        for row in sent["history"]
+        if "pruning/sparsity" in row
+    ]
+    assert curve == [(0.0, 0.8), (0.5, 0.7)]
+    summary = sent["summary"]
+    assert summary["score/paper"] == summary["accuracy/mnist"] == 0.8
+    assert summary["focus/hidden1/moved"] == 0.1
+    assert summary["timing/ratio/train"] == 1.5
+    picture = (run_dir / "figures" / "foci_hidden1.png").read_bytes()
+    assert server.files[f"{name}/{summary['focus/hidden1']['path']}"] == picture
+    assert summary["figures/losses"]["width"] == 8
+    table = json.loads(server.files[f"{name}/{summary['foci/hidden1']['path']}"])
+    assert table["columns"] == ["neuron", "mu_first", "sigma_first", "mu_last", "sigma_last"]
+    assert table["data"][5] == pytest.approx([5, 5 / 11, 2.5 / 11, 1, 0.5])
+
+    before = json.dumps(server.runs)
+    server.calls.clear()
+    push(["outputs", "--project", "p"])
+    assert capsys.readouterr().out == "Sent 0 runs to me/p, 1 run had been there.\n"
+    assert "UpsertBucket" not in server.calls
+    assert json.dumps(server.runs) == before
+
+    push(["outputs", "--project", "another"])
+    assert sorted(server.runs) == [name.replace("p/", "another/"), name]
+
+
+def test_what_was_cut_short_is_completed(run_dir: Path, server: Server) -> None:
+    whole = (run_dir / "figures/losses.png").read_bytes()
+    (run_dir / "figures/losses.png").write_bytes(b"")
+    with pytest.raises(
+        UserError, match=r"W&B did not take mine/.* \(0 of 1 run sent; the same"
+    ) as error:
+        push(["outputs"])
+    assert str(error.value).count(". ") == 0
+    (sent,) = server.runs.values()
+    assert sent["state"] == "failed"
+    assert len(epochs(sent)) == 3
+    (run_dir / "figures/losses.png").write_bytes(whole)
+    push(["outputs"])
+    assert sent["state"] == "finished"
+    assert epochs(sent) == [(0, 0.5), (1, 0.7), (2, 0.8)]  # not twice
+    assert sent["summary"]["figures/losses"]["size"] == len(whole)
+
+
+def test_what_was_logged_while_it_trained_is_the_same_run(run_dir: Path, server: Server) -> None:
+    (run_dir / "wandb").mkdir()
+    (run_dir / "wandb" / "run_id").write_text("live1234")
+    push(["outputs"])
+    assert list(server.runs) == ["focusing/live1234"]
+    # An online run has its history and scores, but neither figures nor our mark.
+    sent = server.runs["focusing/live1234"]
+    rows = len(sent["history"])
+    del sent["summary"]["record"], sent["summary"]["figures/losses"]
+    push(["outputs"])
+    assert len(epochs(sent)) == 3
+    assert len(sent["history"]) == rows + 1
+    assert "figures/losses" in sent["summary"]
+
+
+def test_trials_are_a_table(
+    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def trial(number: int, **scores: float) -> None:
+        for model, score in scores.items():
+            options = {"sweep.trial": number, "data.noise": 20, "data.informative": 20}
+            folder = tmp_path / "outputs"
+            leave(folder, "table1", "synthetic", model, number, [score], options=options)
+
+    trial(0, dense=0.5, focus_s=0.75)
+    trial(1, dense=0.25)
+    push([])
+    ((name, sent),) = server.runs.items()
+    key = sent["summary"]["trials_table"]["path"]
+    table = json.loads(server.files[f"{name}/{key}"])
+    assert table["columns"][4:] == ["dense", "focus_s"]
+    assert [row[:1] + row[4:] for row in table["data"]] == [[0, 50, 75], [1, 25, None]]
+    assert sent["summary"]["focus_s - dense"] == 25
+    trial(2, dense=0.5, focus_s=0.5)
+    push([])
+    assert list(server.runs) == [name]
+    assert sent["summary"]["trials"] == 3
+    assert capsys.readouterr().out.splitlines()[-1] == "Sent 1 run to me/focusing."
+
+
+def test_offline_the_same_is_on_disk(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    (item,) = to_send([Path("outputs")], trials=False)
+    send(item, "p", mode="offline")
+    (folder,) = Path("wandb").glob("offline-run-*")
+    found = records(folder)
+    assert found["run"][0]["run_id"] == item.id
+    assert found["run"][0]["run_group"] == "mine"
+    history = [each["item"] for each in found["history"]]
+    assert [row["test/acc"] for row in history if "test/acc" in row] == [0.5, 0.7, 0.8]
+    assert found["exit"][0]["exit_code"] == 0
+    (picture,) = folder.glob("files/media/images/figures/losses*.png")
+    assert np.asarray(Image.open(picture))[0, 0].tolist() == [0, 0, 255]
+    assert wandb.run is None  # closed: the next job would have used it
+
+
+def test_without_a_key_or_network_it_says_what_it_would_do(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = r"so 1 run for focusing not sent \(--dry-run lists them\)\.$"
+    with pytest.raises(UserError, match=rf"W&B: no API key \(wandb login\), {told}"):
+        push(["outputs"])
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    with pytest.raises(UserError, match=f"WANDB_MODE=offline, {told}"):
+        push(["outputs"])
+    monkeypatch.delenv("WANDB_MODE")
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match=f"no connection, {told}"):
+        push(["outputs"])
+    push(["outputs", "--dry-run", "--entity", "team"])
+    head, line = capsys.readouterr().out.splitlines()
+    assert head == "Would send 1 run to team/focusing:"
+    assert "mine/" in line
+    assert "model=focus_s" in line
+    assert line.endswith("(scores, history, 2 figures, foci of hidden1)")
+    with pytest.raises(UserError, match="focusing wandb push: unrecognized arguments: --dry"):
+        push(["outputs", "--dryly"])

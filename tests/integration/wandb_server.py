@@ -1,0 +1,259 @@
+"""A small server that answers as W&B's does to the calls that we make, and remembers them.
+
+Runs are kept as W&B keeps them: what was sent once is there when it is asked for again.
+"""
+
+import gzip
+import itertools
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import yaml
+
+ENTITY = "me"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: "Server"
+
+    def do_POST(self) -> None:
+        body = self._body()
+        if self.path == "/graphql":
+            request = json.loads(body)
+            name = re.search(r"(?:query|mutation)\s+(\w+)", request["query"])
+            operation = name.group(1) if name else ""
+            with self.server.lock:
+                self.server.calls.append(operation)
+                data = self.server.answer(operation, request.get("variables") or {})
+            self._send({"data": data})
+        elif self.path.endswith("/file_stream"):
+            with self.server.lock:
+                self.server.stream("/".join(self.path.split("/")[-3:-1]), json.loads(body))
+            self._send({"exitcode": None, "limits": {}})
+        else:
+            self._send({})
+
+    def do_PUT(self) -> None:
+        with self.server.lock:
+            self.server.files[self.path.removeprefix("/storage/")] = self._body()
+        self._send({})
+
+    def _body(self) -> bytes:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        return gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+
+    def _send(self, answer: Any) -> None:
+        content = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    """What W&B would have.
+
+    Attributes:
+        runs: project/id -> config, history, summary, state and so on.
+        files: name -> content; pictures and tables.
+        views: saved workspaces.
+        sweep: the file of a sweep.
+        work: what its agents have still to run.
+        calls: names of all requests.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.lock = threading.Lock()
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.files: dict[str, bytes] = {}
+        self.views: list[dict[str, Any]] = []
+        self.work: list[dict[str, Any]] = []
+        self.sweep = ""
+        self.calls: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"WANDB_BASE_URL": self.url, "WANDB_API_KEY": "0" * 40}
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # a client that is done hangs up
+
+    def answer(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+        found = getattr(self, f"on_{operation}", None)
+        return found(given) if found else {}
+
+    def on_Viewer(self, given: dict[str, Any]) -> dict[str, Any]:
+        viewer = {"id": "v", "entity": ENTITY, "username": ENTITY, "flags": "{}"}
+        return {"viewer": {**viewer, "teams": {"edges": []}}}
+
+    def on_GetDefaultEntity(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {"viewer": {"id": "v", "entity": ENTITY, "username": ENTITY}}
+
+    def on_RunResumeStatus(self, given: dict[str, Any]) -> dict[str, Any]:
+        run = self.runs.get(f"{given['project']}/{given['name']}")
+        if run is None:
+            return {"model": None}
+        tail = [json.dumps(row) for row in run["history"][-1:]]
+        bucket = {
+            "id": "b",
+            "name": given["name"],
+            "summaryMetrics": json.dumps(run["summary"]),
+            "displayName": run["displayName"],
+            "logLineCount": 0,
+            "historyLineCount": len(run["history"]),
+            "eventsLineCount": 0,
+            "historyTail": json.dumps(tail),
+            "eventsTail": "[]",
+            "config": json.dumps(run["config"]),
+            "tags": run["tags"],
+            "notes": None,
+            "wandbConfig": '{"t": {}}',  # the run has begun
+        }
+        return {"model": {**_project(given["project"]), "bucket": bucket}}
+
+    def on_UpsertBucket(self, given: dict[str, Any]) -> dict[str, Any]:
+        name, project = given["name"], given["project"]
+        inserted = f"{project}/{name}" not in self.runs
+        empty = {"history": [], "summary": {}, "config": {}, "tags": []}
+        run = self.runs.setdefault(f"{project}/{name}", empty)
+        run["state"] = "running"
+        for key, value in given.items():
+            if value is not None or key not in run:
+                run[key] = json.loads(value) if key == "config" and value else value
+        bucket = {
+            "id": "b",
+            "name": name,
+            "displayName": run["displayName"],
+            "description": "",
+            "config": json.dumps(run["config"]),
+            "sweepName": given["sweep"],
+            "historyLineCount": len(run["history"]),
+            "project": _project(project),
+        }
+        return {"upsertBucket": {"bucket": bucket, "inserted": inserted}}
+
+    def stream(self, name: str, sent: dict[str, Any]) -> None:
+        run = self.runs[name]
+        for file, part in (sent.get("files") or {}).items():
+            rows = [json.loads(each) for each in part["content"]] if "json" in file else []
+            if file == "wandb-history.jsonl":
+                run["history"][part["offset"] :] = rows
+            elif file == "wandb-summary.json":
+                run["summary"] = rows[-1]
+        if sent.get("complete"):
+            run["state"] = "finished" if sent.get("exitcode") == 0 else "failed"
+
+    def on_CreateRunFiles(self, given: dict[str, Any]) -> dict[str, Any]:
+        files = [
+            {
+                "name": each,
+                "uploadUrl": f"{self.url}/storage/{given['project']}/{given['run']}/{each}",
+            }
+            for each in given["files"]
+        ]
+        return {"createRunFiles": {"runID": "b", "uploadHeaders": [], "files": files}}
+
+    def on_ArtifactType(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {"project": {"artifact": None}}
+
+    def on_CreateArtifact(self, given: dict[str, Any]) -> dict[str, Any]:
+        sequence = {"id": "s", "latestArtifact": None}
+        artifact = {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}
+        return {"createArtifact": {"artifact": artifact}}  # as if it were known: send no files
+
+    def on_Runs(self, given: dict[str, Any]) -> dict[str, Any]:
+        wanted = json.loads(given["filters"])["name"]["$in"]
+        there = [run for run in self.runs.values() if run["project"] == given["project"]]
+        if not there:
+            return {"project": None}
+        ours = [run for run in there if run["name"] in wanted]
+        edges = [{"node": _node(run), "cursor": run["name"]} for run in ours]
+        page = {"endCursor": None, "hasNextPage": False}
+        runs = {"edges": edges, "pageInfo": page}
+        project = {"internalId": "1", "runCount": len(ours), "readOnly": False, "runs": runs}
+        return {"project": project}
+
+    def on_View(self, given: dict[str, Any]) -> dict[str, Any]:
+        edges = [{"node": each} for each in self.views if each["name"] == given["viewName"]]
+        return {"project": {"allViews": {"edges": edges}}}
+
+    def on_UpsertView2(self, given: dict[str, Any]) -> dict[str, Any]:
+        number = given.get("id") or str(len(self.views))
+        self.views = [each for each in self.views if each["id"] != number]
+        self.views.append({**given, "id": number})
+        return {"upsertView": {"view": {"id": number, "name": given["name"]}, "inserted": True}}
+
+    def on_UpsertSweep(self, given: dict[str, Any]) -> dict[str, Any]:
+        self.sweep = given["config"]
+        parameters = yaml.safe_load(self.sweep)["parameters"]
+        values = itertools.product(*(each["values"] for each in parameters.values()))
+        self.work = [dict(zip(parameters, each, strict=True)) for each in values]
+        sweep = {"name": "sweep1", "project": _project(given["projectName"])}
+        return {"upsertSweep": {"sweep": sweep, "configValidationWarnings": []}}
+
+    def on_SweepWithRuns(self, given: dict[str, Any]) -> dict[str, Any]:
+        sweep = {"name": "sweep1", "config": self.sweep, "runs": {"edges": []}}
+        return {"project": {"sweep": sweep}}
+
+    def on_CreateAgent(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {"createAgent": {"agent": {"id": "agent"}}}
+
+    def on_Heartbeat(self, given: dict[str, Any]) -> dict[str, Any]:
+        commands: list[dict[str, Any]] = []
+        if not json.loads(given["runState"]):  # the agent has nothing to do
+            commands = [{"type": "exit"}]
+            if self.work:
+                args = {name: {"value": value} for name, value in self.work.pop(0).items()}
+                program = yaml.safe_load(self.sweep)["program"]
+                run = {"run_id": f"agent{len(self.work)}", "args": args, "program": program}
+                commands = [{"type": "run", **run}]
+        return {"agentHeartbeat": {"agent": {"id": "agent"}, "commands": json.dumps(commands)}}
+
+
+def _project(name: str) -> dict[str, Any]:
+    return {"id": "p", "name": name, "entity": {"id": "e", "name": ENTITY}}
+
+
+def _node(run: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": "b",
+        "projectId": 1,
+        "name": run["name"],
+        "displayName": run["displayName"],
+        "state": run["state"],
+        "tags": run["tags"],
+        "group": run["groupName"],
+        "jobType": run["jobType"],
+        "config": json.dumps(run["config"]),
+        "summaryMetrics": json.dumps(run["summary"]),
+        "systemMetrics": "{}",
+        "historyLineCount": len(run["history"]),
+        "createdAt": "2026-01-01T00:00:00Z",
+        "heartbeatAt": "2026-01-01T00:00:00Z",
+        "user": {"name": ENTITY, "username": ENTITY},
+    }
+
+
+@contextmanager
+def wandb_server() -> Iterator[Server]:
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()

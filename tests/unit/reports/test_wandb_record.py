@@ -1,0 +1,52 @@
+"""Which W&B run a record becomes."""
+
+import shutil
+from pathlib import Path
+
+from focusing.reports.wandb_push import to_send
+from focusing.reports.wandb_record import rows_of
+from tests.unit.reports.records import leave
+
+
+def test_copies_of_a_record_are_one_run_and_others_are_not(tmp_path: Path) -> None:
+    first = leave(tmp_path / "a", "mine", "mnist", "focus_s", 0, [0.5])
+    leave(tmp_path / "a", "mine", "mnist", "focus_s", 1, [0.5])
+    leave(tmp_path / "a", "other", "mnist", "focus_s", 0, [0.5])
+    leave(tmp_path / "b", "mine", "mnist", "focus_s", 0, [0.5], fingerprint="f1")
+    ids = {item.id for item in to_send([tmp_path], trials=False)}
+    assert len(ids) == 4
+    shutil.copytree(first, tmp_path / "c" / "mine" / first.parent.name / "seed=0")
+    (copy,) = to_send([tmp_path / "c"], trials=False)
+    assert copy.id in ids
+
+
+def test_a_record_that_changes_is_sent_again(tmp_path: Path) -> None:
+    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5])
+    (before,) = to_send([tmp_path], trials=False)
+    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], measured={"timing": {"epochs": 1}})
+    (after,) = to_send([tmp_path], trials=False)
+    assert after.id == before.id
+    assert after.mark != before.mark
+
+
+def test_trials_become_runs_if_asked(tmp_path: Path) -> None:
+    options = {"sweep.trial": 0, "data.noise": 0, "data.informative": 20}
+    for model in ("dense", "focus_s"):
+        leave(tmp_path, "table1", "synthetic", model, 0, [0.5], options=options)
+    (table,) = to_send([tmp_path], trials=False)
+    assert table.job_type == "trials"
+    assert table.content == "a table of 1 trials, dense, focus_s"
+    assert [item.job_type for item in to_send([tmp_path], trials=True)] == [
+        "trials",
+        "train",
+        "train",
+    ]
+
+
+def test_history_has_a_row_for_each_epoch() -> None:
+    series = {"train/loss": [3.0, 2.0], "test/acc": [0.5, None], "val/acc": [0.1]}
+    assert list(rows_of({"series": series})) == [
+        {"epoch": 0, "train/loss": 3.0, "test/acc": 0.5, "val/acc": 0.1},
+        {"epoch": 1, "train/loss": 2.0},
+    ]
+    assert list(rows_of({"series": {}})) == []

@@ -1,0 +1,96 @@
+"""Multiruns as W&B sweeps."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from focusing.errors import UserError
+from focusing.sweep.experiments import jobs
+from focusing.sweep.wandb_sweep import size, sweeps, write_sweep
+
+
+def only(*overrides: str) -> dict[str, Any]:
+    (sweep,) = sweeps(overrides).values()
+    return sweep
+
+
+def test_a_multirun() -> None:
+    sweep = only("model=dense,focus_s", "seed=range(3)", "optim.lr=0.1", "model.hidden=[4],[8,8]")
+    assert sweep["method"] == "grid"
+    assert sweep["parameters"] == {
+        "model": {"values": ["dense", "focus_s"]},
+        "seed": {"values": [0, 1, 2]},
+        "model.hidden": {"values": ["[4]", "[8,8]"]},
+    }
+    assert sweep["command"][2:-1] == ["train", "hydra.mode=RUN", "logger=wandb", "optim.lr=0.1"]
+    assert sweep["command"][-1] == "${args_no_hyphens}"
+    assert size(sweep) == "12 runs"
+
+
+def test_an_experiment_has_as_many_runs_as_its_multirun() -> None:
+    overrides = ["experiment=table2_simple", "data=mnist,fashion", "seed=0,1"]
+    sweep = only(*overrides)
+    assert size(sweep) == f"{len(jobs(overrides))} runs" == "16 runs"
+    assert "experiment=table2_simple" in sweep["command"]
+    assert sweep["name"] == "table2_simple"
+
+
+def test_a_table_that_is_no_rectangle_has_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "my.yaml"
+    write_sweep(["experiment=table4_other", "--out", str(out), "--entity", "team"])
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == len(capsys.readouterr().out.splitlines()) == 3
+    found = {path.stem: yaml.safe_load(path.read_text()) for path in files}
+    assert found["my_housing"]["metric"] == {"name": "score/paper", "goal": "minimize"}
+    assert found["my_reviews"]["metric"]["goal"] == "maximize"
+    assert {each["entity"] for each in found.values()} == {"team"}
+    runs = sum(int(size(each).split()[0]) for each in found.values())
+    assert runs == len(jobs(["experiment=table4_other"]))
+
+
+def test_a_search() -> None:
+    sweep = only(
+        "hydra/sweeper=optuna",
+        "hydra.sweeper.n_trials=7",
+        "optim.lr=tag(log,interval(0.001,1))",
+        "model.sigma=interval(0.1,0.5)",
+        "optim.batch_size=int(interval(8,64))",
+    )
+    assert sweep["method"] == "bayes"
+    assert sweep["run_cap"] == 7
+    assert sweep["parameters"] == {
+        "optim.lr": {"distribution": "log_uniform_values", "min": 0.001, "max": 1},
+        "model.sigma": {"distribution": "uniform", "min": 0.1, "max": 0.5},
+        "optim.batch_size": {"distribution": "int_uniform", "min": 8, "max": 64},
+    }
+    assert not any("hydra/" in each for each in sweep["command"])
+    chosen = only("hydra/sweeper=optuna", "model=dense,focus_s", "optim.lr=interval(0.1,1)")
+    assert chosen["method"] == "random"  # a group's name in a run's config is not its choice
+
+
+def test_printed_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_sweep(["model=dense,focus_s", "logger=[wandb,tensorboard]", "--dry-run"])
+    sweep = yaml.safe_load(capsys.readouterr().out)
+    assert "logger=[wandb,tensorboard]" in sweep["command"]
+    assert "logger=wandb" not in sweep["command"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["model=dense"], "There is nothing to sweep"),
+        (["optim.lr=interval(0.1,1)"], "optim.lr is an interval: say hydra/sweeper=optuna"),
+        (["hydra/sweeper=optuna", "optim.lr=tag(log,interval(0,1))"], "is not an interval"),
+    ],
+)
+def test_mistakes(overrides: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        sweeps(overrides)

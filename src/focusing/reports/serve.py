@@ -19,20 +19,21 @@ INTERVAL, LONGEST = 2.0, 60.0
 """Seconds between two looks at the folders: more where a look takes long, for a sweep needs the
 processor too."""
 VERSION = "/version"
-SCRIPT = b"""<script>
-(() => {
-  let shown = null;
-  setInterval(async () => {
-    try {
-      const now = await (await fetch("/version", {cache: "no-store"})).text();
-      if (shown !== null && now !== shown) location.reload();
-      shown = now;
-    } catch (error) { /* the server is gone: the page stays */ }
-  }, 1000);
-})();
+SCRIPT = """<script>
+setInterval(async () => {
+  try {
+    const answer = await fetch("/version", {cache: "no-store"});
+    if (await answer.text() !== "%s") location.reload();
+  } catch (error) { /* the server is gone: the page stays */ }
+}, 1000);
 </script>
 """
-WAITING = b"<!doctype html><title>focusing</title><p>No finished runs yet; this page waits for one."
+WAITING = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>focusing: no runs yet</title>
+<style>body { font: 1.1rem/1.5 system-ui, sans-serif; margin: 20vh auto; max-width: 30rem }</style>
+<p>No finished runs yet; this page waits for one.
+"""
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -48,10 +49,11 @@ class Handler(SimpleHTTPRequestHandler):
             return
         file = Path(self.translate_path(path))
         file = file / "index.html" if file.is_dir() else file
+        script = (SCRIPT % self.server.version).encode()  # before the page: none is missed
         if file.suffix == ".html" and file.exists():
-            self._answer(file.read_bytes() + SCRIPT, "text/html; charset=utf-8")
-        elif path == "/" and not file.exists():
-            self._answer(self.server.waiting() + SCRIPT, "text/html; charset=utf-8")
+            self._answer(file.read_bytes() + script, "text/html; charset=utf-8")
+        elif path == "/":
+            self._answer(WAITING.encode() + script, "text/html; charset=utf-8")
         else:
             super().do_GET()
 
@@ -97,11 +99,6 @@ class Server(ThreadingHTTPServer):
         write_report(collection, self.out)
         self._seen, self.version = seen, self.version + 1
         return collection
-
-    def waiting(self) -> bytes:
-        """The page while there is none."""
-        tables = self.out / "tables" / "all.md"
-        return b"<pre>" + tables.read_bytes() if tables.exists() else WAITING
 
 
 def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> None:

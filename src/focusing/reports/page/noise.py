@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from focusing.reports.page.difference import Difference, placed
 from focusing.reports.page.findings import PREFERRED
+from focusing.reports.page.titles import short_title
 from focusing.reports.tables import Table, Unit
 
 WORDS = {
@@ -52,5 +53,5 @@ def noise_differences(tables: Sequence[Table]) -> list[Trials]:
             for each in records
         ]
         if rows:
-            found.append(Trials(table.title, tuple(placed(rows))))
+            found.append(Trials(short_title(table.title), tuple(placed(rows))))
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from focusing.reports.gallery import FOLDER, INDEX
+from focusing.reports.page.titles import short_title
 
 KINDS = {".svg": "image/svg+xml", ".png": "image/png", ".gif": "image/gif"}
 LARGEST_SVG = 300_000
@@ -56,9 +57,12 @@ def pictures(out: Path) -> tuple[list[Picture], list[Mapping[str, str]]]:
 
 def _picture(folder: Path, entry: Mapping[str, Any]) -> Picture:
     tags = {name: str(entry["tags"].get(name) or "") for name in ("data", "model", "protocol")}
-    files = [folder / name for name in entry["files"]]
     return Picture(
-        entry["title"], entry["caption"], **tags, source=_source(files), files=tuple(entry["files"])
+        title=short_title(entry["title"]),
+        caption=entry["caption"],
+        **tags,
+        source=_source([folder / name for name in entry["files"]]),
+        files=tuple(entry["files"]),
     )
 
 

@@ -31,7 +31,7 @@ def foci_of(path: Path, informative: Sequence[int] | None) -> list[dict[str, Any
         For each layer its name, kind, thinned epochs and neurons, and foci; none without a file.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             stored = {key: arrays[key] for key in arrays if not key.endswith(UNUSED)}
     except (OSError, ValueError, zipfile.BadZipFile):  # none, or cut off
         return []

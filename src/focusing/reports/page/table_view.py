@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from focusing.reports.names import PROTOCOLS
+from focusing.reports.page.titles import short_title
 from focusing.reports.tables import Cell, Column, Row, Table
 
 FIGURE_SPACE = "\u2007"
 """As wide as a digit."""
-AS_PUBLISHED = ("size=paper", "variant=paper")
 OF_PROTOCOL = {"Δ": "paper"}
 """Columns that are about a protocol without naming it."""
 
@@ -45,15 +45,13 @@ class TableView:
 
     Attributes:
         table: what is shown.
-        title: without its size and variant.
-        edition: these, where they are not the paper's.
+        title: in short.
         heads: columns, and what protocol each is about.
         rows: its rows.
     """
 
     table: Table
     title: str
-    edition: str
     heads: tuple[tuple[Column, str], ...]
     rows: tuple[RowView, ...]
 
@@ -79,10 +77,7 @@ def _view(table: Table) -> TableView:
             lines = (_padded(cell.lines[0], widths[place]), *cell.lines[1:])
             cells.append(CellView(lines, cell.bold, cell.dim, False, column.align, protocol))
         rows.append(_row(row, cells))
-    named = re.fullmatch(r"(.+?) \((size=.+?)\)(:.+)?", table.title)
-    title, edition = (named[1] + (named[3] or ""), named[2]) if named else (table.title, "")
-    edition = ", ".join(each for each in edition.split(", ") if each not in AS_PUBLISHED)
-    return TableView(table, title, edition, heads, tuple(rows))
+    return TableView(table, short_title(table.title), heads, tuple(rows))
 
 
 def _row(row: Row, cells: Sequence[CellView]) -> RowView:

@@ -47,7 +47,7 @@ function axes(range, labels, frame = FRAME) {
   const y = scale(range.y[0], range.y[1], frame.height - frame.bottom, frame.top);
   const svg = draw("svg", { viewBox: `0 0 ${frame.width} ${frame.height}`, role: "img" });
   const low = Math.min(...range.y), high = Math.max(...range.y);
-  for (const at of ticks(low, high, 4)) {
+  for (const at of ticks(low, high, 6)) {
     svg.append(
       draw("line", { class: "grid", x1: frame.left, x2: frame.width - frame.right, y1: y(at), y2: y(at) }),
       draw("text", { x: frame.left - 6, y: y(at) + 4, "text-anchor": "end" }, digits(at)),

@@ -1,0 +1,169 @@
+"""The headline says what the records say, and not more."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from focusing.reports.page.difference import WIDTH
+from focusing.reports.page.findings import findings
+from focusing.reports.page.noise import noise_differences
+from focusing.reports.page.sparsity import kept
+from focusing.reports.page.tiles import Tile, tiles
+from focusing.reports.tables_trials import trial_tables
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+
+
+def several(folder: Path, data: str, model: str, scores: list[float], **more: Any) -> None:
+    for seed, score in enumerate(scores):
+        leave(folder, more.get("name", "table2_simple"), data, model, seed, [score], **more)
+
+
+def all_tiles(folder: Path) -> list[Tile]:
+    collection = collect([folder])
+    noise = noise_differences(trial_tables(collection))
+    return tiles(collection, findings(collection), noise, kept(collection))
+
+
+class TestFocusedAgainstDense:
+    def test_the_paper_on_faces(self, tmp_path: Path) -> None:
+        several(tmp_path, "lfw", "dense", [0.6961, 0.6992, 0.6992, 0.7055, 0.6929])
+        several(tmp_path, "lfw", "focus_s", [0.7339, 0.7417, 0.7543, 0.7528, 0.7386])
+        [finding] = findings(collect([tmp_path]))
+        shown = [row for row in finding.rows if row.shown]
+        assert [row.protocol for row in shown] == ["paper"]
+        [row] = shown
+        assert (row.data, row.model, row.other, row.count) == ("lfw", "focus_s", "dense", "5 / 5")
+        assert row.value == pytest.approx(4.568)
+        assert row.low is not None
+        assert row.low < row.value < row.high  # type: ignore[operator]
+        assert row.verdict == "better"
+        [tile] = all_tiles(tmp_path)
+        assert tile.value == "1 of 1"
+        assert tile.detail.startswith("0 worse, 0 unclear; paper protocol")
+
+    def test_the_honest_protocol_comes_first(self, tmp_path: Path) -> None:
+        for model, scores in (("dense", [0.5, 0.52]), ("focus_s", [0.6, 0.63])):
+            for seed, score in enumerate(scores):
+                test, val = [score, score + 0.1], [0.9, 0.8]
+                leave(tmp_path, "table2_simple", "mnist", model, seed, test, val=val)
+        [finding] = findings(collect([tmp_path]))
+        assert {row.protocol: row.shown for row in finding.rows} == {
+            "paper": False, "holdout": True, "last": False,
+        }  # fmt: skip
+        optimism = all_tiles(tmp_path)[1]
+        assert (optimism.value, optimism.unit) == ("+10.00", "points")
+        assert optimism.link == "#table-optimism_paper_paper"
+
+    def test_of_errors_less_is_better(self, tmp_path: Path) -> None:
+        name = {"name": "table4_other"}
+        several(tmp_path, "boston", "dense", [3.1, 3.11, 3.12], **name)
+        several(tmp_path, "boston", "focus_s", [2.1, 2.11, 2.13], **name)
+        [finding] = findings(collect([tmp_path]))
+        assert {row.verdict for row in finding.rows} == {"better"}
+        assert all(row.value < 0 for row in finding.rows)
+
+    def test_what_is_not_sure_is_unclear(self, tmp_path: Path) -> None:
+        several(tmp_path, "mnist", "dense", [0.5, 0.9])
+        several(tmp_path, "mnist", "focus_s", [0.6, 0.95])
+        [finding] = findings(collect([tmp_path]))
+        assert {row.verdict for row in finding.rows} == {"unclear"}
+
+    def test_one_run_is_no_finding(self, tmp_path: Path) -> None:
+        several(tmp_path, "mnist", "dense", [0.5])
+        several(tmp_path, "mnist", "focus_s", [0.9])
+        assert findings(collect([tmp_path])) == []
+        assert all_tiles(tmp_path) == []
+
+    def test_only_focused_networks_against_their_dense_twin(self, tmp_path: Path) -> None:
+        for model in ("dense", "fixed_s", "focus_s"):
+            several(tmp_path, "mnist", model, [0.5, 0.6])
+        several(tmp_path, "fashion", "fixed_s", [0.5, 0.6])
+        several(tmp_path, "fashion", "focus_s", [0.5, 0.7])
+        [finding] = findings(collect([tmp_path]))
+        assert {(row.data, row.model) for row in finding.rows} == {("mnist", "focus_s")}
+
+    def test_editions_are_not_mixed_and_smoke_is_no_headline(self, tmp_path: Path) -> None:
+        for size, scores in (("smoke", [0.1, 0.2]), ("quick", [0.8, 0.9])):
+            for model in ("dense", "focus_s"):
+                several(tmp_path, "mnist", model, scores, size=size)
+        found = findings(collect([tmp_path]))
+        assert [each.edition for each in found] == ["size quick", "size smoke"]
+        assert "size quick" in all_tiles(tmp_path)[0].detail
+
+    def test_own_experiments_by_the_values_of_their_options(self, tmp_path: Path) -> None:
+        for width in (1000, 64, 256):
+            for model in ("dense", "focus_s"):
+                for seed in (0, 1):
+                    options = {"model.hidden": [width]}
+                    scores = [0.5 + 0.1 * seed]
+                    leave(tmp_path, "mine", "mnist", model, seed, scores, options=options)
+        [finding] = findings(collect([tmp_path]))
+        labels = [row.label[-1] for row in finding.rows if row.protocol == "paper"]
+        assert labels == [f"model.hidden=[{width}]" for width in (64, 256, 1000)]
+
+    def test_plots_share_a_scale(self, tmp_path: Path) -> None:
+        several(tmp_path, "mnist", "dense", [0.5, 0.51])
+        several(tmp_path, "mnist", "focus_s", [0.60, 0.61])
+        several(tmp_path, "fashion", "dense", [0.5, 0.9])
+        several(tmp_path, "fashion", "focus_s", [0.6, 0.9])
+        [finding] = findings(collect([tmp_path]))
+        plots = {row.data: row.plot for row in finding.rows if row.shown}
+        assert plots["mnist"].mean > plots["fashion"].mean > WIDTH / 2  # type: ignore[union-attr]
+        assert plots["fashion"].cut == ("left", "right")  # type: ignore[union-attr]
+        assert plots["mnist"].cut == ()  # type: ignore[union-attr]
+
+
+def trial(folder: Path, model: str, number: int, noise: int, score: float) -> None:
+    options = {
+        "sweep.trial": number, "data.seed": number, "data.informative": 4, "data.noise": noise,
+        "data.noise_position": "left",
+    }  # fmt: skip
+    leave(folder, "table1", "synthetic", model, 0, [score], options=options)
+
+
+def test_noise(tmp_path: Path) -> None:
+    for number, noise in enumerate((0, 0, 4, 4)):
+        trial(tmp_path, "dense", number, noise, 0.5)
+        trial(tmp_path, "focus_s", number, noise, 0.5 + 0.05 * noise + 0.01 * (number % 2))
+    [trials] = noise_differences(trial_tables(collect([tmp_path])))
+    found = {row.label[0]: row.value for row in trials.rows if row.shown}
+    assert found == pytest.approx(
+        {
+            "all trials": 10.5,
+            "no noise columns": 0.5,
+            "as many noise columns as informative ones": 20.5,
+        }
+    )
+    [tile] = all_tiles(tmp_path)
+    assert (tile.value, tile.link) == ("+20.50", "#noise")
+    assert tile.detail.endswith("2 pairs, paper protocol; without noise +0.50")
+
+
+class TestSparsity:
+    def measured(self, *points: tuple[float, float], rule: str = "curve") -> dict[str, Any]:
+        return {
+            "pruning": {
+                "curve": [], "magnitude": [],
+                rule: [{"sparsity": s, "acc": a, "layers": {}} for s, a in points],
+            }
+        }  # fmt: skip
+
+    def test_what_can_go_before_a_point_is_lost(self, tmp_path: Path) -> None:
+        curve = self.measured((0.0, 0.9), (0.5, 0.895), (0.8, 0.89), (0.9, 0.85), (0.95, 0.9))
+        leave(tmp_path, "sparsity", "mnist", "focus_s", 0, [0.9], measured=curve)
+        dense = self.measured((0.3, 0.9), (0.0, 0.9), (0.6, 0.2), rule="magnitude")
+        leave(tmp_path, "sparsity", "mnist", "dense", 0, [0.9], measured=dense)
+        rows = kept(collect([tmp_path]))
+        assert {(row.model, row.rule, row.gone.mean) for row in rows} == {
+            ("focus_s", "by focus", 80.0), ("dense", "by magnitude", 30.0),
+        }  # fmt: skip
+        [tile] = all_tiles(tmp_path)
+        assert (tile.value, tile.unit) == ("80.0", "%")
+        assert tile.words == "of the connections of Focus-s can go on MNIST"
+
+    def test_a_curve_without_a_beginning_tells_nothing(self, tmp_path: Path) -> None:
+        curve = self.measured((0.5, 0.9), (0.9, 0.9))
+        leave(tmp_path, "sparsity", "mnist", "focus_s", 0, [0.9], measured=curve)
+        assert kept(collect([tmp_path])) == []

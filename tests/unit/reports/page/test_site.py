@@ -1,0 +1,189 @@
+"""Pages that need nothing but themselves, are written once, and trust no record."""
+
+import json
+import os
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from focusing.reports import gallery
+from focusing.reports.chart import Chart, Missing
+from focusing.reports.gallery import write_figures
+from focusing.reports.page import write_page
+from focusing.reports.page.pictures import pictures
+from focusing.reports.page.site import page_names
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+
+EVIL = "<script>alert(1)</script>"
+
+
+class Links(HTMLParser):
+    """All addresses in a page, and its tags."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: list[tuple[str, str]] = []
+        self.tags: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        named = dict(attrs)
+        self.ids.add(named.get("id") or "")
+        self.links += [(tag, named[name] or "") for name in ("src", "href") if name in named]
+
+
+def make(tmp_path: Path) -> Path:
+    out = tmp_path / "report"
+    out.mkdir(exist_ok=True)
+    return write_page(collect([tmp_path / "runs"]), out)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    for model, scores in (("dense", (0.80, 0.82)), ("focus_s", (0.90, 0.93))):
+        for seed, score in enumerate(scores):
+            leave(folder, "table2_simple", "mnist", model, seed, [score], val=[0.5])
+    return folder
+
+
+def test_pages_are_self_contained_and_linked(tmp_path: Path, runs: Path) -> None:
+    index = make(tmp_path)
+    pages = sorted((tmp_path / "report" / "runs").glob("*.html"))
+    assert len(pages) == 4
+    for page in (index, *pages):
+        found = Links(page)
+        assert "link" not in found.tags
+        for tag, link in found.links:
+            if link.startswith("#"):
+                assert link[1:] in found.ids, link
+            elif tag == "a":
+                assert "//" not in link
+                assert (page.parent / link.partition("#")[0]).exists() or "tables/" in link
+            else:
+                assert link.startswith("data:")
+        assert "default-src 'none'" in page.read_text()
+    for page in pages:  # of the repeats
+        assert sum(link.startswith("table2_simple_") for _, link in Links(page).links) == 1
+
+
+def test_whatever_a_record_says_is_text(tmp_path: Path) -> None:
+    folder = leave(
+        tmp_path / "runs", "e", "mnist", "dense", 0, [0.5], source=EVIL, measured={EVIL: EVIL}
+    )
+    record = json.loads((folder / "result.json").read_text())
+    record["experiment"] = record["config"]["name"] = EVIL
+    record["config"]["model"]["name"] = f"focus{EVIL}"
+    (folder / "result.json").write_text(json.dumps(record))
+    leave(tmp_path / "runs", "e", EVIL, "dense", 1, [], status="failed", error=f"</pre>{EVIL}")
+    index = make(tmp_path)
+    for page in (index, *(tmp_path / "report" / "runs").glob("*.html")):
+        text = page.read_text()
+        assert EVIL not in text
+        assert Links(page).tags.count("script") == 2
+        assert "&lt;script&gt;alert(1)" in text
+    assert not list(tmp_path.glob("report/runs/*<*"))
+
+
+def test_only_pages_of_changed_runs_are_written_again(tmp_path: Path, runs: Path) -> None:
+    make(tmp_path)
+    pages = {page.name: page for page in (tmp_path / "report" / "runs").glob("*.html")}
+    for page in pages.values():
+        os.utime(page, (1, 1))
+    first, second, *_ = collect([runs]).runs
+    path = first.path / "result.json"
+    path.write_text(path.read_text().replace('"wall_seconds": 1.5', '"wall_seconds": 98'))
+    (second.path / "result.json").unlink()
+    make(tmp_path)
+    kept = {page.name: page.stat().st_mtime for page in (tmp_path / "report/runs").glob("*.html")}
+    assert len(kept) == 3  # the page of a run that is gone goes
+    changed = f"table2_simple_{first.config_hash}_seed{first.seed}.html"
+    assert {name for name, time in kept.items() if time != 1} == {changed}
+    assert "98.0 s" in pages[changed].read_text() or "2 min" in pages[changed].read_text()
+
+
+def test_a_damaged_list_of_pages_is_made_anew(tmp_path: Path, runs: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "report" / "runs" / ".written.json").write_text("[")
+    make(tmp_path)
+    assert len(list((tmp_path / "report" / "runs").glob("*.html"))) == 4
+
+
+def test_a_record_that_goes_while_the_page_is_made(tmp_path: Path, runs: Path) -> None:
+    collection = collect([runs])
+    (collection.runs[0].path / "result.json").unlink()
+    (tmp_path / "report").mkdir()
+    write_page(collection, tmp_path / "report")
+    assert len(list((tmp_path / "report" / "runs").glob("*.html"))) == 3
+
+
+def test_names_are_unique_in_any_file_system(tmp_path: Path) -> None:
+    for experiment, fingerprint in (("e", "a"), ("e", "b"), ("E", "c")):
+        leave(tmp_path / fingerprint, experiment, "dna", "dense", 0, [0.5], fingerprint=fingerprint)
+    names = page_names(collect([tmp_path]).runs).values()
+    assert len({name.casefold() for name in names}) == 3
+
+
+def test_a_failed_run_has_a_page(tmp_path: Path) -> None:
+    leave(tmp_path / "runs", "e", "dna", "dense", 0, [], status="failed", error="it broke\nbadly")
+    index = make(tmp_path)
+    [page] = (tmp_path / "report" / "runs").glob("*.html")
+    assert "it broke\nbadly" in page.read_text()
+    assert "1 run failed" in index.read_text()
+    assert "0 finished runs" in index.read_text()
+
+
+def test_smoke_tests_are_called_so(tmp_path: Path) -> None:
+    leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5], size="smoke")
+    assert "All of these are smoke tests" in make(tmp_path).read_text()
+
+
+class TestPictures:
+    def chart(self, size: int = 0) -> Chart:
+        def draw() -> bytes:
+            return b"GIF89a" + bytes(size)
+
+        tags = {"data": "mnist", "model": "dense focus_s", "size": "paper"}
+        title = "Foci (e, size=paper, variant=paper)"
+        return Chart("foci", title, "Of <5> runs.", ({"x": 1},), draw, tags, (".gif",))
+
+    def test_figures_are_inside(
+        self, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        figures = (self.chart(), Missing("Films", "python train.py experiment=film"))
+        monkeypatch.setattr(gallery, "all_figures", lambda _: figures)
+        write_figures(collect([runs]), tmp_path / "report")
+        index = make(tmp_path)
+        assert ("img", "data:image/gif;base64,R0lGODlh") in Links(index).links
+        assert ("a", "figures/foci.csv") in Links(index).links
+        text = index.read_text()
+        assert "<strong>Foci (e)</strong> Of &lt;5&gt; runs." in text
+        assert 'data-model="dense focus_s"' in text
+        assert "<code>python train.py experiment=film</code>" in text
+
+    def test_what_is_too_large_is_linked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(4_000_000),))
+        write_figures(collect([]), tmp_path)
+        [picture], _ = pictures(tmp_path)
+        assert picture.source == ""
+        assert picture.files == ("foci.gif", "foci.csv")
+
+    @pytest.mark.parametrize(("svg", "kind"), [(300_000, "svg+xml"), (300_001, "png")])
+    def test_a_large_svg_is_shown_as_png(self, tmp_path: Path, svg: int, kind: str) -> None:
+        entry = {"title": "t", "caption": "c", "tags": {}, "files": ["a.svg", "a.png", "a.csv"]}
+        folder = tmp_path / "figures"
+        folder.mkdir()
+        (folder / "a.svg").write_bytes(bytes(svg))
+        (folder / "a.png").write_bytes(bytes(10))
+        (folder / "index.json").write_text(json.dumps({"figures": [entry], "missing": []}))
+        [picture], _ = pictures(tmp_path)
+        assert picture.source.startswith(f"data:image/{kind};base64,")
+
+    def test_a_report_without_figures(self, tmp_path: Path) -> None:
+        assert pictures(tmp_path) == ([], [])

@@ -1,0 +1,196 @@
+"""Tables with rows that filters can hide; curves and foci, thinned but not bent."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from focusing.reports.page.overview import duration, experiments, lead
+from focusing.reports.page.run_foci import MOST_EPOCHS, MOST_NEURONS, foci_of
+from focusing.reports.page.run_series import MOST_EPOCHS as MOST_POINTS
+from focusing.reports.page.run_series import series_panels, thinned
+from focusing.reports.page.run_view import run_view
+from focusing.reports.page.table_view import FIGURE_SPACE, column_protocol, table_views
+from focusing.reports.page.titles import short_title
+from focusing.reports.tables import Cell, Column, Row, Table, text
+from focusing.results.collect import collect
+from tests.unit.reports.page.foci import leave_foci
+from tests.unit.reports.records import leave
+
+
+class TestTables:
+    def view(self) -> list[tuple[tuple[str, ...], ...]]:
+        rows = (
+            Row((text("MNIST", "official"), text("Dense"), text("9.50 ± 1")), begins=True),
+            Row((Cell(), text("Focus-s"), text("missing [1]"))),
+            Row((Cell(), text("Focus-c"), text("100.00"))),
+            Row((text("all"), Cell(), text("+1")), begins=True),
+        )
+        columns = (Column("data"), Column("model"), Column("paper"))
+        [view] = table_views([Table("t", "T (size=paper, variant=paper)", columns, rows)])
+        self.rows = view.rows
+        return [tuple(cell.lines for cell in row.cells) for row in view.rows]
+
+    def test_a_name_above_can_be_shown_again(self) -> None:
+        lines = self.view()
+        assert lines[1][0] == lines[2][0] == ("MNIST", "official")
+        assert [row.cells[0].again for row in self.rows] == [False, True, True, False]
+        assert not self.rows[3].cells[1].again  # an empty cell of a row that begins is empty
+        assert self.rows[3].cells[1].lines == ("",)
+
+    def test_decimal_points_stand_in_line(self) -> None:
+        lines = [row[2][0] for row in self.view()]
+        assert lines == [
+            f"{FIGURE_SPACE * 2}9.50 ± 1",
+            "missing [1]",
+            "100.00",
+            f"{FIGURE_SPACE}+1",
+        ]
+
+    @pytest.mark.parametrize(
+        ("title", "protocol"),
+        [("paper", "paper"), ("difference, last", "last"), ("Δ", "paper"), ("optimism", "")],
+    )
+    def test_protocol_of_a_column(self, title: str, protocol: str) -> None:
+        assert column_protocol(title) == protocol
+
+    @pytest.mark.parametrize(
+        ("title", "short"),
+        [
+            ("T (size=paper, variant=paper)", "T"),
+            ("T (size=paper, variant=author): t-tests", "T (variant=author): t-tests"),
+            ("T (size=quick, variant=paper)", "T (size=quick)"),
+            ("T (e, size=paper, variant=paper)", "T (e)"),
+            ("T (size=paper, variant=paper, a.b=5)", "T (a.b=5)"),
+            ("T", "T"),
+        ],
+    )
+    def test_short_titles(self, title: str, short: str) -> None:
+        assert short_title(title) == short
+
+
+class TestSeries:
+    def test_panels(self) -> None:
+        series = {
+            "train/loss": [1.23456, None],
+            "test/loss": [2.0, float("inf")],
+            "odd": [1.0, 2.0],
+        }
+        found = series_panels(series, {"paper": 1})
+        assert found == {
+            "epochs": [1, 2],
+            "of": 2,
+            "panels": [
+                {"title": "loss", "lines": {"train": [1.235, None], "test": [2.0, None]}},
+                {"title": "odd", "lines": {"odd": [1.0, 2.0]}},
+            ],
+        }
+
+    def test_long_curves_keep_the_epochs_of_scores(self) -> None:
+        found = series_panels({"test/acc": list(np.linspace(0, 1, 1000))}, {"paper": 777})
+        assert found is not None
+        assert (found["epochs"][0], found["epochs"][-1], found["of"]) == (1, 1000, 1000)
+        assert 778 in found["epochs"]
+        assert len(found["epochs"]) <= MOST_POINTS + 1
+        assert len(found["panels"][0]["lines"]["test"]) == len(found["epochs"])
+
+    def test_nothing(self) -> None:
+        assert series_panels({}, {}) is None
+        assert thinned(3, 10, keep=[7]) == [0, 1, 2]
+
+
+class TestFoci:
+    def test_values_come_back(self, tmp_path: Path) -> None:
+        mu = np.random.default_rng(0).uniform(0, 1, (3, 5, 1))
+        leave_foci(tmp_path, mu, np.linspace(0, 1, 20)[:, None])
+        [layer] = foci_of(tmp_path / "focus.npz", [5, 15])
+        packed = layer["mu"]
+        raw = np.frombuffer(base64.b64decode(packed["data"]), "<u2").reshape(packed["shape"])
+        back = packed["low"] + raw / 65535 * (packed["high"] - packed["low"])
+        np.testing.assert_allclose(back, mu[:, layer["neurons"]], atol=1e-5)
+        assert mu[0, layer["neurons"], 0].tolist() == sorted(mu[0, :, 0])
+        assert (layer["informative"], layer["inputs"], layer["of_epochs"]) == ([5, 15], 20, 2)
+        assert layer["positions"] == pytest.approx(np.linspace(0, 1, 20), abs=1e-5)
+
+    def test_many_are_thinned(self, tmp_path: Path) -> None:
+        random = np.random.default_rng(0)
+        leave_foci(tmp_path, random.uniform(size=(200, 500, 2)), random.uniform(size=(784, 2)))
+        [layer] = foci_of(tmp_path / "focus.npz", [0, 10])
+        assert layer["mu"]["shape"] == [MOST_EPOCHS, MOST_NEURONS, 2]
+        assert (layer["epochs"][0], layer["epochs"][-1], layer["of_neurons"]) == (0, 199, 500)
+        assert layer["informative"] is None  # columns of a line are none of an image
+        assert len(json.dumps(layer)) < 30_000
+
+    def test_until_a_run_diverged(self, tmp_path: Path) -> None:
+        mu = np.full((5, 2, 1), 0.5)
+        mu[3:] = np.nan
+        leave_foci(tmp_path, mu, np.linspace(0, 1, 4)[:, None])
+        [layer] = foci_of(tmp_path / "focus.npz", None)
+        assert layer["epochs"] == [0, 1, 2]
+        leave_foci(tmp_path, np.full((2, 2, 1), np.nan), np.zeros((4, 1)))
+        assert foci_of(tmp_path / "focus.npz", None) == []
+
+    def test_no_file_or_half_of_one(self, tmp_path: Path) -> None:
+        assert foci_of(tmp_path / "focus.npz", None) == []
+        leave_foci(tmp_path, np.zeros((2, 2, 1)), np.zeros((4, 1)))
+        content = (tmp_path / "focus.npz").read_bytes()
+        (tmp_path / "focus.npz").write_bytes(content[: len(content) // 2])
+        assert foci_of(tmp_path / "focus.npz", None) == []
+
+
+class TestRun:
+    def test_what_is_shown(self, tmp_path: Path) -> None:
+        leave(
+            tmp_path, "e", "mnist", "focus_s", 17, [0.5, 0.75], val=[0.1, 0.2],
+            focus={"hidden1": {"moved": 0.123, "sigma_first": 0.1, "sigma_last": 0.05}},
+            versions={"torch": "2.6"}, git={"commit": "a" * 40, "dirty": True},
+            machine={"cores": 2}, steps_per_second=1234.5, peak_memory_bytes=2**30,
+            measured={"pruning": {"curve": [{"sparsity": 0.0, "acc": 0.75}]}, "ratio": 1.23456},
+        )  # fmt: skip
+        [run] = collect([tmp_path]).runs
+        view = run_view(run)
+        assert view["title"] == "Focus-s on MNIST, seed 17"
+        assert [score["value"] for score in view["scores"]] == ["75.00", "75.00", "75.00"]
+        assert view["scores"][0]["words"].endswith("(epoch 2)")
+        assert view["facts"]["foci of hidden1"] == "moved 0.123 on average, σ 0.100 → 0.050"
+        assert view["facts"]["protocol"] == "holdout, 10% of the training data held out"
+        assert view["environment"]["commit"] == "aaaaaaaaaaaa, with changes"
+        assert (view["environment"]["torch"], view["environment"]["cores"]) == ("2.6", "2")
+        assert view["measured"] == {"pruning.curve": "1 values", "ratio": "1.235"}
+        assert view["content"]["pruning"] == {"by focus": [[0.0, 0.75]]}
+        assert view["content"]["marks"] == {"paper": 2, "holdout": 2, "last": 2}
+        assert "\ndata:\n" in view["config"]
+        assert "\n  name: focus_s\n" in view["config"]
+
+    def test_a_record_of_few_words(self, tmp_path: Path) -> None:
+        leave(tmp_path, "e", "boston", "dense", 0, [3.0], wall_seconds=None)
+        [run] = collect([tmp_path]).runs
+        view = run_view(run)
+        assert view["scores"][0]["unit"] == "MAE"
+        assert view["content"]["foci"] == []
+        assert view["content"]["pruning"] is None
+        assert "training time" not in view["facts"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(1.23, "1.2 s"), (45.6, "46 s"), (600, "10 min"), (7200, "2.0 h")],
+)
+def test_duration(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_what_was_run(tmp_path: Path) -> None:
+    leave(tmp_path, "e", "fashion", "focus_s", 0, [0.5])
+    leave(tmp_path, "e", "mnist", "dense", 1, [0.5], val=[0.5])
+    leave(tmp_path, "e", "mnist", "dense", 2, [], status="failed", error="no")
+    collection = collect([tmp_path])
+    [row] = experiments(collection)
+    assert (row["data"], row["models"]) == (["mnist", "fashion"], ["dense", "focus_s"])
+    assert (row["runs"], row["failed"], row["seeds"]) == (2, 1, 3)
+    assert row["protocols"] == ["paper", "holdout"]
+    told = lead(collection)
+    assert (told["runs"], told["failed"], told["time"]) == (2, 1, "3.0 s")
+    assert told["from"] == told["to"] == "2026-01-01"

@@ -9,9 +9,9 @@ from typing import Any
 
 from focusing.errors import UserError
 from focusing.reports.report import DEFAULT_FOLDERS, given_folders
-from focusing.reports.wandb_item import digest
+from focusing.reports.wandb_item import PROJECT, digest
 from focusing.reports.wandb_panels import Sections, sections
-from focusing.reports.wandb_push import Parser, place, require_server, sentence
+from focusing.reports.wandb_push import Parser, default_entity, place, require_server, sentence
 from focusing.results.collect import collect
 
 NAME = "Focusing"
@@ -21,7 +21,8 @@ CODE = '''\
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 
-from focusing.reports.wandb_dashboard import default_entity, save
+from focusing.reports.wandb_dashboard import save
+from focusing.reports.wandb_push import default_entity
 
 workspace = ws.Workspace(
     entity={entity},
@@ -49,12 +50,13 @@ def dashboard(arguments: Sequence[str]) -> None:
         shown = sections(collect(given_folders(options.folders)).runs)
     else:
         shown = sections()
-    where = place(options.entity, options.project)
+    project = options.project or PROJECT
+    where = place(options.entity, project)
     panels = sum(map(len, shown.values()))
     told = f"workspace {options.name!r} of {where} with {len(shown)} sections, {panels} panels"
     if options.save or options.dry_run:
         file = options.save or Path("dashboard.py")
-        text = code(shown, options.entity, options.project, options.name, file.name)
+        text = code(shown, options.entity, project, options.name, file.name)
         if options.dry_run:
             print(text, end="")
         else:
@@ -68,7 +70,7 @@ def dashboard(arguments: Sequence[str]) -> None:
         )
     require_server(f"the {told} was not made (--dry-run prints it as code)")
     entity = options.entity or default_entity()
-    print(save(build(shown, entity, options.project, options.name)))
+    print(save(build(shown, entity, project, options.name)))
 
 
 def build(shown: Sections, entity: str, project: str, name: str) -> Any:
@@ -101,16 +103,6 @@ def code(shown: Sections, entity: str | None, project: str, name: str, file: str
         name=name,
         sections="".join(f"{line}\n" for line in lines),
     )
-
-
-def default_entity() -> str:
-    """The user or team of the W&B key."""
-    import wandb
-
-    try:
-        return str(wandb.Api().default_entity)
-    except Exception as error:
-        raise UserError(f"W&B did not answer: {sentence(error)}.") from error
 
 
 def save(workspace: Any) -> str:

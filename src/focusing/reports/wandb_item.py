@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+PROJECT = "focusing"
 MARK = "record"
 """In the summary of a run: equal to that of a record that was sent whole."""
 PATIENCE = 60
@@ -19,6 +20,8 @@ class Item:
     """What is to be sent.
 
     Attributes:
+        project: where it belongs.
+        entity: the user or team that has the project; None: the one of the key.
         id: of the W&B run; the same whenever and from wherever it is sent.
         name: what W&B calls it.
         group: the experiment.
@@ -30,6 +33,8 @@ class Item:
         fill: logs its content to an open W&B run.
     """
 
+    project: str
+    entity: str | None
     id: str
     name: str
     group: str
@@ -52,6 +57,12 @@ def digest(*parts: str | bytes) -> str:
         found.update(each if isinstance(each, bytes) else each.encode())
         found.update(b"\0")
     return found.hexdigest()[:16]
+
+
+def account(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Project and entity that a run was logged to while it trained, or would have been."""
+    logged = (config.get("logger") or {}).get("wandb") or {}
+    return {"project": logged.get("project") or PROJECT, "entity": logged.get("entity")}
 
 
 def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "online") -> None:

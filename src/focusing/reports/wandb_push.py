@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -12,14 +13,13 @@ from rich.console import Console
 
 from focusing.errors import UserError
 from focusing.reports.report import given_folders, nothing
-from focusing.reports.wandb_item import MARK, Item, send
+from focusing.reports.wandb_item import MARK, PROJECT, Item, send
 from focusing.reports.wandb_record import item_of
 from focusing.reports.wandb_trials import trial_items
 from focusing.results.collect import collect
-from focusing.results.groups import trial
+from focusing.results.groups import group_by, trial
 from focusing.training.wandb_server import obstacle
 
-PROJECT = "focusing"
 PER_PAGE = 500
 
 
@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, command: str, about: str) -> None:
         super().__init__(prog=f"focusing wandb {command}", description=about)
-        self.add_argument("--project", default=PROJECT, help=f"W&B project ({PROJECT})")
+        self.add_argument("--project", help=f"W&B project ({PROJECT})")
         self.add_argument("--entity", help="W&B user or team (the one of your key)")
         self.add_argument("--dry-run", action="store_true", help="only print what would be sent")
 
@@ -47,26 +47,35 @@ def push(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     items = to_send(given_folders(options.folders), trials=options.trials)
     console = Console(highlight=False, soft_wrap=True)
-    where = place(options.entity, options.project)
+    places = group_by(
+        items, lambda item: (options.entity or item.entity, options.project or item.project)
+    )
     if options.dry_run:
-        console.print(f"Would send {count(items)} to {where}:")
-        for item in items:
-            console.print(item.line(), markup=False)
+        for where, here in places.items():
+            console.print(f"Would send {count(here)} to {place(*where)}:")
+            for item in here:
+                console.print(item.line(), markup=False)
         return
-    require_server(f"{count(items)} for {where} not sent (--dry-run lists them)")
-    entity, known = on_server(options.entity, options.project, items)
+    wanted = " and ".join(f"{count(here)} for {place(*where)}" for where, here in places.items())
+    require_server(f"{wanted} not sent (--dry-run lists them)")
+    for (entity, project), here in places.items():
+        _send_new(entity, project, here, console)
+
+
+def _send_new(entity: str | None, project: str, items: Sequence[Item], console: Console) -> None:
+    entity, known = on_server(entity, project, items)
     missing = [item for item in items if known.get(item.id) != item.mark]
-    for place_in_line, item in enumerate(missing):
+    for sent, item in enumerate(missing):
         try:
-            send(item, options.project, entity)
+            send(item, project, entity)
         except Exception as error:  # of any kind, for W&B has many
             raise UserError(
-                f"W&B did not take {item.group}/{item.name}: {sentence(error)} ({place_in_line} of "
+                f"W&B did not take {item.group}/{item.name}: {sentence(error)} ({sent} of "
                 f"{count(missing)} sent; the same command goes on from there)."
             ) from error
         console.print(f"{item.group}/{item.name}", markup=False)
     there = f", {count(items[len(missing) :])} had been there" if len(missing) < len(items) else ""
-    console.print(f"Sent {count(missing)} to {place(entity, options.project)}{there}.")
+    console.print(f"Sent {count(missing)} to {place(entity, project)}{there}.")
 
 
 def to_send(folders: Sequence[Path], *, trials: bool) -> list[Item]:
@@ -76,11 +85,13 @@ def to_send(folders: Sequence[Path], *, trials: bool) -> list[Item]:
         folders: searched for records.
         trials: random trials are a run each, beside the table of them.
     """
-    runs = collect(folders).runs
-    if not runs:
+    collection = collect(folders)
+    if collection.skipped:
+        print(collection.warning(), file=sys.stderr)
+    if not collection.runs:
         raise UserError(nothing(folders))
-    alone = [run for run in runs if trials or trial(run) is None]
-    return [*trial_items(runs), *map(item_of, alone)]
+    alone = [run for run in collection.runs if trials or trial(run) is None]
+    return [*trial_items(collection.runs), *map(item_of, alone)]
 
 
 def on_server(
@@ -89,10 +100,9 @@ def on_server(
     """The user or team, and the marks of the items that W&B has whole."""
     import wandb
 
+    entity = entity or default_entity()
     try:
-        api = wandb.Api()
-        entity = entity or str(api.default_entity)
-        runs = api.runs(
+        runs = wandb.Api().runs(
             f"{entity}/{project}",
             filters={"name": {"$in": [item.id for item in items]}},
             per_page=PER_PAGE,
@@ -100,12 +110,22 @@ def on_server(
         )
         found = list(runs)
     except Exception as error:
-        if entity and "Could not find project" in str(error):  # it will be made
+        if "Could not find project" in str(error):  # it will be made
             return entity, {}
         raise UserError(f"W&B did not answer: {sentence(error)}.") from error
     return entity, {
         run.id: run.summary.get(MARK) if run.state == "finished" else None for run in found
     }
+
+
+def default_entity() -> str:
+    """The user or team that the environment or the W&B key names."""
+    import wandb
+
+    try:
+        return os.environ.get("WANDB_ENTITY") or str(wandb.Api().default_entity)
+    except Exception as error:
+        raise UserError(f"W&B did not answer: {sentence(error)}.") from error
 
 
 def require_server(undone: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from focusing.reports.wandb_item import Item, digest
+from focusing.reports.wandb_item import Item, account, digest
 from focusing.results.record import FILE
 from focusing.results.run import Run
 from focusing.training.wandb_facts import curves_of, define_metrics, facts, summary_of, tags
@@ -24,6 +24,7 @@ def item_of(run: Run) -> Item:
     figures = len(list(run.path.glob("figures/*.png")))
     foci = f", foci of {', '.join(run.focus)}" if run.focus else ""
     return Item(
+        **account(run.config),
         id=run_id(run.path) or digest(*given),
         name=f"{run.config_hash}-seed={run.seed}",
         group=run.experiment,

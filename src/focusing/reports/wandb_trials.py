@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from focusing.reports.tables_trials import BASE, noise_level
-from focusing.reports.wandb_item import Item, digest
+from focusing.reports.wandb_item import Item, account, digest
 from focusing.results.groups import group_by, repeat, trial
 from focusing.results.run import Run
 
@@ -30,6 +30,7 @@ def trial_items(runs: Sequence[Run]) -> list[Item]:
         columns, rows = trial_table(members)
         items.append(
             Item(
+                **account(members[0].config),
                 id=digest(JOB_TYPE, *key),
                 name=f"{len(rows)} trials",
                 group=experiment,

@@ -3,7 +3,9 @@
 import shutil
 from pathlib import Path
 
-from focusing.reports.wandb_push import to_send
+import pytest
+
+from focusing.reports.wandb_push import push, to_send
 from focusing.reports.wandb_record import rows_of
 from tests.unit.reports.records import leave
 
@@ -27,6 +29,23 @@ def test_a_record_that_changes_is_sent_again(tmp_path: Path) -> None:
     (after,) = to_send([tmp_path], trials=False)
     assert after.id == before.id
     assert after.mark != before.mark
+
+
+def test_it_goes_where_it_would_have_been_logged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = {"wandb": {"project": "p", "entity": "team", "tags": ["best"], "job_type": "x"}}
+    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], options={"logger": logger})
+    leave(tmp_path, "mine", "mnist", "focus_s", 1, [0.5])
+    logged, plain = to_send([tmp_path], trials=False)
+    assert (logged.entity, logged.project, logged.job_type) == ("team", "p", "x")
+    assert logged.tags[-1] == "best"
+    assert (plain.entity, plain.project, plain.job_type) == (None, "focusing", "train")
+    push([str(tmp_path), "--dry-run"])
+    said = capsys.readouterr().out.splitlines()
+    assert said[::2] == ["Would send 1 run to team/p:", "Would send 1 run to focusing:"]
+    push([str(tmp_path), "--dry-run", "--entity", "me", "--project", "q"])
+    assert capsys.readouterr().out.startswith("Would send 2 runs to me/q:\n")
 
 
 def test_trials_become_runs_if_asked(tmp_path: Path) -> None:

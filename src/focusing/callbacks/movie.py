@@ -103,7 +103,7 @@ def film_layer(
                 for index, neuron in enumerate(sample):
                     mark(axes, mu[at, neuron], sigma[at, neuron], colour(index))
                 frame_plane(axes)
-            corner = {"ha": "right", "va": "top", "transform": axes.transAxes}
+            corner: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
             axes.text(0.99, 0.99, f"epoch {epochs[at]}", **corner)
             return []
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
@@ -184,6 +184,6 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
             axes.set_xticks(values)
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         else:
-            ends = np.log10([values[0], values[-1]]).round()
-            axes.set_xticks(sorted({10.0 ** round(power) for power in np.linspace(*ends, 3)}))
+            low, high = (round(math.log10(value)) for value in (values[0], values[-1]))
+            axes.set_xticks([10.0**power for power in (low, (low + high) // 2, high)])
         axes.xaxis.set_minor_locator(NullLocator())

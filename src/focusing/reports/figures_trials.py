@@ -80,7 +80,7 @@ def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
     if ours is None or base is None or ours.trained_on != base.trained_on:
         return []
     runs = {repeat(run): run for run in block.models[model]}
-    return [
+    rows = [
         {
             "trial": trial(runs[key]),
             "seed": runs[key].seed,
@@ -94,6 +94,7 @@ def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
         for key in ours.values
         if key in base.values
     ]
+    return sorted(rows, key=lambda row: (row["trial"], row["seed"]))
 
 
 def _draw(rows: Sequence[Mapping[str, Any]], model: str) -> Figure:

@@ -1,0 +1,205 @@
+"""Figures of a report: what is drawn, what is written beside it, and when it is drawn again."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from focusing.reports.chart import Chart, Missing
+from focusing.reports.gallery import all_figures, missing_lines, write_figures
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+
+
+def figures_of(folder: Path) -> dict[str, Chart]:
+    return {c.name: c for c in all_figures(collect([folder])) if isinstance(c, Chart)}
+
+
+def drawn(chart: Chart) -> Any:
+    figure = chart.draw()
+    assert not isinstance(figure, bytes)
+    return figure
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def leave_widths(folder: Path) -> None:
+    for model, base in (("dense", 0.90), ("focus_s", 0.91)):
+        for hidden in (64, 256):
+            for seed, more in ((0, 0.0), (17, 0.02)):
+                options = {"model.hidden": [hidden, hidden]}
+                test = [0.5, base + more]
+                leave(folder, "n_hidden", "mnist", model, seed, test, options=options)
+
+
+def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
+    leave_widths(tmp_path / "runs")
+    collection = collect([tmp_path / "runs"])
+    paths = write_figures(collection, tmp_path / "out")
+    folder = tmp_path / "out" / "figures"
+    assert {path.name for path in paths} == {
+        f"n_hidden_paper_paper_paper.{suffix}" for suffix in ("png", "svg", "csv")
+    }
+    with Image.open(folder / "n_hidden_paper_paper_paper.png") as image:
+        assert image.width == 1020  # a column of 3.4 inches at 300 dpi
+    text = ElementTree.parse(folder / "n_hidden_paper_paper_paper.svg")  # noqa: S314 - our own
+    assert "hidden neurons in each layer" in "".join(text.getroot().itertext())
+    index = json.loads((folder / "index.json").read_text())
+    [entry] = index["figures"]
+    assert entry["tags"]["model"] == "dense focus_s"
+    assert entry["tags"]["protocol"] == "paper"
+    commands = {each["command"] for each in index["missing"]}
+    assert {
+        "python train.py experiment=table1",
+        "python train.py experiment=sigma_reg",
+        "python train.py experiment=sparsity",
+        "python train.py experiment=learning_to_focus",
+        "python train.py experiment=explain",
+        "python train.py experiment=table2_simple protocol=holdout",
+    } <= commands
+    assert not any("n_hidden" in each for each in commands)
+    lines = missing_lines(collection)
+    assert "No runs for: SHAP values. python train.py experiment=explain" in lines
+    page = (folder / "all.md").read_text()
+    assert "](n_hidden_paper_paper_paper.png)" in page
+    assert "experiment=explain" in page
+
+
+def test_widths_have_means_intervals_and_the_authors_numbers(tmp_path: Path) -> None:
+    leave_widths(tmp_path)
+    chart = figures_of(tmp_path)["n_hidden_paper_paper_paper"]
+    assert [(row["model"], row["x"], row["n"]) for row in chart.rows] == [
+        ("dense", 64, 2), ("focus_s", 64, 2), ("dense", 256, 2), ("focus_s", 256, 2),
+    ]  # fmt: skip
+    first = chart.rows[0]
+    assert first["mean"] == pytest.approx(91.0)
+    # Student's t with one degree of freedom: 12.706 * std / sqrt(2), std = sqrt(2).
+    assert first["low"] == pytest.approx(91.0 - 12.7062, abs=1e-3)
+    assert first["author"] == 97.962
+    assert "2 runs a point" in chart.caption
+    assert "95 %" in chart.caption
+    axes = drawn(chart).axes[0]
+    assert axes.get_xscale() == "linear"  # a factor of 4 is no reason for a logarithm
+    assert axes.get_title(loc="left") == "MNIST"
+    labels = {text.get_text() for text in axes.texts}
+    assert {"Dense", "Focus-s", "official"} <= labels
+    crosses = [line for line in axes.lines if line.get_marker() == "x"]
+    assert [line.get_ydata()[0] for line in crosses] == [97.962, 98.876, 97.944, 99.098]
+
+
+def test_other_sources_sizes_and_variants_stay_apart(tmp_path: Path) -> None:
+    for value, score in ((1e-5, 0.8), (1e-1, 0.7)):
+        options = {"optim.sigma_l2": value}
+        leave(tmp_path, "sigma_reg", "mnist", "focus_s", 0, [score], options=options)
+        leave(tmp_path, "sigma_reg", "mnist", "focus_s", 17, [score + 0.1], options=options,
+              source="other")  # fmt: skip
+        leave(tmp_path, "sigma_reg", "mnist", "focus_s", 34, [0.1], options=options, size="quick")
+    found = figures_of(tmp_path)
+    assert {name for name in found if name.startswith("sigma_reg")} == {
+        "sigma_reg_paper_paper_paper", "sigma_reg_quick_paper_paper",
+    }  # fmt: skip
+    chart = found["sigma_reg_paper_paper_paper"]
+    means = {(row["source"], row["x"]): row["mean"] for row in chart.rows}
+    assert means == pytest.approx(
+        {("official", 1e-5): 80, ("official", 0.1): 70, ("other", 1e-5): 90, ("other", 0.1): 80}
+    )
+    axes = drawn(chart).axes
+    assert [each.get_xscale() for each in axes] == ["log", "log"]
+    assert [each.texts[0].get_text() for each in axes] == ["official", "other"]
+
+
+def test_only_what_changed_is_drawn_again_and_what_is_gone_goes(tmp_path: Path) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    leave_widths(runs)
+    write_figures(collect([runs]), out)
+    picture = out / "figures" / "n_hidden_paper_paper_paper.png"
+    first = picture.stat().st_mtime_ns
+    write_figures(collect([runs]), out)
+    assert picture.stat().st_mtime_ns == first
+    leave(runs, "n_hidden", "mnist", "dense", 34, [0.99], options={"model.hidden": [64, 64]})
+    write_figures(collect([runs]), out)
+    assert picture.stat().st_mtime_ns > first
+    assert rows_of(picture.with_suffix(".csv"))[0]["n"] == "3"
+    leave(tmp_path / "others", "mine", "mnist", "dense", 0, [0.5])
+    write_figures(collect([tmp_path / "others"]), out)
+    assert not picture.exists()
+    assert not picture.with_suffix(".csv").exists()
+
+
+def test_trials_are_points_above_or_below_the_diagonal(tmp_path: Path) -> None:
+    for number, (noise, dense, focused) in enumerate([(0, 0.8, 0.7), (4, 0.5, 0.6), (4, 0.4, 0.6)]):
+        drawn_options = {"sweep.trial": number, "data.noise": noise, "data.informative": 4,
+                         "data.noise_position": "left", "data.seed": number}  # fmt: skip
+        for model, score in (("dense", dense), ("focus_s", focused)):
+            leave(tmp_path, "table1", "synthetic", model, 0, [score], options=drawn_options)
+    leave(tmp_path, "table1", "synthetic", "focus_s", 0, [0.9], options={"sweep.trial": 9})  # alone
+    chart = figures_of(tmp_path)["trials_table1_paper_paper_focus_s_paper"]
+    assert [(r["trial"], r["noise"], r["dense"], r["focused"]) for r in chart.rows] == [
+        (0, "0", 80, 70), (1, "1", 50, 60), (2, "1", 40, 60),
+    ]  # fmt: skip
+    axes = drawn(chart).axes[0]
+    diagonal, clean, noisy = axes.lines[:3]
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
+    assert (list(clean.get_xdata()), list(clean.get_ydata())) == ([80], [70])
+    assert (list(noisy.get_xdata()), list(noisy.get_ydata())) == ([50, 40], [60, 60])
+    texts = [text.get_text() for text in axes.texts]
+    assert any(text.startswith("noise 1: +15.00 [") and text.endswith("n=2") for text in texts)
+    assert axes.get_xlabel() == "test accuracy of Dense (%)"
+
+
+def test_losses_prefer_the_validation_split(tmp_path: Path) -> None:
+    for model, level in (("dense", 1.0), ("focus_s", 0.5)):
+        for seed in (0, 17):
+            series = {"train/loss": [level, level / 2], "val/loss": [level + seed, level],
+                      "test/loss": [9.0, 9.0]}  # fmt: skip
+            leave(tmp_path, "table2_simple", "mnist", model, seed, [0.5, 0.6], val=[0.5, 0.6],
+                  series=series)  # fmt: skip
+    chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
+    assert {row["split"] for row in chart.rows} == {"train", "val"}
+    first = next(r for r in chart.rows if (r["model"], r["split"]) == ("dense", "val"))
+    assert (first["mean"], first["lowest"], first["highest"]) == (9.5, 1.0, 18.0)
+    assert "validation split" in chart.caption
+    axes = drawn(chart).axes[0]
+    assert len(axes.lines) == 4
+    assert axes.get_ylabel() == "loss"
+
+
+def test_tables_and_optimism(tmp_path: Path) -> None:
+    for seed, holdout in ((0, 0.88), (17, 0.86)):
+        leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, [holdout, 0.9], val=[0.9, 0.8])
+    found = figures_of(tmp_path)
+    [row] = found["optimism_paper_paper"].rows
+    assert row["optimism"] == pytest.approx(3.0)
+    texts = [text.get_text() for text in drawn(found["optimism_paper_paper"]).axes[0].texts]
+    assert texts == ["n=2"]
+    chart = found["table2_simple_paper_paper_holdout"]
+    assert [(r["model"], r["mean"], r["published_mean"]) for r in chart.rows] == [
+        ("focus_s", pytest.approx(87.0), 99.25)
+    ]
+    published = drawn(chart).axes[0].lines[0]
+    assert list(published.get_ydata()) == [99.25, 99.25]
+
+
+def test_settings_are_rows_with_single_runs(tmp_path: Path) -> None:
+    for focus, base in (("gaussian", 0.9), ("triangle", 0.8)):
+        for seed in (0, 17):
+            leave(tmp_path, "focus_functions", "mnist", "focus_s", seed, [base + seed / 1000],
+                  options={"model.focus": focus})  # fmt: skip
+    chart = figures_of(tmp_path)["focus_functions_paper_paper_paper"]
+    assert [row["runs"] for row in chart.rows] == ["90 91.7", "80 81.7"]
+    axes = drawn(chart).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["gaussian", "triangle"]
+    assert list(axes.lines[0].get_xdata()) == pytest.approx([90, 91.7])
+
+
+def test_without_runs_of_a_kind_nothing_is_invented(tmp_path: Path) -> None:
+    leave(tmp_path, "mine", "mnist", "dense", 0, [0.5])
+    figures = all_figures(collect([tmp_path]))
+    assert all(isinstance(each, Missing) for each in figures)

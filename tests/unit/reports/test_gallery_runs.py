@@ -1,0 +1,194 @@
+"""Figures of real, tiny runs in which everything was measured."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from PIL import Image
+
+from focusing.compose import config_dir, prepare_hydra
+from focusing.reports.chart import Chart
+from focusing.reports.figures_weights import picture, three_neurons
+from focusing.reports.foci import read_foci
+from focusing.reports.gallery import all_figures, write_figures
+from focusing.results.collect import Collection, collect
+from focusing.run import train
+
+MEASURED = [
+    "data=mnist", "size=smoke", "callbacks=[default,measure]", "data.pad=4", "trainer.max_epochs=2",
+    "model.hidden=[12,12]", "callbacks.pruning.points=4", "callbacks.explanation.samples=2",
+    "callbacks.explanation.background=8", "callbacks.timing.rounds=2", "name=everything",
+]  # fmt: skip
+SMALL = ["name=learning_to_focus", "figures=false", "data.n_samples=200", "trainer.max_epochs=3"]
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
+    folder = tmp_path_factory.mktemp("outputs")
+    prepare_hydra()
+    runs = [[*MEASURED, "model=focus_s"], [*MEASURED, "model=dense"], SMALL]
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        for options in runs:
+            train(compose("train", [*options, f"paths.output_dir={folder}"]))
+    return collect([folder])
+
+
+@pytest.fixture(scope="module")
+def charts(collection: Collection) -> dict[str, Chart]:
+    return {each.name: each for each in all_figures(collection) if isinstance(each, Chart)}
+
+
+def drawn(chart: Chart) -> Any:
+    figure = chart.draw()
+    assert not isinstance(figure, bytes)
+    return figure
+
+
+def focused(collection: Collection) -> Any:
+    return next(run for run in collection.runs if (run.model, run.size) == ("focus_s", "smoke"))
+
+
+def test_sparsity_has_both_rules_the_twin_and_thresholds(
+    collection: Collection, charts: dict[str, Chart]
+) -> None:
+    chart = charts["sparsity_everything_smoke_paper_focus_s"]
+    told = focused(collection).measured["pruning"]
+    curve = [row for row in chart.rows if row["rule"] == "focus"]
+    assert [row["threshold"] for row in curve] == [0, *np.linspace(1e-7, 1.5, 4)]
+    assert [row["sparsity"] for row in curve] == [100 * each["sparsity"] for each in told["curve"]]
+    assert [row["score"] for row in curve] == [100 * each["acc"] for each in told["curve"]]
+    rules = {(row["model"], row["rule"]) for row in chart.rows}
+    assert rules == {("focus_s", "focus"), ("focus_s", "magnitude"), ("dense", "magnitude")}
+    figure = drawn(chart)
+    axes, above = figure.axes
+    assert axes.get_xlabel() == "connections dropped (%)"
+    # A threshold stands above the sparsity that it leads to.
+    figure.draw_without_rendering()
+    for tick, label in zip(above.get_xticks(), above.get_xticklabels(), strict=True):
+        shown = [row for row in curve if f"{row['threshold']:.2g}" == label.get_text()]
+        assert tick == shown[0]["sparsity"]
+        here = axes.transData.transform((tick, 0))[0]
+        assert above.transData.transform((tick, 0))[0] == pytest.approx(here)
+
+
+def test_connections_are_those_of_the_neurons(
+    collection: Collection, charts: dict[str, Chart]
+) -> None:
+    chart = charts["connections_everything_smoke_paper_focus_s"]
+    base, strict = focused(collection).measured["pruning"]["connections"]
+    for level in (base, strict):
+        for layer, kept in level["layers"].items():
+            rows = [
+                row for row in chart.rows
+                if (row["layer"], row["threshold"]) == (layer, level["threshold"])
+            ]  # fmt: skip
+            assert sum(row["neurons"] for row in rows) == len(kept) == 12
+            assert rows[0]["median"] == np.median(kept)
+    titles = [axes.get_title(loc="left") for axes in drawn(chart).axes]
+    assert titles == ["hidden1", "hidden2"]
+
+
+def test_shap_pictures_add_up_as_far_as_the_caption_says(
+    collection: Collection, charts: dict[str, Chart]
+) -> None:
+    chart = charts["shap_everything_smoke_paper_mnist_focus_s"]
+    gap = focused(collection).measured["explanation"]["gap"]
+    assert f"by {gap['largest']:.2g} at most" in chart.caption
+    one = [row for row in chart.rows if (row["sample"], row["class"]) == _first(chart)]
+    assert len(one) == 36 * 36
+    total = sum(float(row["shap"]) for row in one)
+    expected = one[0]["output"] - one[0]["expected"]
+    assert total == pytest.approx(expected, abs=gap["largest"] + 1e-3 * len(one) ** 0.5)
+    assert len(drawn(chart).axes) == 2 * 4  # each the sample and three classes
+
+
+def _first(chart: Chart) -> tuple[int, int]:
+    return chart.rows[0]["sample"], chart.rows[0]["class"]
+
+
+def test_timing_shows_ratios_of_focused_networks_only(
+    collection: Collection, charts: dict[str, Chart]
+) -> None:
+    chart = charts["timing_everything_smoke_paper"]
+    ratio = focused(collection).measured["timing"]["ratio"]
+    assert [(row["kind"], row["ratio"]) for row in chart.rows] == list(ratio.items())
+    assert {row["model"] for row in chart.rows} == {"focus_s"}
+    axes = drawn(chart).axes[0]
+    numbers = [text.get_text() for text in axes.texts if text.get_text() != "dense"]
+    assert numbers == [f"{ratio['train']:.2f}", f"{ratio['test']:.2f}"]
+
+
+def test_dead_inputs_before_and_after(collection: Collection, charts: dict[str, Chart]) -> None:
+    chart = charts["redundancy_everything_smoke_paper"]
+    told = focused(collection).measured["dead_inputs"]
+    rows = [
+        row for row in chart.rows
+        if (row["model"], row["when"], row["inputs"]) == ("focus_s", "after", "dead")
+    ]  # fmt: skip
+    assert [row["weights"] for row in rows] == told["histogram"]["after_dead"]
+    assert rows[0]["mean_abs"] == told["after"]["dead"]["mean_abs"]
+    assert f"{told['dead']} of 1296 inputs never change" in chart.caption
+    panels = drawn(chart).axes
+    assert [axes.get_ylabel() for axes in panels[::3]] == ["Dense", "Focus-s"]
+
+
+def test_weights_in_the_picture_are_those_of_the_record(
+    collection: Collection, charts: dict[str, Chart]
+) -> None:
+    chart = charts["weights_everything_smoke_paper_mnist_focus_s"]
+    run = focused(collection)
+    foci = read_foci(run.path, run.sizes)[0]
+    assert picture(run.sizes, len(foci.tau)) == (36, 36, 1)
+    assert "12 of 12 neurons" in chart.caption
+    assert len(chart.rows) == 12
+    assert float(chart.rows[3]["w700"]) == pytest.approx(foci.last[3, 700], rel=1e-3, abs=1e-12)
+    axes = drawn(chart).axes[2]
+    three = three_neurons(foci)
+    labels = [f"s={foci.sigma[-1, foci.shown[k], 0]:.3f}" for k in three]
+    assert [text.get_text() for text in axes.texts] == labels
+    crosses = [line for line in axes.lines if line.get_marker() == "+"]
+    at = float(foci.mu[-1, foci.shown[three[0]], 0]) * (36 * 36 - 1)
+    assert crosses[0].get_ydata()[0] == at // 36
+    assert crosses[0].get_xdata()[0] == pytest.approx(at % 36)
+
+
+@pytest.mark.parametrize(
+    ("data", "inputs", "shape"),
+    [
+        ({"shape": [50, 37, 1]}, 1850, (50, 37, 1)),
+        ({"shape": [32, 32, 3]}, 3072, (32, 32, 3)),
+        ({"shape": [40]}, 40, None),
+        ({}, 3072, (32, 32, 3)),  # a record without its shape
+        ({}, 784, (28, 28, 1)),
+        ({}, 40, None),
+        ({"shape": [28, 28, 1]}, 256, None),  # a layer behind others
+    ],
+)
+def test_shapes_of_pictures(data: Any, inputs: int, shape: Any) -> None:
+    assert picture(data, inputs) == shape
+
+
+def test_small_networks_show_foci_paths_and_weights(charts: dict[str, Chart]) -> None:
+    names = [f"{what}_learning_to_focus_paper_paper_hidden1" for what in ("foci", "weights")]
+    path = charts["trajectory_learning_to_focus_paper_paper_hidden1"]
+    assert set(names) <= charts.keys()
+    assert {(row["epoch"], row["neuron"]) for row in path.rows} == {
+        (epoch, neuron) for epoch in range(4) for neuron in range(4)
+    }
+    assert drawn(path).axes[0].get_xlabel() == r"centre $\mu$"
+
+
+def test_everything_is_written_and_the_film_moves(
+    collection: Collection, charts: dict[str, Chart], tmp_path: Path
+) -> None:
+    few = Collection(tuple(run for run in collection.runs if run.size == "paper"))
+    write_figures(few, tmp_path)
+    folder = tmp_path / "figures"
+    index = json.loads((folder / "index.json").read_text())
+    names = {name for entry in index["figures"] for name in entry["files"]}
+    assert names | {"index.json", "all.md"} == {path.name for path in folder.iterdir()}
+    with Image.open(folder / "film_learning_to_focus_paper_paper.gif") as film:
+        assert getattr(film, "n_frames") == 4  # noqa: B009 - only animations have it

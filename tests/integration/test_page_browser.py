@@ -1,0 +1,194 @@
+"""The page in a real browser: filters, the slider over epochs, and reloading while a sweep runs."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from focusing.compose import config_dir, prepare_hydra
+from focusing.reports import report
+from focusing.reports.page import write_page
+from focusing.reports.serve import Handler, Server
+from focusing.reports.tables_files import write_tables
+from focusing.results.collect import collect
+from focusing.run import train
+from tests.integration.chromium import chromium, dump, needs_chromium, operate
+from tests.unit.reports.records import leave
+
+pytestmark = needs_chromium
+
+FILTERS = """
+const tick = (name, value) => document.querySelector(`[name=${name}][value=${value}]`).click();
+const inTable = (what) => visible(`#table-experiment_mine_paper_paper ${what}`);
+const state = () => ({
+  runs: visible("#list tbody tr").length,
+  shown: document.getElementById("shown").textContent,
+  models: [...new Set(inTable("tbody tr").map((row) => row.dataset.model))],
+  heads: inTable("tbody th").map((each) => each.innerText.trim()),
+  columns: inTable("thead th").map((each) => each.textContent),
+  listed: visible("#list thead th").map((each) => each.textContent),
+  protocols: [...new Set(visible("#focused tbody tr").map((row) => row.dataset.protocol))],
+  figures: visible("#figures figure").length,
+  menus: all("#filters summary").map((each) => each.textContent),
+});
+result.before = state();
+document.querySelector("#filters summary").click();
+result.open = visible("#filters [name=data]").length;
+tick("model", "focus_s");
+result.model = state();
+tick("protocol", "last");
+result.protocol = state();
+document.querySelector("#filters [type=reset]").click();
+await wait(10);
+result.reset = state();
+tick("data", "dna");
+result.data = state();
+tick("data", "dna");
+const search = document.getElementById("search");
+search.value = "mine seed=1";
+search.dispatchEvent(new Event("input"));
+result.found = state().runs;
+search.value = "";
+search.dispatchEvent(new Event("input"));
+const head = () => visible("#list th button").find((each) => each.textContent === "holdout");
+const scores = () => visible("#list tbody tr").map((row) => row.cells[6].textContent);
+head().click();
+result.up = scores();
+head().click();
+result.down = scores();
+result.sort = head().parentElement.getAttribute("aria-sort");
+result.link = document.querySelector("#list a").getAttribute("href");
+result.kept = JSON.parse(sessionStorage.getItem("focusing")).order.down;
+const named = (each) => each.labels?.length || each.textContent;
+result.unnamed = all("input, select, button").filter((each) => !named(each)).length;
+result.wide = document.documentElement.scrollWidth - innerWidth;
+"""
+SLIDER = """
+const slider = document.getElementById("epoch");
+const picture = () => document.getElementById("focus").innerHTML;
+const read = () => document.getElementById("at").textContent;
+result.charts = all("#charts figure").map((each) => each.querySelector("strong").textContent);
+result.last = read();
+const last = picture();
+slider.value = 0;
+slider.dispatchEvent(new Event("input"));
+result.first = read();
+result.moved = picture() !== last;
+result.label = document.querySelector("#focus svg").getAttribute("aria-label");
+document.getElementById("play").click();
+result.playing = document.getElementById("play").textContent;
+await wait(2000);
+result.played = [read(), document.getElementById("play").textContent, picture() === last];
+const chart = document.querySelector("#charts figure > svg");
+const values = () => all("#charts figure:first-child output").map((each) => each.textContent);
+const end = values();
+chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+result.told = values().join() !== end.join() && values().every((each) => /\\d/.test(each));
+result.lines = all("#charts path.line").every((each) => !each.getAttribute("d").includes("NaN"));
+result.wide = document.documentElement.scrollWidth - innerWidth;
+"""
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><style>text{}</style></svg>'
+FIGURES = [
+    {"title": models, "caption": "", "tags": {"model": models}, "files": ["a.svg"]}
+    for models in ("dense", "dense focus_s")
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report on four real runs and two that never were."""
+    folder = tmp_path_factory.mktemp("page")
+    small = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false", "protocol=holdout"]
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        for model in ("dense", "focus_s"):
+            for seed in (0, 1):
+                mine = [f"model={model}", f"seed={seed}", "name=mine"]
+                train(compose("train", [*small, *mine, f"paths.output_dir={folder / 'outputs'}"]))
+    for seed in (0, 1):
+        leave(folder / "outputs", "mine", "dna", "dense", seed, [0.5], val=[0.5])
+    out = folder / "report"
+    (out / "figures").mkdir(parents=True)
+    (out / "figures" / "a.svg").write_text(SVG)
+    (out / "figures" / "index.json").write_text(json.dumps({"figures": FIGURES, "missing": []}))
+    collection = collect([folder / "outputs"])
+    write_tables(collection, out)
+    write_page(collection, out)
+    return out
+
+
+def test_filters(made: Path, tmp_path: Path) -> None:
+    found = operate(made / "index.html", FILTERS, tmp_path)
+    assert found["problems"] == []
+    before, model, protocol = found["before"], found["model"], found["protocol"]
+    assert (before["runs"], before["shown"], before["figures"]) == (6, "6 runs", 2)
+    assert before["models"] == ["dense", "focus_s"]
+    assert before["protocols"] == ["holdout"]  # the honest one, unless another is chosen
+    assert found["open"] == 2
+    assert (model["runs"], model["shown"], model["figures"]) == (2, "2 of 6 runs", 1)
+    assert model["models"] == ["focus_s"]
+    assert [head.splitlines()[0] for head in model["heads"]] == ["Synthetic"]  # shown again
+    assert model["menus"] == ["Data set", "Focus-s", "Protocol"]
+    assert [name for name in before["columns"] if name not in protocol["columns"]] == [
+        "paper", "holdout",
+    ]  # fmt: skip
+    assert "last" in protocol["listed"]
+    assert "paper" not in protocol["listed"]
+    assert protocol["protocols"] == ["last"]
+    assert found["reset"] == before
+    assert found["data"]["runs"] == 2
+    assert found["found"] == 3
+    assert found["up"] == sorted(found["up"], key=float)
+    assert found["down"] == found["up"][::-1]
+    assert (found["sort"], found["kept"]) == ("descending", True)
+    assert (made / found["link"]).exists()
+    assert found["unnamed"] == 0
+    assert found["wide"] <= 0
+
+
+def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
+    pages = [page for page in (made / "runs").glob("mine_*") if '"foci":[{' in page.read_text()]
+    assert len(pages) == 2
+    found = operate(pages[0], SLIDER, tmp_path, width=500)
+    assert found["problems"] == []
+    assert found["charts"] == ["accuracy, %", "loss", "mean σ"]
+    assert (found["first"], found["last"]) == ("0 of 3", "3 of 3")
+    assert found["label"] == "Foci of hidden1 after 0 epochs"
+    assert found["moved"]
+    assert (found["playing"], found["played"]) == ("Stop", ["3 of 3", "Play", True])
+    assert found["told"]
+    assert found["lines"]
+    assert found["wide"] <= 0  # on a phone nothing is cut off
+
+
+def test_print(made: Path, tmp_path: Path) -> None:
+    target = tmp_path / "page.pdf"
+    chromium((made / "index.html").as_uri(), tmp_path / "user", f"--print-to-pdf={target}")
+    assert target.read_bytes().startswith(b"%PDF")
+    assert target.stat().st_size > 10_000
+
+
+def test_it_reloads_while_a_sweep_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "WRITERS", {"page": report.WRITERS["page"]})
+    leave(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
+    polls: list[str] = []
+    answer = Handler.do_GET
+
+    def answer_and_finish_a_run(self: Handler) -> None:
+        polls.append(self.path)
+        if polls.count("/version") == 2 and "again" not in polls:
+            polls.append("again")
+            leave(tmp_path / "runs", "mine", "dna", "dense", 1, [0.5])
+            assert self.server.update() is not None
+        answer(self)
+
+    monkeypatch.setattr(Handler, "do_GET", answer_and_finish_a_run)
+    with Server([tmp_path / "runs"], tmp_path / "report", 0) as server:
+        assert server.update() is not None
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        document = dump(f"http://127.0.0.1:{server.server_port}/", tmp_path / "user", seconds=20)
+        server.shutdown()
+    assert "2 finished runs" in document
+    assert polls.count("/") == 2  # and not again and again

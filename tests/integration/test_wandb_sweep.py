@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from focusing.sweep.wandb_sweep import write_sweep
-from tests.integration.commands import SMALL, record, run, run_dirs
+from tests.integration.commands import FOCUSING, SMALL, record, run, run_dirs
 from tests.integration.wandb_server import wandb_server
 
 AGENT = """
@@ -44,3 +44,11 @@ def test_an_agent_runs_our_command(tmp_path: Path, capsys: pytest.CaptureFixture
         assert sent["summary"]["score/paper"] == left["scores"]["paper"]["value"]
         rows = [row["test/acc"] for row in sent["history"] if "test/acc" in row]
         assert rows == left["series"]["test/acc"]
+
+        # What the command adds afterwards: tables of the foci, and nothing twice.
+        done = run(FOCUSING, "wandb", "push", cwd=tmp_path, **ours)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith("Sent 1 run to me/p.\n")
+        assert list(server.runs) == [name]
+        assert sum("test/acc" in row for row in sent["history"]) == len(rows)
+        assert sent["summary"]["foci/hidden1"]["nrows"] == 4

@@ -46,14 +46,12 @@ def write_sweep(arguments: Sequence[str]) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print it instead")
     options = parser.parse_args(arguments)
     account = {"project": options.project} | ({"entity": options.entity} if options.entity else {})
-    found = sweeps(options.overrides)
+    found = sweeps(options.overrides, account)
     for part, sweep in found.items():
         out: Path = options.out
         if len(found) > 1:
             out = out.with_stem(f"{out.stem}_{part}")
-        content = yaml.safe_dump(
-            {**account, **sweep}, sort_keys=False, default_flow_style=None, width=100
-        )
+        content = yaml.safe_dump(sweep, sort_keys=False, default_flow_style=None, width=100)
         text = HEAD.format(file=out, project=options.project) + content
         if options.dry_run:
             print(text, end="")
@@ -62,13 +60,16 @@ def write_sweep(arguments: Sequence[str]) -> None:
             print(f"{out}: {size(sweep)}. Next: wandb sweep {out}")
 
 
-def sweeps(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
+def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The W&B sweeps of a multirun: one, or one for each part of a table that is no rectangle.
 
     Args:
         overrides: the command line of ``focusing train -m``.
+        account: project, and maybe entity. An agent logs to those of its sweep whatever the
+            command says; but it is also said, for ``focusing wandb push`` to find the run.
     """
     prepare_hydra()
+    logged = ["logger=wandb", *(f"logger.wandb.{key}={name}" for key, name in account.items())]
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         context = HydraContext(config_loader=loader, callbacks=Callbacks())
@@ -88,10 +89,11 @@ def sweeps(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
             validate(context, config, list(_examples(parameters, fixed)))
             groups = {key for key in parameters if loader.get_group_options(key)}
             if not any(each.startswith("logger") for each in fixed):
-                fixed = ["logger=wandb", *fixed]
+                fixed = [*logged, *fixed]
             goal = "minimize" if REGRESSION in fixed else "maximize"
             title = config.name if len(parts) == 1 else f"{config.name} {name}"
             found[name] = {
+                **account,
                 "name": title,
                 "program": PROGRAM,
                 **_method(sweeper, parameters, groups),

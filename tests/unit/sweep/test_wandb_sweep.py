@@ -12,7 +12,7 @@ from focusing.sweep.wandb_sweep import size, sweeps, write_sweep
 
 
 def only(*overrides: str) -> dict[str, Any]:
-    (sweep,) = sweeps(overrides).values()
+    (sweep,) = sweeps(overrides, {"project": "p"}).values()
     return sweep
 
 
@@ -24,8 +24,17 @@ def test_a_multirun() -> None:
         "seed": {"values": [0, 1, 2]},
         "model.hidden": {"values": ["[4]", "[8,8]"]},
     }
-    assert sweep["command"][2:-1] == ["train", "hydra.mode=RUN", "logger=wandb", "optim.lr=0.1"]
-    assert sweep["command"][-1] == "${args_no_hyphens}"
+    assert sweep["project"] == "p"
+    assert sweep["command"] == [
+        "${env}",
+        "${program}",
+        "train",
+        "hydra.mode=RUN",
+        "logger=wandb",
+        "logger.wandb.project=p",
+        "optim.lr=0.1",
+        "${args_no_hyphens}",
+    ]
     assert size(sweep) == "12 runs"
 
 
@@ -93,4 +102,4 @@ def test_printed_only(
 )
 def test_mistakes(overrides: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        sweeps(overrides)
+        sweeps(overrides, {})

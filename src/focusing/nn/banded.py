@@ -205,6 +205,7 @@ def _cut(weight: Tensor, found: Tiling) -> tuple[dict[str, Tensor], list[list[in
             columns = torch.from_numpy(tile.columns).to(weight.device)
             start, rows = -1, rows[:, columns]
             buffers[f"columns_{index}"] = columns
-        buffers[f"weight_{index}"] = rows.t().contiguous()
+        # A copy even if it is contiguous already: of a view, files would hold all of the weight.
+        buffers[f"weight_{index}"] = rows.t().clone(memory_format=torch.contiguous_format)
         tiles.append([len(tile.rows), start, tile.width])
     return buffers, tiles

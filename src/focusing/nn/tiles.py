@@ -29,7 +29,7 @@ MOVE = 45
 """What copying a value to where it is needed costs."""
 CALL_ALONE, MOVE_ALONE = 11_000, 10
 """The same for a single sample, whose time goes into fetching weights; inputs cost nothing."""
-SAFE = 0.85
+SAFE = 0.8
 """Tiles must promise to need less than this share of a single sample's time."""
 
 

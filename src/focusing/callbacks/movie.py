@@ -107,5 +107,8 @@ def film_layer(
             axes.text(0.99, 0.99, f"epoch {epochs[at]}", **corner)
             return []
 
+        draw(shown[-1])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # it is the same for all pictures, and takes most time
         film = FuncAnimation(figure, draw, frames=shown, init_func=lambda: [])
         film.save(path, writer=writer(fps=fps), dpi=150)

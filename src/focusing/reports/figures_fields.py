@@ -91,7 +91,7 @@ def _draw(shown: Sequence[Panel]) -> Figure:
             if plane:
                 frame_plane(axes)
             else:
-                axes.set_ylim(bottom=0)
+                axes.set_ylim(0, 1.1 * max(float(y[0].max()), float(y[-1].max())))
             if place % columns == 0:
                 axes.set_ylabel("row" if plane else r"aperture $\sigma$")
             if place >= len(shown) - columns:

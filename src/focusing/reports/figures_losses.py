@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from focusing.callbacks.style import GREY, house_style
 from focusing.reports.chart import Chart, Drawn, missing
@@ -123,13 +123,20 @@ def _draw(rows: Rows, pairs: Sequence[tuple[Block, str]]) -> Figure:
             positive = [row["lowest"] for row in there if row["lowest"] > 0]
             if positive and max(row["highest"] for row in there) / min(positive) > 10:
                 axes.set_yscale("log")
+            axes.yaxis.set_minor_formatter(NullFormatter())
             axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+            if max(row["epoch"] for row in there) == 1:
+                axes.set_xlim(0, 2)
             if panel % columns == 0:
                 axes.set_ylabel("loss")
             if panel >= len(pairs) - columns:
                 axes.set_xlabel("epochs")
-        models = dict.fromkeys(row["model"] for row in rows)
-        kinds = [Line2D([], [], color=look(m)[0], label=model_name(m)) for m in models]
+        models = list(dict.fromkeys(row["model"] for row in rows))
+        names = [model_name(m) for m in models] if len(models) == 2 else ["dense", "focused"]
+        kinds = [
+            Line2D([], [], color=look(m)[0], label=name)
+            for m, name in zip(models[:2], names, strict=True)
+        ]
         check = "validation" if any(row["split"] == "val" for row in rows) else "test"
         kinds += [Line2D([], [], color=GREY, linestyle=":", label="training")]
         kinds += [Line2D([], [], color=GREY, label=check)]

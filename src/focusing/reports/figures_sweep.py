@@ -49,9 +49,12 @@ def sweep_charts(collection: Collection) -> Drawn:
 
 
 def swept_number(found: Sequence[Setting]) -> str | None:
-    """The option whose values make an x axis: a number, or layers of equal width."""
+    """The option whose values make an x axis: a number, or layers of equal width.
+
+    One that is known, or the only one: of several none is more the subject than the others.
+    """
     names = list(found[0].values) if found else []
-    for name in sorted(names, key=lambda each: each not in AXES):
+    for name in [each for each in names if each in AXES or len(names) == 1]:
         values = {width(each.values[name]) for each in found}
         lines = {_line(each, name) for each in found}
         if None not in values and len(values) > 1 and len(lines) <= MOST_LINES * len(_data(found)):
@@ -74,7 +77,11 @@ def _data(found: Sequence[Setting]) -> list[tuple[str, str]]:
 
 def _line(each: Setting, option: str) -> tuple[Any, ...]:
     """What the points of a line have in common."""
-    others = tuple(shown(value) for name, value in each.values.items() if name != option)
+    others = tuple(
+        f"{name.rpartition('.')[2]}={shown(value)}"
+        for name, value in each.values.items()
+        if name != option and value is not None
+    )
     return each.data, each.model, others
 
 

@@ -21,6 +21,8 @@ from focusing.results.collect import Collection
 from focusing.results.stats import Interval
 
 Rows = list[Mapping[str, Any]]
+LONG = 9
+"""Letters of a name that fits below its point."""
 
 
 def table_charts(collection: Collection) -> Drawn:
@@ -73,22 +75,29 @@ def _draw(rows: Rows) -> Figure:
             if number % columns == 0 or there[0]["unit"] != rows[0]["unit"]:
                 accurate = there[0]["unit"] == "percent"
                 axes.set_ylabel("test accuracy (%)" if accurate else "test MAE")
-        paper = Line2D([], [], color=GREY, lw=2.5, alpha=0.5, label="paper")
-        figure.legend(handles=[paper], loc="outside upper right")
+        if any(map(_published, rows)):
+            paper = Line2D([], [], color=GREY, lw=2.5, alpha=0.5, label="paper")
+            figure.legend(handles=[paper], loc="outside upper right")
         return figure
+
+
+def _published(row: Mapping[str, Any]) -> bool:
+    """There is a number to compare with, and something that compares."""
+    return row["published_mean"] is not None and row["source"] != "fake"
 
 
 def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     for place, row in enumerate(rows):
         colour, marker = look(row["model"])
-        if row["published_mean"] is not None and row["source"] != "fake":
+        if _published(row):
             axes.plot([place - 0.3, place + 0.3], [row["published_mean"]] * 2, color=GREY, lw=2.5,
                       alpha=0.5, solid_capstyle="butt")  # fmt: skip
         interval = None if row["low"] is None else Interval(row["low"], row["high"], "")
         whisker(axes, place, row["mean"], interval, color=colour, marker=marker)
     names = [model_name(row["model"]) for row in rows]
+    crowded = len(names) > 2 or max(map(len, names)) > LONG
     turned: dict[str, Any] = (
-        {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(names) > 2 else {}
+        {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
     )
     axes.set_xticks(range(len(names)), names, fontsize=6.5, **turned)
     axes.set_xlim(-0.6, len(rows) - 0.4)

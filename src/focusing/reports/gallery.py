@@ -96,9 +96,12 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
 
 
 def missing_lines(collection: Collection) -> list[str]:
-    """What cannot be drawn, each with the command that makes its records."""
-    lacking = [each for each in all_figures(collection) if isinstance(each, Missing)]
-    return [f"No runs for: {each.title}. {each.command}" for each in lacking]
+    """What cannot be drawn: a line for each command that makes records for it."""
+    titles: dict[str, list[str]] = {}
+    for each in all_figures(collection):
+        if isinstance(each, Missing):
+            titles.setdefault(each.command, []).append(each.title)
+    return [f"Not drawn: {'; '.join(each)}. First: {name}" for name, each in titles.items()]
 
 
 def _draw(chart: Chart, folder: Path) -> None:

@@ -47,6 +47,10 @@ def main(arguments: Sequence[str]) -> None:
     for table in all_tables(collection):
         console.print(*terminal(table, told), sep="\n")
     write_report(collection, options.out)
+    from focusing.reports.gallery import missing_lines  # matplotlib takes a second
+
+    for line in missing_lines(collection):
+        console.print(line, style="dim", markup=False, soft_wrap=True)
     console.print(headline(collection, options.out), soft_wrap=True)
 
 

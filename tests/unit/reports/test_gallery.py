@@ -66,7 +66,8 @@ def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
     } <= commands
     assert not any("n_hidden" in each for each in commands)
     lines = missing_lines(collection)
-    assert "No runs for: SHAP values. python train.py experiment=explain" in lines
+    assert "Not drawn: SHAP values. First: python train.py experiment=explain" in lines
+    assert len(lines) == len(commands)
     page = (folder / "all.md").read_text()
     assert "](n_hidden_paper_paper_paper.png)" in page
     assert "experiment=explain" in page
@@ -203,3 +204,16 @@ def test_without_runs_of_a_kind_nothing_is_invented(tmp_path: Path) -> None:
     leave(tmp_path, "mine", "mnist", "dense", 0, [0.5])
     figures = all_figures(collect([tmp_path]))
     assert all(isinstance(each, Missing) for each in figures)
+
+
+def test_several_swept_options_are_rows_not_an_axis(tmp_path: Path) -> None:
+    changes: list[dict[str, Any]] = [
+        {}, {"optim.lr_mu": 0.1}, {"optim.anneal_from": 4.0, "optim.anneal_epochs": 125},
+    ]  # fmt: skip
+    for score, options in zip((0.5, 0.6, 0.7), changes, strict=True):
+        leave(tmp_path, "rescue", "synthetic", "focus_s", 0, [score], options=options)
+    chart = figures_of(tmp_path)["rescue_paper_paper_paper"]
+    axes = drawn(chart).axes[0]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert len(set(labels)) == 3
+    assert sum("anneal_epochs=125" in label for label in labels) == 1

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import wandb
 
+from focusing.cli import _wandb
 from focusing.errors import UserError
 from focusing.reports.wandb_dashboard import dashboard
 from tests.integration.wandb_server import Server, wandb_server
@@ -86,6 +87,17 @@ def test_the_workspace_is_made_once_and_is_code(
     runpy.run_path("mine.py")
     assert capsys.readouterr().out == address
     assert spec(server) == made
+
+
+def test_the_command_finds_its_way(capsys: pytest.CaptureFixture[str]) -> None:
+    _wandb(["dashboard", "--dry-run", "--name", "Ours"])
+    assert "name='Ours'" in capsys.readouterr().out
+    _wandb(["sweep", "seed=0,1", "--dry-run"])
+    assert "values: [0, 1]" in capsys.readouterr().out
+    _wandb([])
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    with pytest.raises(UserError, match="focusing wandb pull is not one of push, dashboard and"):
+        _wandb(["pull"])
 
 
 def test_without_key_or_package_a_sentence(

@@ -188,8 +188,10 @@ def test_trials_are_a_table(
 def test_offline_the_same_is_on_disk(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     (item,) = to_send([Path("outputs")], trials=False)
+    left_open = wandb.init(id="left-open", mode="offline", settings=wandb.Settings(console="off"))
     send(item, "p", mode="offline")
-    (folder,) = Path("wandb").glob("offline-run-*")
+    left_open.finish()
+    (folder,) = Path("wandb").glob(f"offline-run-*-{item.id}")
     found = records(folder)
     assert found["run"][0]["run_id"] == item.id
     assert found["run"][0]["run_group"] == "mine"
@@ -198,7 +200,6 @@ def test_offline_the_same_is_on_disk(run_dir: Path, monkeypatch: pytest.MonkeyPa
     assert found["exit"][0]["exit_code"] == 0
     (picture,) = folder.glob("files/media/images/figures/losses*.png")
     assert np.asarray(Image.open(picture))[0, 0].tolist() == [0, 0, 255]
-    assert wandb.run is None  # closed: the next job would have used it
 
 
 def test_without_a_key_or_network_it_says_what_it_would_do(

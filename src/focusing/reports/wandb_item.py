@@ -92,6 +92,7 @@ def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "on
             resume="allow" if mode == "online" else None,
             mode=mode,
             dir=folder if mode == "online" else ".",
+            reinit="create_new",  # never a run that somebody left open
             settings=wandb.Settings(
                 init_timeout=PATIENCE,
                 console="off",

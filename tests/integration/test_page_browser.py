@@ -53,7 +53,7 @@ result.found = state().runs;
 search.value = "";
 search.dispatchEvent(new Event("input"));
 const head = () => visible("#list th button").find((each) => each.textContent === "holdout");
-const scores = () => visible("#list tbody tr").map((row) => row.cells[6].textContent);
+const scores = () => visible("#list tbody tr").map((row) => row.cells[7].textContent);
 head().click();
 result.up = scores();
 head().click();

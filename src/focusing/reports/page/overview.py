@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, edition
+from focusing.reports.tables_cells import label
 from focusing.results.collect import Collection
-from focusing.results.groups import group_by
+from focusing.results.groups import group_by, settings, telling, trial
 from focusing.results.run import Run
 
 DIGITS = 6
@@ -79,12 +80,14 @@ def choices(collection: Collection) -> dict[str, list[str]]:
 
 def run_rows(runs: Sequence[Run], names: Mapping[Run, str]) -> list[list[Any]]:
     """The list of runs, which the page's script shows; short, for there may be thousands."""
+    told = run_settings(runs)
     return [
         [
             names[run],
             run.experiment,
             run.data,
             run.model,
+            told[run],
             run.size,
             run.variant,
             run.seed,
@@ -96,6 +99,24 @@ def run_rows(runs: Sequence[Run], names: Mapping[Run, str]) -> list[list[Any]]:
         ]
         for run in runs
     ]
+
+
+def run_settings(runs: Sequence[Run]) -> dict[Run, str]:
+    """What tells a run from others of its experiment, besides data, model and seed."""
+    found = {}
+    for same in group_by(runs, lambda run: (run.experiment, run.size, run.variant)).values():
+        flat = {run: settings(run) for run in same}
+        keys = telling(list(flat.values()), given=["data.name", "model.name"])
+        for run in same:
+            told = label(flat[run], keys)
+            number = [] if trial(run) is None else [f"trial {trial(run)}"]
+            found[run] = ", ".join([*number, *map(_last_part, told)])
+    return found
+
+
+def _last_part(option: str) -> str:
+    name, _, value = option.partition("=")
+    return f"{name.rpartition('.')[2]}={value}"
 
 
 def _rounded(score: float | None) -> float | None:

@@ -19,7 +19,7 @@ from focusing.reports.page.sparsity import kept
 from focusing.reports.page.table_view import table_views
 from focusing.reports.page.tiles import tiles
 from focusing.reports.summary import PROTOCOLS as PROTOCOL_WORDS
-from focusing.reports.tables import file_name
+from focusing.reports.tables import Table, file_name
 from focusing.reports.tables_files import all_tables
 from focusing.results.collect import Collection
 from focusing.results.files import write_whole
@@ -56,7 +56,7 @@ def write_page(collection: Collection, out: Path) -> Path:
         experiments=experiments(collection),
         tables=table_views(tables),
         pictures=drawn,
-        undrawn=undrawn,
+        missing=_missing(tables, undrawn),
         choices=choices(collection),
         protocols={name: PROTOCOL_WORDS[name] for name in PROTOCOLS},
         runs=run_rows(runs, names),
@@ -65,6 +65,17 @@ def write_page(collection: Collection, out: Path) -> Path:
     path = out / "index.html"
     write_whole(path, page.encode(), sync=False)
     return path
+
+
+def _missing(tables: Sequence[Table], figures: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """Commands that make the records of tables and figures without any, and what these are."""
+    empty = [table for table in tables if not table.rows]
+    wanted = [(each, table.title) for table in empty for each in table.commands.values()]
+    together = group_by([*wanted, *figures], lambda each: each[0])
+    return {
+        command: list(dict.fromkeys(title for _, title in those))
+        for command, those in together.items()
+    }
 
 
 def page_names(runs: Sequence[Run]) -> dict[Run, str]:

@@ -1,17 +1,19 @@
 """Pages that need nothing but themselves, are written once, and trust no record."""
 
+import io
 import json
 import os
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from focusing.reports import gallery
 from focusing.reports.chart import Chart, Missing
 from focusing.reports.gallery import write_figures
 from focusing.reports.page import write_page
-from focusing.reports.page.pictures import pictures
+from focusing.reports.page.pictures import Picture, pictures
 from focusing.reports.page.site import page_names
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
@@ -142,48 +144,75 @@ def test_smoke_tests_are_called_so(tmp_path: Path) -> None:
     assert "All of these are smoke tests" in make(tmp_path).read_text()
 
 
-class TestPictures:
-    def chart(self, size: int = 0) -> Chart:
-        def draw() -> bytes:
-            return b"GIF89a" + bytes(size)
+def picture(kind: str, width: int = 4, height: int = 2, more: int = 0) -> bytes:
+    file = io.BytesIO()
+    Image.new("L", (width, height)).save(file, kind)
+    return file.getvalue() + bytes(more)
 
+
+class TestPictures:
+    def chart(self, more: int = 0) -> Chart:
         tags = {"data": "mnist", "model": "dense focus_s", "size": "paper"}
-        title = "Foci (e, size=paper, variant=paper)"
-        return Chart("foci", title, "Of <5> runs.", ({"x": 1},), draw, tags, (".gif",))
+        return Chart(
+            name="foci",
+            title="Foci (e, size=paper, variant=paper)",
+            caption="Of <5> runs.",
+            rows=({"x": 1},),
+            draw=lambda: picture("gif", more=more),
+            tags=tags,
+            suffixes=(".gif",),
+        )
 
     def test_figures_are_inside(
         self, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        figures = (self.chart(), Missing("Films", "python train.py experiment=film"))
-        monkeypatch.setattr(gallery, "all_figures", lambda _: figures)
+        lacking = Missing("Films", "python train.py experiment=table3_transfer")
+        monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(), lacking))
         write_figures(collect([runs]), tmp_path / "report")
         index = make(tmp_path)
-        assert ("img", "data:image/gif;base64,R0lGODlh") in Links(index).links
+        [source] = [link for tag, link in Links(index).links if tag == "img"]
+        assert source.startswith("data:image/gif;base64,R0lGOD")
         assert ("a", "figures/foci.csv") in Links(index).links
         text = index.read_text()
         assert "<strong>Foci (e)</strong> Of &lt;5&gt; runs." in text
         assert 'data-model="dense focus_s"' in text
-        assert "<code>python train.py experiment=film</code>" in text
+        # One command, for a table and a figure.
+        assert text.count("experiment=table3_transfer</code>") == 1
+        assert "transfer learning with VGG16; Films</dd>" in text
 
     def test_what_is_too_large_is_linked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(4_000_000),))
         write_figures(collect([]), tmp_path)
-        [picture], _ = pictures(tmp_path)
-        assert picture.source == ""
-        assert picture.files == ("foci.gif", "foci.csv")
+        [found], _ = pictures(tmp_path)
+        assert found.source == ""
+        assert found.files == ("foci.gif", "foci.csv")
 
-    @pytest.mark.parametrize(("svg", "kind"), [(300_000, "svg+xml"), (300_001, "png")])
-    def test_a_large_svg_is_shown_as_png(self, tmp_path: Path, svg: int, kind: str) -> None:
-        entry = {"title": "t", "caption": "c", "tags": {}, "files": ["a.svg", "a.png", "a.csv"]}
+    def files(self, tmp_path: Path, **contents: bytes) -> Picture:
+        names = [f"a.{kind}" for kind in (*contents, "csv")]
+        entry = {"title": "t", "caption": "c", "tags": {}, "files": names}
         folder = tmp_path / "figures"
         folder.mkdir()
-        (folder / "a.svg").write_bytes(bytes(svg))
-        (folder / "a.png").write_bytes(bytes(10))
+        for kind, content in contents.items():
+            (folder / f"a.{kind}").write_bytes(content)
         (folder / "index.json").write_text(json.dumps({"figures": [entry], "missing": []}))
-        [picture], _ = pictures(tmp_path)
-        assert picture.source.startswith(f"data:image/{kind};base64,")
+        [found], _ = pictures(tmp_path)
+        return found
+
+    @pytest.mark.parametrize(("size", "kind"), [(300_000, "svg+xml"), (300_001, "png")])
+    def test_a_large_svg_is_shown_as_png(self, tmp_path: Path, size: int, kind: str) -> None:
+        found = self.files(tmp_path, svg=bytes(size), png=picture("png"))
+        assert found.source.startswith(f"data:image/{kind};base64,")
+
+    @pytest.mark.parametrize(("width", "wide"), [(21, False), (23, True)])
+    def test_wide_ones_have_a_row_of_their_own(
+        self, tmp_path: Path, width: int, wide: bool
+    ) -> None:
+        drawn = f'<svg viewBox="0 0 {width} 10"></svg>'.encode()
+        for folder, content in (("a", {"svg": drawn}), ("b", {"png": picture("png", width, 10)})):
+            (tmp_path / folder).mkdir()
+            assert self.files(tmp_path / folder, **content).wide == wide
 
     def test_a_report_without_figures(self, tmp_path: Path) -> None:
         assert pictures(tmp_path) == ([], [])

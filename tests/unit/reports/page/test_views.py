@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from focusing.reports.page.overview import duration, experiments, lead
+from focusing.reports.page.overview import duration, experiments, lead, run_settings
 from focusing.reports.page.run_foci import MOST_EPOCHS, MOST_NEURONS, foci_of
 from focusing.reports.page.run_series import MOST_EPOCHS as MOST_POINTS
 from focusing.reports.page.run_series import series_panels, thinned
@@ -194,3 +194,13 @@ def test_what_was_run(tmp_path: Path) -> None:
     told = lead(collection)
     assert (told["runs"], told["failed"], told["time"]) == (2, 1, "3.0 s")
     assert told["from"] == told["to"] == "2026-01-01"
+
+
+def test_what_tells_runs_apart(tmp_path: Path) -> None:
+    for width in (8, 16):
+        leave(tmp_path, "e", "mnist", "dense", 0, [0.5], options={"model.hidden": [width]})
+    leave(tmp_path, "f", "mnist", "dense", 0, [0.5])
+    leave(tmp_path, "f", "mnist", "focus_s", 0, [0.5])
+    leave(tmp_path, "t", "synthetic", "dense", 0, [0.5], options={"sweep.trial": 3})
+    told = run_settings(collect([tmp_path]).runs)
+    assert sorted(told.values()) == ["", "", "hidden=[16]", "hidden=[8]", "trial 3"]

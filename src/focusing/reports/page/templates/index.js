@@ -6,13 +6,14 @@
   const { runs, names } = JSON.parse(document.getElementById("data").textContent);
   const STEP = 50;
   const KINDS = ["data", "model", "protocol"];
-  const NAME = 0, EXPERIMENT = 1, DATA = 2, MODEL = 3, SIZE = 4, VARIANT = 5, SEED = 6, METRIC = 7;
-  const PROTOCOL = { paper: 8, holdout: 9, last: 10 };
-  const SECONDS = 11, FINISHED = 12, STATUS = 13;
+  const NAME = 0, EXPERIMENT = 1, DATA = 2, MODEL = 3, SETTING = 4, SIZE = 5, VARIANT = 6, SEED = 7, METRIC = 8;
+  const PROTOCOL = { paper: 9, holdout: 10, last: 11 };
+  const SECONDS = 12, FINISHED = 13, STATUS = 14;
   const COLUMNS = [
     { title: "experiment", key: EXPERIMENT, show: (run) => run[EXPERIMENT], link: true },
     { title: "data", key: DATA, show: (run) => names.data[run[DATA]] ?? run[DATA] },
     { title: "model", key: MODEL, show: (run) => names.model[run[MODEL]] ?? run[MODEL] },
+    { title: "setting", key: SETTING, show: (run) => run[SETTING] },
     { title: "size, variant", key: SIZE, show: (run) => `${run[SIZE]}, ${run[VARIANT]}` },
     { title: "seed", key: SEED, right: true, show: (run) => String(run[SEED]) },
     ...Object.entries(PROTOCOL).map(([protocol, key]) => ({
@@ -88,7 +89,7 @@
       if (wanted.protocol.size && run[STATUS] === "done"
         && ![...wanted.protocol].some((each) => run[PROTOCOL[each]] !== null)) return false;
       if (!words.length) return true;
-      const text = `${COLUMNS.slice(0, 4).map((each) => each.show(run)).join(" ")} ${run[NAME]} ${run[DATA]} ${run[MODEL]} seed=${run[SEED]} ${run[STATUS]}`.toLowerCase();
+      const text = `${COLUMNS.slice(0, 5).map((each) => each.show(run)).join(" ")} ${run[NAME]} ${run[DATA]} ${run[MODEL]} seed=${run[SEED]} ${run[STATUS]}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
   }

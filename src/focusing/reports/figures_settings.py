@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -27,6 +28,7 @@ from focusing.reports.tables import NOTHING
 from focusing.reports.tables_cells import score_record
 from focusing.reports.tables_settings import Setting, settings_of
 from focusing.results.collect import Collection
+from focusing.results.stats import Interval
 
 EXPECTED = {
     "topology": "Foci on a line against foci in the picture",
@@ -66,6 +68,7 @@ def _charts(edition: Edition, found: Sequence[Setting]) -> list[Chart]:
                 "protocol": protocol,
                 **score_record(each.scores[protocol]),
                 "runs": " ".join(f"{v:.6g}" for v in each.scores[protocol].values.values()),
+                "stuck_percent": " ".join(f"{share:.4g}" for share in stuck_shares(each)),
             }
             for each in given
         )
@@ -77,6 +80,8 @@ def _charts(edition: Edition, found: Sequence[Setting]) -> list[Chart]:
                 " Filled: means with 95 % intervals (Student's t; bootstrap from 20 runs on); "
                 "small and pale: single runs."
             )
+        if any(map(any, map(stuck_shares, given))):
+            caption += " Stuck: neurons that went nowhere and see nothing, means and single runs."
         title = EXPECTED.get(edition.experiment, "Scores of all settings")
         charts.append(
             Chart(
@@ -100,17 +105,23 @@ def _draw(found: Sequence[Setting], protocol: str, metrics: Mapping[str, str]) -
     names = labels(found)
     rows = list(dict.fromkeys(names))
     with house_style():
-        wide = len(places) > 1
-        size = (min(WIDE, 1.6 + 1.7 * len(places)) if wide else COLUMN, 0.75 + ROW * len(rows))
+        stuck = len(places) == 1 and any(map(any, map(stuck_shares, found)))
+        count = len(places) + stuck
+        size = (min(WIDE, 1.6 + 1.7 * count) if count > 1 else COLUMN, 0.75 + ROW * len(rows))
         figure = Figure(size, layout="constrained")
-        grid = figure.subplots(1, len(places), sharey=True, squeeze=False)[0]
-        for place, axes in zip(places, grid, strict=True):
+        grid = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+        for place, axes in zip(places, grid, strict=False):
             for name, each in zip(names, found, strict=True):
                 if each.data == place:
                     point(axes, rows.index(name), each, protocol)
             head(axes, data_name(place[0]), place[1])
             accurate = metrics.get(place[0]) != "mae"
             axes.set_xlabel("test accuracy (%)" if accurate else "test MAE")
+        if stuck:
+            for name, each in zip(names, found, strict=True):
+                _points(grid[-1], rows.index(name), stuck_shares(each), each.model)
+            grid[-1].set(xlabel="stuck neurons (%)", xlim=(-4, 104))
+        for axes in grid:
             axes.grid(axis="x", color="0.9", lw=0.5)
             axes.tick_params(axis="y", length=0)
             axes.spines["left"].set_visible(False)
@@ -120,35 +131,55 @@ def _draw(found: Sequence[Setting], protocol: str, metrics: Mapping[str, str]) -
 
 
 def labels(found: Sequence[Setting]) -> list[str]:
-    """What tells each setting from the others, in few words: options that do nothing are left out.
+    """What tells each setting from the others, in few words: what most of them have is left out.
 
-    They stay where two settings of the same data would have the same name.
+    It stays where two settings of the same data would have the same name.
     """
-    short = [_label(each, ("null", "0", "0.0", NOTHING), found) for each in found]
-    pairs = [(each.data, name) for each, name in zip(found, short, strict=True)]
-    if len(set(pairs)) == len(pairs):
+    counts = Counter(pair for each in found for pair in each.options.items())
+    usual = {pair for pair, count in counts.items() if count > len(found) / 2}
+    short = [_label(each, usual, found) for each in found]
+    if len({(each.data, name) for each, name in zip(found, short, strict=True)}) == len(found):
         return short
-    return [_label(each, (NOTHING,), found) for each in found]
+    return [_label(each, set(), found) for each in found]
 
 
-def _label(each: Setting, idle: Sequence[str], found: Sequence[Setting]) -> str:
+def _label(each: Setting, usual: set[tuple[str, str]], found: Sequence[Setting]) -> str:
     several = len(each.options) > 1
     options = [
         f"{name}={value}" if several else value
         for name, value in each.options.items()
-        if value not in idle
+        if (name, value) not in usual and value != NOTHING
     ]
-    named = len({other.model for other in found}) > 1 or not options
-    return ", ".join([*([model_name(each.model)] if named else []), *options])
+    models = {other.model for other in found}
+    model = [model_name(each.model)] if len(models) > 1 else []
+    return ", ".join([*model, *options]) or "unchanged"
 
 
-def point(axes: Axes, row: float, each: Setting, protocol: str, dodge: float = 0.22) -> None:
+def stuck_shares(each: Setting) -> list[float]:
+    """Percent of the neurons with trained foci that were stuck at the end of each run."""
+    shares = []
+    for run in each.runs:
+        layers = (run.measured.get("stuck") or {}).values()
+        neurons = sum(layer["neurons"] for layer in layers)
+        if neurons:
+            shares.append(100 * sum(len(layer["stuck"]) for layer in layers) / neurons)
+    return shares
+
+
+def point(axes: Axes, row: float, each: Setting, protocol: str) -> None:
     """A setting: its mean and interval, and single runs below it."""
     score = each.scores[protocol]
-    colour, marker = look(each.model)
-    values = list(score.values.values())
+    interval = score.spread.interval
+    _points(axes, row, list(score.values.values()), each.model, interval)
+
+
+def _points(
+    axes: Axes, row: float, values: Sequence[float], model: str, interval: Interval | None = None
+) -> None:
+    colour, marker = look(model)
     if len(values) > 1:
-        axes.plot(values, np.full(len(values), row + dodge), ".", color=colour, ms=3, alpha=0.4,
-                  mew=0)  # fmt: skip
-    whisker(axes, score.spread.mean, row, score.spread.interval, along="x", color=colour,
-            marker=marker, size=3.5)  # fmt: skip
+        below = np.full(len(values), row + 0.22)
+        axes.plot(values, below, ".", color=colour, ms=3, alpha=0.4, mew=0)
+    if values:
+        style = {"color": colour, "marker": marker, "size": 3.5}
+        whisker(axes, float(np.mean(values)), row, interval, along="x", **style)

@@ -24,6 +24,7 @@ class Setting:
         values: what was swept besides; None if the model does not have the option.
         scores: by protocol.
         measured: what callbacks measured, all that is a single number.
+        runs: the runs.
     """
 
     data: tuple[str, str]
@@ -31,6 +32,7 @@ class Setting:
     values: Mapping[str, Any]
     scores: Mapping[str, Scored]
     measured: Mapping[str, Spread]
+    runs: Sequence[Run] = ()
 
     @property
     def options(self) -> dict[str, str]:
@@ -64,7 +66,7 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
         scores = {name: scored(same, name) for name in PROTOCOLS}
         known = {name: score for name, score in scores.items() if score is not None}
         data = (first.data, options["source"])
-        found.append(Setting(data, first.model, values, known, _measured(same)))
+        found.append(Setting(data, first.model, values, known, _measured(same), same))
     return sorted(found, key=_order)
 
 

@@ -210,10 +210,15 @@ def test_several_swept_options_are_rows_not_an_axis(tmp_path: Path) -> None:
     changes: list[dict[str, Any]] = [
         {}, {"optim.lr_mu": 0.1}, {"optim.anneal_from": 4.0, "optim.anneal_epochs": 125},
     ]  # fmt: skip
-    for score, options in zip((0.5, 0.6, 0.7), changes, strict=True):
-        leave(tmp_path, "rescue", "synthetic", "focus_s", 0, [score], options=options)
+    for stuck, options in zip(([0, 1, 2], [1], []), changes, strict=True):
+        measured = {"stuck": {"hidden1": {"neurons": 4, "stuck": stuck}}}
+        leave(tmp_path, "rescue", "synthetic", "focus_s", 0, [0.5], options=options,
+              measured=measured)  # fmt: skip
     chart = figures_of(tmp_path)["rescue_paper_paper_paper"]
-    axes = drawn(chart).axes[0]
-    labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert len(set(labels)) == 3
-    assert sum("anneal_epochs=125" in label for label in labels) == 1
+    assert sorted(row["stuck_percent"] for row in chart.rows) == ["0", "25", "75"]
+    scores, stuck_axes = drawn(chart).axes
+    labels = [label.get_text() for label in scores.get_yticklabels()]
+    assert set(labels) == {"unchanged", "lr_mu=0.1", "anneal_epochs=125"}
+    assert stuck_axes.get_xlabel() == "stuck neurons (%)"
+    places = {line.get_ydata()[0]: line.get_xdata()[0] for line in stuck_axes.lines}
+    assert places[labels.index("unchanged")] == 75

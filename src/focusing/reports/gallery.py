@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -47,7 +49,18 @@ def all_figures(collection: Collection) -> tuple[Chart | Missing, ...]:
         family: Callable[[Collection], Drawn]
         family = getattr(import_module(f"focusing.reports.figures_{name}"), function)
         found += family(collection)
-    return tuple(found)
+    return tuple(_with_own_names(found))
+
+
+def _with_own_names(found: Drawn) -> Iterator[Chart | Missing]:
+    """Number figures that differ in nothing that is in their names, such as the source of data."""
+    seen: Counter[str] = Counter()
+    for each in found:
+        if isinstance(each, Chart):
+            seen[each.name] += 1
+            if seen[each.name] > 1:
+                each = replace(each, name=f"{each.name}_{seen[each.name]}")
+        yield each
 
 
 def write_figures(collection: Collection, out: Path) -> list[Path]:

@@ -222,3 +222,17 @@ def test_several_swept_options_are_rows_not_an_axis(tmp_path: Path) -> None:
     assert stuck_axes.get_xlabel() == "stuck neurons (%)"
     places = {line.get_ydata()[0]: line.get_xdata()[0] for line in stuck_axes.lines}
     assert places[labels.index("unchanged")] == 75
+
+
+def test_figures_of_the_same_data_from_two_sources_have_two_names(tmp_path: Path) -> None:
+    for seed, source in ((0, "official"), (17, "other")):
+        points = [{"threshold": 0.0, "sparsity": 0.0, "acc": 0.5},
+                  {"threshold": 1.5, "sparsity": 0.8, "acc": 0.4}]  # fmt: skip
+        measured = {"pruning": {"curve": points, "magnitude": points, "connections": []}}
+        leave(tmp_path, "sparsity", "mnist", "focus_s", seed, [0.5], source=source,
+              measured=measured)  # fmt: skip
+    found = figures_of(tmp_path)
+    first, second = (found[f"sparsity_paper_paper_focus_s{end}"] for end in ("", "_2"))
+    assert "(official)" in first.caption
+    assert "(other)" in second.caption
+    assert "add model=dense" in first.caption  # there is no twin

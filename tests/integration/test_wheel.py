@@ -26,6 +26,10 @@ def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
         str(path.relative_to(ROOT / "conf")) for path in (ROOT / "conf").rglob("*.yaml")
     }
     assert "focusing/reports/paper.yaml" in names
+    templates = ROOT / "src/focusing/reports/page/templates"
+    assert {f"focusing/reports/page/templates/{path.name}" for path in templates.iterdir()} <= {
+        *names
+    }
     assert "hydra_plugins/focusing_sweeps/grid_sweeper.py" in names
     assert "hydra_plugins/__init__.py" not in names  # it is shared with other projects
     [entry] = site.glob("*.dist-info/entry_points.txt")

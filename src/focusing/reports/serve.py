@@ -15,9 +15,9 @@ from focusing.errors import UserError
 from focusing.reports.report import CACHE, headline, nothing, write_report
 from focusing.results.collect import Collection, collect
 
-INTERVAL, LONGEST = 2.0, 60.0
-"""Seconds between two looks at the folders: more where a look takes long, for a sweep needs the
-processor too."""
+INTERVAL, LONGEST, PAUSE = 2.0, 60.0, 4.0
+"""Seconds between two looks at the folders: at least, at most, and in between so many times as long
+as the last one took, for a sweep needs the processor too."""
 VERSION = "/version"
 SCRIPT = """<script>
 setInterval(async () => {
@@ -119,4 +119,4 @@ def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> No
             elif server.version == 0 and not waiting:
                 console.print(nothing(folders), soft_wrap=True)
                 waiting = True
-            time.sleep(min(LONGEST, max(INTERVAL, 10 * (time.monotonic() - began))))
+            time.sleep(min(LONGEST, max(INTERVAL, PAUSE * (time.monotonic() - began))))

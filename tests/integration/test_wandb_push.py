@@ -181,7 +181,7 @@ def test_trials_are_a_table(
     trial(2, dense=0.5, focus_s=0.5)
     push([])
     assert list(server.runs) == [name]
-    assert sent["summary"]["trials"] == 3
+    assert sent["summary"]["n_trials"] == 3
     assert capsys.readouterr().out.splitlines()[-1] == "Sent 1 run to me/focusing."
 
 

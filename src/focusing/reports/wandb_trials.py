@@ -85,4 +85,4 @@ def _fill(columns: list[str], rows: Rows, to: Any) -> None:
             to.summary.update({"pairs": len(whole), f"{focused} - {BASE}": gap})
     else:
         to.log({f"{KEY}_table": table})
-    to.summary["trials"] = len(rows)
+    to.summary["n_trials"] = len(rows)

@@ -163,6 +163,16 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
     assert found["wide"] <= 0  # on a phone nothing is cut off
 
 
+def test_a_phone_need_not_scroll_sideways(made: Path, tmp_path: Path) -> None:
+    script = """
+    result.wide = document.documentElement.scrollWidth > innerWidth;
+    result.plots = visible("#focused svg.plot").length;
+    result.heads = visible("#focused thead").length;
+    """
+    found = operate(made / "index.html", script, tmp_path, width=500)
+    assert found == {"problems": [], "wide": False, "plots": 1, "heads": 0}
+
+
 def test_print(made: Path, tmp_path: Path) -> None:
     target = tmp_path / "page.pdf"
     chromium((made / "index.html").as_uri(), tmp_path / "user", f"--print-to-pdf={target}")

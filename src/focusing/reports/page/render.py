@@ -51,7 +51,7 @@ def _environment() -> Environment:
 @cache
 def _asset(name: str) -> str:
     """Our own CSS or JavaScript as it is, but for indentation: a thousand pages have a copy."""
-    lines = (line.strip() for line in (TEMPLATES / name).read_text().splitlines())
+    lines = (line.strip() for line in (TEMPLATES / name).read_text(encoding="utf-8").splitlines())
     kept = (line for line in lines if line and not line.startswith("//"))
     return "\n".join(kept)
 

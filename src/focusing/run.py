@@ -19,9 +19,9 @@ from rich.console import Console
 
 from focusing.callbacks import FocusTrajectory, Throughput
 from focusing.checks import check
-from focusing.compose import override_data, prepare_hydra
+from focusing.compose import prepare_hydra
 from focusing.config import Optim
-from focusing.data import Batches, DataSet
+from focusing.data import DataSet
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
 from focusing.models import Network
@@ -33,15 +33,15 @@ from focusing.results.folder import FinishedError, claim, finished
 from focusing.results.identity import run_folder
 from focusing.results.record import write_record
 from focusing.results.scores import SERIES_OF
+from focusing.shipping.trained import load_run
 from focusing.training.assembly import build_net, load_data, settle_source, split
-from focusing.training.checkpoint import load_checkpoint
 from focusing.training.interruption import Interrupted
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers, log_record
 from focusing.training.metrics import score
 from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
 from focusing.training.same_data import check_finished, check_resumed, note_data
-from focusing.training.session import build_trainer, evaluation_batch, fit
+from focusing.training.session import build_trainer, fit
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -108,33 +108,10 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
     Returns:
         Loss and scores on the test part.
     """
-    try:
-        config = yaml.safe_load((run_dir / "config.yaml").read_text())
-    except FileNotFoundError:
-        raise UserError(f"{run_dir} is not a run folder: it has no config.yaml.") from None
-    name = "last.ckpt" if config["protocol"]["name"] == "last" else "best.ckpt"
-    path = run_dir / "checkpoints" / name
-    if not path.exists():
-        raise UserError(f"{run_dir} has no {name}: its first epoch has not ended.")
-    trained_on = config["data"]
-    if overrides:
-        config["data"] = override_data(trained_on, overrides)
-        settle_source(config, strict=False)
-    data = load_data(config)
-    net = build_net(config, data, pretrained=False)
-    state = load_checkpoint(path)["state_dict"]
-    try:
-        net.load_state_dict({key.removeprefix("net."): value for key, value in state.items()})
-    except RuntimeError:
-        raise UserError(
-            f"This network was trained on {trained_on['name']}: data with {data.inputs} inputs and "
-            f"{data.outputs} outputs does not fit."
-        ) from None
-    net.eval()
+    run = load_run(run_dir, data_overrides=overrides)
     with torch.no_grad():
-        batches = Batches(data.test, evaluation_batch(data.test), prepare=data.prepare)
-        outputs = [net(batch.inputs) for batch in batches]
-    found = score(outputs, [data.test.targets])
+        outputs = [run.net(batch.inputs) for batch in run.batches("test")]
+    found = score(outputs, [run.parts["test"].targets])
     return {f"test/{metric}": value for metric, value in found.items()}
 
 

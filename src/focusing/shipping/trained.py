@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from focusing.compose import override_data
 from focusing.data import Batches, DataSet, Part
 from focusing.errors import UserError
 from focusing.models import Network
-from focusing.training.assembly import build_net, load_data, split
+from focusing.training.assembly import build_net, load_data, settle_source, split
 from focusing.training.checkpoint import load_checkpoint
 from focusing.training.session import evaluation_batch
 
@@ -53,12 +54,13 @@ class Trained:
         return Batches(samples, evaluation_batch(samples), prepare=self.data.prepare)
 
 
-def load_run(folder: Path, *, pruned: bool = False) -> Trained:
+def load_run(folder: Path, *, pruned: bool = False, data_overrides: Sequence[str] = ()) -> Trained:
     """Read a run folder.
 
     Args:
         folder: it.
         pruned: take the network that ``focusing prune`` left there.
+        data_overrides: other data, as on the command line: ``data=...``, ``data.seed=3``.
     """
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -71,11 +73,20 @@ def load_run(folder: Path, *, pruned: bool = False) -> Trained:
         path, missing = folder / "checkpoints" / name, "its first epoch has not ended"
     if not path.exists():
         raise UserError(f"{folder} has no {path.name}: {missing}.")
+    trained_on = config["data"]
+    if data_overrides:
+        config["data"] = override_data(trained_on, data_overrides)
+        settle_source(config, strict=False)
     data = load_data(config)
     net = build_net(config, data, pretrained=False)
     state = load_checkpoint(path)["state_dict"]
     try:
         net.load_state_dict({key.removeprefix("net."): value for key, value in state.items()})
     except RuntimeError:
-        raise UserError(f"{path} does not fit {folder / 'config.yaml'}.") from None
+        raise UserError(
+            f"This network was trained on {trained_on['name']}: data with {data.inputs} inputs and "
+            f"{data.outputs} outputs does not fit."
+            if data_overrides
+            else f"{path} does not fit {folder / 'config.yaml'}."
+        ) from None
     return Trained(folder, config, net.eval(), data, split(config, data))

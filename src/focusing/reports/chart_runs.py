@@ -78,6 +78,14 @@ def sample(run: Run, runs: Sequence[Run]) -> str:
     return f"seed {run.seed}{others}"
 
 
+def run_count(counts: Iterable[int]) -> str:
+    """Numbers of runs in words: 1 run, 5 runs, 3 to 5 runs."""
+    every = sorted(set(counts))
+    if len(every) > 1:
+        return f"{every[0]} to {every[-1]} runs"
+    return f"{every[0]} run{'s' if every[0] > 1 else ''}"
+
+
 def joined(values: Iterable[Any]) -> str:
     """Different values as one tag."""
     return " ".join(dict.fromkeys(map(str, values)))

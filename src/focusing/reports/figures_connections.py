@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from focusing.callbacks.style import house_style
 from focusing.reports.chart import Chart, Drawn, missing
 from focusing.reports.chart_layout import BLUE, ORANGE, head, panels
-from focusing.reports.chart_runs import Edition, editions
+from focusing.reports.chart_runs import Edition, editions, run_count
 from focusing.reports.figures_sparsity import pruned
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
@@ -50,7 +50,7 @@ def _chart(edition: Edition, block: Block, model: str, counts: Counts, runs: int
         file_name("connections", *own, edition.size, edition.variant, *what, *block.options, model),
         f"{TITLE} {edition.title}",
         f"{data_name(block.data)} ({block.source}), {model_name(model)}, the weights after the "
-        f"last epoch, {runs} run{'s together' if runs > 1 else ''}. Histograms over the neurons of "
+        f"last epoch, {run_count([runs])}. Histograms over the neurons of "
         "each focused layer of connections with phi of at least t.",
         tuple(_rows(counts)),
         partial(_draw, counts),

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 from focusing.callbacks.style import GREY, house_style
 from focusing.reports.chart import Chart, Drawn, missing
 from focusing.reports.chart_layout import head, look, panels
-from focusing.reports.chart_runs import MEASURED, Edition, editions, joined
+from focusing.reports.chart_runs import MEASURED, Edition, editions, joined, run_count
 from focusing.reports.names import data_name, data_order, dense_twin, model_name
 from focusing.reports.tables_cells import Block, blocks
 from focusing.results.collect import Collection
@@ -56,7 +56,7 @@ def _charts(edition: Edition, pairs: Sequence[tuple[Block, str]]) -> list[Chart]
     if not rows:
         return []
     counts = sorted({row["n"] for row in rows})
-    runs = "a single run each" if counts == [1] else f"means of {_range(counts)} runs"
+    runs = "1 run each" if counts == [1] else f"means of {run_count(counts)}"
     split = {row["split"] for row in rows}
     check = "validation split" if "val" in split else "test data, which chose the paper's epoch"
     caption = (
@@ -156,7 +156,3 @@ def _plot(axes: Axes, rows: Rows) -> None:
     axes.plot(epochs, mean, line, color=colour, **one)
     if rows[0]["n"] > 1:
         axes.fill_between(epochs, low, high, color=colour, alpha=0.18, linewidth=0)
-
-
-def _range(counts: Sequence[int]) -> str:
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

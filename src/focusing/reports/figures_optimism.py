@@ -12,7 +12,7 @@ from focusing.callbacks.style import COLUMN, GREY, house_style
 from focusing.reports.chart import Chart, Drawn, missing
 from focusing.reports.chart_layout import look, whisker
 from focusing.reports.chart_runs import joined
-from focusing.reports.names import data_name, model_name
+from focusing.reports.names import MODELS, data_name, data_order, model_name
 from focusing.reports.tables_optimism import optimism_tables
 from focusing.results.collect import Collection
 from focusing.results.stats import Interval
@@ -30,7 +30,7 @@ def optimism_charts(collection: Collection) -> Drawn:
         if not rows:
             continue
         shown = sorted(rows, key=lambda row: -row["n"])[:MOST]
-        kept = [row for row in rows if row in shown]
+        kept = sorted(shown, key=_order)
         left = f" {len(rows) - len(kept)} more are in its table." if len(kept) < len(rows) else ""
         drawn.append(
             Chart(
@@ -52,6 +52,11 @@ def optimism_charts(collection: Collection) -> Drawn:
         )
     lacking = missing("Optimism of the paper's protocol", "table2_simple", "protocol=holdout")
     return drawn or [lacking]
+
+
+def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    models = [*MODELS, row["model"]]
+    return row["experiment"], data_order(row["data"]), row["options"], models.index(row["model"])
 
 
 def _draw(rows: Rows) -> Figure:

@@ -19,6 +19,7 @@ from focusing.reports.chart_runs import (
     Edition,
     editions,
     joined,
+    run_count,
     shown_protocols,
 )
 from focusing.reports.figures_sweep import swept_number
@@ -73,8 +74,7 @@ def _charts(edition: Edition, found: Sequence[Setting]) -> list[Chart]:
             for each in given
         )
         counts = sorted({each.scores[protocol].spread.n for each in given})
-        runs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        caption = f"{MEANING[protocol].capitalize()}, {runs} runs each."
+        caption = f"{MEANING[protocol].capitalize()}, {run_count(counts)} each."
         if counts[-1] > 1:
             caption += (
                 " Filled: means with 95 % intervals (Student's t; bootstrap from 20 runs on); "

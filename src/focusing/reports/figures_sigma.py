@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from focusing.callbacks.style import COLOURS, GREY, house_style
 from focusing.reports.chart import Chart, Drawn, missing
 from focusing.reports.chart_layout import head, panels
-from focusing.reports.chart_runs import Edition, editions, joined
+from focusing.reports.chart_runs import Edition, editions, joined, run_count
 from focusing.reports.foci import last_sigmas
 from focusing.reports.names import data_name, data_order, model_name
 from focusing.reports.tables import file_name
@@ -59,13 +59,11 @@ def _layers(block: Block, model: str) -> list[Layer]:
 
 
 def _chart(edition: Edition, model: str, shown: Sequence[tuple[Block, list[Layer]]]) -> Chart:
-    counts = sorted({runs for _, layers in shown for *_, runs in layers})
-    runs = f"{counts[0]} run{'s' if counts[-1] > 1 else ''}"
-    runs = runs if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
+    runs = run_count(runs for _, layers in shown for *_, runs in layers)
     return Chart(
         file_name("sigma", edition.experiment, edition.size, edition.variant, model),
         f"{TITLE}: {model_name(model)} {edition.title}",
-        f"Histograms of sigma over the neurons of each focused layer, {runs} together; dotted: "
+        f"Histograms of sigma over the neurons of each focused layer of {runs}; dotted: "
         "initial mean. In the plane the geometric mean of both axes.",
         tuple(row for block, layers in shown for row in _rows(block, layers)),
         partial(_draw, shown),

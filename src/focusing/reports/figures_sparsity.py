@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from focusing.callbacks.style import COLUMN, GREY, house_style
 from focusing.reports.chart import Chart, Drawn, missing
 from focusing.reports.chart_layout import look
-from focusing.reports.chart_runs import Edition, editions
+from focusing.reports.chart_runs import Edition, editions, run_count
 from focusing.reports.names import data_name, dense_twin, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables_cells import Block, blocks
@@ -73,11 +73,10 @@ def _chart(edition: Edition, block: Block, model: str, curve: Rows) -> Chart:
     rows = [*curve, *_curve(block.models[model], model, "magnitude")]
     rows += _curve(block.models.get(dense, []), dense, "magnitude")
     number = [data for data in {run.data for run in edition.runs} if data != block.data]
-    runs = curve[0]["n"]
     twin = any(row["model"] == dense for row in rows)
     caption = (
         f"{data_name(block.data)} ({block.source}), {model_name(model)}, after the last epoch, "
-        f"{runs} run{'s' if runs > 1 else ''}. Solid: connections with phi < t are dropped in all "
+        f"{run_count([curve[0]['n']])}. Solid: connections with phi < t are dropped in all "
         "focused layers (threshold above); dashed: the smallest weights of the same layers are."
     )
     caption += (

@@ -14,7 +14,14 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from focusing.callbacks.style import GREY, house_style
 from focusing.reports.chart import Chart, Drawn, Missing, missing
 from focusing.reports.chart_layout import end_labels, head, look, name_of, panels, whisker
-from focusing.reports.chart_runs import MEANING, Edition, editions, joined, shown_protocols
+from focusing.reports.chart_runs import (
+    MEANING,
+    Edition,
+    editions,
+    joined,
+    run_count,
+    shown_protocols,
+)
 from focusing.reports.names import data_name, data_order, model_name
 from focusing.reports.paper import width_mean
 from focusing.reports.tables_cells import score_record
@@ -108,13 +115,12 @@ def _charts(edition: Edition, found: Sequence[Setting], option: str) -> list[Cha
             for each in given
         )
         counts = sorted({each.scores[protocol].spread.n for each in given})
-        runs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         whiskers = (
             " Points: means; whiskers: 95 % intervals of the mean (Student's t; bootstrap from 20 "
             "runs on)."
         )
         models = ", ".join(dict.fromkeys(model_name(each.model) for each in given))
-        caption = f"{models}: {MEANING[protocol]}, {runs} runs a point."
+        caption = f"{models}: {MEANING[protocol]}, {run_count(counts)} a point."
         caption += whiskers if counts[-1] > 1 else " A single run has no interval."
         if any(mean is not None for mean in authors.values()):
             caption += " Grey crosses: means of five repeats in the author's scripts."

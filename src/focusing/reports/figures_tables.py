@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from focusing.callbacks.style import GREY, house_style
 from focusing.reports.chart import Chart, Drawn, missing
 from focusing.reports.chart_layout import head, look, panels, whisker
-from focusing.reports.chart_runs import MEANING, joined, shown_protocols
+from focusing.reports.chart_runs import MEANING, joined, run_count, shown_protocols
 from focusing.reports.names import data_name, model_name
 from focusing.reports.paper import published_tables
 from focusing.reports.tables_files import all_tables
@@ -42,13 +42,12 @@ def table_charts(collection: Collection) -> Drawn:
 
 def _chart(name: str, title: str, protocol: str, every: Rows) -> Chart:
     rows = [row for row in every if row["protocol"] == protocol]
-    counts = sorted({row["n"] for row in rows})
-    runs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    runs = run_count(row["n"] for row in rows)
     held = any(row["trained_on"] != "all" for row in rows)
     return Chart(
         f"{name}_{protocol}",
         title,
-        f"{MEANING[protocol].capitalize()}, {runs} runs each: means with 95 % intervals (Student's "
+        f"{MEANING[protocol].capitalize()}, {runs} each: means with 95 % intervals (Student's "
         "t; bootstrap from 20 runs on). Grey bars: the paper's means."
         + (" Of runs that kept part of the training data for validation." if held else ""),
         tuple(rows),

@@ -79,7 +79,7 @@ def _rows(block: Block, model: str) -> Rows:
 
 
 def _chart(edition: Edition, rows: Rows) -> Chart:
-    devices = joined(f"{row['device']} ({row['threads']} threads)" for row in rows)
+    devices = joined(f"{row['device']} (threads: {row['threads']})" for row in rows)
     rounds = joined(row["rounds"] for row in rows)
     return Chart(
         edition.name("timing"),

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from focusing.callbacks.style import GREY, Array, house_style
 from focusing.reports.chart import Chart, Drawn, missing
+from focusing.reports.chart_layout import WIDE
 from focusing.reports.chart_runs import Edition, best, editions, sample
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
@@ -105,7 +106,7 @@ def _draw(arrays: Mapping[str, Array]) -> Figure:
     samples, classes = values.shape[:2]
     with house_style():
         image = values.ndim == 4
-        cell = (CELL, CELL) if image else (2.2, 0.9)
+        cell = (CELL, CELL) if image else (WIDE / (classes + 1), 0.8)
         size = (cell[0] * (classes + 1) + 0.1, cell[1] * samples * 1.16 + 0.1)
         figure = Figure(size, layout="constrained")
         figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.02, hspace=0.02)  # type: ignore[union-attr, call-arg]
@@ -130,6 +131,7 @@ def _draw(arrays: Mapping[str, Array]) -> Figure:
 def _input(axes: Axes, sample: Array, image: bool) -> None:
     if not image:
         axes.plot(sample.reshape(-1), color=GREY, lw=0.6)
+        axes.set_xlim(-0.5, sample.size - 0.5)
         return
     low, high = float(sample.min()), float(sample.max())
     scaled = (sample - low) / max(high - low, 1e-12)
@@ -145,4 +147,4 @@ def _values(axes: Axes, values: Array, top: float) -> None:
     else:
         shades = np.where(values > 0, "#B2182B", "#2166AC")
         axes.bar(np.arange(len(values)), values, color=shades.tolist(), width=1.0)
-        axes.set_ylim(-1.05 * top, 1.05 * top)
+        axes.set(xlim=(-0.5, len(values) - 0.5), ylim=(-1.05 * top, 1.05 * top))

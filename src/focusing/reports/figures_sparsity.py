@@ -59,6 +59,7 @@ def _curve(runs: Sequence[Run], model: str, name: str) -> Rows:
                 "rule": "focus" if name == "curve" else "magnitude",
                 "threshold": points[0].get("threshold"),
                 "sparsity": 100 * float(np.mean([point["sparsity"] for point in points])),
+                "unit": "percent" if short == "acc" else short,
                 "score": float(np.mean(scores)),
                 "lowest": min(scores),
                 "highest": max(scores),
@@ -113,7 +114,8 @@ def _draw(rows: Rows, block: Block, model: str, dense: str) -> Figure:
             if some and some[0]["n"] > 1:
                 band = (_of(some, "sparsity"), _of(some, "lowest"), _of(some, "highest"))
                 axes.fill_between(*band, color=shade, alpha=0.15, lw=0)
-        top = max(curve, key=lambda row: row["score"])
+        accurate = curve[0]["unit"] == "percent"
+        top = max(curve, key=lambda row: row["score"] if accurate else -row["score"])
         axes.plot(top["sparsity"], top["score"], "o", mfc="none", color="k", ms=6, mew=0.8)
         if other:
             whole = min(other, key=lambda row: row["sparsity"])["score"]
@@ -123,7 +125,7 @@ def _draw(rows: Rows, block: Block, model: str, dense: str) -> Figure:
         axes.set_xscale("function", functions=(_spread, _gather))
         axes.set_xticks([tick for tick in SHARES if tick <= end])
         axes.set(xlim=(0, end), ylim=(low, high), xlabel="connections dropped (%)")
-        axes.set_ylabel("test accuracy (%)" if low >= 0 and high <= 110 else "test MAE")
+        axes.set_ylabel("test accuracy (%)" if accurate else "test MAE")
         _threshold_axis(axes, curve)
         _names(axes, model, dense, bool(other))
         return figure
@@ -174,11 +176,13 @@ def _gather(place: Any) -> Any:
 
 
 def _limits(rows: Rows, curve: Rows) -> tuple[float, float]:
-    """The part that matters: down to where half of what the solid line has is lost."""
-    best, worst = max(_of(rows, "score")), min(_of(curve, "score"))
-    low = min(worst, min(_of(rows, "score")[:1]))
-    low = max(low, best - max(4 * (best - _of(curve, "score")[0]), 10.0))
-    return low - 0.12 * (best - low) - 0.1, best + 0.08 * (best - low) + 0.1
+    """The part that matters: accuracies down to ten points below the best; all errors."""
+    if curve[0]["unit"] != "percent":
+        return 0.0, 1.05 * max(_of(rows, "score"))
+    best = max(_of(rows, "score"))
+    whole = [row["score"] for row in rows if row["sparsity"] == 0]  # must be seen, of each network
+    low = min(max(min(_of(curve, "score")), best - 10), *whole, best - 0.1)
+    return low - 0.12 * (best - low), best + 0.08 * (best - low)
 
 
 def _of(rows: Rows, name: str) -> list[float]:

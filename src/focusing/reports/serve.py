@@ -16,8 +16,8 @@ from focusing.reports.report import CACHE, headline, nothing, write_report
 from focusing.results.collect import Collection, collect
 
 INTERVAL, LONGEST, PAUSE = 2.0, 60.0, 4.0
-"""Seconds between two looks at the folders: at least, at most, and in between so many times as long
-as the last one took, for a sweep needs the processor too."""
+"""Seconds between two looks at the folders: at least, at most, and in between so many times what
+the last one had of the processor, for a sweep needs that, too."""
 VERSION = "/version"
 SCRIPT = """<script>
 setInterval(async () => {
@@ -112,11 +112,11 @@ def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> No
         waiting = False
         console.print(f"http://127.0.0.1:{server.server_port} (Ctrl-C ends it)")
         while True:
-            began = time.monotonic()
+            began = time.process_time()
             collection = server.update()
             if collection is not None:
                 console.print(headline(collection, out), soft_wrap=True)
             elif server.version == 0 and not waiting:
                 console.print(nothing(folders), soft_wrap=True)
                 waiting = True
-            time.sleep(min(LONGEST, max(INTERVAL, PAUSE * (time.monotonic() - began))))
+            time.sleep(min(LONGEST, max(INTERVAL, PAUSE * (time.process_time() - began))))

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from focusing.results import record as record_module
 from focusing.results.files import write_whole
 from focusing.results.folder import claim, finished
 from focusing.results.identity import config_hash, run_folder
-from focusing.results.record import git_state, read_record, versions, write_record
+from focusing.results.record import git_state, machine, read_record, versions, write_record
 from focusing.results.scores import best_epoch, scores
 
 
@@ -119,6 +120,19 @@ class TestRecord:
         (tmp_path / "result.json").write_text(text)
         with pytest.raises(UserError, match=r"result\.json"):
             read_record(tmp_path)
+
+    def test_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = machine()
+        assert found["cores"] >= 1
+        assert found["threads"] >= 1
+        assert found["processor"]
+        assert found["system"].startswith(platform.system())
+
+        def no_such_file(_: Path) -> str:
+            raise FileNotFoundError
+
+        monkeypatch.setattr(Path, "read_text", no_such_file)  # as where there is no /proc
+        assert machine()["processor"] == (platform.processor() or platform.machine())
 
     def test_versions_and_git(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert {"python", "torch"} <= versions().keys()

@@ -1,12 +1,15 @@
 """The page in a real browser: filters, the slider over epochs, and reloading while a sweep runs."""
 
 import json
+import re
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
+from focusing.callbacks.drawing import phi_of
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports import report
 from focusing.reports.page import write_page
@@ -81,6 +84,7 @@ document.getElementById("play").click();
 result.playing = document.getElementById("play").textContent;
 await wait(2000);
 result.played = [read(), document.getElementById("play").textContent, picture() === last];
+result.drawn = all("#focus path.focus").map((each) => each.getAttribute("d"));
 const chart = document.querySelector("#charts figure > svg");
 const values = () => all("#charts figure:first-child output").map((each) => each.textContent);
 const end = values();
@@ -161,6 +165,23 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
     assert found["told"]
     assert found["lines"]
     assert found["wide"] <= 0  # on a phone nothing is cut off
+    _, run_hash, seed = pages[0].stem.split("_")
+    folder = made.parent / "outputs" / "mine" / run_hash / seed.replace("seed", "seed=")
+    _assert_foci(folder / "focus.npz", found["drawn"])
+
+
+def _assert_foci(path: Path, drawn: list[str]) -> None:
+    """Curves of all neurons are the layer's own phi, on one scale."""
+    with np.load(path) as arrays:
+        tau, mu, sigma = (arrays[f"hidden1/{name}"] for name in ("tau", "mu", "sigma"))
+        kinds = [str(arrays[f"hidden1/{name}"]) for name in ("focus", "normalizer")]
+    expected = phi_of(tau, mu[-1], sigma[-1], *kinds)[np.argsort(mu[0, :, 0], kind="stable")]
+    points = [re.findall(r"[ML]([\d.]+) ([\d.]+)", each) for each in drawn]
+    heights = np.array(points, float)[..., 1]
+    assert heights.shape == expected.shape
+    slope, offset = np.polyfit(expected.ravel(), heights.ravel(), 1)
+    assert slope < 0  # up is less on a screen
+    np.testing.assert_allclose(slope * expected + offset, heights, atol=0.1)  # of a pixel
 
 
 def test_a_phone_need_not_scroll_sideways(made: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from hydra import compose, initialize_config_dir
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.report import CACHE, write_report
-from focusing.reports.tables_files import all_tables
+from focusing.reports.tables.files import all_tables
 from focusing.results.collect import collect
 from focusing.results.identity import config_hash
 from focusing.results.record import write_record

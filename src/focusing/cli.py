@@ -133,10 +133,10 @@ def train_job(cfg: DictConfig) -> float | None:
 
 
 def _run_job(cfg: DictConfig) -> float | None:
-    from focusing.sweep.trials import apply_trial
+    from focusing.sweep.table1.trials import apply_trial
 
     if cfg.sweep.stacked and cfg.sweep.trial is None:
-        from focusing.sweep.table1 import run_stacked
+        from focusing.sweep.table1.run import run_stacked
 
         return run_stacked(cfg)
     from focusing.run import train  # torch takes seconds: first let Hydra find fault
@@ -188,11 +188,11 @@ def _wandb(arguments: list[str]) -> None:
     if action in ("--help", "-h"):
         print("\n".join(each.strip() for each in HELP.splitlines() if "focusing wandb" in each))
     elif action == "push":
-        from focusing.reports.wandb_push import push
+        from focusing.reports.upload.push import push
 
         push(rest)
     elif action == "dashboard":
-        from focusing.reports.wandb_dashboard import dashboard
+        from focusing.reports.upload.dashboard import dashboard
 
         dashboard(rest)
     elif action == "sweep":

@@ -14,7 +14,7 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.reports import report
 from focusing.reports.page import write_page
 from focusing.reports.serve import Handler, Server
-from focusing.reports.tables_files import write_tables
+from focusing.reports.tables.files import write_tables
 from focusing.results.collect import collect
 from focusing.run import train
 from tests.integration.chromium import chromium, dump, needs_chromium, operate

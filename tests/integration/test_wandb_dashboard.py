@@ -12,7 +12,7 @@ import wandb
 
 from focusing.cli import _wandb
 from focusing.errors import UserError
-from focusing.reports.wandb_dashboard import dashboard
+from focusing.reports.upload.dashboard import dashboard
 from tests.integration.wandb_server import Server, wandb_server
 from tests.unit.reports.records import leave
 

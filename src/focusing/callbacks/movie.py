@@ -44,9 +44,7 @@ def film(
         mu, sigma = (each.numpy() for each in trajectory.foci(name))
         tau = layer.tau.detach().cpu().numpy()
         path = folder / f"foci_{name}.{kind}"
-        film_layer(
-            path, trajectory.epochs, tau, mu, sigma, layer.focus, layer.normalizer, fps=fps
-        )
+        film_layer(path, trajectory.epochs, tau, mu, sigma, layer.focus, layer.normalizer, fps=fps)
         paths.append(path)
     return paths
 

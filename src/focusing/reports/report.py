@@ -6,22 +6,21 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
 
 from focusing.errors import UserError
-from focusing.reports.tables_files import all_tables, write_tables
-from focusing.reports.tables_terminal import terminal
+from focusing.reports.tables.files import all_tables, write_tables
+from focusing.reports.tables.terminal import terminal
 from focusing.results.collect import Collection, collect
 
 DEFAULT_FOLDERS = ("outputs", "results")
 CACHE = ".records.json"
 Writer = Callable[[Collection, Path], object]
 WRITERS = {
-    "figures": ("focusing.reports.gallery", "write_figures"),
+    "figures": ("focusing.reports.figures.gallery", "write_figures"),
     "page": ("focusing.reports.page", "write_page"),
 }
 """What comes after the tables, and may draw on them; imported when it is used."""
@@ -47,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
     for table in all_tables(collection):
         console.print(*terminal(table, told), sep="\n")
     write_report(collection, options.out)
-    from focusing.reports.gallery import missing_lines  # matplotlib takes a second
+    from focusing.reports.figures.gallery import missing_lines  # matplotlib takes a second
 
     for line in missing_lines(collection):
         console.print(line, style="dim", markup=False, soft_wrap=True)
@@ -59,8 +58,7 @@ def write_report(collection: Collection, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write_tables(collection, out)
     for module, function in WRITERS.values():
-        if find_spec(module) is not None:
-            getattr(import_module(module), function)(collection, out)
+        getattr(import_module(module), function)(collection, out)
 
 
 def given_folders(names: Sequence[str]) -> list[Path]:
@@ -86,9 +84,8 @@ def headline(collection: Collection, out: Path) -> str:
     """What went into a report, and where it is."""
     failed = f", {len(collection.failed)} failed" if collection.failed else ""
     copies = f", {collection.repeated} copies left out" if collection.repeated else ""
-    page = out / "index.html"
-    where = page if page.exists() else out / "tables" / "all.md"
-    return f"{len(collection.runs)} runs{failed}{copies}: {where}"
+    runs = "1 run" if len(collection.runs) == 1 else f"{len(collection.runs)} runs"
+    return f"{runs}{failed}{copies}: {out / 'index.html'}"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -31,6 +31,8 @@ SAMPLES = {
     "imdb": (25_000, 25_000),
 }
 """Training and test samples of each data set, as it is split by default."""
+RANDOM = {"dna": 0.2}
+"""Test shares of random splits that are not those above, if the user does not say."""
 START, EPOCH = 1.0, 0.03
 """Seconds that a run and each of its epochs take beside the steps: to read, score and write."""
 FEW, LONG = 4, 0.5
@@ -78,8 +80,9 @@ def samples(data: Mapping[str, Any]) -> tuple[int, int]:
     train, test = SAMPLES[data["name"]]
     kind, folds = read_split(data["split"])
     total = train + test
-    if kind == "random" and data["test_share"] is not None:
-        test = math.ceil(total * data["test_share"])
+    share = data["test_share"] or RANDOM.get(data["name"])
+    if kind == "random" and share:
+        test = math.ceil(total * share)
     elif kind == "kfold":
         test = total // folds
     train = total - test

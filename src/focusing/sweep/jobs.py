@@ -21,9 +21,9 @@ from focusing.errors import BusyError, PrunedError, UserError
 from focusing.results.identity import run_folder
 from focusing.results.record import read_record
 from focusing.sweep.failures import leave_failure
+from focusing.sweep.launch.preemption import Requeued, preemptible
 from focusing.sweep.outcome import Outcome, sentence
-from focusing.sweep.preemption import Requeued, preemptible
-from focusing.sweep.trials import apply_trial
+from focusing.sweep.table1.trials import apply_trial
 
 SIGNALLED = (130, 143)
 """Exit codes of a process that was told to stop."""

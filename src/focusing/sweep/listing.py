@@ -50,7 +50,7 @@ def cost(
     runs = jobs(command)
     [(config, _)] = configs([command])
     if config["sweep"]["stacked"]:
-        from focusing.sweep.table1_cost import stacked_seconds
+        from focusing.sweep.table1.cost import stacked_seconds
 
         return len(runs), stacked_seconds(config, fresh=fresh)
     seconds = sum(

@@ -70,4 +70,3 @@ def _first(module: FocusingModule, name: str) -> Part:
     """A batch of one of the parts."""
     batches = module.batches[name]
     return next(next(iter(batches)).split(batches.size))
-

@@ -9,8 +9,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 if TYPE_CHECKING:
-    from focusing.sweep.board import Board
-    from focusing.sweep.local import LocalSweep
+    from focusing.sweep.launch.board import Board
+    from focusing.sweep.launch.local import LocalSweep
     from focusing.sweep.outcome import Job, Outcome
 
 
@@ -26,7 +26,7 @@ class LocalLauncher(Launcher):
     ) -> None:
         """Find the slots of this machine."""
         from focusing.sweep.jobs import Reporting
-        from focusing.sweep.local import LocalSweep
+        from focusing.sweep.launch.local import LocalSweep
 
         task = Reporting.of(task_function)
         self.pool = LocalSweep(hydra_context, config, task, **self.options)
@@ -35,7 +35,7 @@ class LocalLauncher(Launcher):
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Run jobs and wait for them."""
-        from focusing.sweep.board import Board
+        from focusing.sweep.launch.board import Board
         from focusing.sweep.outcome import numbered, returned
 
         jobs = numbered(job_overrides, initial_job_idx)

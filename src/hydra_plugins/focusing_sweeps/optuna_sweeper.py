@@ -89,7 +89,7 @@ class OptunaSweeper(GridSweeper):
         return Search(path, space, fixed, options, retry_failed=retry)
 
     def _run(self, search: "Search") -> "list[tuple[Job, Outcome]]":
-        from focusing.sweep.board import Board
+        from focusing.sweep.launch.board import Board
         from focusing.sweep.outcome import Job, Outcome, outcome_of
         from focusing.sweep.settle import settle
 

@@ -58,9 +58,9 @@ class RayLauncher(Launcher):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Connect to the cluster."""
-        from focusing.sweep.cluster import ClusterSweep
         from focusing.sweep.jobs import Reporting
-        from focusing.sweep.ray_cluster import Ray
+        from focusing.sweep.launch.cluster import ClusterSweep
+        from focusing.sweep.launch.ray_cluster import Ray
 
         task = Reporting.of(task_function, threads=self.cpus, folder=Path.cwd())
         remote = {"num_cpus": self.cpus, "num_gpus": self.gpus, **self.remote}

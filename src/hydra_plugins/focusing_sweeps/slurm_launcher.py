@@ -20,10 +20,10 @@ class SlurmLauncher(Launcher):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Find the cluster."""
-        from focusing.sweep.cluster import ClusterSweep
         from focusing.sweep.jobs import Reporting
-        from focusing.sweep.slots import processors
-        from focusing.sweep.slurm import Submitit
+        from focusing.sweep.launch.cluster import ClusterSweep
+        from focusing.sweep.launch.slots import processors
+        from focusing.sweep.launch.slurm import Submitit
 
         threads = self.options["cpus_per_task"]
         task = Reporting.of(task_function, threads=threads)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from focusing.reports.chart_layout import LINE, apart, end_labels, look, panels, whisker
+from focusing.reports.figures.chart_layout import LINE, apart, end_labels, look, panels, whisker
 from focusing.results.stats import Interval
 
 

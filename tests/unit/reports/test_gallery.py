@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from focusing.reports.chart import Chart, Missing
-from focusing.reports.gallery import all_figures, missing_lines, write_figures
+from focusing.reports.figures.chart import Chart, Missing
+from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

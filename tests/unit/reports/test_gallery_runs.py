@@ -10,10 +10,10 @@ from hydra import compose, initialize_config_dir
 from PIL import Image
 
 from focusing.compose import config_dir, prepare_hydra
-from focusing.reports.chart import Chart
-from focusing.reports.figures_weights import picture, three_neurons
+from focusing.reports.figures.chart import Chart
+from focusing.reports.figures.gallery import all_figures, write_figures
+from focusing.reports.figures.weights import picture, three_neurons
 from focusing.reports.foci import read_foci
-from focusing.reports.gallery import all_figures, write_figures
 from focusing.results.collect import Collection, collect
 from focusing.run import train
 

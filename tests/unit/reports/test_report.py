@@ -34,9 +34,7 @@ def test_a_report(
     main([])
     printed = capsys.readouterr()
     assert "Experiment mine" in printed.out
-    assert printed.out.splitlines()[-1] == (
-        "2 runs, 1 failed, 1 copies left out: report/tables/all.md"
-    )
+    assert printed.out.splitlines()[-1] == "2 runs, 1 failed, 1 copies left out: report/index.html"
     assert printed.err.startswith("Skipped a file that is no record: ")
     assert "37.50 ± 17.68" in (tmp_path / "report" / "tables" / "all.md").read_text()
 
@@ -74,7 +72,7 @@ def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "    (out / 'index.html').write_text(f'{len(collection.runs)} {tables}')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    writers = {"own": ("own_writer", "write"), "later": ("focusing.reports.not_yet", "write")}
+    writers = {"own": ("own_writer", "write")}
     monkeypatch.setattr(report, "WRITERS", writers)
     leave(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
     write_report(collect([tmp_path / "runs"]), tmp_path / "report")

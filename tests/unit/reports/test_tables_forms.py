@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from focusing.reports.latex import document, escape, latex
 from focusing.reports.tables import Column, Row, Table, p_value, signed, text
-from focusing.reports.tables_files import csv_text, write_tables
-from focusing.reports.tables_markdown import markdown
-from focusing.reports.tables_terminal import terminal
+from focusing.reports.tables.files import csv_text, write_tables
+from focusing.reports.tables.latex import document, escape, latex
+from focusing.reports.tables.markdown import markdown
+from focusing.reports.tables.terminal import terminal
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

@@ -6,9 +6,9 @@ import pytest
 from scipy import stats as scipy_stats
 
 from focusing.reports.tables import Table
-from focusing.reports.tables_experiment import experiment_tables
-from focusing.reports.tables_failed import failed_tables
-from focusing.reports.tables_optimism import optimism_tables
+from focusing.reports.tables.experiment import experiment_tables
+from focusing.reports.tables.failed import failed_tables
+from focusing.reports.tables.optimism import optimism_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

@@ -11,7 +11,7 @@ from scipy import stats as scipy_stats
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Row, Table
-from focusing.reports.tables_paper import paper_tables
+from focusing.reports.tables.paper import paper_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

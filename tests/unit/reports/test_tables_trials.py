@@ -7,7 +7,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from focusing.reports.tables import Table
-from focusing.reports.tables_trials import trial_tables
+from focusing.reports.tables.trials import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

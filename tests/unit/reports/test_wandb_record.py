@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from focusing.reports.wandb_push import push, to_send
-from focusing.reports.wandb_record import rows_of
+from focusing.reports.upload.push import push, to_send
+from focusing.reports.upload.record import rows_of
 from tests.unit.reports.records import leave
 
 

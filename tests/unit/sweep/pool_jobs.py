@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from focusing.sweep.launch.pool import Pool
+from focusing.sweep.launch.slots import make_slots
+from focusing.sweep.launch.worker import Announce, Limits
 from focusing.sweep.outcome import Job, Outcome, numbered
-from focusing.sweep.pool import Pool
-from focusing.sweep.slots import make_slots
-from focusing.sweep.worker import Announce, Limits
 
 
 def execute(job: Job, announce: Announce) -> Outcome:

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from focusing.sweep.board import Board
+from focusing.sweep.launch.board import Board
 from focusing.sweep.outcome import Outcome, numbered
 
 OVERRIDES = [["seed=0", "a=1"], ["seed=1", "a=1"], ["seed=2", "a=1"], ["seed=3", "a=1"]]

@@ -6,8 +6,8 @@ import pytest
 from hydra.types import HydraContext, RunMode
 
 from focusing.results.record import read_record
-from focusing.sweep.cluster import ClusterSweep
 from focusing.sweep.jobs import Reporting
+from focusing.sweep.launch.cluster import ClusterSweep
 from focusing.sweep.outcome import Job, Outcome, outcome_of, returned
 
 

@@ -19,10 +19,10 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
 from focusing.results.folder import claim
 from focusing.results.identity import run_folder
-from focusing.sweep import stack_workers
-from focusing.sweep.stack_records import train_group
-from focusing.sweep.table1 import groups, pair_of, run_stacked
-from focusing.sweep.trials import draw
+from focusing.sweep.table1 import workers as stack_workers
+from focusing.sweep.table1.records import train_group
+from focusing.sweep.table1.run import groups, pair_of, run_stacked
+from focusing.sweep.table1.trials import draw
 
 CPU = torch.device("cpu")
 
@@ -107,7 +107,7 @@ def test_a_trial_that_another_process_has_is_left_to_it(tmp_path: Path) -> None:
 def test_failures_are_told_and_retried_on_demand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("focusing.sweep.table1.options_given", lambda: ("optim.lr",))
+    monkeypatch.setattr("focusing.sweep.table1.run.options_given", lambda: ("optim.lr",))
     few = ("sweep.trials=2", "optim.lr=1e30")
     with pytest.raises(UserError, match="runs failed.*sweep.retry_failed=true"):
         run_stacked(composed(tmp_path, *few))
@@ -186,9 +186,9 @@ KILLED = """
 import sys
 from pathlib import Path
 import torch
-from focusing.sweep import stack_workers
+from focusing.sweep.table1 import workers as stack_workers
 from tests.unit.sweep.test_table1 import composed
-from focusing.sweep.table1 import run_stacked
+from focusing.sweep.table1.run import run_stacked
 
 if __name__ == "__main__":
     torch.set_num_threads(2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from focusing.reports.names import DATA, data_name, dense_twin, edition
 from focusing.reports.page.difference import Difference, placed
 from focusing.reports.paper import PublishedTable, published_tables
-from focusing.reports.tables_sheet import Sheet, compute
+from focusing.reports.tables.sheet import Sheet, compute
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by, trial
 

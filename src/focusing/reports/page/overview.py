@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, edition
-from focusing.reports.tables_cells import label
+from focusing.reports.tables.cells import label
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by, settings, telling, trial
 from focusing.results.run import Run

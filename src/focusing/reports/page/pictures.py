@@ -12,7 +12,7 @@ from typing import Any
 
 from PIL import Image
 
-from focusing.reports.gallery import FOLDER, INDEX
+from focusing.reports.figures.gallery import FOLDER, INDEX
 from focusing.reports.page.titles import short_title
 
 KINDS = {".svg": "image/svg+xml", ".png": "image/png", ".gif": "image/gif"}

@@ -20,7 +20,7 @@ from focusing.reports.page.table_view import table_views
 from focusing.reports.page.tiles import tiles
 from focusing.reports.summary import PROTOCOLS as PROTOCOL_WORDS
 from focusing.reports.tables import Table, file_name
-from focusing.reports.tables_files import all_tables
+from focusing.reports.tables.files import all_tables
 from focusing.results.collect import Collection
 from focusing.results.files import write_whole
 from focusing.results.groups import group_by

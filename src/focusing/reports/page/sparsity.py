@@ -8,7 +8,7 @@ from typing import Any
 
 from focusing.reports.names import data_name, edition
 from focusing.reports.tables import Unit
-from focusing.reports.tables_cells import blocks
+from focusing.reports.tables.cells import blocks
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by
 from focusing.results.run import Run

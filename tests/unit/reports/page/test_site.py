@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from focusing.reports import gallery
-from focusing.reports.chart import Chart, Missing
-from focusing.reports.gallery import write_figures
+from focusing.reports.figures import gallery
+from focusing.reports.figures.chart import Chart, Missing
+from focusing.reports.figures.gallery import write_figures
 from focusing.reports.page import write_page
 from focusing.reports.page.pictures import Picture, pictures
 from focusing.reports.page.site import page_names

@@ -1,0 +1,1 @@
+"""Figures of many runs: the paper's and more."""

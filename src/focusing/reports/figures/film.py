@@ -1,0 +1,76 @@
+"""A film of moving foci."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from focusing.callbacks.style import FEW, pick
+from focusing.reports.figures.chart import Chart, Drawn, missing
+from focusing.reports.figures.chart_runs import Edition, editions
+from focusing.reports.foci import Foci, read_foci
+from focusing.reports.names import data_name, model_name
+from focusing.results.collect import Collection
+from focusing.results.run import Run
+
+TITLE = "Moving foci"
+PREFERRED = ("learning_to_focus", "sides")
+FRAMES, FPS = 40, 8
+
+
+def film_charts(collection: Collection) -> Drawn:
+    """One film: of the network that learns to focus, or else of the foci that moved most."""
+    found = [
+        (edition, run) for edition in editions(collection) for run in edition.runs if _moved(run)
+    ]
+    for edition, run in sorted(found, key=_preference):
+        foci = [each for each in read_foci(run.path, run.sizes) if each.mu.shape[2] <= 2]
+        if foci and len(foci[0].epochs) > 1:
+            return [_chart(edition, run, foci[0])]
+    return [missing(TITLE, "learning_to_focus")]
+
+
+def _moved(run: Run) -> float:
+    return max((layer.get("moved") or 0.0 for layer in run.focus.values()), default=0.0)
+
+
+def _preference(found: tuple[Edition, Run]) -> tuple[int, float]:
+    edition, run = found
+    return [*PREFERRED, edition.experiment].index(edition.experiment), -_moved(run)
+
+
+def _chart(edition: Edition, run: Run, foci: Foci) -> Chart:
+    neurons = pick(foci.mu.shape[1], FEW if foci.tau.shape[1] == 1 else 40)
+    axes = range(foci.mu.shape[2])
+    rows = tuple(
+        {"epoch": int(foci.epochs[at]), "neuron": int(neuron)}
+        | {f"mu{axis}": float(foci.mu[at, neuron, axis]) for axis in axes}
+        | {f"sigma{axis}": float(foci.sigma[at, neuron, axis]) for axis in axes}
+        for at in pick(len(foci.mu), FRAMES)
+        for neuron in neurons
+    )
+    noise = " Grey: columns of noise." if foci.informative else ""
+    return Chart(
+        edition.name("film"),
+        f"{TITLE} {edition.title}",
+        f"{data_name(run.data)} ({run.source}), {model_name(run.model)}, {foci.layer}, seed "
+        f"{run.seed}: {len(neurons)} of {foci.mu.shape[1]} neurons from the start to epoch "
+        f"{foci.epochs[-1]}.{noise}",
+        rows,
+        partial(_film, foci),
+        edition.tags(data=run.data, model=run.model),
+        suffixes=(".gif",),
+    )
+
+
+def _film(foci: Foci) -> bytes:
+    from focusing.callbacks.movie import film_layer
+
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "film.gif")
+        film_layer(
+            path, foci.epochs.tolist(), foci.tau, foci.mu, foci.sigma, foci.focus,
+            foci.normalizer, informative=foci.informative, fps=FPS, frames=FRAMES,
+        )  # fmt: skip
+        return path.read_bytes()

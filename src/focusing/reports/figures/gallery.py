@@ -1,0 +1,160 @@
+"""All figures of a report: PNG, SVG and the numbers in them as CSV."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from focusing.reports.figures.chart import Chart, Drawn, Missing
+from focusing.reports.style import save
+from focusing.reports.tables.files import records_csv
+from focusing.results.collect import Collection
+from focusing.results.files import write_whole
+
+FOLDER = "figures"
+INDEX = "index.json"
+FAMILIES = {
+    "foci": "foci_charts",
+    "trials": "trial_charts",
+    "tables": "table_charts",
+    "losses": "loss_charts",
+    "weights": "weight_charts",
+    "fields": "field_charts",
+    "sigma": "sigma_charts",
+    "sweep": "sweep_charts",
+    "settings": "setting_charts",
+    "sparsity": "sparsity_charts",
+    "connections": "connection_charts",
+    "shap": "shap_charts",
+    "timing": "timing_charts",
+    "redundancy": "redundancy_charts",
+    "optimism": "optimism_charts",
+    "film": "film_charts",
+}
+"""Module of this folder -> its function, in the order of the report."""
+
+
+@lru_cache(maxsize=1)  # files and the page show the same ones
+def all_figures(collection: Collection) -> tuple[Chart | Missing, ...]:
+    """Every figure that can be drawn, and what is missing; nothing is drawn yet."""
+    found: Drawn = []
+    for name, function in FAMILIES.items():
+        family: Callable[[Collection], Drawn]
+        family = getattr(import_module(f"focusing.reports.figures.{name}"), function)
+        found += family(collection)
+    return tuple(_with_own_names(found))
+
+
+def _with_own_names(found: Drawn) -> Iterator[Chart | Missing]:
+    """Number figures that differ in nothing that is in their names, such as the source of data."""
+    seen: Counter[str] = Counter()
+    for each in found:
+        if isinstance(each, Chart):
+            seen[each.name] += 1
+            if seen[each.name] > 1:
+                each = replace(each, name=f"{each.name}_{seen[each.name]}")
+        yield each
+
+
+def write_figures(collection: Collection, out: Path) -> list[Path]:
+    """Write ``figures/<name>.png``, ``.svg`` and ``.csv``, ``all.md`` and ``index.json``.
+
+    A figure whose numbers, caption and title are as they were is not drawn again; figures of runs
+    that are gone are removed.
+
+    Args:
+        collection: the runs.
+        out: folder of the report.
+    """
+    folder = out / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = all_figures(collection)
+    before = _drawn_before(folder)
+    now: list[dict[str, Any]] = []
+    for chart in (each for each in figures if isinstance(each, Chart)):
+        content = records_csv(chart.rows)
+        entry: dict[str, Any] = {
+            "name": chart.name,
+            "title": chart.title,
+            "caption": chart.caption,
+            "tags": dict(chart.tags),
+            "files": [chart.name + suffix for suffix in (*chart.suffixes, ".csv")],
+        }
+        entry["key"] = _digest(json.dumps(entry), content, _drawn_by())
+        whole = all((folder / name).exists() for name in entry["files"])
+        if not whole or before.get(chart.name) != entry:
+            write_whole(folder / f"{chart.name}.csv", content.encode(), sync=False)
+            _draw(chart, folder)
+        now.append(entry)
+    kept = {name for entry in now for name in entry["files"]}
+    for old in before.values():
+        for name in set(old["files"]) - kept:
+            (folder / name).unlink(missing_ok=True)
+    lacking = [
+        {"title": each.title, "command": each.command}
+        for each in figures
+        if isinstance(each, Missing)
+    ]
+    index = json.dumps({"figures": now, "missing": lacking}, indent=1, ensure_ascii=False)
+    write_whole(folder / INDEX, f"{index}\n".encode(), sync=False)
+    (folder / "all.md").write_text(_markdown(now, lacking))
+    return [folder / name for entry in now for name in entry["files"]]
+
+
+def missing_lines(collection: Collection) -> list[str]:
+    """What cannot be drawn: a line for each command that makes records for it."""
+    titles: dict[str, list[str]] = {}
+    for each in all_figures(collection):
+        if isinstance(each, Missing):
+            titles.setdefault(each.command, []).append(each.title)
+    return [f"Not drawn: {'; '.join(each)}. First: {name}" for name, each in titles.items()]
+
+
+def _draw(chart: Chart, folder: Path) -> None:
+    drawn = chart.draw()
+    if isinstance(drawn, bytes):
+        write_whole(folder / (chart.name + chart.suffixes[0]), drawn, sync=False)
+    else:
+        save(drawn, folder, chart.name)
+
+
+def _drawn_before(folder: Path) -> dict[str, Mapping[str, Any]]:
+    try:
+        entries = json.loads((folder / INDEX).read_bytes())["figures"]
+        return {entry["name"]: entry for entry in entries if entry["files"] and entry["key"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # there is none, or it is damaged: all is drawn again
+
+
+@lru_cache(maxsize=1)
+def _drawn_by() -> str:
+    """Changes when the code of the figures does, or matplotlib."""
+    import matplotlib
+
+    here, reports, package = Path(__file__).parents[:3]
+    folders = here, reports, package / "callbacks"
+    sources = sorted(path for folder in folders for path in folder.glob("*.py"))
+    return _digest(matplotlib.__version__, *(path.read_text() for path in sources))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def _markdown(figures: list[dict[str, Any]], lacking: list[dict[str, str]]) -> str:
+    lines = ["# Figures", ""]
+    for entry in figures:
+        shown = entry["files"][0]
+        lines += [f"## {entry['title']}", "", f"![{entry['title']}]({shown})", ""]
+        lines += [f"{entry['caption']} Numbers: [{entry['name']}.csv]({entry['name']}.csv).", ""]
+    if lacking:
+        lines += ["## Not drawn: no runs yet", ""]
+        lines += [f"- {each['title']}: `{each['command']}`" for each in lacking]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,158 @@
+"""Loss over epochs, of the dense and the focused network on each data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
+from focusing.callbacks.style import GREY, house_style
+from focusing.reports.figures.chart import Chart, Drawn, missing
+from focusing.reports.figures.chart_layout import head, look, panels
+from focusing.reports.figures.chart_runs import MEASURED, Edition, editions, joined, run_count
+from focusing.reports.names import data_name, data_order, dense_twin, model_name
+from focusing.reports.tables.cells import Block, blocks
+from focusing.results.collect import Collection
+from focusing.results.run import Run
+
+COMPARED = ("focus_s", "cnn_focus", "vgg_focus", "fasttext_focus")
+EXPECTED = {
+    "table2_simple": "Losses of simple networks",
+    "table2_cnn": "Losses of convolutional networks",
+    "table4_other": "Losses on other data",
+}
+LINES = {"train": ":", "val": "-", "test": "-"}
+Rows = list[Mapping[str, Any]]
+
+
+def loss_charts(collection: Collection) -> Drawn:
+    """A figure for each experiment, size and variant with both networks on the same data."""
+    drawn: Drawn = []
+    for edition in editions(collection):
+        pairs = [
+            (block, model)
+            for block in blocks(edition.runs)
+            for model in COMPARED
+            if {model, dense_twin(model)} <= block.models.keys()
+        ]
+        swept = len({(block.data, block.source, model) for block, model in pairs}) < len(pairs)
+        if pairs and not swept and edition.experiment not in MEASURED:
+            drawn += _charts(edition, sorted(pairs, key=lambda pair: data_order(pair[0].data)))
+    ran = {edition.experiment for edition in editions(collection)}
+    return [*drawn, *(missing(t, name) for name, t in EXPECTED.items() if name not in ran)]
+
+
+def _charts(edition: Edition, pairs: Sequence[tuple[Block, str]]) -> list[Chart]:
+    rows: Rows = []
+    for panel, (block, model) in enumerate(pairs):
+        for name in (dense_twin(model), model):
+            rows += _curves(panel, block, name, held(block.models[name]))
+    if not rows:
+        return []
+    counts = sorted({row["n"] for row in rows})
+    runs = "1 run each" if counts == [1] else f"means of {run_count(counts)}"
+    split = {row["split"] for row in rows}
+    check = "validation split" if "val" in split else "test data, which chose the paper's epoch"
+    caption = (
+        f"Cross entropy (mean squared error for regression), {runs}. Dotted: training, in training "
+        f"mode; solid: {check}."
+    )
+    if counts[-1] > 1:
+        caption += " Bands: from the lowest to the highest run."
+    return [
+        Chart(
+            edition.name("losses"),
+            f"Loss of the dense and the focused network {edition.title}",
+            caption,
+            tuple(rows),
+            partial(_draw, rows, pairs),
+            edition.tags(
+                data=joined(block.data for block, _ in pairs),
+                model=joined(row["model"] for row in rows),
+            ),
+        )
+    ]
+
+
+def held(runs: Sequence[Run]) -> list[Run]:
+    """Those with a validation split, if there are any: they have a curve of their own for it."""
+    return [run for run in runs if run.holdout] or list(runs)
+
+
+def _curves(panel: int, block: Block, model: str, runs: Sequence[Run]) -> Rows:
+    series = [run.series() for run in runs]
+    check = "val" if all("val/loss" in each for each in series) else "test"
+    rows: Rows = []
+    for split in ("train", check):
+        values = [each[f"{split}/loss"] for each in series if each.get(f"{split}/loss")]
+        for epoch in range(min(map(len, values), default=0)):
+            at = np.array([each[epoch] for each in values], dtype=float)
+            rows.append(
+                {
+                    "panel": panel,
+                    "data": block.data,
+                    "source": block.source,
+                    "options": " ".join(block.options),
+                    "model": model,
+                    "split": split,
+                    "epoch": epoch + 1,
+                    "n": len(at),
+                    "mean": float(at.mean()),
+                    "lowest": float(at.min()),
+                    "highest": float(at.max()),
+                }
+            )
+    return rows
+
+
+def _draw(rows: Rows, pairs: Sequence[tuple[Block, str]]) -> Figure:
+    with house_style():
+        figure, grid, columns = panels(len(pairs), 1.75)
+        for panel, (axes, (block, _)) in enumerate(zip(grid, pairs, strict=True)):
+            there = [row for row in rows if row["panel"] == panel]
+            for model in dict.fromkeys(row["model"] for row in there):
+                for split in LINES:
+                    _plot(axes, [r for r in there if (r["model"], r["split"]) == (model, split)])
+            head(axes, data_name(block.data), block.source, *block.options)
+            positive = [row["lowest"] for row in there if row["lowest"] > 0]
+            if positive and max(row["highest"] for row in there) / min(positive) > 10:
+                axes.set_yscale("log")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+            if max(row["epoch"] for row in there) == 1:
+                axes.set_xlim(0, 2)
+            if panel % columns == 0:
+                axes.set_ylabel("loss")
+            if panel >= len(pairs) - columns:
+                axes.set_xlabel("epochs")
+        models = list(dict.fromkeys(row["model"] for row in rows))
+        names = [model_name(m) for m in models] if len(models) == 2 else ["dense", "focused"]
+        kinds = [
+            Line2D([], [], color=look(m)[0], label=name)
+            for m, name in zip(models[:2], names, strict=True)
+        ]
+        check = "validation" if any(row["split"] == "val" for row in rows) else "test"
+        kinds += [Line2D([], [], color=GREY, linestyle=":", label="training")]
+        kinds += [Line2D([], [], color=GREY, label=check)]
+        figure.legend(handles=kinds, loc="outside upper right", ncols=len(kinds), fontsize=6.5,
+                      handlelength=1.4, columnspacing=1.0)  # fmt: skip
+        return figure
+
+
+def _plot(axes: Axes, rows: Rows) -> None:
+    if not rows:
+        return
+    colour, line = look(rows[0]["model"])[0], LINES[rows[0]["split"]]
+    epochs, mean, low, high = (
+        [row[name] for row in rows] for name in ("epoch", "mean", "lowest", "highest")
+    )
+    one: dict[str, Any] = {"marker": "o", "markersize": 3} if len(rows) == 1 else {}
+    axes.plot(epochs, mean, line, color=colour, **one)
+    if rows[0]["n"] > 1:
+        axes.fill_between(epochs, low, high, color=colour, alpha=0.18, linewidth=0)

@@ -1,0 +1,123 @@
+"""Any other experiment: a row for each setting that was swept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from focusing.reports.names import PROTOCOLS, data_name, dense_twin, edition, model_name
+from focusing.reports.paper import published_tables, width_mean
+from focusing.reports.tables import Cell, Column, Row, Table, file_name, number, p_value, text
+from focusing.reports.tables.cells import score_cell, score_record
+from focusing.reports.tables.measured import measured_tables
+from focusing.reports.tables.settings import Setting, settings_of
+from focusing.results.collect import Collection
+from focusing.results.groups import group_by, trial
+from focusing.results.stats import compare, holm
+
+NOTES = (
+    "Test accuracy in percent (MAE: mean absolute error, less is better): mean ± standard "
+    "deviation (ddof=1), 95 % interval of the mean (Student's t; bootstrap from 20 runs on), "
+    "number of runs, and p of Welch's t-test against the dense network of the same setting, "
+    "Holm-corrected over this table under the same protocol.",
+)
+NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the paper has a figure."
+NOTE_HELD = "† from runs that kept part of the training data for validation."
+
+
+def experiment_tables(collection: Collection) -> list[Table]:
+    """Tables for each experiment, size and variant that has none of its own."""
+    own = set(published_tables())
+    runs = [run for run in collection.runs if run.experiment not in own and trial(run) is None]
+    groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
+    tables = []
+    for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
+        found = settings_of(groups[key])
+        name = file_name("experiment", *key)
+        title = f"Experiment {key[0]} (size={key[1]}, variant={key[2]})"
+        about = dict(zip(("experiment", "size", "variant"), key, strict=True))
+        tables.append(_table(name, title, about, found))
+        tables += measured_tables(f"{name}_measured", f"{title}: measurements", about, found)
+    return tables
+
+
+def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Setting]) -> Table:
+    given = [name for name in PROTOCOLS if any(name in each.scores for each in found)]
+    corrected = _tests(found, given)
+    author = [_author(about["experiment"], each) for each in found]
+    known = any(mean is not None for mean in author)
+    rows: list[Row] = []
+    records: list[Mapping[str, Any]] = []
+    for place, each in enumerate(found):
+        begins = place == 0 or each.data != found[place - 1].data
+        cells = [
+            text(data_name(each.data[0]), each.data[1]) if begins else Cell(),
+            text(model_name(each.model)),
+            *map(text, each.options.values()),
+            *([text(number(author[place]))] if known else []),
+        ]
+        for protocol in given:
+            p = corrected.get((place, protocol))
+            more = [] if p is None else [f"p={p_value(p)}"]
+            score = each.scores.get(protocol)
+            cells.append(Cell() if score is None else score_cell(score, *more))
+        rows.append(Row(tuple(cells), {"data": each.data[0], "model": each.model}, begins))
+        named = {**about, **each.about()} | ({"author": author[place]} if known else {})
+        records += _records(named, each, place, corrected)
+    held = any(score.mark for each in found for score in each.scores.values())
+    return Table(
+        name,
+        title,
+        columns=(
+            Column("data"),
+            Column("model"),
+            *(Column(option, "right") for option in found[0].options),
+            *([Column("author", "right")] if known else []),
+            *(Column(protocol) for protocol in given),
+        ),
+        rows=tuple(rows),
+        notes=(*NOTES, *([NOTE_AUTHOR] if known else []), *([NOTE_HELD] if held else [])),
+        records=tuple(records),
+    )
+
+
+def _author(experiment: str, each: Setting) -> float | None:
+    if experiment != "n_hidden":
+        return None
+    return width_mean(each.data[0], each.model, each.values.get("model.hidden"))
+
+
+def _tests(found: Sequence[Setting], given: Sequence[str]) -> dict[tuple[int, str], float | None]:
+    """Corrected p of each setting against its dense twin, by place and protocol."""
+    corrected: dict[tuple[int, str], float | None] = {}
+    for name in given:
+        tested = {}
+        for place, each in enumerate(found):
+            base = next((other for other in found if _is_twin(other, each)), None)
+            if base is None or name not in each.scores or name not in base.scores:
+                continue
+            ours, theirs = each.scores[name], base.scores[name]
+            if ours.trained_on == theirs.trained_on:
+                tested[place, name] = compare(ours.values, theirs.values).p_welch
+        corrected.update(zip(tested, holm(list(tested.values())), strict=True))
+    return corrected
+
+
+def _is_twin(dense: Setting, other: Setting) -> bool:
+    if dense.model == other.model or dense.model != dense_twin(other.model):
+        return False
+    return dense.data == other.data and all(
+        value is None or value == other.values[name]  # the dense network does not have the option
+        for name, value in dense.values.items()
+    )
+
+
+def _records(
+    about: Mapping[str, Any],
+    each: Setting,
+    place: int,
+    corrected: Mapping[tuple[int, str], float | None],
+) -> Iterator[Mapping[str, Any]]:
+    for name, score in each.scores.items():
+        p = {"p_welch_holm": corrected.get((place, name))}
+        yield {**about, "protocol": name, **score_record(score), **p}

@@ -1,0 +1,1 @@
+"""Records on W&B: runs, a dashboard."""

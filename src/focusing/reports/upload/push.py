@@ -1,0 +1,154 @@
+"""``focusing wandb push``: finished runs to W&B, each once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+
+from focusing.errors import UserError
+from focusing.reports.report import given_folders, nothing
+from focusing.reports.upload.item import MARK, PROJECT, Item, send
+from focusing.reports.upload.record import item_of
+from focusing.reports.upload.trials import trial_items
+from focusing.results.collect import collect
+from focusing.results.groups import group_by, trial
+from focusing.training.wandb_server import obstacle
+
+PER_PAGE = 500
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong as all commands do; the options that W&B commands share."""
+
+    def __init__(self, command: str, about: str) -> None:
+        super().__init__(prog=f"focusing wandb {command}", description=about)
+        self.add_argument("--project", help=f"W&B project ({PROJECT})")
+        self.add_argument("--entity", help="W&B user or team (the one of your key)")
+        self.add_argument("--dry-run", action="store_true", help="only print what would be sent")
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a UserError."""
+        raise UserError(f"{self.prog}: {message}; --help lists the options.")
+
+
+def push(arguments: Sequence[str]) -> None:
+    """Run the command with its arguments."""
+    parser = Parser("push", "Send finished runs to W&B; those that are there already are skipped.")
+    parser.add_argument("folders", nargs="*", help="searched for records; outputs and results")
+    parser.add_argument(
+        "--trials", action="store_true", help="random trials also as a run each, not only a table"
+    )
+    options = parser.parse_args(arguments)
+    items = to_send(given_folders(options.folders), trials=options.trials)
+    console = Console(highlight=False, soft_wrap=True)
+    places = group_by(
+        items, lambda item: (options.entity or item.entity, options.project or item.project)
+    )
+    if options.dry_run:
+        for where, here in places.items():
+            console.print(f"Would send {count(here)} to {place(*where)}:")
+            for item in here:
+                console.print(item.line(), markup=False)
+        return
+    wanted = " and ".join(f"{count(here)} for {place(*where)}" for where, here in places.items())
+    require_server(f"{wanted} not sent (--dry-run lists them)")
+    for (entity, project), here in places.items():
+        _send_new(entity, project, here, console)
+
+
+def _send_new(entity: str | None, project: str, items: Sequence[Item], console: Console) -> None:
+    entity, known = on_server(entity, project, items)
+    missing = [item for item in items if known.get(item.id) != item.mark]
+    for sent, item in enumerate(missing):
+        try:
+            send(item, project, entity)
+        except Exception as error:  # of any kind, for W&B has many
+            raise UserError(
+                f"W&B did not take {item.group}/{item.name}: {sentence(error)} ({sent} of "
+                f"{count(missing)} sent; the same command goes on from there)."
+            ) from error
+        console.print(f"{item.group}/{item.name}", markup=False)
+    there = f", {count(items[len(missing) :])} had been there" if len(missing) < len(items) else ""
+    console.print(f"Sent {count(missing)} to {place(entity, project)}{there}.")
+
+
+def to_send(folders: Sequence[Path], *, trials: bool) -> list[Item]:
+    """What W&B is to have of the finished runs below some folders.
+
+    Args:
+        folders: searched for records.
+        trials: random trials are a run each, beside the table of them.
+    """
+    collection = collect(folders)
+    if collection.skipped:
+        print(collection.warning(), file=sys.stderr)
+    if not collection.runs:
+        raise UserError(nothing(folders))
+    alone = [run for run in collection.runs if trials or trial(run) is None]
+    return [*trial_items(collection.runs), *map(item_of, alone)]
+
+
+def on_server(
+    entity: str | None, project: str, items: Sequence[Item]
+) -> tuple[str, dict[str, str | None]]:
+    """The user or team, and the marks of the items that W&B has whole."""
+    import wandb
+
+    entity = entity or default_entity()
+    try:
+        runs = wandb.Api().runs(
+            f"{entity}/{project}",
+            filters={"name": {"$in": [item.id for item in items]}},
+            per_page=PER_PAGE,
+            lazy=False,
+        )
+        found = list(runs)
+    except Exception as error:
+        if "Could not find project" in str(error):  # it will be made
+            return entity, {}
+        raise UserError(f"W&B did not answer: {sentence(error)}.") from error
+    return entity, {
+        run.id: run.summary.get(MARK) if run.state == "finished" else None for run in found
+    }
+
+
+def default_entity() -> str:
+    """The user or team that the environment or the W&B key names."""
+    import wandb
+
+    try:
+        return os.environ.get("WANDB_ENTITY") or str(wandb.Api().default_entity)
+    except Exception as error:
+        raise UserError(f"W&B did not answer: {sentence(error)}.") from error
+
+
+def require_server(undone: str) -> None:
+    """Say in a sentence what is not done because W&B cannot be reached."""
+    # Before W&B reads its environment: it would look up its telemetry host, and talk.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    os.environ.setdefault("WANDB_SILENT", "true")
+    mode = os.environ.get("WANDB_MODE", "online")
+    why = obstacle() if mode == "online" else f"WANDB_MODE={mode}"
+    if why:
+        raise UserError(f"W&B: {why}, so {undone}.")
+
+
+def count(items: Sequence[Item]) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{len(items)} run{'' if len(items) == 1 else 's'}"
+
+
+def place(entity: str | None, project: str) -> str:
+    """``entity/project``, as far as it is known."""
+    return f"{entity}/{project}" if entity else project
+
+
+def sentence(error: Exception) -> str:
+    """An error in one line, without a full stop."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,0 +1,1 @@
+"""Where jobs run: processes of this machine, SLURM, Ray."""

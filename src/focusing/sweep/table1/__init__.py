@@ -1,0 +1,1 @@
+"""Table 1: random trials, trained in stacks."""

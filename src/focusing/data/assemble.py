@@ -75,9 +75,11 @@ def assemble(
     augment = _augment(name, raw, options)
     fitted = _fitted(raw, options, places[0])
     parts = [_part(raw, index) for index in places]
-    prepare = prepared_by = None
+    prepare: Preparation | None = None
+    prepared_by: Preparation | None = None
     if not options.peek:
-        prepare = prepared_by = _preparation(name, raw, options, parts[0], fitted)
+        prepare = options.preparation or _preparation(name, raw, options, parts[0], fitted)
+        prepared_by = prepare
         if prepare is not None and 4 * raw.inputs.size < LARGE:
             parts = [part._replace(inputs=prepare(part.inputs)) for part in parts]
             prepare = None

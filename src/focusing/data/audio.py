@@ -16,7 +16,7 @@ from focusing.data.cache import decoded
 from focusing.data.damage import reading
 from focusing.data.dataset import DataSet
 from focusing.data.fake import fake
-from focusing.data.mfcc import mfcc
+from focusing.data.mfcc import mel_filters, mfcc
 from focusing.data.options import Options
 from focusing.data.sources import tree_hash
 from focusing.errors import UserError
@@ -45,7 +45,7 @@ def fsdd(
     Args:
         speakers: whose recordings, 500 of each.
         coefficients: MFCCs of a frame.
-        frames: of a recording; later ones are cut off, missing ones are 0.
+        frames: of a recording; later ones are cut off, missing ones are silent.
         window: samples of a frame, 8000 a second.
         hop: samples from frame to frame.
         bands: mel bands.
@@ -57,21 +57,26 @@ def fsdd(
             f"data: coefficients={coefficients} must lie between 1 and bands={bands}, and "
             f"frames={frames}, window={window}, hop={hop} be at least 1."
         )
+    if not mel_filters(RATE, window, bands).any(1).all():
+        raise UserError(
+            f"data.window={window} is too short for data.bands={bands}, some of which would hear "
+            "nothing: use a longer window, or fewer bands."
+        )
     if wanted.fake:
         raw = fake((coefficients, frames, 1), 10, top=None, test_share=TEST_SHARE)
         return assemble("fsdd", raw, wanted)
     found = wanted.files("fsdd")
     names, labels, official = _recordings(found.paths[0], speakers)
     recipe = {"coefficients": coefficients, "window": window, "hop": hop, "bands": bands}
+    recipe["frames"] = frames
 
     def build() -> dict[str, NDArray[Any]]:
-        inputs = np.zeros((len(names), coefficients, frames, 1), dtype=np.float32)
+        inputs = np.empty((len(names), coefficients, frames, 1), dtype=np.float32)
         for row, name in enumerate(names):
-            sound = mfcc(read_wave(found.paths[0] / name), RATE, **recipe)[:, :frames]
-            inputs[row, :, : sound.shape[1], 0] = sound
+            inputs[row, ..., 0] = read_picture(found.paths[0] / name, **recipe)
         return {"inputs": inputs, "targets": labels}
 
-    origin = {"files": tree_hash(found.paths[0], names), "frames": frames, **recipe}
+    origin = {"files": tree_hash(found.paths[0], names), **recipe}
     entry = decoded("fsdd", origin, build)
     raw = Raw(
         entry.arrays["inputs"],
@@ -85,6 +90,21 @@ def fsdd(
         test_share=TEST_SHARE,
     )
     return assemble("fsdd", raw, wanted)
+
+
+def read_picture(path: Path, *, frames: int, hop: int, **recipe: int) -> NDArray[np.float64]:
+    """The MFCCs (coefficients, frames) of a recording, which silence follows if it is shorter.
+
+    Args:
+        path: a wav file.
+        frames: how many.
+        hop: samples from frame to frame.
+        **recipe: the other options of :func:`focusing.data.mfcc.mfcc`.
+    """
+    # Frames of zeros would be louder than most sounds: those of silence are not 0.
+    sound = read_wave(path)
+    silence = max(0, (frames - 1) * hop - len(sound))
+    return mfcc(np.pad(sound, (0, silence)), RATE, hop=hop, **recipe)[:, :frames]
 
 
 def read_wave(path: Path) -> NDArray[np.float64]:

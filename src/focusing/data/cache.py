@@ -24,7 +24,7 @@ from focusing.data.damage import DamagedError, set_aside
 from focusing.errors import UserError
 
 Arrays = Mapping[str, NDArray[Any]]
-VERSION = 2
+VERSION = 3
 """Part of every key: raise it when a decoder's results change."""
 
 

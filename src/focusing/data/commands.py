@@ -44,7 +44,7 @@ def get_data(names: Sequence[str]) -> None:
     if not names:
         raise UserError(f"which data? focusing data get NAME, of {', '.join(catalogue())}.")
     folder = Path(data_dir())
-    entries = [entry_of(name) for name in names]
+    entries = _entries(names)
     errors: dict[str, UserError] = {}
     for entry in entries:
         try:
@@ -68,7 +68,7 @@ def check_data(names: Sequence[str]) -> None:
         UserError: if one of them is damaged.
     """
     folder = Path(data_dir())
-    entries = [entry_of(name) for name in names] or list(catalogue().values())
+    entries = _entries(names) or list(catalogue().values())
     console = Console(soft_wrap=True, highlight=False)
     bad = []
     for entry in entries:
@@ -126,6 +126,11 @@ def entry_of(name: str) -> Entry:
         raise UserError(
             f"{name} is not a data set with files{hint} There are {', '.join(catalogue())}."
         ) from None
+
+
+def _entries(names: Sequence[str]) -> list[Entry]:
+    """Each once: clt and mnist have the same files."""
+    return list({entry.name: entry for entry in map(entry_of, names)}.values())
 
 
 def _choice(name: str) -> str:

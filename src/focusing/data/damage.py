@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import struct
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -35,14 +37,20 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise  # it is not damaged but gone
     except (
+        ArithmeticError,
+        AttributeError,
         EOFError,
         IndexError,
         KeyError,
+        MemoryError,  # a header that promises more than there can be
         OSError,
+        RuntimeError,
         TypeError,
         ValueError,
         pickle.UnpicklingError,
+        struct.error,
         tarfile.TarError,
+        tokenize.TokenError,
         zipfile.BadZipFile,
         zlib.error,
     ) as error:

@@ -47,6 +47,8 @@ def lfw(*, min_faces: int = 20, stretch: bool = False, **options: Any) -> DataSe
         **options: see :class:`focusing.data.options.Options`. There is no official split.
     """
     wanted = Options(**options)
+    if min_faces < 1:
+        raise UserError(f"data.min_faces={min_faces} must be at least 1.")
     if wanted.fake:
         return assemble("lfw", fake((50, 37, 1), 62, official=False, test_share=FACES_TEST), wanted)
     found = wanted.files("lfw")

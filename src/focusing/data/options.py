@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from focusing.data.catalogue import catalogue
+from focusing.data.preprocess import Preparation
 from focusing.data.sources import Found, obtain
 
 
@@ -21,6 +22,8 @@ class Options:
             :func:`focusing.data.hold_out`: statistics leave it out.
         peek: only what is needed for the source and the fingerprint: inputs stay as they are in
             the file, and nothing is downloaded.
+        preparation: of the samples, in place of what ``preprocess`` would make of these training
+            samples: for a network that was trained on others.
         preprocess: ``"author"``, ``"unit"``, ``"standard"``, ``"pixel_mean"`` or ``"none"``; see
             :mod:`focusing.data.preprocess`.
         augment: options of :class:`focusing.data.augment.Augment`, for images; none: unchanged.
@@ -38,6 +41,7 @@ class Options:
     run_seed: int = 0
     holdout: float = 0.0
     peek: bool = False
+    preparation: Preparation | None = None
     preprocess: str = "none"
     augment: Mapping[str, bool | float] = field(default_factory=dict)
     split: str = "official"

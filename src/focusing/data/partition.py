@@ -35,6 +35,8 @@ def partition(
     """
     kind, folds = read_split(options.split)
     _refuse_idle(kind, options)
+    if options.split_seed is not None and options.split_seed < 0:
+        raise UserError(f"data.split_seed={options.split_seed} must be at least 0, or null.")
     if kind == "official":
         if official is None:
             raise UserError(

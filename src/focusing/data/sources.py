@@ -52,10 +52,7 @@ class Found:
 
     def _is_published(self, number: int) -> bool:
         file, path = self.choice[number], self.paths[number]
-        if file.archive and not file.tree:
-            # A large folder is not read again: it is official if we unpacked it ourselves.
-            return _mark(path).exists()
-        expected = file.tree or file.sha256
+        expected = file.tree or (_unpacked(path) if file.archive else file.sha256)
         return expected is not None and self.hashes[number] == expected
 
 
@@ -114,8 +111,14 @@ def _hash(path: Path) -> str:
 
 
 def _mark(folder: Path) -> Path:
-    """Stands beside a folder that was unpacked from a verified archive."""
+    """Stands beside a folder that was unpacked from a verified archive, and holds its hash."""
     return folder.with_name(f".{folder.name}.official")
+
+
+def _unpacked(folder: Path) -> str | None:
+    """The hash of a folder when it was unpacked from a verified archive, if it was."""
+    mark = _mark(folder)
+    return mark.read_text(encoding="utf-8") if mark.exists() else None
 
 
 def _fetch(entry: Entry, choice: tuple[File, ...], data_dir: Path) -> Found:
@@ -151,9 +154,10 @@ def _fetch_folder(file: File, folder: Path) -> None:
             reasons.append(f"{file.archive}: {error.reason}, {set_aside(archive)}")
             continue
         archive.unlink()
+        content = tree_hash(target)
         if file.sha256:
-            _mark(target).touch()
-        if not file.tree or tree_hash(target) == file.tree:
+            _mark(target).write_text(content, encoding="utf-8")
+        if file.tree in (None, content):
             return
         reasons.append(f"{file.archive} has another content than expected, {set_aside(target)}")
     raise DownloadError("; ".join(reasons))

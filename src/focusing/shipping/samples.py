@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from focusing.data.audio import RATE, read_wave
+from focusing.data.audio import read_picture
 from focusing.data.images import INTERPOLATIONS
-from focusing.data.mfcc import mfcc
 from focusing.errors import UserError
 from focusing.shipping.card import Card
 
@@ -71,14 +70,9 @@ def _image(path: Path, card: Card) -> Samples:
 
 
 def _recording(path: Path, card: Card) -> Samples:
-    reading = dict(card.reading)
-    if "frames" not in reading:
+    if "frames" not in card.reading:
         raise UserError(f"{path} is a recording: this network wants {wanted(card)}.")
-    frames = reading.pop("frames")
-    sound = mfcc(read_wave(path), RATE, **reading)[:, :frames]
-    sample = np.zeros((1, *card.shape))
-    sample[0, :, : sound.shape[1], 0] = sound
-    return sample
+    return read_picture(path, **card.reading)[None, ..., None]
 
 
 def _table(path: Path) -> Samples:

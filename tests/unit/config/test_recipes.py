@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
@@ -57,6 +58,7 @@ class TestTables:
             "author_model": [f"author_{d}_{m}" for d in data for m in model],
             "experiment": [f"{e}_{m}" for e in own for m in model],
             "variant": [f"{e}_{v}" for e in own for v in VARIANTS],
+            "variant_data": [f"{e}_{v}_{d}" for e in own for v in VARIANTS for d in data],
             "size": [f"{e}_{s}" for e in own for s in SIZES],
             "scale": [f"{s}_{kind}" for s in SIZES for kind in kinds],
         }
@@ -124,12 +126,13 @@ def test_plain_training_is_the_papers(data: str, model: str) -> None:
 def test_how_data_is_split() -> None:
     boston, dna = config("data=boston")["data"], config("data=dna")["data"]
     assert boston["split"] == "kfold10"
-    assert (dna["split"], dna["test_share"], dna["split_seed"]) == ("random", 0.2, None)
+    assert (dna["split"], dna["test_share"], dna["split_seed"]) == ("random", None, None)
     lfw = config("data=lfw")["data"]
     assert (lfw["augment"]["flip"], lfw["augment"]["shift"]) == (True, 0.1)
     assert config("data=imdb", "model=fasttext_dense")["data"]["ngrams"] == 2
 
 
+CATSDOGS_MU = [pytest.approx(each, abs=1e-6) for each in np.linspace(0.1, 0.9, 40)]
 AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
     ("mnist", "focus_s"): {"hidden": [784, 784], "decay_epochs": [100, 150], "decay": 0.5},
     ("mnist", "dense"): {"hidden": [800, 800], "input_dropout": 0.2, "dropout": [0.25, 0.25]},
@@ -142,7 +145,8 @@ AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
     ("fashion", "cnn_focus"): {"lr": 0.01, "lr_mu": 0.1, "batch_size": 256, "sigma": 0.5},
     ("fashion", "cnn_dense"): {"lr": 0.01, "batch_size": 256},
     ("lfw", "fixed_s"): {"sigma": 0.025, "decay_epochs": [50, 100, 150], "hidden": [784, 784]},
-    ("catsdogs", "vgg_focus"): {"decay_epochs": [10, 20]},
+    ("catsdogs", "vgg_focus"): {"decay_epochs": [10, 20], "mu": CATSDOGS_MU},
+    ("catsdogs", "vgg_dense"): {"decay_epochs": [10, 20], "hidden": 40},
     ("boston", "focus_s"): {"sigma_range": [0.05, 1.0]},
     ("reuters", "dense"): {"hidden": [150, 150], "batch_size": 16},
     ("imdb", "fasttext_focus"): {"sigma": 1.0, "mu_range": [-0.1, 1.1]},
@@ -163,3 +167,19 @@ def test_the_authors_learning_to_focus() -> None:
     data = found["data"]
     assert (data["generator"], data["noise_kind"]) == ("classification", "uniform")
     assert (found["optim"]["lr_mu"], found["optim"]["shuffle"]) == (1e-4, False)
+
+
+def test_the_authors_numbers_of_hidden_neurons() -> None:
+    def rates(*overrides: str) -> tuple[float, ...]:
+        optim = config("experiment=n_hidden", *overrides)["optim"]
+        return optim["lr"], optim["lr_mu"], optim["lr_sigma"]
+
+    assert rates("data=cifar10") == (0.1, 0.01, 0.01)
+    assert rates("data=cifar10", "variant=author") == (0.01, 1e-3, 1e-3)
+    assert rates("data=cifar10", "variant=author", "optim.lr=1") == (1, 1e-3, 1e-3)
+    assert rates("data=mnist", "variant=author") == (0.1, 0.01, 0.01)
+
+
+def test_weights_start_as_the_code_did_under_both_variants() -> None:
+    for variant in VARIANTS:
+        assert config("data=mnist", f"variant={variant}")["model"]["init"] == "focus_glorot"

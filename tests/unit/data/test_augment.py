@@ -48,15 +48,16 @@ def test_a_shift_repeats_the_border_and_is_at_most_what_was_asked() -> None:
 
 @pytest.mark.parametrize("options", [{"shift": 0.2}, {"zoom": 0.3}, {"shear": 20.0}])
 def test_it_is_what_scipy_does_as_keras_called_it(options: dict[str, float]) -> None:
-    image = torch.rand(1, 15, 15, 1, generator=seeded(3))
+    image = torch.rand(1, 15, 11, 1, generator=seeded(3))  # not square
     changed = Augment(**options)(image, seeded(4))[0, ..., 0].numpy()
     random = torch.rand(6, generator=seeded(4)).numpy()  # in the order in which they are drawn
     down, right, angle, tall, wide = 2 * random[:5] - 1
     shear = np.deg2rad(options.get("shear", 0) * angle)
     zoom = 1 + options.get("zoom", 0) * np.array([tall, wide])
     matrix = np.array([[1, -np.sin(shear)], [0, np.cos(shear)]]) @ np.diag(zoom)
-    middle = np.array([7.0, 7.0])
-    offset = options.get("shift", 0) * 15 * np.array([down, right]) + middle - matrix @ middle
+    middle = np.array([7.0, 5.0])
+    shift = options.get("shift", 0) * np.array([15 * down, 11 * right])
+    offset = shift + middle - matrix @ middle
     expected = ndimage.affine_transform(
         image[0, ..., 0].numpy(), matrix, offset, order=1, mode="nearest"
     )

@@ -2,9 +2,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
+from focusing.compose import config_dir, prepare_hydra
 from focusing.data import DataSet
 from focusing.data.commands import read_data
+from focusing.instantiate import instantiate
 
 SHAPES = {
     "synthetic": ((40,), 2),
@@ -40,6 +44,16 @@ def test_every_config_has_a_fake_of_the_right_shape(name: str, tmp_path: Path) -
             assert part.targets.dtype == torch.float32
     assert data.train.inputs.dtype == (torch.int32 if name == "imdb" else torch.float32)
     assert bool(data.vocabulary) == (name == "imdb")
+
+
+@pytest.mark.parametrize(("split", "count"), [("random", 103), ("official", 128), ("kfold10", 52)])
+def test_the_papers_recipe_of_dna_leaves_the_split_to_the_user(split: str, count: int) -> None:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        cfg = compose("train", ["data=dna", f"data.split={split}", "data.fake=true"])
+    options = OmegaConf.to_container(cfg.data)
+    del options["name"]
+    assert len(instantiate(options).test.targets) == count
 
 
 def test_a_fake_is_always_the_same(tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ def test_a_truncated_photograph_stops_this_run_and_the_next(people: Path) -> Non
 
 
 def test_too_few_people(people: Path) -> None:
+    with pytest.raises(UserError, match="data.min_faces=-1 must be at least 1"):
+        lfw(data_dir=people, min_faces=-1, **RANDOM)
     with pytest.raises(UserError, match="data.min_faces=5 leaves 1 people"):
         lfw(data_dir=people, min_faces=5, **RANDOM)
 

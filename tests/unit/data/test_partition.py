@@ -87,6 +87,7 @@ def test_kfold_alone_is_ten_folds() -> None:
         ({"split": "kfold5", "test_share": 0.2}, "of no use to data.split=kfold, use null"),
         ({"fold": 2}, "data.fold=2 is of no use to data.split=official, use 0"),
         ({"split": "random", "fold": 2}, "data.fold=2 is of no use to data.split=random"),
+        ({"split": "random", "split_seed": -1}, "data.split_seed=-1 must be at least 0, or null"),
         ({"split_seed": 3}, "data.split_seed=3 is of no use to data.split=official"),
     ],
 )

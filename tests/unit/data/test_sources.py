@@ -91,6 +91,20 @@ def test_a_folder_comes_in_an_archive_that_does_not_stay(tmp_path: Path, server:
     assert [p.name for p in (tmp_path / "thing").iterdir() if p.name[0] != "."] == ["things"]
 
 
+@pytest.mark.parametrize("name", ["x.txt", "y.txt"])
+def test_an_unpacked_folder_is_official_as_long_as_nobody_changes_it(
+    tmp_path: Path, server: Server, name: str
+) -> None:
+    content = archive({"top/x.txt": b"x"})
+    server.files["/t.tgz"] = content
+    file = File("things", sha(content), (server.url("/t.tgz"),), "t.tgz", r"top/(.*\.txt)")
+    wanted = entry((file,))
+    changed = obtain(wanted, tmp_path).paths[0] / name
+    assert obtain(wanted, tmp_path).source == "official"
+    changed.write_bytes(b"mine")
+    assert obtain(wanted, tmp_path).source == "local"
+
+
 def test_a_folder_of_another_content_is_kept_aside(tmp_path: Path, server: Server) -> None:
     server.files["/t.tgz"] = archive({"top/x.txt": b"x"})
     file = File("things", None, (server.url("/t.tgz"),), "t.tgz", r"top/(.*\.txt)", "0" * 64)

@@ -31,6 +31,7 @@ def prepare_hydra() -> None:
             store.store(group=f"schema/{group}", name=name, node=schema)
     store_recipes(config_dir() / "recipe")
     OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
+    OmegaConf.register_new_resolver("focusing.spread", spread, replace=True)
     OmegaConf.register_new_resolver("focusing.family", family, replace=True)
 
 
@@ -55,13 +56,19 @@ def family(model: str) -> str:
     return prefix if prefix in ("cnn", "vgg", "fasttext") else "simple"
 
 
+def spread(low: float, high: float, count: int) -> list[float]:
+    """So many numbers at equal distances, both ends included: ``${focusing.spread:0.1,0.9,40}``."""
+    return [round(low + (high - low) * place / max(1, count - 1), 6) for place in range(count)]
+
+
 def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The data group of a config, changed as on the command line.
 
     Args:
         saved: the group as it was.
         overrides: ``data=<option>`` begins from another file of the group, ``data.<key>=<value>``
-            changes an option.
+            changes an option. Samples are prepared as they were, unless ``data.preprocess`` says
+            otherwise.
     """
     for each in overrides:
         if not re.match(r"data(\.\w+)*=", each):
@@ -73,6 +80,8 @@ def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[st
         data = compose("train", chosen or [f"data={saved['name']}"]).data
         if not chosen:
             data = OmegaConf.merge(data, dict(saved))
+        elif "preprocess" in saved and "preprocess" in data:
+            data.preprocess = saved["preprocess"]
         data = OmegaConf.merge(data, OmegaConf.from_dotlist(changes))
     # Interpolations may refer to the rest of the config: resolve them before it is gone.
     return OmegaConf.to_container(data, resolve=True)  # type: ignore[return-value]
@@ -112,7 +121,7 @@ def _wrong_option(error: OmegaConfBaseException) -> str:
 
 
 def _hint(wrong: str, known: Sequence[str], prefix: str) -> str:
-    near = get_close_matches(wrong, known, n=1, cutoff=0.4)
+    near = get_close_matches(wrong, known, n=1)
     if near:
         return f", did you mean {prefix}{near[0]}?"
     return f"; there are {', '.join(sorted(known))}." if known else "."

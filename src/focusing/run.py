@@ -21,7 +21,7 @@ from focusing.callbacks import FocusTrajectory, Throughput
 from focusing.checks import check
 from focusing.compose import prepare_hydra
 from focusing.config import Optim
-from focusing.data import DataSet
+from focusing.data import DataSet, Part
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
 from focusing.models import Network
@@ -34,7 +34,13 @@ from focusing.results.identity import run_folder
 from focusing.results.record import write_record
 from focusing.results.scores import SERIES_OF
 from focusing.shipping.trained import load_run
-from focusing.training.assembly import build_net, load_data, settle_source, split
+from focusing.training.assembly import (
+    build_net,
+    check_single,
+    load_data,
+    settle_source,
+    split,
+)
 from focusing.training.interruption import Interrupted
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers, log_record
 from focusing.training.metrics import score
@@ -64,7 +70,7 @@ def train(cfg: DictConfig) -> float | None:
         check_finished(record, config, run_dir)
         console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
         if config["figures"] and not (run_dir / "figures").exists():  # it was killed just before
-            from focusing.reports.figures import draw_run
+            from focusing.reports.run_figures import draw_run
 
             draw_run(run_dir)
         return float(record["scores"][protocol]["value"])
@@ -74,6 +80,8 @@ def train(cfg: DictConfig) -> float | None:
     if not record and config["resume"] == "auto":
         check_resumed(run_dir, data)
     net = build_net(config, data)
+    parts = split(config, data)
+    check_single(config, net, parts["train"])
     build_optimizer(net, Optim(**config["optim"]))
     check_loggers(config["logger"])
     callbacks = [_callback(name, each) for name, each in config["callbacks"].items() if each]
@@ -82,9 +90,9 @@ def train(cfg: DictConfig) -> float | None:
         with claim(run_dir, resume=config["resume"] == "auto", again=again) as checkpoint:
             write_whole(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
             note_data(run_dir, data)
-            record = _fit_and_record(config, run_dir, data, net, callbacks, checkpoint)
+            record = _fit_and_record(config, run_dir, data, parts, net, callbacks, checkpoint)
             if config["figures"]:
-                from focusing.reports.figures import draw_run  # matplotlib takes a second
+                from focusing.reports.run_figures import draw_run  # matplotlib takes a second
 
                 draw_run(run_dir)
     except FinishedError:
@@ -104,6 +112,7 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
     Args:
         run_dir: the run folder.
         overrides: other data, as on the command line: ``data=...``, ``data.noise_position=right``.
+            It is prepared as the run's was, unless these say ``data.preprocess=...``.
 
     Returns:
         Loss and scores on the test part.
@@ -123,12 +132,12 @@ def _fit_and_record(
     config: dict[str, Any],
     run_dir: Path,
     data: DataSet,
+    parts: dict[str, Part],
     net: Network,
     callbacks: Sequence[pl.Callback],
     checkpoint: Path | None,
 ) -> dict[str, Any]:
     """Train in a claimed folder; whatever happens, close the loggers and leave what can be left."""
-    parts = split(config, data)
     start = describe_start(config, data, parts, net)
     train_part = parts.pop("train")
     optim = Optim(**config["optim"])

@@ -21,9 +21,10 @@ from focusing.training.checkpoint import PlainCheckpointIO
 from focusing.training.interruption import Interrupted
 
 
-def config(folder: Path, *overrides: str) -> DictConfig:
+def config(folder: Path, *overrides: str, data: str = "synthetic") -> DictConfig:
     prepare_hydra()
-    small = ["data.n_samples=100", "trainer.max_epochs=2", f"paths.output_dir={folder}"]
+    fewer = "data.n_samples=100" if data == "synthetic" else "data.fake=true"
+    small = [f"data={data}", fewer, "trainer.max_epochs=2", f"paths.output_dir={folder}"]
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         return compose("train", [*small, "figures=false", *overrides])
 
@@ -163,6 +164,22 @@ def test_missing_data_is_a_sentence_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("optim.batch_size=1", r"^optim\.batch_size=1: batch norm needs 2 or more samples"),
+        ("data.limit_train=1", r"^There is 1 training sample: batch norm needs 2 or more"),
+    ],
+)
+def test_batch_norm_of_a_single_sample_is_a_sentence_and_leaves_nothing(
+    tmp_path: Path, override: str, sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        train(config(tmp_path, "model=dense", override))
+    assert list(tmp_path.iterdir()) == []
+    train(config(tmp_path, "model=dense", override, "model.batch_norm=false"))
+
+
 class TestEvaluate:
     def test_a_folder_without_a_run(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="not a run folder"):
@@ -183,3 +200,22 @@ class TestEvaluate:
         assert found["test/acc"] != evaluate(folder_of(tmp_path))["test/acc"]
         with pytest.raises(UserError, match="25 inputs and 2 outputs does not fit"):
             evaluate(folder_of(tmp_path), ["data.noise=5"])
+
+    @pytest.mark.parametrize("more", [[], ["protocol=holdout"]])
+    def test_other_data_is_prepared_as_the_runs_own(self, tmp_path: Path, more: list[str]) -> None:
+        given = ["model=dense", "data.split=official", *more]  # standardised
+        train(config(tmp_path, *given, data="boston"))
+        run = folder_of(tmp_path)
+        own = evaluate(run)
+        assert evaluate(run, ["data.limit_train=20"]) == own
+        assert evaluate(run, ["data=boston", "data.fake=true", "data.split=official"]) == own
+        assert evaluate(run, ["data.limit_train=20", "data.preprocess=standard"]) != own
+        assert evaluate(run, ["data.preprocess=none"]) != own
+
+    def test_the_runs_preparation_may_not_fit(self, tmp_path: Path) -> None:
+        given = ["model=dense", "model.hidden=[4,4]", "data.preprocess=pixel_mean"]
+        train(config(tmp_path, *given, data="fashion"))
+        with pytest.raises(UserError, match="trained on fashion: samples of lfw have another"):
+            evaluate(folder_of(tmp_path), ["data=lfw", "data.fake=true"])
+        with pytest.raises(UserError, match=r"1850 inputs and \d+ outputs does not fit"):
+            evaluate(folder_of(tmp_path), ["data=lfw", "data.fake=true", "data.preprocess=unit"])

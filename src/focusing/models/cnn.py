@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from focusing.models.images import ChannelsLast, channels_first, image_shape
-from focusing.models.layers import classifier_layer, dense_layer, nest_focus
+from focusing.models.layers import check_dropout, classifier_layer, dense_layer, nest_focus
 from focusing.models.network import Inputs, Network
 
 
@@ -50,6 +50,8 @@ class CNN(Network):
     ) -> None:
         super().__init__(inputs, outputs, [hidden])
         height, width, channels = image_shape(self.shape, "A convolutional network")
+        if not filters:
+            raise ValueError("filters=[]: give a number for each convolution.")
         if min(*filters, kernel, pool) < 1:
             raise ValueError(
                 f"filters={list(filters)}, kernel={kernel} and pool={pool} must be positive."
@@ -58,6 +60,7 @@ class CNN(Network):
             raise ValueError(f"pool={pool} is larger than the images, {height}x{width}.")
         if len(dropout) != 2:
             raise ValueError(f"dropout={list(dropout)} must be two numbers: before and after.")
+        check_dropout("dropout", dropout)
         self._rest: dict[str, Any] = {
             "filters": tuple(filters),
             "kernel": kernel,

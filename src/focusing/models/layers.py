@@ -24,6 +24,18 @@ def dense_layer(inputs: int, outputs: int) -> nn.Linear:
     return layer
 
 
+def check_dropout(name: str, shares: Sequence[float]) -> None:
+    """Refuse a share that no layer can drop.
+
+    Args:
+        name: of the option.
+        shares: its numbers.
+    """
+    for share in shares:
+        if not 0 <= share < 1:
+            raise ValueError(f"model.{name}: {share:g} must be at least 0 and less than 1.")
+
+
 def classifier_layer(
     shape: Sequence[int], outputs: int, focus: Mapping[str, Any] | None
 ) -> nn.Module:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from focusing.models.images import resolve_topology
-from focusing.models.layers import dense_layer
+from focusing.models.layers import check_dropout, dense_layer
 from focusing.models.network import Inputs, Network
 from focusing.nn import FocusedLinear
 
@@ -50,8 +50,11 @@ class MLP(Network):
         super().__init__(inputs, outputs, hidden)
         if len(dropout) > len(hidden):
             raise ValueError(
-                f"dropout={list(dropout)} has more numbers than hidden={list(hidden)}."
+                f"dropout={list(dropout)} has more numbers than hidden={list(hidden)}: use "
+                f"model.dropout={list(dropout)[: len(hidden)]}."
             )
+        check_dropout("dropout", dropout)
+        check_dropout("input_dropout", [input_dropout])
         self._rest: dict[str, Any] = {
             "batch_norm": batch_norm,
             "input_dropout": input_dropout,

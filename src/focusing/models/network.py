@@ -34,6 +34,10 @@ class Network(nn.Module):
         super().__init__()
         self.shape = (inputs,) if isinstance(inputs, int) else tuple(inputs)
         self.outputs, self.widths = outputs, tuple(hidden)
+        if not self.shape or min(self.shape) < 1:
+            raise ValueError(f"inputs={self.shape} must be positive numbers.")
+        if outputs < 1:
+            raise ValueError(f"outputs={outputs} must be positive.")
         if not all(neurons > 0 for neurons in hidden):
             raise ValueError(f"hidden={list(hidden)} must be positive numbers of neurons.")
 

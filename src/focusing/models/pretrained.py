@@ -47,11 +47,13 @@ def _read(path: Path) -> Mapping[str, Any]:
         state = torch.load(path.expanduser(), map_location="cpu", weights_only=True)
     except OSError as error:
         raise UserError(f"model.weights={path} cannot be read: {error.strerror}.") from None
-    except Exception as error:  # torch raises many kinds for a file that is none of its own
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UserError(f"model.weights={path} is not a file of weights ({reason})") from None
+    except Exception:  # torch raises many kinds, and advises to run what is in the file
+        raise UserError(
+            f"model.weights={path} is not a file of weights: give a state dict of torch.save."
+        ) from None
     if not isinstance(state, Mapping):
-        raise UserError(f"model.weights={path} is not a state dict: it is a {type(state).__name__}")
+        kind = type(state).__name__
+        raise UserError(f"model.weights={path} is not a state dict: it is a {kind}.")
     return state
 
 
@@ -59,18 +61,21 @@ def _download(name: str) -> Mapping[str, Any]:
     url = EXTRACTORS[name].url
     if url is None:
         raise UserError(f"model.features={name} has no ImageNet weights: {ELSE}.")
+    # Not load_state_dict_from_url, which prints a line first, even when there is no network.
+    file = url.rpartition("/")[2]
+    copy = Path(torch.hub.get_dir()) / "checkpoints" / file
+    prefix = file.removesuffix(".pth").rpartition("-")[2]
     try:
-        return torch.hub.load_state_dict_from_url(
-            url,
-            map_location="cpu",
-            progress=sys.stderr.isatty(),
-            check_hash=True,
-            weights_only=True,
-        )
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(url, str(copy), prefix, progress=sys.stderr.isatty())
     except OSError as error:  # no network, no such host, a full disk
         reason = getattr(error, "reason", None) or error
         raise UserError(f"{url} cannot be downloaded ({reason}): {ELSE}.") from None
-    except Exception as error:  # a wrong hash, or a damaged file of an earlier download
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        where = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
-        raise UserError(f"{where} is damaged ({reason}): remove it, or {ELSE}.") from None
+    except RuntimeError as error:
+        raise UserError(f"{url} came damaged ({error}): try again, or {ELSE}.") from None
+    try:
+        state: Mapping[str, Any] = torch.load(copy, map_location="cpu", weights_only=True)
+    except Exception:  # torch raises many kinds
+        raise UserError(f"{copy} is damaged: remove it, or {ELSE}.") from None
+    return state

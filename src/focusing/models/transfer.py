@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from focusing.models.extractors import EXTRACTORS
 from focusing.models.images import channels_first, image_shape
-from focusing.models.layers import classifier_layer, dense_layer, nest_focus
+from focusing.models.layers import check_dropout, classifier_layer, dense_layer, nest_focus
 from focusing.models.network import Inputs, Network
 from focusing.models.pretrained import load_features
 
@@ -55,6 +55,7 @@ class Transfer(Network):
             raise ValueError(f"features={features} is not one of {', '.join(EXTRACTORS)}.")
         if pad < 0:
             raise ValueError(f"pad={pad} must be 0 or greater.")
+        check_dropout("dropout", [dropout])
         kind = EXTRACTORS[features]
         height, width, channels = image_shape(self.shape, f"features={features}")
         if min(height, width) < kind.smallest:
@@ -112,6 +113,10 @@ def dense_transfer(
         weights: a file of weights with torchvision's names; None: download them.
         **options: of :class:`Transfer`.
     """
+    if weights is not None and not pretrained:
+        raise ValueError(
+            f"model.weights={weights} is not read when model.pretrained=false: leave one out."
+        )
     net = Transfer(inputs, outputs, features=features, **options)
     if pretrained:
         load_features(net.features, features, weights)

@@ -11,6 +11,7 @@ import yaml
 
 from focusing.compose import override_data
 from focusing.data import Batches, DataSet, Part
+from focusing.data.preprocess import FITTED
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.training.assembly import build_net, load_data, settle_source, split
@@ -60,7 +61,8 @@ def load_run(folder: Path, *, pruned: bool = False, data_overrides: Sequence[str
     Args:
         folder: it.
         pruned: take the network that ``focusing prune`` left there.
-        data_overrides: other data, as on the command line: ``data=...``, ``data.seed=3``.
+        data_overrides: other data, as on the command line: ``data=...``, ``data.seed=3``. It is
+            prepared as the run's was, unless these say ``data.preprocess=...``.
     """
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -74,10 +76,7 @@ def load_run(folder: Path, *, pruned: bool = False, data_overrides: Sequence[str
     if not path.exists():
         raise UserError(f"{folder} has no {path.name}: {missing}.")
     trained_on = config["data"]
-    if data_overrides:
-        config["data"] = override_data(trained_on, data_overrides)
-        settle_source(config, strict=False)
-    data = load_data(config)
+    data = _other_data(config, data_overrides) if data_overrides else load_data(config)
     net = build_net(config, data, pretrained=False)
     state = load_checkpoint(path)["state_dict"]
     try:
@@ -90,3 +89,23 @@ def load_run(folder: Path, *, pruned: bool = False, data_overrides: Sequence[str
             else f"{path} does not fit {folder / 'config.yaml'}."
         ) from None
     return Trained(folder, config, net.eval(), data, split(config, data))
+
+
+def _other_data(config: dict[str, Any], overrides: Sequence[str]) -> DataSet:
+    """Load other data into a run's config, prepared with the statistics that the run had."""
+    trained_on = config["data"]
+    other = override_data(trained_on, overrides)
+    chosen = any(each.startswith("data.preprocess=") for each in overrides)
+    fitted = trained_on.get("preprocess") in FITTED and "preprocess" in other
+    preparation = load_data(config).preparation if fitted and not chosen else None
+    config["data"] = other
+    settle_source(config, strict=False)
+    try:
+        return load_data(config, preparation=preparation)
+    except RuntimeError:
+        if preparation is None:
+            raise
+        raise UserError(
+            f"This network was trained on {trained_on['name']}: samples of {other['name']} have "
+            "another shape."
+        ) from None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from focusing.data import DataSet, Part, hold_out
+from focusing.data.preprocess import Preparation
 from focusing.data.sample import settle
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
@@ -18,18 +20,22 @@ WORDS = "focusing.data.imdb"
 """The data set whose inputs are words, not values."""
 
 
-def load_data(config: Mapping[str, Any], *, peek: bool = False) -> DataSet:
+def load_data(
+    config: Mapping[str, Any], *, peek: bool = False, preparation: Preparation | None = None
+) -> DataSet:
     """Make or read the data set of a config.
 
     Args:
         config: of a run.
         peek: only for its source and its fingerprint: neither download nor prepare anything.
+        preparation: of the samples, if they are for a network that was trained on others.
     """
     _check_words(config)
     options = {name: value for name, value in config["data"].items() if name != "name"}
     surroundings = {"run_seed": config["seed"], "holdout": config["protocol"]["holdout"]}
     if "split" in options:  # it is read from files
         surroundings |= {"data_dir": config["paths"]["data_dir"], "peek": peek}
+        surroundings |= {"preparation": preparation}
     try:
         data = instantiate(options, **surroundings)
     except FileNotFoundError as error:
@@ -76,7 +82,7 @@ def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = Tr
     """
     options = {name: value for name, value in config["model"].items() if name != "name"}
     if "pretrained" in options and not pretrained:
-        options["pretrained"] = False
+        options |= {"pretrained": False, "weights": None}
     sizes: dict[str, Any] = {"inputs": data.train.inputs.shape[1:], "outputs": data.outputs}
     if "embedding" in options:
         if not data.vocabulary:
@@ -88,3 +94,18 @@ def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = Tr
     net = instantiate(options, **sizes)
     assert isinstance(net, Network)  # noqa: S101 - for the type checker
     return net
+
+
+def check_single(config: Mapping[str, Any], net: Network, train: Part) -> None:
+    """Refuse batches of one sample for a network that cannot be trained on them."""
+    samples, size = len(train.targets), config["optim"]["batch_size"]
+    if min(samples, size) > 1:
+        return
+    try:  # nothing is computed on this device
+        deepcopy(net).to("meta").train()(net.example().to("meta"))
+    except ValueError:
+        cause = "optim.batch_size=1" if size == 1 else "There is 1 training sample"
+        raise UserError(
+            f"{cause}: batch norm needs 2 or more samples in a batch; use more, or "
+            "model.batch_norm=false."
+        ) from None

@@ -118,6 +118,7 @@ WRONG = {
     "model.sgima=0.1": "model.sgima is not an option, did you mean model.sigma?",
     "modle=dense": "modle is not an option, did you mean model?",
     "model=focus_x": "model=focus_x does not exist, did you mean model=focus_s?",
+    "data.augment.flip=true": "data.augment is not an option; there are classes, clusters,",
     "trainer.max_epoch=3": "trainer.max_epoch is not an option, did you mean trainer.max_epochs?",
     "optim.lr=fast": "optim.lr: Value 'fast'",
     "model.train_mu=maybe": "model.train_mu: Value 'maybe'",
@@ -194,6 +195,13 @@ class TestOverrideData:
     def test_another_choice_begins_from_its_file(self) -> None:
         data = override_data(self.saved, ["data=synthetic", "data.noise=4"])
         assert (data["n_samples"], data["noise"]) == (2857, 4)
+
+    def test_samples_are_prepared_as_they_were_unless_told_otherwise(self) -> None:
+        saved = {"name": "mnist", "preprocess": "pixel_mean"}
+        assert override_data(saved, ["data=fashion"])["preprocess"] == "pixel_mean"
+        other = override_data(saved, ["data=fashion", "data.preprocess=unit"])
+        assert other["preprocess"] == "unit"
+        assert "preprocess" not in override_data(saved, ["data=synthetic"])
 
     def test_only_the_data_can_be_changed(self) -> None:
         with pytest.raises(UserError, match="only the data"):

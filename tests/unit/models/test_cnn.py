@@ -19,9 +19,9 @@ def test_layers_come_in_the_authors_order() -> None:
         *(nn.Dropout, nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Dropout, nn.Linear),
     ]
     assert "BatchNorm1d" not in flat
-    assert [each.p for each in CNN((8, 8), 3).modules() if isinstance(each, nn.Dropout)] == [
-        0.5
-    ] * 2
+    net = CNN((8, 8), 3, dropout=[0.1, 0.4])
+    assert (net.dropout1.p, net.dropout2.p) == (0.1, 0.4)
+    assert list(dict(net.named_children()))[-6::4] == ["dropout1", "dropout2"]
 
 
 def test_it_computes_what_the_paper_says() -> None:

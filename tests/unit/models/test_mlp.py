@@ -56,5 +56,5 @@ def test_fixed_foci_have_no_gradient() -> None:
 
 
 def test_too_many_dropouts_are_refused() -> None:
-    with pytest.raises(ValueError, match="more numbers"):
+    with pytest.raises(ValueError, match=r"more numbers .*: use model.dropout=\[0.1\]"):
         MLP(4, 2, [3], dropout=[0.1, 0.2])

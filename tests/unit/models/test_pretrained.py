@@ -50,8 +50,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x02."])
 def test_a_file_of_something_else(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "notes.pth").write_bytes(content)
-    with pytest.raises(UserError, match=r"^model.weights=.* is not a file of weights \(.*\)$"):
+    with pytest.raises(UserError, match=r"is not a file of weights: give a state dict") as raised:
         net(weights=tmp_path / "notes.pth")
+    assert "weights_only" not in str(raised.value)
+
+
+def test_a_file_that_would_not_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"weights.pth is not read when model.pretrained=false"):
+        net(weights=saved(tmp_path, weights()), pretrained=False)
 
 
 def test_a_file_that_would_run_code(tmp_path: Path) -> None:
@@ -79,26 +85,33 @@ def test_small_features_were_never_trained() -> None:
 class TestDownload:
     """The download is torch.hub's; here are what it is asked for and what becomes of its errors."""
 
+    @pytest.fixture(autouse=True)
+    def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+        return tmp_path / "hub" / "checkpoints"
+
     def given(self, monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[Any]:
         asked: list[Any] = []
 
-        def load(url: str, **options: Any) -> Any:
-            asked.append((url, options))
+        def load(url: str, target: str, prefix: str, progress: bool) -> None:
+            asked.append((url, prefix))
             if isinstance(answer, Exception):
                 raise answer
-            return answer
+            torch.save(answer, target)
 
-        monkeypatch.setattr(torch.hub, "load_state_dict_from_url", load)
+        monkeypatch.setattr(torch.hub, "download_url_to_file", load)
         return asked
 
-    def test_its_hash_is_checked_and_no_code_is_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_its_hash_is_checked_and_it_comes_once(
+        self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
         asked = self.given(monkeypatch, {})
-        with pytest.raises(UserError, match=r"vgg16 has no features.0.weight"):
-            dense_transfer((32, 32, 3), 2)
-        [(url, options)] = asked
-        assert url == "https://download.pytorch.org/models/vgg16-397923af.pth"
-        assert options["check_hash"]
-        assert options["weights_only"]
+        for _ in range(2):
+            with pytest.raises(UserError, match=r"vgg16 has no features.0.weight"):
+                dense_transfer((32, 32, 3), 2)
+        url = "https://download.pytorch.org/models/vgg16-397923af.pth"
+        assert asked == [(url, "397923af")]
+        assert capfd.readouterr() == ("", "")
 
     def test_no_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.given(monkeypatch, URLError("Name or service not known"))
@@ -107,5 +120,13 @@ class TestDownload:
 
     def test_a_wrong_hash(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.given(monkeypatch, RuntimeError("invalid hash value"))
-        with pytest.raises(UserError, match=r"f37072fd.pth is damaged \(RuntimeError: invalid"):
+        with pytest.raises(UserError, match=r"f37072fd.pth came damaged \(invalid hash value\)"):
             dense_transfer((32, 32, 3), 2, features="resnet18")
+
+    def test_a_damaged_copy_and_one_that_would_run_code(self, cache: Path) -> None:
+        cache.mkdir(parents=True)
+        copy = cache / "resnet18-f37072fd.pth"
+        for write in (lambda: copy.write_bytes(b"hello"), lambda: torch.save(Path("x"), copy)):
+            write()
+            with pytest.raises(UserError, match=r"f37072fd.pth is damaged: remove it, or give"):
+                dense_transfer((32, 32, 3), 2, features="resnet18")

@@ -1,5 +1,7 @@
 """The paper's network for transfer learning."""
 
+from collections import Counter
+
 import pytest
 import torch
 from torch import nn
@@ -75,6 +77,17 @@ def test_resnet18_has_torchvisions_names_and_computes_what_its_paper_says() -> N
                 y = conv(y, f"{at}.downsample.0", 2, f"{at}.downsample.1")
             y = functional.relu(y + inner)
     torch.testing.assert_close(net(x), y, rtol=1e-4, atol=1e-4)
+
+
+def test_no_activation_is_used_twice() -> None:
+    """Explainers keep what a module saw, and would mix the two up."""
+    net, calls = ResNet18(3), Counter[nn.Module]()
+    relus = [each for each in net.modules() if isinstance(each, nn.ReLU)]
+    for relu in relus:
+        relu.register_forward_hook(lambda module, *_: calls.update([module]))
+    net(torch.randn(2, 3, 33, 33))
+    assert calls == dict.fromkeys(relus, 1)
+    assert len(relus) == 17
 
 
 @pytest.mark.parametrize("pad", [0, 3])

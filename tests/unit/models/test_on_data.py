@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import cache
-from itertools import product
 from typing import Any
 
 import pytest
@@ -10,15 +9,41 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import config_dir, family, prepare_hydra
 from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.training.assembly import build_net, load_data
 from focusing.training.metrics import loss_of
 
-IMAGES = ("mnist", "fashion", "clt", "cifar10", "lfw", "fsdd")
+PICTURES = ("mnist", "fashion", "clt", "cifar10", "lfw", "fsdd", "catsdogs")
 TABLES = ("synthetic", "boston", "reuters", "dna")
+ON = {
+    "simple": ("mnist", *TABLES, *PICTURES[1:]),
+    "cnn": PICTURES,
+    "vgg": ("cifar10", "clt", "lfw", "catsdogs"),
+    "fasttext": ("imdb",),
+    "focus_2d": PICTURES,
+    "fixed_2d": PICTURES,
+}
+"""The data that a kind of network, or a network, is for."""
+MODELS = {
+    "dense": ("MLP", False),
+    "focus_s": ("MLP", True),
+    "focus_c": ("MLP", True),
+    "fixed_s": ("MLP", True),
+    "focus_2d": ("MLP", True),
+    "fixed_2d": ("MLP", True),
+    "cnn_dense": ("CNN", False),
+    "cnn_focus": ("CNN", True),
+    "vgg_dense": ("Transfer", False),
+    "vgg_focus": ("Transfer", True),
+    "fasttext_dense": ("FastText", False),
+    "fasttext_focus": ("FastText", True),
+}
+FIRST = {"simple": "focus_s", "cnn": "cnn_focus", "vgg": "vgg_focus", "fasttext": "fasttext_focus"}
+SIZES = ("hidden", "dropout", "batch_norm", "filters", "features", "pretrained")
+"""Options that depend on the data or the size of an experiment."""
 HIDDEN = {"synthetic": [4], "boston": [64, 64], "reuters": [150], "dna": [60]}
 """Where the paper has other widths than 800."""
 VGG = ("vgg_dense", "vgg_focus")
@@ -56,48 +81,63 @@ def check_step(data: DataSet, net: Network) -> None:
         assert (parameter.grad is not None) == parameter.requires_grad, name
 
 
+@cache
+def data_of(name: str) -> DataSet:
+    return load_data(config_of(name, FIRST[family_on(name)], "size=smoke"))
+
+
+def family_on(data: str) -> str:
+    """A kind of network that the data is for."""
+    return "fasttext" if data == "imdb" else "simple"
+
+
+def pair(data: str, model: str) -> dict[str, Any]:
+    """The config of a small network on a data set.
+
+    Composing takes most of the time. Each kind of network is composed on each data set, and each
+    model once; what is asked of it is put together from the two.
+    """
+    kind = family(model)
+    config = config_of(data, FIRST[kind], "size=smoke")
+    file = config_of(ON[kind][0], model, "size=smoke")["model"]
+    sizes = {name: config["model"][name] for name in SIZES if name in file}
+    return {**config, "model": {**file, **sizes}}
+
+
 @pytest.mark.parametrize(
     ("model", "data"),
-    [*product(["focus_s"], [*TABLES, *IMAGES]), *product(["dense"], ["mnist", "boston"])],
+    [(model, data) for model in MODELS for data in ON.get(model, ON[family(model)])],
 )
-def test_simple_networks(data: str, model: str) -> None:
-    config = config_of(data, model)
-    check_step(*built(config))
-    assert config["model"]["hidden"] == HIDDEN.get(data, [800, 800])
-    assert config["model"]["dropout"] == ([] if data in HIDDEN else [0.2, 0.25])
-    assert config["model"]["batch_norm"] == (data != "boston")
-
-
-@pytest.mark.parametrize("data", IMAGES)
-@pytest.mark.parametrize("model", ["focus_2d", "cnn_focus"])
-def test_networks_for_pictures(data: str, model: str) -> None:
-    hidden = [32, 32] if model == "focus_2d" else 32  # to save time
-    options = {**config_of("mnist", model)["model"], "hidden": hidden}
-    found, net = built({**config_of(data, "focus_s"), "model": options})
+def test_every_network_on_every_data_set(model: str, data: str) -> None:
+    config, found = pair(data, model), data_of(data)
+    net = build_net(config, found)
+    assert (type(net).__name__, bool(net.focused_layers())) == MODELS[model]
     check_step(found, net)
-    if model == "focus_2d":
-        height, width, channels = found.train.inputs.shape[1:]
-        first, second = net.focused_layers().values()
-        assert repr(first.topology) == repr(
-            ((height, width), channels) if channels > 1 else (height, width)
-        )
-        assert second.mu.shape[1] == 1
-        assert second.sigma.mean().item() == pytest.approx(0.025)
 
 
-@pytest.mark.parametrize("model", ["focus_c", "fixed_s", "fixed_2d", "cnn_dense"])
-def test_the_other_networks_on_mnist(model: str) -> None:
-    check_step(*built(config_of("mnist", model)))
+@pytest.mark.parametrize("data", PICTURES)
+def test_pixels_in_their_places(data: str) -> None:
+    found = data_of(data)
+    height, width, channels = found.train.inputs.shape[1:]
+    first, second = build_net(pair(data, "focus_2d"), found).focused_layers().values()
+    assert repr(first.topology) == repr(
+        ((height, width), channels) if channels > 1 else (height, width)
+    )
+    assert second.mu.shape[1] == 1
+    assert second.sigma.mean().item() == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize("data", [*TABLES, "mnist"])
+def test_simple_networks_have_the_papers_layers(data: str) -> None:
+    model = config_of(data, "focus_s")["model"]
+    assert model["hidden"] == HIDDEN.get(data, [800, 800])
+    assert model["dropout"] == ([] if data in HIDDEN else [0.2, 0.25])
+    assert model["batch_norm"] == (data != "boston")
 
 
 @pytest.mark.parametrize("model", VGG)
 def test_vgg_on_photographs(model: str) -> None:
     check_step(*built(config_of("cifar10", model, "model.pretrained=false")))
-
-
-def test_small_features_on_large_photographs() -> None:
-    small = ["model.pretrained=false", "model.features=small"]
-    check_step(*built(config_of("catsdogs", "vgg_focus", *small)))
 
 
 @pytest.mark.parametrize("model", FASTTEXT)
@@ -130,3 +170,6 @@ def test_a_checkpoint_needs_no_pretrained_weights() -> None:
         build_net(config, data)
     torch.manual_seed(0)
     assert build_net(config, data, pretrained=False).shape == (32, 32, 3)
+    config = {**config, "model": {**config["model"], "pretrained": False}}
+    with pytest.raises(UserError, match=r"weights=none.pth is not read when model.pretrained=fal"):
+        build_net(config, data)

@@ -1,0 +1,49 @@
+"""Every experiment can be run as the author's code did it."""
+
+from functools import cache
+
+import pytest
+
+from focusing.compose import config_dir, family
+from focusing.recipes import read_recipes
+from focusing.sweep.experiments import configs, experiments, jobs
+from focusing.training.assembly import build_net, load_data
+
+ASKED = ("variant=author", "data.fake=true", "data.limit_train=8", "data.limit_test=8")
+
+
+@cache
+def special() -> frozenset[str]:
+    """What is chosen for one model on one data set."""
+    return frozenset(read_recipes(config_dir() / "recipe")["author_model"])
+
+
+@cache
+def chosen() -> dict[str, list[tuple[str, ...]]]:
+    """A job of each experiment, and of all of them one for each recipe that they need."""
+    seen: set[tuple[str, str]] = set()
+    found = {}
+    for name in sorted(experiments()):
+        found[name] = []
+        for job in jobs([f"experiment={name}", *ASKED]):
+            options = dict(each.split("=", 1) for each in job)
+            data, model = options.get("data", name), options.get("model", "focus_s")
+            own = f"author_{data}_{model}" in special()
+            if not found[name] or (data, model if own else family(model)) not in seen:
+                found[name].append(job)
+            seen.add((data, model if own else family(model)))
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(experiments()))
+def test_its_jobs_compose_and_their_networks_can_be_built(name: str) -> None:
+    for config, _ in configs(chosen()[name]):
+        assert (config["name"], config["variant"]) == (name, "author")
+        build_net(config, load_data(config), pretrained=False)
+
+
+def test_no_recipe_is_left_out() -> None:
+    ran = {each for runs in chosen().values() for job in runs for each in [" ".join(job)]}
+    assert any("data=catsdogs" in job and "model=vgg_focus" in job for job in ran)
+    assert any("data=reuters" in job and "model=focus_s" in job for job in ran)
+    assert sum("data=lfw" in job for job in ran) >= 5  # dense, three focused ones, a CNN

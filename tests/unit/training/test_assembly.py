@@ -1,0 +1,43 @@
+"""Which networks can be trained on batches of one sample."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from focusing.data import Part
+from focusing.errors import UserError
+from focusing.models import MLP, FastText, Network, Transfer
+from focusing.training.assembly import check_single
+
+ONE = Part(torch.zeros(1, 1), torch.zeros(1))
+FEW = Part(torch.zeros(3, 1), torch.zeros(3))
+
+
+def resnet(size: int) -> Transfer:
+    """It has batch norms of its own, over the image as well."""
+    return Transfer((size, size, 3), 2, features="resnet18", hidden=2, batch_norm=False)
+
+
+@pytest.mark.parametrize(
+    ("net", "single"),
+    [
+        (MLP(4, 2, [3]), False),
+        (MLP(4, 2, [3], batch_norm=False), True),
+        (FastText(9, 2, 5), True),
+        (resnet(32), False),
+        (resnet(33), True),
+    ],
+    ids=["norm", "no norm", "text", "one pixel", "four pixels"],
+)
+def test_a_single_sample_is_refused_where_it_has_no_variance(net: Network, single: bool) -> None:
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    check_single({"optim": {"batch_size": 2}}, net, FEW)
+    for batch, part in ((1, FEW), (2, ONE)):
+        config = {"optim": {"batch_size": batch}}
+        if single:
+            check_single(config, net, part)
+        else:
+            with pytest.raises(UserError, match="batch norm needs 2 or more samples in a batch"):
+                check_single(config, net, part)
+    after: dict[str, Tensor] = net.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())

@@ -181,5 +181,7 @@ def _balance(axes: Axes, data: DataSet) -> None:
         axes.barh(places, counts, left=left, height=0.85, color=colour, label=name)
         left = left + counts
     axes.set(xlabel="samples", ylabel="class", ylim=(data.classes - 0.5, -0.5))
+    # Ticks that depend on the width would change after the layout, which then cuts off the last.
+    axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)

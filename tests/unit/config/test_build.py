@@ -13,6 +13,7 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.config import Optim
 from focusing.instantiate import instantiate
 from focusing.models import Network
+from focusing.recipes import read_recipes
 from focusing.training.assembly import build_net, load_data
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
@@ -53,6 +54,19 @@ def test_data(name: str) -> None:
     inputs = data.test.inputs if data.prepare is None else data.prepare(data.test.inputs)
     with torch.no_grad():
         assert net.eval()(inputs).isfinite().all()
+
+
+@pytest.mark.parametrize(("data", "model"), [("catsdogs", "focus_2d"), ("fsdd", "vgg_focus")])
+def test_smoke_makes_networks_for_images_small(data: str, model: str) -> None:
+    given = config(f"data={data}", f"model={model}", "size=smoke")
+    net = build_net(given, load_data(given))
+    assert sum(each.numel() for each in net.parameters()) < 300_000
+
+
+def test_smoke_knows_every_network_for_images() -> None:
+    images = ("mnist", "clt", "cifar10", "fashion", "lfw", "fsdd", "catsdogs")
+    keys = {f"smoke_{name}_{family}" for name in images for family in ("simple", "cnn", "vgg")}
+    assert keys <= read_recipes(config_dir() / "recipe")["scale"].keys()
 
 
 @pytest.mark.parametrize("name", files("model"))

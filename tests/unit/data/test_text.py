@@ -93,6 +93,11 @@ def test_pairs_are_those_of_the_official_training_data(tmp_path: Path, split: st
     assert imdb(data_dir=tmp_path, ngrams=1, split=split, fake=True).classes == 2
 
 
+def test_fake_reviews_have_as_many_tokens_as_real_ones() -> None:
+    sizes = [imdb(fake=True, ngrams=ngrams).vocabulary for ngrams in (1, 2, 3)]
+    assert sizes == pytest.approx([20_000, 1_205_229, 4_682_966], rel=0.01)
+
+
 def test_tokens_cannot_be_scaled(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="data=imdb has nothing to scale"):
         imdb(data_dir=tmp_path, fake=True, preprocess="unit")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,23 +80,33 @@ def _failure(config: Mapping[str, Any], error: str) -> dict[str, Any]:
     }
 
 
-def print_failures(results: Sequence[tuple[Job, Outcome]]) -> int:
-    """Show the jobs that failed, on stderr.
+def print_failures(
+    results: Sequence[tuple[Job, Outcome]], options: Collection[str] = ()
+) -> list[Outcome]:
+    """Show the jobs that failed, on stderr; of a stack its runs.
+
+    Args:
+        results: jobs and what became of them.
+        options: those that name a job, if not those in which the results differ.
 
     Returns:
-        Their number.
+        What is shown.
     """
-    failed = [(job, outcome) for job, outcome in results if outcome.status == "failed"]
-    if not failed:
-        return 0
-    named = varying([job.overrides for job, _ in results])
+    named = options or varying([job.overrides for job, _ in results])
+    rows = []
+    for job, outcome in results:
+        if outcome.runs:
+            rows += [(" ".join(run.overrides), each) for run, each in outcome.runs]
+        elif outcome.status == "failed":
+            rows.append((label(job.overrides, named), outcome))
+    if not rows:
+        return []
     console = Console(stderr=True)
     if not console.is_terminal:
         console = Console(stderr=True, width=10_000)  # a log is searched: no line is broken
     table = Table("job", "error", "folder", box=SIMPLE_HEAD, pad_edge=False)
-    for job, outcome in failed:
+    for name, outcome in rows:
         when = " (in an earlier sweep)" if outcome.earlier else ""
-        cells = (label(job.overrides, named), f"{outcome.error}{when}", outcome.run_dir or "")
-        table.add_row(*map(escape, cells))
+        table.add_row(*map(escape, (name, f"{outcome.error}{when}", outcome.run_dir or "")))
     console.print(table)
-    return len(failed)
+    return [outcome for _, outcome in rows]

@@ -22,7 +22,7 @@ from focusing.results.identity import run_folder
 from focusing.results.record import read_record
 from focusing.sweep.failures import leave_failure
 from focusing.sweep.launch.preemption import Requeued, preemptible
-from focusing.sweep.outcome import Outcome, sentence
+from focusing.sweep.outcome import Outcome, RunsFailedError, failure, sentence
 from focusing.sweep.table1.trials import apply_trial
 
 SIGNALLED = (130, 143)
@@ -76,7 +76,7 @@ class Reporting:
             config, run_dir = locate(cfg)
             record = read_record(run_dir) or {}
         except Exception as error:
-            return Outcome("failed", error=sentence(error))
+            return failure(error)
         again = config["force"] or config["resume"] == "never"
         status = record.get("status")
         if status == "failed" and not again and not config["sweep"]["retry_failed"]:
@@ -107,7 +107,8 @@ class Reporting:
         except Exception as error:
             if not isinstance(error, UserError):
                 leave_failure(run_dir, config, repr(error), traceback.format_exc())
-            return Outcome("failed", run_dir=where, error=sentence(error))
+            runs = error.runs if isinstance(error, RunsFailedError) else ()
+            return Outcome("failed", run_dir=where, error=sentence(error), runs=runs)
         metric = None
         if run_dir is not None:
             with suppress(UserError):

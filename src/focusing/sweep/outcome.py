@@ -37,6 +37,7 @@ class Outcome:
         score: under the config's protocol.
         metric: ``"accuracy"``, or ``"mae"``, of which less is better.
         error: a sentence.
+        runs: of a stack, those that failed.
     """
 
     status: Status
@@ -45,6 +46,20 @@ class Outcome:
     score: float | None = None
     metric: str | None = None
     error: str | None = None
+    runs: tuple[tuple[Job, Outcome], ...] = ()
+
+
+class RunsFailedError(UserError):
+    """Some runs of a stack failed.
+
+    Args:
+        message: a sentence.
+        runs: which.
+    """
+
+    def __init__(self, message: str, runs: tuple[tuple[Job, Outcome], ...]) -> None:
+        super().__init__(message)
+        self.runs = runs
 
 
 def sentence(error: BaseException) -> str:
@@ -56,6 +71,11 @@ def sentence(error: BaseException) -> str:
     from focusing.compose import explain
 
     return explain(error) or repr(error)
+
+
+def failure(error: BaseException) -> Outcome:
+    """The outcome of a job that an error ended before it had a folder."""
+    return Outcome("failed", error=sentence(error))
 
 
 def varying(jobs: Sequence[Sequence[str]]) -> set[str]:
@@ -96,5 +116,5 @@ def outcome_of(returned: JobReturn) -> Outcome:
     if isinstance(value, Outcome):
         return value
     if isinstance(value, BaseException):
-        return Outcome("failed", error=sentence(value))
+        return failure(value)
     return Outcome("done", score=value if isinstance(value, float) else None)

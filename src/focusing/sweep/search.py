@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SAMPLERS = ("tpe", "random", "grid")
 DIRECTIONS = ("maximize", "minimize")
+REGRESSION = ("boston",)
+"""Data sets whose score is an error, of which less is better."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Search:
         self._again = [each for each in begun if each.state.name == "RUNNING"]
         succeeded = [each.params for each in begun if each.state.name != "FAIL"]
         failed = [each.params for each in begun if each.state.name == "FAIL"]
+        told = [] if retry_failed else [each for each in begun if each.state.name == "FAIL"]
+        self.failures = [_failure(self._job(e.number, e.params), e) for e in told]
         self._retried = [each for each in failed if retry_failed and each not in succeeded]
         self._asked = len(begun) - len(failed) + len([e for e in failed if e not in succeeded])
         self._asked -= len(self._retried)
@@ -143,13 +147,13 @@ class Search:
         if outcome.status == "pruned":
             self.study.tell(job.index, state=states.PRUNED)
         elif outcome.status == "done" and outcome.score is not None:
-            expected = "minimize" if outcome.metric == "mae" else "maximize"
-            if self.options.direction != expected:
-                raise UserError(
-                    f"The score is {outcome.metric}: use hydra.sweeper.direction={expected}."
-                )
+            check_metric(self.options, outcome.metric)
             self.study.tell(job.index, outcome.score)
         elif outcome.status != "busy":
+            [told] = [e for e in self.study.get_trials(deepcopy=False) if e.number == job.index]
+            trial = optuna.trial.Trial(self.study, told._trial_id)
+            trial.set_user_attr("error", outcome.error)  # for the next call to tell
+            trial.set_user_attr("run_dir", outcome.run_dir)
             self.study.tell(job.index, state=states.FAIL)
 
     def best(self) -> str:
@@ -160,6 +164,19 @@ class Search:
             return f"No trial is done; the study is {self.path}."
         chosen = " ".join(f"{key}={value}" for key, value in trial.params.items())
         return f"Best of {len(self.study.trials)} trials: {trial.value:.4g} with {chosen}"
+
+
+def _failure(job: Job, trial: optuna.trial.FrozenTrial) -> tuple[Job, Outcome]:
+    """A trial that failed in an earlier call."""
+    error, run_dir = (trial.user_attrs.get(name) for name in ("error", "run_dir"))
+    return job, Outcome("failed", earlier=True, run_dir=run_dir, error=error)
+
+
+def check_metric(options: Options, metric: str | None) -> None:
+    """Refuse to search for the worst score."""
+    expected = "minimize" if metric == "mae" else "maximize"
+    if options.direction != expected:
+        raise UserError(f"The score is {metric}: use hydra.sweeper.direction={expected}.")
 
 
 def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Options) -> Path:

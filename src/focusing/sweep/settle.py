@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.checks import check_devices
 from focusing.errors import UserError
+from focusing.results.record import FILE as RECORD
 from focusing.sweep.failures import print_failures
 from focusing.sweep.outcome import Job, Outcome
 
@@ -51,17 +52,34 @@ def _is_free(run_dir: Path) -> bool:
         return False
 
 
-def conclude(results: Sequence[tuple[Job, Outcome]]) -> None:
+def conclude(
+    results: Sequence[tuple[Job, Outcome]],
+    *,
+    total: int | None = None,
+    options: Collection[str] = (),
+    again: bool = False,
+) -> None:
     """Tell which jobs failed.
+
+    Args:
+        results: jobs and what became of them.
+        total: number of jobs, if not all are among the results.
+        options: those that name a job, if not those in which the results differ.
+        again: ``sweep.retry_failed=true`` runs also those that left no record.
 
     Raises:
         UserError: if any did, so that the command exits with 1.
     """
-    failed = print_failures(results)
-    if failed:
-        raise UserError(
-            f"{failed} of {len(results)} jobs failed; sweep.retry_failed=true runs them again."
-        )
+    failed = print_failures(results, options)
+    if not failed:
+        return
+    if len(results) == 1 and results[0][1].runs:  # a stack, which has counted its own
+        text = str(results[0][1].error)
+    else:
+        count = sum(outcome.status == "failed" for _, outcome in results)
+        text = f"{count} of {len(results) if total is None else total} jobs failed"
+    again = again or any(o.run_dir and Path(o.run_dir, RECORD).exists() for o in failed)
+    raise UserError(f"{text}{'; sweep.retry_failed=true runs them again.' if again else '.'}")
 
 
 def check_sweep(config: DictConfig) -> None:

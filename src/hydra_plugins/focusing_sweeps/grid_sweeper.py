@@ -30,11 +30,17 @@ class GridSweeper(Sweeper):
         from hydra.core.plugins import Plugins
 
         from focusing.sweep.jobs import Reporting
+        from hydra_plugins.focusing_sweeps.local_launcher import SerialLauncher
 
         self.hydra_context, self.config = hydra_context, config
-        self.launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=Reporting(task_function), config=config
-        )
+        task = Reporting(task_function)
+        if config.hydra.launcher._target_.endswith(".BasicLauncher"):
+            self.launcher = SerialLauncher()
+            self.launcher.setup(hydra_context=hydra_context, task_function=task, config=config)
+        else:
+            self.launcher = Plugins.instance().instantiate_launcher(
+                hydra_context=hydra_context, task_function=task, config=config
+            )
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run all jobs.

@@ -1,4 +1,4 @@
-"""``hydra/launcher=local``: a pool of processes on this machine."""
+"""``hydra/launcher=local``: a pool of processes on this machine; and what runs without one."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 if TYPE_CHECKING:
     from focusing.sweep.launch.board import Board
     from focusing.sweep.launch.local import LocalSweep
+    from focusing.sweep.launch.serial import SerialSweep
     from focusing.sweep.outcome import Job, Outcome
 
 
@@ -19,7 +20,7 @@ class LocalLauncher(Launcher):
 
     def __init__(self, **options: Any) -> None:
         self.options = options
-        self.pool: LocalSweep | None = None
+        self.pool: LocalSweep | SerialSweep | None = None
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -56,3 +57,19 @@ class LocalLauncher(Launcher):
         """Run jobs that are thought of while others run."""
         assert self.pool is not None  # noqa: S101 - setup was called
         self.pool.run(jobs, board, done)
+
+
+class SerialLauncher(LocalLauncher):
+    """Runs jobs one after the other in this process, in the place of Hydra's own launcher.
+
+    Hydra's composes all jobs by itself: a wrong value in one of them would stop the others.
+    """
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Nothing to find."""
+        from focusing.sweep.jobs import Reporting
+        from focusing.sweep.launch.serial import SerialSweep
+
+        self.pool = SerialSweep(hydra_context, config, Reporting.of(task_function))

@@ -60,7 +60,7 @@ class OptunaSweeper(GridSweeper):
         except Timeout:
             raise UserError("Another process runs this search.") from None
         print(search.best())
-        conclude(results)
+        conclude([*search.failures, *results], total=search.total, options=search.space, again=True)
         return [outcome for _, outcome in results]
 
     def _search(self, arguments: list[str]) -> "Search":
@@ -68,7 +68,7 @@ class OptunaSweeper(GridSweeper):
 
         from focusing.sweep.expansion import parse, validate
         from focusing.sweep.outcome import Job
-        from focusing.sweep.search import Options, Search, study_path
+        from focusing.sweep.search import REGRESSION, Options, Search, check_metric, study_path
         from focusing.sweep.search_space import examples, split
         from focusing.sweep.settle import check_sweep
 
@@ -80,6 +80,9 @@ class OptunaSweeper(GridSweeper):
         space, fixed = split(parse(context, self.params, arguments))
         tried = [Job(0, (*fixed, *each)) for each in examples(space)]
         validate(context, config, tried)
+        searched = getattr(space.get("data"), "choices", ())
+        for name in searched or (config.data.name,):  # before the first score does
+            check_metric(options, "mae" if name in REGRESSION else "accuracy")
         plain: Any = OmegaConf.to_container(config, resolve=False)
         del plain["hydra"]
         plain["name"] = str(config.name)

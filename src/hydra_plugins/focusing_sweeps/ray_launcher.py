@@ -58,17 +58,20 @@ class RayLauncher(Launcher):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Connect to the cluster."""
+        from focusing.errors import UserError
         from focusing.sweep.jobs import Reporting
         from focusing.sweep.launch.cluster import ClusterSweep
         from focusing.sweep.launch.ray_cluster import Ray
 
+        for name, number, least in (("cpus", self.cpus, 1), ("gpus", self.gpus, 0)):
+            if number < least:
+                raise UserError(f"hydra.launcher.{name}={number} must be at least {least}.")
         task = Reporting.of(task_function, threads=self.cpus, folder=Path.cwd())
         remote = {"num_cpus": self.cpus, "num_gpus": self.gpus, **self.remote}
         cluster = Ray(
             hydra_context, config, task, address=self.address, init=self.init, remote=remote
         )
-        most = cluster.jobs_at_once
-        self.sweep = ClusterSweep(hydra_context, config, task, cluster, at_once=most)
+        self.sweep = ClusterSweep(hydra_context, config, cluster)
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int

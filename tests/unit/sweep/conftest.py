@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
+from hydra._internal.callbacks import Callbacks
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.global_hydra import GlobalHydra
@@ -15,6 +16,6 @@ def context() -> Iterator[HydraContext]:
     """Hydra, as a sweep has it."""
     prepare_hydra()
     hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(config_dir())))
-    yield HydraContext(config_loader=hydra.config_loader, callbacks=None)  # type: ignore[arg-type]
+    yield HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
     GlobalHydra.instance().clear()
     HydraConfig.instance().cfg = None

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ def execute(job: Job, announce: Announce) -> Outcome:
     if what == "die":
         announce(Path.cwd() / "runs" / "seed=0", {"name": "mortal", "seed": 0})
         os.kill(os.getpid(), signal.SIGKILL)
+    if what == "slow":
+        time.sleep(0.6)  # longer than the pool waits between two ticks
     if what == "leave":
         os._exit(3)
     if what == "wait":
@@ -42,16 +45,17 @@ def main(options: dict[str, Any], jobs: list[str]) -> None:
     settings = {"workers": None, "gpus": 0, "per_gpu": 1, "threads": None, **options}
     pool = Pool(make_slots(**settings), execute, limits, lines.append)
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(143))
-    found = {}
+    found, processes = {}, [0]
+    begun = iter(numbered([[each] for each in jobs]))
     try:
-        for job, outcome in pool.run(iter(numbered([[each] for each in jobs])), lambda: None):
+        for job, outcome in pool.run(begun, lambda: processes.append(len(active_children()))):
             found[job.index] = (outcome.status, outcome.error)
     finally:
         pool.close()
     files = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc").exists() else 0
-    print(
-        json.dumps({"found": [found[i] for i in range(len(jobs))], "said": lines, "files": files})
-    )
+    most = max(processes)
+    ordered = [found[index] for index in range(len(jobs))]
+    print(json.dumps({"found": ordered, "said": lines, "files": files, "most": most}))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,16 @@ import pytest
 from hydra.types import HydraContext, RunMode
 
 from focusing.results.record import read_record
-from focusing.sweep.jobs import Reporting
-from focusing.sweep.launch.cluster import ClusterSweep
-from focusing.sweep.outcome import Job, Outcome, outcome_of, returned
+from focusing.sweep.launch.cluster import ClusterSweep, reason
+from focusing.sweep.outcome import Job, Outcome, outcome_of
+
+TRACE = "Traceback (most recent call last):"
 
 
 class Here:
     """A cluster that is this process: seed 1 dies, and seed 3 is never over."""
+
+    batch = jobs_at_once = 2
 
     def __init__(self) -> None:
         self.most, self.cancelled, self.running = 0, [], 0
@@ -29,10 +32,13 @@ class Here:
         self.running -= len(found)
         return found
 
-    def result(self, ticket: Any) -> Any:
+    def result(self, ticket: Any) -> Outcome:
         if "seed=1" in ticket.overrides:
             raise RuntimeError("The node died.\nMore about it.")
-        return returned(ticket, Outcome("done", score=0.5))
+        return Outcome("done", score=0.5)
+
+    def log(self, ticket: Any) -> str | None:
+        return "the.log"
 
     def cancel(self, tickets: Sequence[Any]) -> None:
         self.cancelled = list(tickets)
@@ -46,8 +52,7 @@ def cluster() -> Here:
 @pytest.fixture
 def swept(context: HydraContext, cluster: Here, tmp_path: Path) -> ClusterSweep:
     config = context.config_loader.load_configuration("train", [], run_mode=RunMode.MULTIRUN)
-    task = Reporting(lambda _: None)
-    return ClusterSweep(context, config, task, cluster, at_once=2, batch=2)
+    return ClusterSweep(context, config, cluster)
 
 
 def jobs(folder: Path, *seeds: int) -> list[list[str]]:
@@ -59,7 +64,7 @@ def test_a_job_that_dies_elsewhere_fails_alone(
 ) -> None:
     found = [outcome_of(each) for each in swept.launch(jobs(tmp_path, 0, 1, 2), 0)]
     assert [each.status for each in found] == ["done", "failed", "done"]
-    assert found[1].error == "The job died: The node died."
+    assert found[1].error == "The job died: The node died. Its log is the.log"
     record = read_record(Path(found[1].run_dir or ""))
     assert record is not None
     assert (record["seed"], record["status"], record["error"]) == (1, "failed", found[1].error)
@@ -72,3 +77,23 @@ def test_a_sweep_that_stops_tells_the_cluster(
     with pytest.raises(KeyboardInterrupt):
         swept.launch(jobs(tmp_path, 2, 3), 0)
     assert [each.overrides[0] for each in cluster.cancelled] == ["seed=3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("The node died.\nMore about it.", "The node died."),
+        (
+            f"Job (task=0) failed during processing with trace:\n-----\n{TRACE}\n  File x\n"
+            "ValueError: too big\n\n-----\nYou can check full logs with\n  - /x/err",
+            "ValueError: too big",
+        ),
+        (
+            "ray::_run_job()\nTraceback (most recent call last):\n  File y\nKeyError: 3\n",
+            "KeyError: 3",
+        ),
+        ("", "RuntimeError('')"),
+    ],
+)
+def test_the_reason_of_a_death_is_a_line(text: str, found: str) -> None:
+    assert reason(RuntimeError(text)) == found

@@ -15,11 +15,14 @@ ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the pool forks")
 
 
+VISIBLE = {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5"}
+
+
 def begin(folder: Path, options: dict[str, Any], *jobs: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "tests.unit.sweep.pool_jobs", json.dumps(options), *jobs],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        env={**os.environ, **VISIBLE, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -71,6 +74,10 @@ def test_slots_have_their_gpu_and_their_threads(tmp_path: Path) -> None:
     assert places == {("3", "7"), ("5", "7")}
     [cpu] = {tuple(json.loads(t)[1:]) for _, t in pool(tmp_path, {"workers": 1}, "a")["found"]}
     assert cpu[0] == ""
+
+
+def test_no_process_is_started_without_a_job(tmp_path: Path) -> None:
+    assert pool(tmp_path, {"workers": 4}, "slow", "slow")["most"] == 2
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])

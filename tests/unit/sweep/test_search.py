@@ -91,8 +91,12 @@ def test_a_grid_is_tried_once_and_failures_on_request(tmp_path: Path) -> None:
     jobs = list(first.jobs())
     assert len({job.overrides for job in jobs}) == len(jobs) == first.total == 6
     for job in jobs:
-        first.tell(job, done() if job.index else Outcome("failed", error="no"))
-    assert list(search(tmp_path, sampler="grid", n_trials=100).jobs()) == []
+        first.tell(job, done() if job.index else Outcome("failed", error="no", run_dir="x"))
+    told = search(tmp_path, sampler="grid", n_trials=100)
+    assert list(told.jobs()) == []
+    [(job, outcome)] = told.failures  # an earlier call's are not forgotten
+    assert (job.overrides, outcome.earlier) == (jobs[0].overrides, True)
+    assert (outcome.error, outcome.run_dir) == ("no", "x")
     again = search(tmp_path, sampler="grid", n_trials=100, retry_failed=True)
     [retried] = again.jobs()
     assert retried.overrides == jobs[0].overrides

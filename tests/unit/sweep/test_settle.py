@@ -45,10 +45,23 @@ def test_the_end_tells_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
     conclude([(JOBS[0], fine), (JOBS[1], fine)])
     assert capsys.readouterr().err == ""
     failed = Outcome("failed", run_dir="/somewhere", error="It [broke], " + "at length " * 20)
-    with pytest.raises(UserError, match="1 of 2 jobs failed"):
+    with pytest.raises(UserError, match=r"1 of 2 jobs failed\.$"):  # it left no record
         conclude([(JOBS[0], fine), (JOBS[1], failed)])
     shown = capsys.readouterr().err
     [row] = [line for line in shown.splitlines() if "seed=1" in line]
     assert "It [broke]" in row
     assert "/somewhere" in row
     assert "a=1" not in row  # all jobs have it
+
+
+def test_the_runs_of_a_stack_are_told_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "result.json").touch()
+    run = Job(3, ("sweep.trial=3", "model=dense"))
+    failed = Outcome("failed", earlier=True, run_dir=str(tmp_path), error="It diverged.")
+    stack = Outcome("failed", error="1 of 8 runs failed", runs=((run, failed),))
+    with pytest.raises(UserError, match=r"1 of 8 runs failed; sweep.retry_failed=true runs them"):
+        conclude([(JOBS[0], stack)])
+    [row] = [line for line in capsys.readouterr().err.splitlines() if "sweep.trial=3" in line]
+    assert "It diverged. (in an earlier sweep)" in row

@@ -25,6 +25,11 @@ class Board:
         console: the terminal by default.
         total: number of jobs, if they are not known yet,
         options: nor what makes them differ.
+        noun: what is counted.
+
+    Attributes:
+        bar: draw one, if there is a terminal.
+        quiet: say nothing.
     """
 
     def __init__(
@@ -34,7 +39,9 @@ class Board:
         console: Console | None = None,
         total: int | None = None,
         options: Collection[str] = (),
+        noun: str = "jobs",
     ) -> None:
+        self.bar, self.quiet, self.noun = True, False, noun
         self.total = len(jobs) if total is None else total
         self.counts = {"done": 0, "failed": 0, "skipped": 0, "busy": 0, "pruned": 0}
         self.running = 0
@@ -47,9 +54,10 @@ class Board:
 
     def __enter__(self) -> Board:
         """Begin to show it."""
-        if self._console.is_terminal:
+        self._console.quiet = self.quiet
+        if self._console.is_terminal and self.bar:
             self._bar = Progress(
-                TextColumn("[bold]jobs"),
+                TextColumn(f"[bold]{self.noun}"),
                 MofNCompleteColumn(),
                 BarColumn(bar_width=20),
                 TextColumn("{task.fields[text]}", table_column=Column(no_wrap=True)),
@@ -104,7 +112,7 @@ class Board:
         """The counts in a line."""
         shown = {**self.counts, "running": self.running}
         over = sum(self.counts.values())
-        parts = [] if self._bar is not None else [f"{over}/{self.total} jobs"]
+        parts = [] if self._bar is not None else [f"{over}/{self.total} {self.noun}"]
         parts += [f"{count} {name}" for name, count in shown.items() if count or name == "done"]
         if (left := self.seconds_left()) is not None:
             parts.append(f"{_duration(left)} left")

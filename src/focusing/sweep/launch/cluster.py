@@ -11,15 +11,25 @@ from hydra.core.utils import JobReturn
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
+from focusing.sweep.execution import compose_job
 from focusing.sweep.failures import leave_failure
-from focusing.sweep.jobs import Reporting, locate
+from focusing.sweep.jobs import locate
 from focusing.sweep.launch.board import Board
-from focusing.sweep.launch.local import compose_job
-from focusing.sweep.outcome import Job, Outcome, numbered, outcome_of, returned
+from focusing.sweep.outcome import Job, Outcome, numbered, returned
 
 
 class Cluster(Protocol):
-    """Something that runs jobs elsewhere."""
+    """Something that runs jobs elsewhere.
+
+    Attributes:
+        batch: jobs that are handed over together, at most.
+    """
+
+    batch: int
+
+    @property
+    def jobs_at_once(self) -> int:
+        """Jobs that are handed over at the same time, at most; a cluster may grow."""
 
     def submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
         """Hand jobs over.
@@ -31,8 +41,11 @@ class Cluster(Protocol):
     def finished(self, tickets: Sequence[Any]) -> Sequence[Any]:
         """Those whose jobs are over, after a little while."""
 
-    def result(self, ticket: Any) -> Any:
-        """What Hydra's ``run_job`` returned there; raises if it did not."""
+    def result(self, ticket: Any) -> Outcome:
+        """What became of the job; raises if it could not tell."""
+
+    def log(self, ticket: Any) -> str | None:
+        """The file with what the job said, if there is one."""
 
     def cancel(self, tickets: Sequence[Any]) -> None:
         """The sweep stops; what its jobs do then is up to the cluster."""
@@ -44,24 +57,11 @@ class ClusterSweep:
     Args:
         context: Hydra's.
         config: of the sweep.
-        task: what a job does.
         cluster: where.
-        at_once: jobs that are handed over at the same time, at most.
-        batch: jobs that are handed over together, at most.
     """
 
-    def __init__(
-        self,
-        context: HydraContext,
-        config: DictConfig,
-        task: Reporting,
-        cluster: Cluster,
-        *,
-        at_once: int,
-        batch: int = 1,
-    ) -> None:
-        self._context, self._config, self._task = context, config, task
-        self._cluster, self._at_once, self._batch = cluster, at_once, batch
+    def __init__(self, context: HydraContext, config: DictConfig, cluster: Cluster) -> None:
+        self._context, self._config, self._cluster = context, config, cluster
 
     def launch(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Run jobs and wait for them, as Hydra wants it.
@@ -83,8 +83,8 @@ class ClusterSweep:
         running: list[tuple[Any, Job]] = []
         try:
             while waiting or running:
-                while waiting and len(running) < self._at_once:
-                    room = min(self._batch, self._at_once - len(running))
+                while waiting and (room := self._cluster.jobs_at_once - len(running)) > 0:
+                    room = min(room, self._cluster.batch)
                     some, waiting = waiting[:room], waiting[room:]
                     running += zip(self._cluster.submit(some), some, strict=True)
                 over = {id(each) for each in self._cluster.finished([t for t, _ in running])}
@@ -100,10 +100,10 @@ class ClusterSweep:
 
     def _outcome(self, ticket: Any, job: Job) -> Outcome:
         try:
-            return outcome_of(self._cluster.result(ticket))
+            return self._cluster.result(ticket)
         except Exception as error:  # its process died, or its machine
-            text = str(error).strip().splitlines()
-            sentence = f"The job died: {text[0] if text else repr(error)}"
+            log = self._cluster.log(ticket)
+            sentence = f"The job died: {reason(error)}" + (f" Its log is {log}" if log else "")
             run_dir = None
             with suppress(Exception):  # its config may be what is wrong
                 cfg = compose_job(self._context, self._config, job)
@@ -113,3 +113,14 @@ class ClusterSweep:
                 config, run_dir = locate(cfg)
                 leave_failure(run_dir, config, sentence)
             return Outcome("failed", run_dir=str(run_dir) if run_dir else None, error=sentence)
+
+
+def reason(error: Exception) -> str:
+    """Why a job died, in a line: of a trace its last, of anything else its first."""
+    text, _, trace = str(error).partition("Traceback (most recent call last)")
+    lines = [each.strip() for each in (trace or text).splitlines() if each.strip(" -")]
+    about = [n for n, each in enumerate(lines) if each.startswith("You can check full logs")]
+    lines = lines[: about[0]] if about else lines  # submitit says more below the trace
+    if not lines:
+        return repr(error)
+    return lines[-1] if trace else lines[0]

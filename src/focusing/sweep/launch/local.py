@@ -5,20 +5,21 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from hydra.core.utils import run_job, setup_globals
 from hydra.types import HydraContext
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 
+from focusing.errors import UserError
+from focusing.sweep.execution import execute
 from focusing.sweep.jobs import Reporting
 from focusing.sweep.launch.board import Board
 from focusing.sweep.launch.pool import Pool
-from focusing.sweep.launch.slots import make_slots
+from focusing.sweep.launch.slots import Slot, make_slots
 from focusing.sweep.launch.worker import Announce, Limits
-from focusing.sweep.outcome import Job, Outcome, outcome_of, sentence
+from focusing.sweep.outcome import Job, Outcome
 
 
 class LocalSweep:
@@ -50,8 +51,11 @@ class LocalSweep:
         growth_mb: int,
     ) -> None:
         self._context, self._config, self._task = context, config, task
-        self.slots = make_slots(workers, gpus, per_gpu, threads)
-        task.threads = self.slots[0].threads
+        for name, number in (("jobs_per_worker", jobs_per_worker), ("growth_mb", growth_mb)):
+            if number < 1:
+                raise UserError(f"hydra.launcher.{name}={number} must be at least 1.")
+        self._slots = partial(make_slots, workers, gpus, per_gpu, threads)
+        self._slots()  # finds fault before the sweep begins
         self._limits = Limits(jobs_per_worker, growth_mb)
 
     def run(self, jobs: Iterator[Job], board: Board, done: Callable[[Job, Outcome], None]) -> None:
@@ -71,8 +75,10 @@ class LocalSweep:
             board.running = pool.running
             board.tick()
 
-        self._preload()
-        pool = Pool(self.slots, self._execute, self._limits, board.say)
+        slots = self._slots(board.total)
+        self._task.threads = slots[0].threads
+        self._preload(slots[0])
+        pool = Pool(slots, self._execute, self._limits, board.say)
         with board:
             try:
                 for job, outcome in pool.run(chain([first], jobs), tick):
@@ -81,13 +87,14 @@ class LocalSweep:
             finally:
                 pool.close()
 
-    def _preload(self) -> None:
+    @staticmethod
+    def _preload(slot: Slot) -> None:
         """Import torch once, for workers to inherit: it takes seconds.
 
         Not with GPUs, as CUDA survives no fork; and with one thread, as no other would either.
         """
-        if not self.slots[0].gpu:
-            replace(self.slots[0], threads=1).occupy()
+        if not slot.gpu:
+            replace(slot, threads=1).occupy()
             import focusing.callbacks
             import focusing.models
             import focusing.training.session  # noqa: F401
@@ -97,24 +104,4 @@ class LocalSweep:
     def _execute(self, job: Job, announce: Announce) -> Outcome:
         """What a worker does with a job."""
         self._task.announce = announce
-        setup_globals()
-        try:
-            config = compose_job(self._context, self._config, job)
-        except Exception as error:
-            return Outcome("failed", error=sentence(error))
-        returned = run_job(
-            hydra_context=self._context,
-            task_function=self._task,
-            config=config,
-            job_dir_key="hydra.sweep.dir",
-            job_subdir_key="hydra.sweep.subdir",
-        )
-        return outcome_of(returned)
-
-
-def compose_job(context: HydraContext, config: DictConfig, job: Job) -> Any:
-    """The config of a job."""
-    composed = context.config_loader.load_sweep_config(config, list(job.overrides))
-    with open_dict(composed):
-        composed.hydra.job.id = composed.hydra.job.num = job.index
-    return composed
+        return execute(self._context, self._config, self._task, job)

@@ -57,11 +57,11 @@ class Pool:
         """
         more = True
         while more or self.running:
-            while more and (worker := self._idle()) is not None:
+            while more and (self._free or self._idle() is not None):
                 job = next(jobs, None)
                 more = job is not None
                 if job is not None:
-                    worker.begin(job)
+                    (self._idle() or self._hire()).begin(job)
             for worker in self._wait(0.25):
                 yield from worker.ended()
             tick()
@@ -70,8 +70,9 @@ class Pool:
         for worker in self._workers:
             if worker.job is None and not worker.leaving:
                 return worker
-        if not self._free:
-            return None
+        return None
+
+    def _hire(self) -> _Worker:
         pipes = (self._life, self._life_writer)
         self._workers.append(_Worker(self._free.pop(), pipes, self._execute, self._limits))
         return self._workers[-1]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -13,9 +16,9 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.errors import UserError
+from focusing.sweep.execution import compose_job
 from focusing.sweep.jobs import Reporting
-from focusing.sweep.launch.local import compose_job
-from focusing.sweep.outcome import Job, Outcome, returned, sentence
+from focusing.sweep.outcome import Job, Outcome, failure, outcome_of, returned
 
 GRACE = 60.0
 """Seconds that jobs have to save the middle of an epoch."""
@@ -32,6 +35,8 @@ class Ray:
         init: more options of ``ray.init``.
         remote: options of ``ray.remote``: what a job needs.
     """
+
+    batch = 1
 
     def __init__(
         self,
@@ -54,16 +59,34 @@ class Ray:
         self._ray, self._launch = ray, launchers.launch_job_on_ray
         self._context, self._config, self._task = context, config, task
         self._remote = OmegaConf.create(dict(remote))
+        terminate = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=address, **init)
         except (ConnectionError, ValueError) as error:
             raise UserError(f"hydra.launcher.address={address}: {error}") from None
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, terminate)  # Ray's would leave with exit code 1
+        for name, needed, has in self._needs():
+            if needed > has:
+                text = f"hydra.launcher.{name}={needed:g}, but the cluster has {has:g}"
+                if address == "local":
+                    ray.shutdown()
+                    raise UserError(f"{text}.")
+                warnings.warn(f"{text}: jobs wait until it grows.", stacklevel=2)
 
     @property
     def jobs_at_once(self) -> int:
         """How many jobs keep the cluster busy, and some to follow."""
-        cpus = self._ray.cluster_resources().get("CPU", 1)
-        return int(2 * max(1, cpus // max(1, self._remote.num_cpus)))
+        fit = [has // needed for _, needed, has in self._needs() if needed]
+        return int(2 * max(1, min(fit, default=1)))
+
+    def _needs(self) -> list[tuple[str, float, float]]:
+        """What a job needs, and what the cluster has now."""
+        has = self._ray.cluster_resources()
+        return [
+            ("cpus", self._remote.num_cpus, has.get("CPU", 0)),
+            ("gpus", self._remote.num_gpus, has.get("GPU", 0)),
+        ]
 
     def submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
         """Hand jobs over."""
@@ -72,8 +95,7 @@ class Ray:
             try:
                 config = compose_job(self._context, self._config, job)
             except Exception as error:
-                outcome = Outcome("failed", error=sentence(error))
-                tickets.append(self._ray.put(returned(job, outcome)))
+                tickets.append(self._ray.put(returned(job, failure(error))))
                 continue
             state = Singleton.get_state()
             tickets.append(self._launch(self._context, self._remote, config, self._task, state))
@@ -85,9 +107,13 @@ class Ray:
         found, _ = self._ray.wait(list(tickets), num_returns=len(tickets), timeout=0.25)
         return found
 
-    def result(self, ticket: Any) -> Any:
-        """What the job returned."""
-        return self._ray.get(ticket)
+    def result(self, ticket: Any) -> Outcome:
+        """What became of the job."""
+        return outcome_of(self._ray.get(ticket))
+
+    def log(self, ticket: Any) -> str | None:
+        """Ray shows it meanwhile."""
+        return None
 
     def cancel(self, tickets: Sequence[Any]) -> None:
         """Let each job save its middle."""

@@ -35,15 +35,20 @@ class Slot:
 
 
 def make_slots(
-    workers: int | None, gpus: int | str | Sequence[int], per_gpu: int, threads: int | None
+    workers: int | None,
+    gpus: int | str | Sequence[int],
+    per_gpu: int,
+    threads: int | None,
+    jobs: int | None = None,
 ) -> list[Slot]:
     """The slots of this machine.
 
     Args:
         workers: their number without GPUs; None: one per processor.
-        gpus: 0, a number, ``"all"``, or a list of indices.
+        gpus: 0, a number, ``"all"``, or a list of indices of those that are visible.
         per_gpu: jobs that share a GPU.
         threads: of each job; None: an equal share of the processors.
+        jobs: that there are; no more slots than that.
     """
     devices = _devices(gpus)
     if devices and per_gpu < 1:
@@ -54,11 +59,12 @@ def make_slots(
     count = len(devices) * per_gpu if devices else (cpus if workers is None else workers)
     if count < 1:
         raise UserError(f"hydra.launcher.workers={workers} must be at least 1.")
+    count = count if jobs is None else max(1, min(count, jobs))
     share = max(1, cpus // count) if threads is None else threads
     if share < 1:
         raise UserError(f"hydra.launcher.threads={threads} must be at least 1.")
     if devices:  # first one job on each, then the second ones
-        names = [device for _ in range(per_gpu) for device in devices]
+        names = [device for _ in range(per_gpu) for device in devices][:count]
         return [Slot(f"gpu {name}", name, share) for name in names]
     return [Slot(f"cpu {index}", "", share) for index in range(count)]
 
@@ -71,20 +77,33 @@ def processors() -> int:
 
 
 def _devices(gpus: int | str | Sequence[int]) -> list[str]:
-    if not isinstance(gpus, (int, str)):
-        return [str(each) for each in gpus]
+    """What CUDA_VISIBLE_DEVICES is set to for each GPU that is asked for."""
+    if gpus == 0 and not isinstance(gpus, bool):
+        return []
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    visible = [each.strip() for each in given.split(",") if each.strip()] if given else None
+    if given is None:
+        here, why = _installed(), "nvidia-smi finds {} on this machine"
+    else:
+        here = [each.strip() for each in given.split(",") if each.strip()]
+        why = f"CUDA_VISIBLE_DEVICES={given} names {{}}"
+    asked = f"hydra.launcher.gpus={gpus}"
     if gpus == "all":
-        found = visible if visible is not None else _installed()
-        if not found:
-            raise UserError("hydra.launcher.gpus=all: nvidia-smi finds none on this machine.")
-        return found
-    if isinstance(gpus, (str, bool)) or gpus < 0:
-        raise UserError(f"hydra.launcher.gpus={gpus} is neither a number, a list nor all.")
-    if visible is not None and gpus > len(visible):
-        raise UserError(f"hydra.launcher.gpus={gpus}, but CUDA_VISIBLE_DEVICES={given}.")
-    return visible[:gpus] if visible is not None else [str(each) for each in range(gpus)]
+        places = list(range(len(here)))
+    elif isinstance(gpus, int) and not isinstance(gpus, bool) and gpus > 0:
+        places = list(range(gpus))
+    elif isinstance(gpus, Sequence) and not isinstance(gpus, str):
+        places = list(gpus)
+        if not places or len(set(places)) < len(places) or not all(map(_is_index, places)):
+            raise UserError(f"{asked} must be different numbers from 0, as in [0,3].")
+    else:
+        raise UserError(f"{asked} is neither a number, a list nor all.")
+    if not here or max(places) >= len(here):
+        raise UserError(f"{asked}: {why.format(len(here) or 'none')}.")
+    return [here[place] for place in places]
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _installed() -> list[str]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from focusing.errors import UserError
 from focusing.results.files import write_whole
 from focusing.results.folder import finished
 from focusing.results.identity import config_hash
@@ -41,8 +42,8 @@ def leave_failure(
             if finished(run_dir) or (trace and read_record(run_dir)):
                 return
             write_record(run_dir, _failure(config, error))
-    except (OSError, Timeout):  # the disk may be what is wrong; or somebody else runs it now
-        return
+    except (OSError, Timeout, UserError):
+        return  # the disk may be what is wrong, or the record; or somebody else runs it now
 
 
 def leave_death(run_dir: Path | None, config: Mapping[str, Any], exit_code: int | None) -> str:

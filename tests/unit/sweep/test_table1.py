@@ -19,6 +19,7 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
 from focusing.results.folder import claim
 from focusing.results.identity import run_folder
+from focusing.sweep.outcome import RunsFailedError
 from focusing.sweep.table1 import workers as stack_workers
 from focusing.sweep.table1.records import train_group
 from focusing.sweep.table1.run import groups, pair_of, run_stacked
@@ -105,29 +106,72 @@ def test_a_trial_that_another_process_has_is_left_to_it(tmp_path: Path) -> None:
 
 
 def test_failures_are_told_and_retried_on_demand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("focusing.sweep.table1.run.options_given", lambda: ("optim.lr",))
+    given = {"optim.lr": 1e30}
+    monkeypatch.setattr("focusing.sweep.table1.run.options_given", lambda cfg: given)
     few = ("sweep.trials=2", "optim.lr=1e30")
-    with pytest.raises(UserError, match="runs failed.*sweep.retry_failed=true"):
+    with pytest.raises(RunsFailedError, match="of 4 runs failed") as first:
         run_stacked(composed(tmp_path, *few))
     before = records(tmp_path)
-    assert any(each["status"] == "failed" for each in before.values())
-    with pytest.raises(UserError, match="runs failed"):
+    failed = {key: each for key, each in before.items() if each["status"] == "failed"}
+    assert {
+        (job.index, job.overrides[1].removeprefix("model=")): (outcome.error, outcome.earlier)
+        for job, outcome in first.value.runs
+    } == {key: (each["error"], False) for key, each in failed.items()}
+    assert failed
+    capsys.readouterr()
+    with pytest.raises(RunsFailedError) as second:
         run_stacked(composed(tmp_path, *few))
     assert records(tmp_path) == before
-    with pytest.raises(UserError, match="runs failed"):
+    assert len(second.value.runs) == len(failed)
+    assert all(outcome.earlier for _, outcome in second.value.runs)
+    shown = capsys.readouterr().err
+    assert "2/2 trials" in shown
+    assert shown.count("(in an earlier sweep)") == len(failed)
+    with pytest.raises(RunsFailedError):
         run_stacked(composed(tmp_path, *few, "sweep.retry_failed=true"))
     after = records(tmp_path)
     for key, record in before.items():
         assert (after[key]["written"] != record["written"]) == (record["status"] == "failed")
 
 
+def test_a_trial_that_cannot_be_trained_fails_alone(tmp_path: Path) -> None:
+    from focusing.checks import check
+
+    config = check(composed(tmp_path))
+    given = {"data.informative": 4, "data.n_samples": 100, "data.noise": 0, "model.hidden": [4]}
+    given |= {"data.noise_position": "left", "optim.batch_size": 10}
+    for name, value in given.items():
+        group, _, option = name.partition(".")
+        config[group][option] = value
+    # 6: 8 classes x 4 clusters do not fit into 4 columns.
+    pairs = [pair_of(config, draw(0, index, given=given), given) for index in (0, 1, 6)]
+    unreadable = run_folder(pairs[1].dense) / "result.json"
+    unreadable.parent.mkdir(parents=True)
+    unreadable.write_text("{")
+    [together] = groups(pairs, CPU)
+    errors = stack_workers.attempt(together, CPU)
+    assert errors.keys() == {1, 6}
+    assert "is not a record" in errors[1]
+    assert "n_clusters_per_class" in errors[6]
+    assert unreadable.read_text() == "{"  # somebody may want to look at it
+    unreadable.unlink()
+    assert {key: each["status"] for key, each in records(tmp_path).items()} == {
+        (0, "dense"): "done",
+        (0, "focus_s"): "done",
+        (1, "focus_s"): "failed",
+        (6, "dense"): "failed",
+        (6, "focus_s"): "failed",
+    }
+    assert records(tmp_path)[6, "dense"]["error"] == errors[6]
+
+
 def test_the_command_line_wins_over_the_draw(tmp_path: Path) -> None:
     from focusing.checks import check
 
     config = check(composed(tmp_path, "model.hidden=7"))
-    pair = pair_of(config, draw(0, 0), given=("model.hidden",))
+    pair = pair_of(config, draw(0, 0), given={"model.hidden": [7]})
     assert pair.dense["model"]["hidden"] == pair.focused["model"]["hidden"] == [7]
     assert pair.dense["data"]["n_samples"] == draw(0, 0).n_samples
 
@@ -183,28 +227,45 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
 
 
 KILLED = """
-import sys
+import os, signal, sys
 from pathlib import Path
 import torch
-from focusing.sweep.table1 import workers as stack_workers
+from focusing.sweep.table1 import workers
 from tests.unit.sweep.test_table1 import composed
 from focusing.sweep.table1.run import run_stacked
 
+DEADLY = int(sys.argv[2])  # a trial that kills its process; spawned ones come here too
+train = workers.train_group
+
+def train_or_die(group, device):
+    if DEADLY in map(workers.number, group):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return train(group, device)
+
+workers.train_group = train_or_die
+
 if __name__ == "__main__":
     torch.set_num_threads(2)
-    stack_workers.WORTHWHILE = 0
+    workers.WORTHWHILE = 0
     run_stacked(composed(Path(sys.argv[1]), "sweep.trials=12", "trainer.max_epochs=20"))
 """
 
 
-def test_a_killed_sweep_goes_on_and_its_workers_die_with_it(tmp_path: Path) -> None:
+def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_group_alone(tmp_path: Path) -> None:
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)], env=environment, cwd=root
-    )
+
+    def begin(deadly: int) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, str(script), str(tmp_path), str(deadly)],
+            env={**os.environ, "PYTHONPATH": str(root)},
+            cwd=root,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    process = begin(-1)
     deadline = time.monotonic() + 120
     while len(records(tmp_path)) < 2 and time.monotonic() < deadline:
         assert process.poll() is None
@@ -212,16 +273,24 @@ def test_a_killed_sweep_goes_on_and_its_workers_die_with_it(tmp_path: Path) -> N
     children = _children(process.pid)
     assert children
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()
     while any(map(_lives, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not any(map(_lives, children))
+    assert not any(map(_lives, children))  # they die with it
     before = records(tmp_path)
     assert 2 <= len(before) < 24
-    run_stacked(composed(tmp_path, "sweep.trials=12", "trainer.max_epochs=20"))
+    deadly = next(index for index in range(12) if (index, "dense") not in before)
+    process = begin(deadly)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "runs failed" in errors.splitlines()[-1]
     after = records(tmp_path)
     assert len(after) == 24
     assert {key: after[key] for key in before} == before
+    failed = {key for key, each in after.items() if each["status"] == "failed"}
+    assert (deadly, "dense") in failed
+    assert len(failed) < 24 - len(before)  # not the groups beside it
+    assert "died twice" in after[deadly, "focus_s"]["error"]
 
 
 def _children(pid: int) -> list[int]:

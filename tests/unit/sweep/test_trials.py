@@ -85,6 +85,18 @@ def test_what_is_called_impossible_is_and_what_it_becomes_is_not() -> None:
     assert synthetic(informative=5, noise=0, **options).inputs == 5  # type: ignore[arg-type]
 
 
+def test_what_follows_from_a_given_option_follows() -> None:
+    plain = next(each for each in TRIALS if each.noise_level == 1 and each.n_samples == 10000)
+    given = {"data.n_samples": 60, "data.informative": 6, "optim.lr": 0.5}
+    trial = draw(0, plain.index, given=given)
+    assert (trial.n_samples, trial.length, trial.noise, trial.changed) == (60, 6, 6, None)
+    assert trial.batch_size == plain.batch_size * 60 // 10000
+    assert (trial.lr_mu, trial.lr_sigma) == (0.5, 0.05)
+    assert (trial.data_seed, trial.l2) == (plain.data_seed, plain.l2)  # drawn as ever
+    crowded = draw(0, plain.index, given={"data.classes": 64, "data.clusters": 8})
+    assert crowded.length >= 9
+
+
 def test_a_trial_becomes_ordinary_options() -> None:
     cfg = composed("sweep.trial=317", "model=dense")
     apply_trial(cfg)

@@ -11,20 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
 
 from focusing.checks import check
 from focusing.compose import prepare_hydra
 from focusing.config import DenseModel
-from focusing.errors import UserError
 from focusing.results.identity import run_folder
-from focusing.results.record import read_record
+from focusing.sweep.failures import print_failures
+from focusing.sweep.launch.board import Board
+from focusing.sweep.outcome import Job, Outcome, RunsFailedError
 from focusing.sweep.table1.records import Pair
 from focusing.sweep.table1.stackable import check_stackable
+from focusing.sweep.table1.state import state_of
 from focusing.sweep.table1.summary import Comparison, summary
 from focusing.sweep.table1.trials import Trial, draw, options_given
-from focusing.sweep.table1.workers import train_groups
+from focusing.sweep.table1.workers import number, train_groups
 from focusing.training.session import build_trainer
 
 MOST_VALUES = {"cpu": 2**17, "cuda": 2**24}
@@ -50,27 +54,58 @@ def run_stacked(cfg: DictConfig) -> float | None:
     config = check(cfg)
     check_stackable(config)
     device = build_trainer(config["trainer"], Path()).strategy.root_device
-    trials = [
-        draw(config["seed"], index, config["variant"]) for index in range(config["sweep"]["trials"])
-    ]
-    given = options_given()
+    seed, variant, given = config["seed"], config["variant"], options_given(cfg)
+    numbers = range(config["sweep"]["trials"])
+    trials = [draw(seed, index, variant, given) for index in numbers]
     pairs = [pair_of(config, trial, given) for trial in trials]
     left = [pair for pair in pairs if config["force"] or not _settled(pair)]
-    while left:
-        train_groups(list(groups(left, device)), device, len(pairs) - len(left))
-        left = [] if config["force"] else [pair for pair in left if not _settled(pair, again=False)]
-        if left:
-            time.sleep(PATIENCE)
+    begun, errors = {number(pair) for pair in left}, dict[int, str]()
+    console = Console(stderr=True, soft_wrap=True)
+    with Board(
+        (), console=console, total=len(pairs), options=("sweep.trial",), noun="trials"
+    ) as board:
+        board.counts["skipped"] = len(pairs) - len(left)
+        while left:
+            board.tick()
+            errors |= train_groups(list(groups(left, device)), device, board)
+            left = [each for each in left if number(each) not in errors]
+            left = [each for each in left if not (config["force"] or _settled(each, again=False))]
+            if left:
+                time.sleep(PATIENCE)
     compared = Comparison(config["protocol"]["name"])
+    failed: list[tuple[Job, Outcome]] = []
     for trial, pair in zip(trials, pairs, strict=True):
-        compared.add(trial, *(read_record(run_folder(each)) for each in pair))
+        compared.add(trial, *(state_of(each).record for each in pair))
+        failed += _failures(pair, errors.get(trial.index), earlier=trial.index not in begun)
     Console(soft_wrap=True).print(summary(compared))
-    if compared.failed:
-        raise UserError(
-            f"{len(compared.failed)} of {2 * len(pairs)} runs failed, the first is "
-            f"{run_folder(compared.failed[0])}; sweep.retry_failed=true runs them again."
-        )
+    if failed:
+        text = f"{len(failed)} of {2 * len(pairs)} runs failed"
+        if not _in_a_sweep():  # which tells them
+            print_failures(failed)
+        raise RunsFailedError(text, tuple(failed))
     return compared.difference()
+
+
+def _failures(pair: Pair, error: str | None, *, earlier: bool) -> list[tuple[Job, Outcome]]:
+    """The runs of a trial that failed.
+
+    Args:
+        pair: their configs.
+        error: why, of a trial that may have no records.
+        earlier: they were not tried this time.
+    """
+    found = []
+    for config in pair:
+        state, where = state_of(config), str(run_folder(config))
+        if state.status == "failed" or (state.status is None and error):
+            names = (f"sweep.trial={number(pair)}", f"model={config['model']['name']}")
+            outcome = Outcome("failed", earlier, run_dir=where, error=state.error or error)
+            found.append((Job(number(pair), names), outcome))
+    return found
+
+
+def _in_a_sweep() -> bool:
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def pair_of(config: dict[str, Any], trial: Trial, given: Collection[str] = ()) -> Pair:
@@ -114,8 +149,7 @@ def _shape(pair: Pair) -> tuple[int, int, int, int]:
 def _settled(pair: Pair, again: bool = True) -> bool:
     """Whether there is nothing to run for a trial."""
     for config in pair:
-        record = read_record(run_folder(config)) or {}
         retry = again and config["sweep"]["retry_failed"]
-        if record.get("status") not in (("done",) if retry else ("done", "failed")):
+        if state_of(config).status not in (("done",) if retry else ("done", "failed")):
             return False
     return True

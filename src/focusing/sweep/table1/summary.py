@@ -23,14 +23,12 @@ class Comparison:
     Attributes:
         pairs: trials with the scores of their dense and their focused network.
         changed: trials that were not possible as drawn, by what was changed.
-        failed: configs of runs that failed.
     """
 
     def __init__(self, protocol: str) -> None:
         self.protocol = protocol
         self.pairs: list[tuple[Trial, float, float]] = []
         self.changed: Counter[str] = Counter()
-        self.failed: list[dict[str, Any]] = []
 
     def add(
         self, trial: Trial, dense: dict[str, Any] | None, focused: dict[str, Any] | None
@@ -39,7 +37,6 @@ class Comparison:
         if trial.changed:
             self.changed[trial.changed.partition(" for ")[0]] += 1
         records = [each for each in (dense, focused) if each is not None]
-        self.failed += [each["config"] for each in records if each["status"] != "done"]
         if len(records) == 2 and all(each["status"] == "done" for each in records):
             one, other = (float(each["scores"][self.protocol]["value"]) for each in records)
             self.pairs.append((trial, one, other))

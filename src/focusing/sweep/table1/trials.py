@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,9 @@ class Trial:
         }
 
 
-def draw(seed: int, index: int, variant: str = "paper") -> Trial:
+def draw(
+    seed: int, index: int, variant: str = "paper", given: Mapping[str, Any] | None = None
+) -> Trial:
     """Draw a trial.
 
     The generator puts every cluster at a corner of its own of a hypercube, so classes x clusters
@@ -113,6 +115,7 @@ def draw(seed: int, index: int, variant: str = "paper") -> Trial:
         seed: of the sweep.
         index: number of the trial, from 0.
         variant: ``"paper"`` or ``"author"``.
+        given: options that the command line sets: they stay, and what follows from them follows.
     """
     if variant not in GRIDS:
         raise UserError(f"variant={variant} is not one of {', '.join(GRIDS)}.")
@@ -121,17 +124,21 @@ def draw(seed: int, index: int, variant: str = "paper") -> Trial:
             raise UserError(f"{name}={value} must be at least 0.")
     grid, random, paper = GRIDS[variant], np.random.default_rng([seed, index]), variant == "paper"
 
-    def one(options: tuple[Any, ...]) -> Any:
-        return options[random.integers(len(options))]
+    set_by_user = given or {}
 
-    samples, drawn, level, position = map(
-        one, (grid.samples, grid.lengths, grid.noise, grid.positions)
-    )
-    clusters, classes, hidden = map(one, (grid.clusters, grid.classes, grid.hidden))
-    share, lr, l2 = map(one, (grid.batches, grid.rates, grid.l2))
+    def one(options: tuple[Any, ...], name: str | None = None) -> Any:
+        drawn = options[random.integers(len(options))]  # always, or all later draws would differ
+        return set_by_user.get(name, drawn) if name else drawn
+
+    samples = one(grid.samples, "data.n_samples")
+    drawn = one(grid.lengths, "data.informative")
+    level, position = one(grid.noise), one(grid.positions, "data.noise_position")
+    clusters, classes = one(grid.clusters, "data.clusters"), one(grid.classes, "data.classes")
+    hidden, share = one(grid.hidden), one(grid.batches)
+    lr, l2 = one(grid.rates, "optim.lr"), one(grid.l2, "optim.l2")
     corners = classes * clusters
     needed = (corners - 1).bit_length() if paper else corners
-    length = max(drawn, needed)
+    length = drawn if "data.informative" in set_by_user else max(drawn, needed)
     # "sides" is half of the noise on each side; in the notebook all of it on each.
     both = 2 if position == "sides" and not paper else 1
     return Trial(
@@ -144,7 +151,7 @@ def draw(seed: int, index: int, variant: str = "paper") -> Trial:
         clusters=clusters,
         classes=classes,
         hidden=hidden,
-        batch_size=round(share * samples) if paper else AUTHOR_BATCH,
+        batch_size=max(1, round(share * samples)) if paper else AUTHOR_BATCH,
         lr=lr,
         lr_mu=lr,
         lr_sigma=lr / 10 if paper else AUTHOR_LR_SIGMA,
@@ -168,16 +175,18 @@ def apply_trial(cfg: DictConfig) -> None:
         return
     from omegaconf import OmegaConf
 
-    given = options_given()
-    for name, value in draw(cfg.seed, cfg.sweep.trial, cfg.variant).settings().items():
+    given = options_given(cfg)
+    for name, value in draw(cfg.seed, cfg.sweep.trial, cfg.variant, given).settings().items():
         if name not in given:
             OmegaConf.update(cfg, name, value)
 
 
-def options_given() -> Collection[str]:
-    """Options that the command line of this job sets."""
+def options_given(cfg: DictConfig) -> dict[str, Any]:
+    """Options that the command line of this job sets, and their values."""
     from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
 
     if not HydraConfig.initialized():
-        return ()
-    return {each.partition("=")[0].lstrip("+~") for each in HydraConfig.get().overrides.task}
+        return {}
+    names = [each.partition("=")[0].lstrip("+~") for each in HydraConfig.get().overrides.task]
+    return {name: OmegaConf.select(cfg, name) for name in names if "." in name}

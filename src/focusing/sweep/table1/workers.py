@@ -6,74 +6,148 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import traceback
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor
+from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from focusing.errors import UserError
+from focusing.results.identity import run_folder
+from focusing.sweep.failures import leave_failure
+from focusing.sweep.launch.board import Board
+from focusing.sweep.outcome import Job, Outcome, sentence
 from focusing.sweep.table1.records import Pair, train_group
+from focusing.sweep.table1.state import state_of
 
 Group = Sequence[Pair]
+Errors = dict[int, str]
+"""By the numbers of trials."""
+Over = tuple[Group, Errors]
 
+DIED = "The process of this trial's stack died twice; is there enough memory?"
 WORTHWHILE = 20.0
 """Seconds of work below which starting processes takes longer than it saves."""
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 """For the C library: do not give memory back after each step, and get it zeroed for the next."""
 
 
-def train_groups(groups: Sequence[Group], device: torch.device, done: int) -> None:
+def train_groups(groups: Sequence[Group], device: torch.device, board: Board) -> dict[int, str]:
     """Train all groups, the longest first; on the CPU in as many processes as torch has threads.
 
     Args:
         groups: of trials that train together.
         device: where.
-        done: number of trials that were done before.
+        board: shows how it goes.
+
+    Returns:
+        The errors of trials that could not be trained.
     """
     costs = [rough_seconds(group) for group in groups]
-    order = sorted(range(len(groups)), key=lambda index: -costs[index])
+    order = sorted(range(len(groups)), key=lambda index: costs[index])
     workers = torch.get_num_threads() if device.type == "cpu" else 1
     if sum(costs) < WORTHWHILE or multiprocessing.current_process().daemon:
         workers = 1
-    columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        total = done + sum(len(group) for group in groups)
-        task = progress.add_task("trials", total=total, completed=done)
-        for count in _run([groups[index] for index in order], device, min(workers, len(groups))):
-            progress.advance(task, count)
+    waiting = [groups[index] for index in order]
+    found: Errors = {}
+    for group, errors in _run(waiting, device, min(workers, len(groups))):
+        found |= errors
+        for pair in group:
+            outcome = _outcome(pair, errors.get(number(pair)))
+            if outcome is not None:
+                board.ended(Job(number(pair), (f"sweep.trial={number(pair)}",)), outcome)
+        board.tick()
+    return found
 
 
-def _run(groups: Sequence[Group], device: torch.device, workers: int) -> Iterator[int]:
-    """Yields the number of trials of each group that is done."""
+def number(pair: Pair) -> int:
+    """Which trial it is."""
+    return int(pair.focused["sweep"]["trial"])
+
+
+def _outcome(pair: Pair, error: str | None) -> Outcome | None:
+    """What became of a trial; None: another process has it."""
+    for status, _, _ in (states := [state_of(config) for config in pair]):
+        if status is None and error is None:
+            return None
+    error = error or next((each.error for each in states if each.status == "failed"), None)
+    return Outcome("failed" if error else "done", error=error)
+
+
+def _run(waiting: list[Group], device: torch.device, workers: int) -> Iterator[Over]:
+    """Trains the last first; yields each group that is over, whatever became of it."""
     if workers < 2:
-        for group in groups:
-            train_group(group, device)
-            yield len(group)
+        with _one_thread():
+            while waiting:
+                group = waiting.pop()
+                yield group, attempt(group, device)
         return
+    with _environment(OMP_NUM_THREADS="1", **KEEP_MEMORY):
+        while waiting:
+            suspects = yield from _together(waiting, device, workers)
+            for group in suspects:  # one of them may have been the cause: each once more, alone
+                if (yield from _together([group], device, 1)):
+                    yield group, _leave(group, DIED)
+
+
+def _together(
+    waiting: list[Group], device: torch.device, workers: int
+) -> Generator[Over, None, list[Group]]:
+    """Trains groups in processes; returns those that were in training when one of these died."""
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
-    with (
-        _environment(OMP_NUM_THREADS="1", **KEEP_MEMORY),
-        ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool,
-    ):
-        futures = {pool.submit(train_group, group, device): len(group) for group in groups}
+    running: dict[Future[Errors], Group] = {}
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         try:
-            for future in as_completed(futures):
-                future.result()
-                yield futures[future]
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    running[pool.submit(attempt, waiting[-1], device)] = waiting[-1]
+                    waiting.pop()
+                for future in wait_for(running, return_when=FIRST_COMPLETED).done:
+                    errors = future.result()
+                    yield running.pop(future), errors
         except BrokenProcessPool:
-            raise UserError(
-                "A process of the stack died; is there enough memory? The same command goes on."
-            ) from None
+            return list(running.values())
         except BaseException:  # also a signal: do not wait for what is running
             for process in multiprocessing.active_children():
                 process.kill()
             raise
+    return []
+
+
+def attempt(group: Group, device: torch.device) -> Errors:
+    """Train a group; if that is not possible, its trials one by one, of which some may fail."""
+    try:
+        train_group(group, device)
+    except Exception as error:
+        if len(group) > 1:
+            return {k: v for pair in group for k, v in attempt([pair], device).items()}
+        trace = None if isinstance(error, UserError) else traceback.format_exc()
+        return _leave(group, sentence(error), trace)
+    return {}
+
+
+def _leave(group: Group, error: str, trace: str | None = None) -> Errors:
+    """Record that trials failed, but for runs that have a record."""
+    for pair in group:
+        for config in pair:
+            if state_of(config).status is None:
+                leave_failure(run_folder(config), config, error, trace)
+    return {number(pair): error for pair in group}
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """In this process too: small steps do not divide."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _begin() -> None:

@@ -39,7 +39,7 @@ def sweep(folder: Path, jobs: int, workers: int) -> dict[str, Any]:
     while process.poll() is None:
         if workers_of(process.pid):
             started = time.monotonic() if started is None else started
-            samples.append(look_at(process.pid))
+            samples += look_at(process.pid)
         time.sleep(0.25)
     seconds = time.monotonic() - (began if started is None else started)
     if process.returncode:
@@ -65,14 +65,14 @@ def workers_of(pid: int) -> str:
         return ""
 
 
-def look_at(pid: int) -> tuple[float, int]:
-    """Resident memory in MB, and open files, of a process."""
+def look_at(pid: int) -> list[tuple[float, int]]:
+    """Resident memory in MB, and open files, of a process; nothing of one that has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    except (OSError, IndexError):  # it has just ended
-        return 0.0, 0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, files
+    except (OSError, IndexError):
+        return []
+    return [(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, files)] if pages else []
 
 
 def measure(jobs: int, workers: int) -> dict[str, Any]:

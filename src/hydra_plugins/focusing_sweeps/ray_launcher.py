@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,8 @@ class RayOptions:
     address: str = "local"
     cpus: int = 1
     gpus: float = 0
-    init: dict[str, Any] = field(
-        default_factory=lambda: {"include_dashboard": False, "logging_level": "warning"}
-    )
-    remote: dict[str, Any] = field(default_factory=lambda: {"max_retries": 1})
+    init: Any = None  # not a dictionary: it could have no keys but its own
+    remote: Any = None
 
 
 # Not a file in conf/: Hydra would hold it against the options of the published launcher, which has
@@ -51,8 +49,9 @@ class RayLauncher(Launcher):
 
     def __init__(self, address: str, cpus: int, gpus: float, init: Any, remote: Any) -> None:
         self.address, self.cpus, self.gpus = address, cpus, gpus
-        self.init: Any = OmegaConf.to_container(OmegaConf.create(init or {}))
-        self.remote: Any = OmegaConf.to_container(OmegaConf.create(remote or {}))
+        more, each = (OmegaConf.to_container(OmegaConf.create(x or {})) for x in (init, remote))
+        self.init: Any = {"include_dashboard": False, "logging_level": "warning", **dict(more)}
+        self.remote: Any = {"max_retries": 1, **dict(each)}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig

@@ -247,7 +247,7 @@ workers.train_group = train_or_die
 if __name__ == "__main__":
     torch.set_num_threads(2)
     workers.WORTHWHILE = 0
-    run_stacked(composed(Path(sys.argv[1]), "sweep.trials=12", "trainer.max_epochs=20"))
+    run_stacked(composed(Path(sys.argv[1]), "sweep.trials=8", "trainer.max_epochs=20"))
 """
 
 
@@ -278,18 +278,18 @@ def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_group_alone(tmp_path
         time.sleep(0.05)
     assert not any(map(_lives, children))  # they die with it
     before = records(tmp_path)
-    assert 2 <= len(before) < 24
-    deadly = next(index for index in range(12) if (index, "dense") not in before)
+    assert 2 <= len(before) < 16
+    deadly = next(index for index in range(8) if (index, "dense") not in before)
     process = begin(deadly)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "runs failed" in errors.splitlines()[-1]
     after = records(tmp_path)
-    assert len(after) == 24
+    assert len(after) == 16
     assert {key: after[key] for key in before} == before
     failed = {key for key, each in after.items() if each["status"] == "failed"}
     assert (deadly, "dense") in failed
-    assert len(failed) < 24 - len(before)  # not the groups beside it
+    assert len(failed) < 16 - len(before)  # not the groups beside it
     assert "died twice" in after[deadly, "focus_s"]["error"]
 
 

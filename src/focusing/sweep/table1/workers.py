@@ -89,8 +89,8 @@ def _run(waiting: list[Group], device: torch.device, workers: int) -> Iterator[O
     with _environment(OMP_NUM_THREADS="1", **KEEP_MEMORY):
         while waiting:
             suspects = yield from _together(waiting, device, workers)
-            for group in suspects:  # one of them may have been the cause: each once more, alone
-                if (yield from _together([group], device, 1)):
+            while suspects:  # one of them may have been the cause: each once more, alone
+                for group in (yield from _together(suspects, device, 1)):
                     yield group, _leave(group, DIED)
 
 

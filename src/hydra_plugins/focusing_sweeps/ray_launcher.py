@@ -49,9 +49,10 @@ class RayLauncher(Launcher):
 
     def __init__(self, address: str, cpus: int, gpus: float, init: Any, remote: Any) -> None:
         self.address, self.cpus, self.gpus = address, cpus, gpus
-        more, each = (OmegaConf.to_container(OmegaConf.create(x or {})) for x in (init, remote))
-        self.init: Any = {"include_dashboard": False, "logging_level": "warning", **dict(more)}
-        self.remote: Any = {"max_retries": 1, **dict(each)}
+        more: Any = OmegaConf.to_container(OmegaConf.create(init or {}))
+        each: Any = OmegaConf.to_container(OmegaConf.create(remote or {}))
+        self.init: Any = {"include_dashboard": False, "logging_level": "warning", **more}
+        self.remote: Any = {"max_retries": 1, **each}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig

@@ -42,20 +42,45 @@ def settings(run: Run) -> dict[str, Any]:
 
     Those that a random trial draws are left out: trials are repeats of each other.
     """
-    flat: dict[str, Any] = {}
-    for name, value in run.config.items():
-        if name not in NO_SETTING:
-            _flatten(name, value, flat)
-    dropped = [*REPEATS, *(f"trainer.{each}" for each in IRRELEVANT_TO_TRAINER)]
+    flat = flat_settings(run.config)
     if trial(run) is not None:
-        dropped += [f"{group}.{name}" for group, names in DRAWN.items() for name in names]
-    for name in dropped:
-        flat.pop(name, None)
-    watched = tuple(f"callbacks.{name}." for name in ONLOOKERS)
-    flat = {name: value for name, value in flat.items() if not name.startswith(watched)}
+        for name in (f"{group}.{name}" for group, names in DRAWN.items() for name in names):
+            flat.pop(name, None)
     if run.holdout and run.holdout != 0.1:  # the common share needs no mention
         flat["protocol.holdout"] = run.holdout
     return flat
+
+
+def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of any config, whatever its protocol."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        if name not in NO_SETTING:
+            _flatten(name, value, flat)
+    for name in (*REPEATS, *(f"trainer.{each}" for each in IRRELEVANT_TO_TRAINER)):
+        flat.pop(name, None)
+    watched = tuple(f"callbacks.{name}." for name in ONLOOKERS)
+    return {name: value for name, value in flat.items() if not f"{name}.".startswith(watched)}
+
+
+def split_repeats(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
+    """Parts in which each repeat is there once, each with a mark; one part, without, as a rule.
+
+    Runs may differ in what no option tells: a trial that was drawn anew, an option that was not
+    yet recorded. None may replace another.
+    """
+    seen: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    places = {}
+    for run in sorted(runs, key=lambda each: each.finished):
+        hashes = seen[(run.model, bool(run.holdout), *repeat(run))]
+        if run.config_hash not in hashes:
+            hashes.append(run.config_hash)
+        places[run] = hashes.index(run.config_hash)
+    parts = group_by(sorted(runs, key=places.__getitem__), places.__getitem__)
+    return [
+        (f"config {min(run.config_hash for run in part)}" if len(parts) > 1 else "", part)
+        for part in parts.values()
+    ]
 
 
 def repeat(run: Run) -> tuple[Any, ...]:
@@ -68,6 +93,17 @@ def trial(run: Run) -> int | None:
     """Number of the random trial; None for other runs."""
     number: int | None = (run.config.get("sweep") or {}).get("trial")
     return number
+
+
+def tested_on(run: Run) -> tuple[Any, ...]:
+    """What chose the run's test data among those of its repeats: fold, split or random trial."""
+    data = run.config.get("data") or {}
+    split = None
+    if data.get("split", "official") != "official":
+        seed = data.get("split_seed", 0)
+        split = data.get("fold"), run.seed if seed is None else seed
+    drawn = run.seed if data.get("seed", 0) is None else None
+    return split, drawn, trial(run)
 
 
 def telling(table: Sequence[Settings], given: Sequence[str] = (), among: str = "") -> list[str]:
@@ -121,16 +157,15 @@ def show_value(value: Any) -> str:
 def _flatten(name: str, value: Any, into: dict[str, Any]) -> None:
     if isinstance(value, Mapping) and value:
         for key, below in value.items():
-            if key != "_target_":
-                _flatten(f"{name}.{key}", below, into)
+            _flatten(f"{name}.{key}", below, into)
     else:
         into[name] = value
 
 
-def _preference(name: str) -> tuple[int, int, str]:
+def _preference(name: str) -> tuple[int, int, bool, str]:
     first = FIRST.index(name) if name in FIRST else len(FIRST)
     group = next((i for i, each in enumerate(ORDER) if name.startswith(each)), len(ORDER))
-    return first, group, name
+    return first, group, name.endswith("_target_"), name  # a class tells a reader least
 
 
 def _value(name: str, settings: Settings) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,6 +113,8 @@ def run_of(path: Path, record: Mapping[str, Any]) -> Run:
             "name": config["data"]["name"]
         }  # it may fail before it has any
         given = {name: score for name, score in record["scores"].items() if score}
+        if not all(math.isfinite(score["value"]) for score in given.values()):
+            raise ValueError("a score is not a finite number")
         return Run(
             path=path,
             experiment=str(record["experiment"]),

@@ -52,7 +52,9 @@ class Comparison:
         n: numbers of scores, of the model and of the other.
         pairs: number of seeds that both have; 0 if they do not pair up.
         difference: of the means, model - other.
-        interval: of the difference; from the pairs, if all scores pair up.
+        test: the one that counts, ``paired`` or ``Welch``.
+        interval: of the difference, of that test; not corrected for other tests.
+        p: two-sided, of that test.
         t: Student's statistic, equal variances, as in the paper.
         p_student: two-sided.
         p_welch: two-sided, variances may differ.
@@ -64,7 +66,9 @@ class Comparison:
     n: tuple[int, int]
     pairs: int
     difference: float
+    test: str
     interval: Interval | None
+    p: float | None
     t: float | None
     p_student: float | None
     p_welch: float | None
@@ -85,7 +89,11 @@ def spread(values: Sequence[float], *, lower_is_better: bool = False) -> Spread:
 
 
 def compare(
-    ours: Mapping[Any, float], theirs: Mapping[Any, float], *, lower_is_better: bool = False
+    ours: Mapping[Any, float],
+    theirs: Mapping[Any, float],
+    *,
+    lower_is_better: bool = False,
+    paired: bool = False,
 ) -> Comparison:
     """Compare two models.
 
@@ -93,18 +101,22 @@ def compare(
         ours: score of each repeat of a model, by its seed (or whatever makes a pair).
         theirs: the same of the other.
         lower_is_better: the score is an error.
+        paired: repeats have something in common that scores depend on, such as their test data:
+            the paired test counts, if all pair up. Equal seeds alone are no such thing.
     """
     x, y = list(ours.values()), list(theirs.values())
     common = [key for key in ours if key in theirs]
     pairs = common if len(common) > 1 else []
     gaps = [ours[key] - theirs[key] for key in pairs]
-    all_paired = bool(pairs) and len(pairs) == len(x) == len(y)
+    by_pairs = paired and bool(pairs) and len(pairs) == len(x) == len(y)
     student, welch = _t_test(x, y, equal_var=True), _t_test(x, y, equal_var=False)
     return Comparison(
         n=(len(x), len(y)),
         pairs=len(pairs),
         difference=float(np.mean(x) - np.mean(y)),
-        interval=mean_interval(gaps) if all_paired else difference_interval(x, y),
+        test="paired" if by_pairs else "Welch",
+        interval=mean_interval(gaps) if by_pairs else difference_interval(x, y),
+        p=paired_p(gaps) if by_pairs else welch and welch[1],
         t=student and student[0],
         p_student=student and student[1],
         p_welch=welch and welch[1],
@@ -116,12 +128,12 @@ def compare(
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
     """95 % interval of the mean; None for a single value."""
-    return _interval(tuple(values))
+    return _interval(tuple(sorted(values)))
 
 
 def difference_interval(x: Sequence[float], y: Sequence[float]) -> Interval | None:
     """95 % interval of mean(x) - mean(y), unpaired; None if one of them is a single value."""
-    return _interval(tuple(x), tuple(y))
+    return _interval(tuple(sorted(x)), tuple(sorted(y)))
 
 
 def paired_p(gaps: Sequence[float]) -> float | None:
@@ -173,7 +185,7 @@ def _t_test(
     return float(found.statistic), float(found.pvalue)
 
 
-@lru_cache(maxsize=8192)  # tables, figures and the page ask for the same ones
+@lru_cache(maxsize=8192)  # tables, figures and the page ask for the same ones, in any order
 def _interval(*samples: tuple[float, ...]) -> Interval | None:
     if min(map(len, samples)) < 2:
         return None

@@ -10,6 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from focusing.compose import config_dir, prepare_hydra
+from focusing.reports.tables.overrides import planned
 from focusing.results.identity import config_hash
 from focusing.results.record import write_record
 from focusing.results.scores import scores
@@ -23,12 +24,17 @@ def composed(data: str) -> dict[str, Any]:
     return OmegaConf.to_container(cfg, resolve=True)  # type: ignore[return-value]
 
 
-def config_of(data: str, model: str, *, holdout: bool) -> dict[str, Any]:
-    """As composed for this data set and model, in the options that tables look at."""
-    config = deepcopy(composed("synthetic" if data == "synthetic" else "fashion"))
-    config["data"]["name"], config["model"]["name"] = data, model
-    if "dense" in model:
-        config["model"] = {name: config["model"][name] for name in ("_target_", "name", "hidden")}
+def config_of(
+    experiment: str, data: str, model: str, size: str, variant: str, *, holdout: bool
+) -> dict[str, Any]:
+    """As composed for an experiment of the paper; of others, what tables look at."""
+    config: dict[str, Any] = deepcopy(planned(experiment, size, variant, data, model) or {})  # type: ignore[arg-type]
+    if not config:
+        config = deepcopy(composed("synthetic" if data == "synthetic" else "fashion"))
+        config["data"]["name"], config["model"]["name"] = data, model
+        if "dense" in model:
+            kept = ("_target_", "name", "hidden")
+            config["model"] = {name: config["model"][name] for name in kept}
     protocol = {"name": "holdout", "holdout": 0.1} if holdout else {"name": "paper", "holdout": 0.0}
     return {**config, "protocol": protocol}
 
@@ -57,7 +63,7 @@ def leave(
         options: dotted names of the config -> values.
         more: entries of the record.
     """
-    config = config_of(data, model, holdout=val is not None)
+    config = config_of(experiment, data, model, size, variant, holdout=val is not None)
     config.update(name=experiment, seed=seed, size=size, variant=variant)
     for name, value in (options or {}).items():
         *groups, last = name.split(".")

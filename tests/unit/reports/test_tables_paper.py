@@ -11,6 +11,8 @@ from scipy import stats as scipy_stats
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Row, Table
+from focusing.reports.tables.cells import blocks
+from focusing.reports.tables.overrides import planned
 from focusing.reports.tables.paper import paper_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
@@ -66,7 +68,7 @@ def test_a_block(tmp_path: Path) -> None:
     assert records[0]["mean"] == pytest.approx(94)
     assert records[0]["published_mean"] == 91.16
     assert records[0]["minus_published"] == pytest.approx(2.84)
-    assert records[0]["p_welch_holm"] == pytest.approx(p)
+    assert records[0]["p_holm"] == pytest.approx(p)
 
 
 def test_missing_cells_tell_what_fills_them(tmp_path: Path) -> None:
@@ -155,13 +157,99 @@ def test_models_that_trained_for_different_times_are_not_compared(tmp_path: Path
 
 def test_padding_for_the_focused_network_alone_is_compared(tmp_path: Path) -> None:
     for seed in SEEDS:
-        leave(tmp_path, "table4_other", "boston", "dense", seed, [3.0 + seed / 100])
-        pad = {"data.pad": 5}
+        author: dict[str, Any] = {"variant": "author"}
+        leave(tmp_path, "table4_other", "boston", "dense", seed, [3.0 + seed / 100], **author)
         leave(
             tmp_path, "table4_other", "boston", "focus_s", seed, [2.5 + seed / 90],
-            options=pad, fingerprint="padded",
+            fingerprint="padded", **author,
         )  # fmt: skip
-    assert "table4_other_paper_paper_tests" in tables(tmp_path)
+    assert "table4_other_paper_author_tests" in tables(tmp_path)
+
+
+def leave_plain(folder: Path, model: str, base: float, **more: Any) -> None:
+    for seed in SEEDS:
+        leave(folder, "table2_simple", "fashion", model, seed, [base + seed / 1000], **more)
+
+
+class TestOverrides:
+    def test_runs_that_all_changed_an_option_are_not_the_papers(self, tmp_path: Path) -> None:
+        changed = {"data.limit_train": 5000, "trainer.max_epochs": 8}
+        for model, base in {"dense": 0.7, "focus_s": 0.9}.items():
+            leave_plain(tmp_path, model, base, options=changed)
+        found = tables(tmp_path)
+        table = found["table2_simple_paper_paper"]
+        options = "data.limit_train=5000 trainer.max_epochs=8"
+        shown = row(table, "fashion", "dense")
+        assert lines(shown)[0] == f"Fashion official {options}"
+        assert lines(shown)[4] == ""
+        assert {each["minus_published"] for each in table.records} == {None}
+        assert any(each.endswith(options) for each in table.commands.values())
+        [test, _] = found["table2_simple_paper_paper_tests"].records
+        assert test["published_t"] is None
+
+    def test_options_of_one_model_are_told(self, tmp_path: Path) -> None:
+        leave_plain(tmp_path, "dense", 0.7, options={"model.hidden": [10, 10], "optim.lr": 7.0})
+        leave_plain(tmp_path, "focus_s", 0.9)
+        found = tables(tmp_path)
+        table = found["table2_simple_paper_paper"]
+        heads = [lines(row(table, "fashion", "dense", place))[0] for place in range(2)]
+        assert sorted(heads) == [
+            "Fashion official",
+            "Fashion official model.hidden=[10,10] optim.lr=7.0",
+        ]
+        assert "table2_simple_paper_paper_tests" not in found
+
+    def test_a_callback_that_was_left_out_is_told(self, tmp_path: Path) -> None:
+        plain = planned("table2_simple", "paper", "paper", "fashion", "focus_s")
+        assert plain is not None
+        rest = {name: each for name, each in plain["callbacks"].items() if name != "clip"}
+        leave_plain(tmp_path, "focus_s", 0.9)
+        leave_plain(tmp_path, "focus_s", 0.5, options={"callbacks": rest})
+        table = tables(tmp_path)["table2_simple_paper_paper"]
+        means = [each["mean"] for each in table.records if each["protocol"] == "paper"]
+        assert sorted(means) == pytest.approx([51.7, 91.7])
+        assert any(each.endswith("~callbacks.clip") for each in table.commands.values())
+
+    def test_no_run_replaces_another(self, tmp_path: Path) -> None:
+        for draw, base in {100: 0.5, 200: 0.9}.items():
+            options = {"sweep.trial": 3, "data.n_samples": draw}
+            leave(tmp_path, "table1", "synthetic", "dense", 0, [base], options=options)
+        found = blocks(collect([tmp_path]).runs)
+        assert [len(block.models["dense"]) for block in found] == [1, 1]
+        assert len({block.options for block in found}) == 2
+
+
+def test_a_tie_or_a_single_run_has_no_winner(tmp_path: Path) -> None:
+    for model in ("dense", "focus_s"):
+        leave_plain(tmp_path, model, 0.9)
+    leave(tmp_path, "table2_simple", "mnist", "dense", 0, [0.5])
+    leave(tmp_path, "table2_simple", "mnist", "focus_s", 0, [0.9])
+    table = tables(tmp_path)["table2_simple_paper_paper"]
+    assert not any(cell.bold for row in table.rows for cell in row.cells)
+
+
+def test_fake_data_have_no_part_in_corrections(tmp_path: Path) -> None:
+    for source in ("official", "fake"):
+        fake: dict[str, Any] = {"source": source, "fingerprint": source}
+        leave_plain(tmp_path / source, "dense", 0.7, **fake)
+        leave_plain(tmp_path / source, "focus_s", 0.75, **fake)
+    records = tables(tmp_path)["table2_simple_paper_paper_tests"].records
+    assert len(records) == 4
+    assert all(each["p_holm"] == each["p"] for each in records)
+
+
+def test_folds_are_compared_in_pairs_and_seeds_are_not(tmp_path: Path) -> None:
+    for fold in range(3):
+        at = {"options": {"data.fold": fold}}
+        leave(tmp_path, "table4_other", "boston", "dense", 0, [3.0 + fold], **at)
+        leave(tmp_path, "table4_other", "boston", "focus_s", 0, [2.0 + 1.1 * fold], **at)
+    leave_plain(tmp_path, "dense", 0.7)
+    leave_plain(tmp_path, "focus_s", 0.75)
+    found = tables(tmp_path)
+    [folds, _] = found["table4_other_paper_paper_tests"].records
+    assert (folds["test"], folds["p"]) == ("paired", folds["p_paired"])
+    [seeds, _] = found["table2_simple_paper_paper_tests"].records
+    assert (seeds["test"], seeds["p"]) == ("Welch", seeds["p_welch"])
 
 
 def test_holdout_runs_have_all_three_scores(tmp_path: Path) -> None:
@@ -177,7 +265,7 @@ def test_holdout_runs_have_all_three_scores(tmp_path: Path) -> None:
     assert lines(row(table, "fashion", "focus_s"))[3] == "80.00 ± 0.00† [80.00, 80.00] n=3"
     assert any(note.startswith("†") for note in table.notes)
     tests = [each for each in table.records if each["protocol"] == "paper"]
-    assert {each["p_welch"] for each in tests} == {None}
+    assert {each["p"] for each in tests} == {None}
 
 
 def test_of_errors_the_least_is_best(tmp_path: Path) -> None:
@@ -208,7 +296,9 @@ def test_tests_have_the_signs_of_the_comparison(tmp_path: Path) -> None:
     welch = scipy_stats.ttest_ind(FOCUS, DENSE, equal_var=False)
     assert record["difference"] == pytest.approx(3.0)
     assert record["t_student"] == pytest.approx(student.statistic)
-    assert record["p_welch_holm"] == pytest.approx(2 * welch.pvalue)  # two tests
+    assert record["p_welch"] == pytest.approx(welch.pvalue)
+    paired = scipy_stats.ttest_rel(FOCUS, DENSE)  # the seed splits these data
+    assert record["p_holm"] == pytest.approx(2 * paired.pvalue)  # two tests
     assert (record["published_t"], record["published_p"]) == (10.1, 7.8e-6)
     first = " ".join(lines(row(table, "lfw", "focus_s")))
     assert "Focus-s − Dense paper, n=3/3 +3.00" in first

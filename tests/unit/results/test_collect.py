@@ -155,3 +155,13 @@ def test_runs_of_an_experiment(tmp_path: Path) -> None:
     for name in ("a", "b"):
         leave(tmp_path, name, "dna", "dense", 0, [0.5])
     assert [run.experiment for run in collect([tmp_path]).of("b")] == ["b"]
+
+
+def test_a_score_that_is_no_number_is_skipped(tmp_path: Path) -> None:
+    folder = leave(tmp_path, "e", "dna", "dense", 0, [0.5])
+    record = json.loads((folder / "result.json").read_text())
+    record["scores"]["paper"]["value"] = float("nan")
+    (folder / "result.json").write_text(json.dumps(record))
+    found = collect([tmp_path])
+    assert found.runs == ()
+    assert "not a finite number" in (found.warning() or "")

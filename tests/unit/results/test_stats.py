@@ -163,11 +163,21 @@ class TestComparison:
 
     def test_seeds_pair_up(self) -> None:
         ours, theirs = {0: 3.0, 17: 5.0, 34: 4.0}, {34: 3.5, 17: 4.0, 0: 2.5}
-        found = compare(ours, theirs)
+        found = compare(ours, theirs, paired=True)
         expected = scipy_stats.ttest_rel([3.0, 5.0, 4.0], [2.5, 4.0, 3.5])
         assert found.pairs == 3
-        assert found.p_paired == pytest.approx(expected.pvalue)
+        assert found.p == found.p_paired == pytest.approx(expected.pvalue)
         assert found.interval == mean_interval([0.5, 1.0, 0.5])
+        unpaired = compare(ours, theirs)  # interval and p are of one test
+        assert (unpaired.test, unpaired.p) == ("Welch", unpaired.p_welch)
+        assert unpaired.interval == difference_interval(list(ours.values()), list(theirs.values()))
+
+    def test_the_order_of_values_changes_no_interval(self) -> None:
+        values = [float(each**2 % 37) for each in range(30)]
+        found = mean_interval(values)
+        assert found is not None
+        assert found.method == "bootstrap"
+        assert found == mean_interval(values[::-1])
 
     def test_some_seeds_do(self) -> None:
         found = compare({0: 3.0, 1: 5.0, 2: 9.0}, {0: 2.0, 1: 3.0})

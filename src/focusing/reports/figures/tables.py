@@ -82,7 +82,7 @@ def _draw(rows: Rows) -> Figure:
 
 def _published(row: Mapping[str, Any]) -> bool:
     """There is a number to compare with, and something that compares."""
-    return row["published_mean"] is not None and row["source"] != "fake"
+    return row["minus_published"] is not None
 
 
 def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:

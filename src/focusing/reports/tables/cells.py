@@ -8,13 +8,16 @@ from typing import Any
 
 from focusing.reports.names import data_name
 from focusing.reports.tables import Cell, Unit, between, number, text
+from focusing.reports.tables.overrides import limits, overrides
 from focusing.results.groups import (
     data_versions,
     group_by,
     repeat,
     settings,
     show_value,
+    split_repeats,
     telling,
+    tested_on,
 )
 from focusing.results.run import Run
 from focusing.results.stats import Spread, spread
@@ -34,6 +37,7 @@ class Block:
         version: 0, or more if the files changed between runs.
         options: what tells the block from others of its data set, as on the command line.
         models: runs by name of the model.
+        as_published: its runs are those of the experiment as the paper has it, nothing changed.
     """
 
     data: str
@@ -41,6 +45,7 @@ class Block:
     version: int
     options: tuple[str, ...]
     models: Mapping[str, list[Run]]
+    as_published: bool = True
 
     @property
     def unit(self) -> Unit:
@@ -63,11 +68,13 @@ class Scored:
         values: by what makes a pair with those of another model.
         spread: their mean and so on.
         trained_on: all training data, or that without the validation split.
+        paired: each repeat has test data of its own, the same for all models.
     """
 
     values: Mapping[Any, float]
     spread: Spread
     trained_on: str
+    paired: bool = False
 
     @property
     def mark(self) -> str:
@@ -81,15 +88,26 @@ def blocks(runs: Sequence[Run]) -> list[Block]:
     found = []
     parts = group_by(runs, lambda run: (run.data, run.source, versions[run]))
     for (data, source, version), part in parts.items():
-        flat = {run: settings(run) for run in part}
-        shared = [{k: v for k, v in each.items() if k not in PER_MODEL} for each in flat.values()]
-        keys = telling(shared, among="data.") + telling(shared, among="trainer.")
-        keys += telling(list(flat.values()), given=["model.name", *keys])
-        labels = {run: label(flat[run], keys) for run in part}
-        for options, same in group_by(part, labels.__getitem__).items():
-            models = group_by(same, lambda run: run.model)
-            found.append(Block(data, source, version, options, models))
+        labels = _labels(part)
+        for options, alike in group_by(part, labels.__getitem__).items():
+            for mark, same in split_repeats(alike):
+                models = group_by(same, lambda run: run.model)
+                named = (*options, mark) if mark else options
+                plain = source != "fake" and not named
+                found.append(Block(data, source, version, named, models, plain))
     return found
+
+
+def _labels(runs: Sequence[Run]) -> dict[Run, tuple[str, ...]]:
+    """What runs changed of their experiment; if that is not known, what tells them apart."""
+    changed = {run: overrides(run) for run in runs}
+    foreign = [run for run in runs if changed[run] is None]
+    flat = {run: settings(run) for run in foreign}
+    shared = [{k: v for k, v in each.items() if k not in PER_MODEL} for each in flat.values()]
+    keys = telling(shared, among="data.") + telling(shared, among="trainer.")
+    keys += telling(list(flat.values()), given=["model.name", *keys])
+    own = {run: dict.fromkeys((*label(flat[run], keys), *limits(run))) for run in foreign}
+    return {run: tuple(own[run]) if run in own else changed[run] or () for run in runs}
 
 
 def label(flat: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...]:
@@ -115,6 +133,7 @@ def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
         values,
         replace(found, interval=unit.possible(found.interval)),
         HELD if protocol != "holdout" and chosen[0].holdout else FULL,
+        len(set(map(tested_on, chosen))) > 1,
     )
 
 
@@ -148,5 +167,6 @@ def command(
     defaults = {"size": "paper", "variant": "paper", "protocol": "paper"}
     chosen = {"size": size, "variant": variant, "protocol": protocol}
     groups = [f"{k}={v}" for k, v in chosen.items() if v not in (defaults[k], "unstated")]
-    quoted = [f"'{each}'" if any(sign in each for sign in "[]() ") else each for each in options]
+    typed = [each for each in options if "=" in each or each.startswith("~")]
+    quoted = [f"'{each}'" if any(sign in each for sign in "[]() ") else each for each in typed]
     return " ".join(["python train.py", f"experiment={experiment}", *quoted, *groups])

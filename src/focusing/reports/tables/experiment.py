@@ -18,8 +18,9 @@ from focusing.results.stats import compare, holm
 NOTES = (
     "Test accuracy in percent (MAE: mean absolute error, less is better): mean ± standard "
     "deviation (ddof=1), 95 % interval of the mean (Student's t; bootstrap from 20 runs on), "
-    "number of runs, and p of Welch's t-test against the dense network of the same setting, "
-    "Holm-corrected over this table under the same protocol.",
+    "number of runs, and p against the dense network of the same setting, Holm-corrected over "
+    "this table under the same protocol: of the paired t-test where repeats are folds or splits "
+    "of the data, else of Welch's.",
 )
 NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the paper has a figure."
 NOTE_HELD = "† from runs that kept part of the training data for validation."
@@ -98,7 +99,8 @@ def _tests(found: Sequence[Setting], given: Sequence[str]) -> dict[tuple[int, st
                 continue
             ours, theirs = each.scores[name], base.scores[name]
             if ours.trained_on == theirs.trained_on:
-                tested[place, name] = compare(ours.values, theirs.values).p_welch
+                paired = ours.paired and theirs.paired
+                tested[place, name] = compare(ours.values, theirs.values, paired=paired).p
         corrected.update(zip(tested, holm(list(tested.values())), strict=True))
     return corrected
 
@@ -119,5 +121,5 @@ def _records(
     corrected: Mapping[tuple[int, str], float | None],
 ) -> Iterator[Mapping[str, Any]]:
     for name, score in each.scores.items():
-        p = {"p_welch_holm": corrected.get((place, name))}
+        p = {"p_holm": corrected.get((place, name))}
         yield {**about, "protocol": name, **score_record(score), **p}

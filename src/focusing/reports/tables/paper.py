@@ -17,10 +17,13 @@ from focusing.results.groups import group_by
 NOTES = (
     "Test accuracy in percent (MAE: mean absolute error, less is better): mean ± standard "
     "deviation (ddof=1), 95 % interval of the mean (Student's t; bootstrap from 20 runs on), "
-    "number of runs, and p of Welch's t-test against the first model of the block, Holm-corrected "
-    "over this table under the same protocol. The best mean of a block is bold.",
+    "number of runs, and p against the first model of the block, Holm-corrected over this table "
+    "under the same protocol: of the paired t-test where repeats are folds or splits of the data, "
+    "else of Welch's. Bold: the best mean of a block, if p < 0.05 between it and the first model "
+    "(if it is the first itself: the next best).",
     "Published: mean ± std as printed (ddof=0, mostly a fraction beside a percentage) and best. "
-    "Δ: ours under the paper's protocol − published. Protocols: paper, best test epoch, which is "
+    "Δ: ours under the paper's protocol − published, where data and options are the experiment's "
+    "own; what runs changed is named below the data. Protocols: paper, best test epoch, which is "
     "optimistic; holdout, test at the best validation epoch; last, after the last epoch.",
 )
 NOTE_HELD = (
@@ -56,7 +59,8 @@ def _table(sheet: Sheet) -> Table:
                     cells[protocol] = commands.missing(block, model, protocol)
                     continue
                 p = sheet.corrected.get((place, model, protocol))
-                more = [] if p is None else [f"p={p_value(p)}"]
+                compared = sheet.comparisons.get((place, model, protocol))
+                more = [f"p={p_value(p)}"] if compared and min(compared.n) > 1 else []
                 cells[protocol] = score_cell(
                     score, *more, bold=model == sheet.best(place, protocol)
                 )
@@ -138,7 +142,7 @@ def _printed(printed: Published | None) -> Cell:
 
 
 def _delta(block: Block, score: Scored | None, printed: Published | None) -> str:
-    if score is None or printed is None or block.source == "fake":  # a smoke test compares nothing
+    if score is None or printed is None or not block.as_published:
         return ""
     return signed(score.spread.mean - printed.mean)
 
@@ -169,7 +173,10 @@ def _record(
         "published_mean": printed and printed.mean,
         "published_std": printed and printed.std,
         "published_best": printed and printed.best,
-        "minus_published": printed and score.spread.mean - printed.mean,
-        "p_welch": comparison and comparison.p_welch,
-        "p_welch_holm": sheet.corrected.get((place, model, protocol)),
+        "minus_published": score.spread.mean - printed.mean
+        if printed and block.as_published
+        else None,
+        "test": comparison and comparison.test,
+        "p": comparison and comparison.p,
+        "p_holm": sheet.corrected.get((place, model, protocol)),
     }

@@ -9,7 +9,15 @@ from typing import Any
 from focusing.reports.names import MODELS, PROTOCOLS
 from focusing.reports.tables import NOTHING
 from focusing.reports.tables.cells import Scored, scored
-from focusing.results.groups import data_versions, group_by, settings, show_value, telling
+from focusing.reports.tables.overrides import limits
+from focusing.results.groups import (
+    data_versions,
+    group_by,
+    settings,
+    show_value,
+    split_repeats,
+    telling,
+)
 from focusing.results.run import Run
 from focusing.results.stats import Spread, spread
 
@@ -59,10 +67,15 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
     versions = data_versions(runs)
     flat = {run: {**settings(run), "source": _source(run, versions[run])} for run in runs}
     swept = telling(list(flat.values()), given=["data.name", "model.name", "source"])
+    smaller = {each.partition("=")[0] for run in runs for each in limits(run)}
+    swept += sorted(smaller - set(swept))
+    alike = group_by(runs, lambda run: _key(flat[run], swept)).values()
+    parts = [part for each in alike for part in split_repeats(each)]
+    several = any(mark for mark, _ in parts)
     found = []
-    for same in group_by(runs, lambda run: _key(flat[run], swept)).values():
+    for mark, same in parts:
         first, options = same[0], flat[same[0]]
-        values = {name: options.get(name) for name in swept}
+        values = {name: options.get(name) for name in swept} | ({"config": mark} if several else {})
         scores = {name: scored(same, name) for name in PROTOCOLS}
         known = {name: score for name, score in scores.items() if score is not None}
         data = (first.data, options["source"])

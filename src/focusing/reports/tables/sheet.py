@@ -12,6 +12,7 @@ from focusing.results.groups import group_by
 from focusing.results.run import Run
 from focusing.results.stats import Comparison, compare, holm
 
+SIGNIFICANT = 0.05
 Place = tuple[int, str, str]
 """Number of a block, model, protocol."""
 
@@ -52,7 +53,10 @@ class Sheet:
         return f"{self.published.title} (size={self.size}, variant={self.variant})"
 
     def best(self, place: int, protocol: str) -> str | None:
-        """The model with the best mean, if there are two that trained on as much data."""
+        """The model with the best mean, if its distance to the first is more than chance.
+
+        If it is the first itself, its distance to the next best is meant.
+        """
         sign = -1 if self.blocks[place].unit.lower_is_better else 1
         found = {
             model: score
@@ -61,7 +65,10 @@ class Sheet:
         }
         if len(found) < 2 or len({score.trained_on for score in found.values()}) > 1:
             return None
-        return max(found, key=lambda model: sign * found[model].spread.mean)
+        winner, second = sorted(found, key=lambda model: -sign * found[model].spread.mean)[:2]
+        first = self.models(self.blocks[place])[0]
+        p = self.corrected.get((place, second if winner == first else winner, protocol))
+        return winner if p is not None and p < SIGNIFICANT else None
 
 
 def compute(published: PublishedTable, size: str, variant: str, runs: Sequence[Run]) -> Sheet:
@@ -83,10 +90,16 @@ def compute(published: PublishedTable, size: str, variant: str, runs: Sequence[R
                 ours = sheet.scores.get((place, model, protocol))
                 if base and ours and base.trained_on == ours.trained_on:
                     sheet.comparisons[place, model, protocol] = compare(
-                        ours.values, base.values, lower_is_better=lower
+                        ours.values,
+                        base.values,
+                        lower_is_better=lower,
+                        paired=ours.paired and base.paired,
                     )
-    for protocol in PROTOCOLS:  # three views of the same runs: each is a family of its own
-        places = [place for place in sheet.comparisons if place[2] == protocol]
-        values = holm([sheet.comparisons[place].p_welch for place in places])
+    # Three views of the same runs: each is a family of its own. Fake data say nothing on others.
+    families = group_by(
+        sheet.comparisons, lambda place: (place[2], every[place[0]].source == "fake")
+    )
+    for places in families.values():
+        values = holm([sheet.comparisons[place].p for place in places])
         sheet.corrected.update(zip(places, values, strict=True))
     return sheet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from focusing.reports.names import model_name
 from focusing.reports.paper import PublishedTest
 from focusing.reports.tables import Cell, Column, Row, Table, between, number, p_value, signed, text
-from focusing.reports.tables.sheet import Sheet
+from focusing.reports.tables.sheet import SIGNIFICANT, Sheet
 
 COLUMNS = (
     Column("data"),
@@ -19,10 +19,12 @@ COLUMNS = (
     Column("published", "right"),
 )
 NOTES = (
-    "Difference of means with 95 % interval, in points or units of the MAE; from pairs, if all "
-    "seeds pair up. Two-sided t-tests: Student's with equal variances, as in the paper; Welch's, "
-    "with p also after Holm's correction over the tests of this table under the same protocol "
-    "(bold: below 0.05); paired by seed. g: Hedges' g. P(better): probability that a run of the "
+    "Difference of means with 95 % interval, in points or units of the MAE. Two-sided t-tests: "
+    "Student's with equal variances, as in the paper; Welch's; paired. Where repeats are folds or "
+    "splits of the data and all pair up, the paired test counts, else Welch's: the interval is "
+    "that test's, and its p is also given after Holm's correction over the tests of this table "
+    "under the same protocol (bold: below 0.05). Intervals are not corrected. Fake data are a "
+    "family of their own. g: Hedges' g. P(better): probability that a run of the "
     "first model beats one of the second, over all pairs, a tie counting half. The signs of "
     "published t are those of the comparison.",
 )
@@ -36,7 +38,8 @@ def tests_table(sheet: Sheet) -> Table:
         block, model, protocol = sheet.blocks[place[0]], *place[1:]
         base, holm = sheet.models(block)[0], sheet.corrected[place]
         printed = sheet.published.tests.get(block.data)
-        if printed is None or printed.models != (base, model) or protocol != "paper":
+        same = block.as_published and protocol == "paper"
+        if not same or printed is None or printed.models != (base, model):
             printed = None
         begins, last = block is not last, block
         rows.append(
@@ -49,12 +52,8 @@ def tests_table(sheet: Sheet) -> Table:
                     ),
                     text(signed(found.difference), between(found.interval, sign=True)),
                     text(f"t={number(found.t)}", f"p={p_value(found.p_student)}"),
-                    text(
-                        f"Holm {p_value(holm)}",
-                        f"p={p_value(found.p_welch)}",
-                        bold=holm is not None and holm < 0.05,
-                    ),
-                    text(f"p={p_value(found.p_paired)}"),
+                    _tested(found.p_welch, holm if found.test == "Welch" else None),
+                    _tested(found.p_paired, holm if found.test == "paired" else None),
                     text(number(found.g)),
                     text(number(found.improvement)),
                     _printed(printed),
@@ -82,8 +81,10 @@ def tests_table(sheet: Sheet) -> Table:
                 "t_student": found.t,
                 "p_student": found.p_student,
                 "p_welch": found.p_welch,
-                "p_welch_holm": holm,
                 "p_paired": found.p_paired,
+                "test": found.test,
+                "p": found.p,
+                "p_holm": holm,
                 "hedges_g": found.g,
                 "probability_of_improvement": found.improvement,
                 "published_t": printed and -printed.t,
@@ -92,6 +93,11 @@ def tests_table(sheet: Sheet) -> Table:
         )
     title = f"{sheet.title}: t-tests"
     return Table(f"{sheet.name}_tests", title, COLUMNS, tuple(rows), NOTES, records=tuple(records))
+
+
+def _tested(p: float | None, holm: float | None) -> Cell:
+    corrected = "" if holm is None else f"Holm {p_value(holm)}"
+    return text(corrected, f"p={p_value(p)}", bold=holm is not None and holm < SIGNIFICANT)
 
 
 def _printed(test: PublishedTest | None) -> Cell:

@@ -66,7 +66,7 @@ class Network(nn.Module):
         Args:
             sparse: compute focused layers in tiles where that pays, after pruning above all.
         """
-        return to_inference(self, sparse=sparse, opaque=[channels_first])
+        return to_inference(self, sparse=sparse, opaque=[channels_first], example=self.example())
 
     def match_parameters(self) -> Network:
         """A fair dense twin: the same network without focus, with as many trained parameters.

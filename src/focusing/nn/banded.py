@@ -110,6 +110,10 @@ class BandedLinear(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
+        if input.shape[-1] != self.in_features:
+            raise ValueError(
+                f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
+            )
         if self._whole:
             return functional.linear(input, self.get_buffer("weight_0").t(), self.bias)
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)

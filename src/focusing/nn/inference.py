@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,14 +19,42 @@ ELEMENTWISE = (nn.ReLU, nn.Identity, nn.Dropout, nn.GELU, nn.SiLU, nn.ELU, nn.Le
 """Layers that do not mind in which order they see values."""
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What is known about the layers of a network.
+
+    Args:
+        steps: which layer sees what a layer gives, for layers used once and seen by one only.
+        read: layers whose parameters ``forward`` uses besides calling them.
+        flat: layers whose inputs are known to be (samples, values).
+        shared: layers whose parameters other layers have too.
+    """
+
+    steps: dict[str, str]
+    read: set[str]
+    flat: set[str]
+    shared: set[str]
+
+    def plain(self, net: nn.Module, name: str) -> bool:
+        """Whether a layer does what its type says, and nobody else depends on how."""
+        layer = net.get_submodule(name)
+        own = type(layer).__module__.startswith("torch.nn.modules.")  # nobody's subclass
+        return own and name not in self.read | self.shared and not _hooked(layer)
+
+
 @torch.no_grad()
 def to_inference(
-    module: nn.Module, *, sparse: bool = False, opaque: Sequence[Callable[..., Any]] = ()
+    module: nn.Module,
+    *,
+    sparse: bool = False,
+    opaque: Sequence[Callable[..., Any]] = (),
+    example: Tensor | tuple[Any, ...] | None = None,
 ) -> nn.Module:
     """A copy of a network in eval mode, with the same outputs, that is as fast as can be.
 
     Focused layers become plain ``nn.Linear`` ones, and a batch norm becomes part of the linear or
-    convolutional layer before it.
+    convolutional layer before it. Layers that have hooks or parametrizations, or share their
+    parameters, take nothing in.
 
     Args:
         module: the network, pruned or not; stays as it is.
@@ -32,55 +62,69 @@ def to_inference(
             outputs becomes part of the next layer, if that is a linear one.
         opaque: functions that the network's ``forward`` calls and torch.fx must not look into,
             because they ask for shapes. If it cannot follow ``forward``, batch norms stay.
+        example: inputs of the network, with as many dimensions as it will get. ``BatchNorm1d`` on
+            (samples, channels, values) does not normalise the outputs of a linear layer; so where
+            neither an example nor an ``nn.Flatten`` tells, it stays.
     """
     net = copy.deepcopy(module).eval().requires_grad_(False)
+    plan = _plan(net, opaque, example)
     positions: dict[str, Tensor] = {}
     for name, layer in list(net.named_modules()):
-        if isinstance(layer, FocusedLinear):
+        if isinstance(layer, FocusedLinear) and not _hooked(layer) and name not in plan.read:
             positions[name] = layer.tau
             folded = layer.fold().requires_grad_(False)
             if sparse:
                 phi = layer.phi().abs()
                 folded.weight *= phi > layer.cutoff * phi.amax(1, keepdim=True)
             net = _put(net, name, folded)
-    steps = _steps(net, opaque)
-    _fold_batch_norm(net, steps)
+    for name, following in plan.steps.items():
+        _fold_batch_norm(net, name, following, plan)
     if sparse:
         for name in positions:
-            net = _cut(net, name, positions, steps)
+            net = _cut(net, name, positions, plan)
     return net
 
 
-def _fold_batch_norm(net: nn.Module, steps: dict[str, str]) -> None:
-    for name, following in list(steps.items()):
-        layer, norm = net.get_submodule(name), net.get_submodule(following)
-        if not isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d) or norm.running_mean is None:
-            continue
-        if norm.weight is None:  # torch's functions want to see one
-            norm.weight = nn.Parameter(torch.ones_like(norm.running_mean))
-            norm.bias = nn.Parameter(torch.zeros_like(norm.running_mean))
-        if isinstance(layer, nn.Linear):
-            fused: nn.Module = fuse_linear_bn_eval(layer, norm)
-        elif isinstance(layer, nn.Conv1d | nn.Conv2d):
-            fused = fuse_conv_bn_eval(layer, norm)
-        else:
-            continue
-        _put(net, name, fused.requires_grad_(False))
-        _put(net, following, nn.Identity())
+def _fold_batch_norm(net: nn.Module, name: str, following: str, plan: _Plan) -> None:
+    layer, norm = net.get_submodule(name), net.get_submodule(following)
+    if not (plan.plain(net, name) and plan.plain(net, following)):
+        return
+    if not isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d) or norm.running_mean is None:
+        return
+    if norm.weight is None:  # torch's functions want to see one
+        norm.weight = nn.Parameter(torch.ones_like(norm.running_mean), requires_grad=False)
+        norm.bias = nn.Parameter(torch.zeros_like(norm.running_mean), requires_grad=False)
+    if isinstance(layer, nn.Linear):
+        if name not in plan.flat or norm.num_features != layer.out_features:
+            return
+        fused: nn.Module = fuse_linear_bn_eval(layer, norm)
+    elif isinstance(layer, nn.Conv1d | nn.Conv2d) and norm.num_features == layer.out_channels:
+        fused = fuse_conv_bn_eval(layer, norm)
+    else:
+        return
+    _put(net, name, fused.requires_grad_(False))
+    _put(net, following, nn.Identity())
 
 
-def _cut(
-    net: nn.Module, name: str, positions: dict[str, Tensor], steps: dict[str, str]
-) -> nn.Module:
+def _cut(net: nn.Module, name: str, positions: dict[str, Tensor], plan: _Plan) -> nn.Module:
     """Put tiles in the place of a layer, if that pays."""
     layer = net.get_submodule(name)
     assert isinstance(layer, nn.Linear)  # noqa: S101 - for the type checker
-    following = steps.get(name)
-    while following and isinstance(net.get_submodule(following), ELEMENTWISE):
-        following = steps.get(following)
+    following = plan.steps.get(name)
+    while (
+        following
+        and type(net.get_submodule(following)) in ELEMENTWISE
+        and plan.plain(net, following)
+    ):
+        following = plan.steps.get(following)
     after = net.get_submodule(following) if following else None
     # A focused layer needs its inputs in their order: there, neighbours are side by side.
-    free = type(after) is nn.Linear and following not in positions
+    free = (
+        following is not None
+        and type(after) is nn.Linear
+        and following not in positions
+        and plan.plain(net, following)
+    )
     banded = BandedLinear(
         layer.weight, layer.bias, positions=positions[name], restore=not free
     ).eval()
@@ -88,8 +132,13 @@ def _cut(
         return net
     if free and banded.order is not None:
         assert isinstance(after, nn.Linear)  # noqa: S101 - for the type checker
-        after.weight.copy_(after.weight[:, banded.order])
+        after.weight = nn.Parameter(after.weight[:, banded.order], requires_grad=False)
     return _put(net, name, banded)
+
+
+def _hooked(layer: nn.Module) -> bool:
+    """Whether more than ``forward`` happens when a layer is called; torch's pruning does so."""
+    return bool(layer._forward_hooks or layer._forward_pre_hooks)
 
 
 def _put(net: nn.Module, name: str, layer: nn.Module) -> nn.Module:
@@ -99,23 +148,65 @@ def _put(net: nn.Module, name: str, layer: nn.Module) -> nn.Module:
     return net
 
 
-def _steps(net: nn.Module, opaque: Sequence[Callable[..., Any]]) -> dict[str, str]:
-    """Which layer sees what a layer gives, for layers that are used once and seen by one only."""
+def _plan(
+    net: nn.Module, opaque: Sequence[Callable[..., Any]], example: Tensor | tuple[Any, ...] | None
+) -> _Plan:
+    owners = Counter(id(each) for _, each in net.named_parameters(remove_duplicate=False))
+    shared = {
+        name
+        for name, layer in net.named_modules()
+        if any(owners[id(each)] > 1 for each in layer.parameters(recurse=False))
+    }
+    flat = set() if example is None else _flat_layers(net, example)
     graph = _graph(net, opaque)
     if graph is None:
-        return {}
+        return _Plan({}, set(), flat, shared)
+    read = {str(node.target).rpartition(".")[0] for node in graph.nodes if node.op == "get_attr"}
     nodes = [node for node in graph.nodes if node.op == "call_module"]
-    names = [str(node.target) for node in nodes]
-    layers = [net.get_submodule(name) for name in names]
-    found = {}
-    for node, name, layer in zip(nodes, names, layers, strict=True):
+    layers = [net.get_submodule(str(node.target)) for node in nodes]
+    steps = {}
+    for node, layer in zip(nodes, layers, strict=True):
+        name = str(node.target)
+        if example is None and type(layer) is not nn.Flatten and _flattened(net, node):
+            flat.add(name)
         users = list(node.users)
         if len(users) != 1 or users[0].op != "call_module" or layers.count(layer) > 1:
             continue
         following = str(users[0].target)
         if layers.count(net.get_submodule(following)) == 1:
-            found[name] = following
-    return found
+            steps[name] = following
+    return _Plan(steps, read, flat, shared)
+
+
+def _flat_layers(net: nn.Module, example: Tensor | tuple[Any, ...]) -> set[str]:
+    """The linear layers that get two dimensions, and no others, from an example."""
+    seen: dict[str, set[int]] = {}
+    hooks = [
+        layer.register_forward_pre_hook(
+            lambda _, inputs, name=name: seen.setdefault(name, set()).add(inputs[0].dim())
+        )
+        for name, layer in net.named_modules()
+        if isinstance(layer, nn.Linear | FocusedLinear)
+    ]
+    net(*example) if isinstance(example, tuple) else net(example)
+    for hook in hooks:
+        hook.remove()
+    return {name for name, dimensions in seen.items() if dimensions == {2}}
+
+
+def _flattened(net: nn.Module, node: fx.Node) -> bool:
+    """Whether a layer's input was flattened, and has been through layers since that keep that."""
+    before = node.args[0] if node.args else None
+    while isinstance(before, fx.Node) and before.op == "call_module":
+        layer = net.get_submodule(str(before.target))
+        if _hooked(layer):
+            return False
+        if type(layer) is nn.Flatten:
+            return (layer.start_dim, layer.end_dim) == (1, -1)
+        if type(layer) not in (*ELEMENTWISE, nn.Linear, FocusedLinear, nn.BatchNorm1d):
+            return False
+        before = before.args[0] if before.args else None
+    return False
 
 
 class _Tracer(fx.Tracer):

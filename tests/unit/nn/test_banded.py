@@ -203,3 +203,13 @@ def test_can_be_put_together_from_plain_values(topology: Any) -> None:
     x = torch.randn(3, 784)
     assert torch.equal(twin(x), banded(x))
     assert repr(twin) == repr(banded)
+
+
+@pytest.mark.parametrize("neurons", [4, 400])
+def test_inputs_of_another_width_are_refused(neurons: int) -> None:
+    layer = FocusedLinear(784, neurons, mu="spread", sigma=0.02)
+    layer.prune(1.0)
+    banded = BandedLinear(layer.fold().weight)
+    for shape in ((2, 783), (2, 785), (4, 392), (785,)):
+        with pytest.raises(ValueError, match=r"inputs \(\*, 784\)"):
+            banded(torch.randn(*shape))

@@ -1,15 +1,18 @@
 """Networks that only compute: the same outputs, with nothing left to fold."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 
 from focusing import BandedLinear, FocusedLinear
 from focusing.nn import to_inference
 
 
+@torch.no_grad()
 def used(net: nn.Module, x: Tensor) -> nn.Module:
     """With batch norms that have seen something."""
     for _ in range(3):
@@ -41,8 +44,8 @@ def focused_net(threshold: float | None = 1.5) -> nn.Sequential:
 def test_gives_the_same_outputs(sparse: bool, threshold: float | None) -> None:
     net = focused_net(threshold)
     before = copy.deepcopy(net.state_dict())
-    fast = to_inference(net, sparse=sparse)
     x = torch.randn(7, 784)
+    fast = to_inference(net, sparse=sparse, example=x)
     torch.testing.assert_close(fast(x), net.eval()(x), rtol=1e-4, atol=1e-4)
     kinds = {type(each) for each in fast.modules()}
     assert not kinds & {FocusedLinear, nn.BatchNorm1d}
@@ -52,7 +55,7 @@ def test_gives_the_same_outputs(sparse: bool, threshold: float | None) -> None:
 
 
 def test_the_order_of_the_tiles_is_folded_into_the_next_layer() -> None:
-    fast = to_inference(focused_net(), sparse=True)
+    fast = to_inference(focused_net(), sparse=True, example=torch.randn(2, 784))
     first, second = fast[0], fast[4]
     assert isinstance(first, BandedLinear)
     assert isinstance(second, BandedLinear)
@@ -117,6 +120,71 @@ class Undecided(nn.Module):
 def test_what_cannot_be_folded_stays(kind: type[nn.Module]) -> None:
     x = torch.randn(5, 6)
     net = used(kind(), x)
-    fast = to_inference(net)
+    fast = to_inference(net, example=x)
     assert any(isinstance(each, nn.BatchNorm1d) for each in fast.modules())
     torch.testing.assert_close(fast(x), net.eval()(x))
+
+
+def pruned_layer() -> FocusedLinear:
+    layer = FocusedLinear(400, 400, mu=torch.rand(400), sigma=0.05)
+    layer.prune(0.5)
+    return layer
+
+
+def tied() -> nn.Module:
+    first, last = nn.Linear(400, 400), nn.Linear(400, 400)
+    last.weight = first.weight
+    return nn.Sequential(first, nn.ReLU(), pruned_layer(), nn.ReLU(), last)
+
+
+def magnitude_pruned() -> nn.Module:
+    net = nn.Sequential(nn.Linear(400, 40), nn.BatchNorm1d(40), pruned_layer(), nn.Linear(400, 5))
+    net[2] = FocusedLinear(40, 400)
+    prune.l1_unstructured(net[0], "weight", 0.5)
+    prune.l1_unstructured(net[3], "weight", 0.5)
+    return net
+
+
+def parametrized() -> nn.Module:
+    last = parametrizations.weight_norm(nn.Linear(400, 5))
+    return nn.Sequential(pruned_layer(), nn.ReLU(), last)
+
+
+def hooked() -> nn.Module:
+    net = nn.Sequential(pruned_layer(), nn.BatchNorm1d(400), pruned_layer(), nn.Linear(400, 5))
+    net[0].register_forward_hook(lambda _, inputs, output: output.cumsum(1))
+    net[3].register_forward_pre_hook(lambda _, inputs: (inputs[0].cumsum(1),))
+    return net
+
+
+class ReadsWeights(nn.Module):
+    """Uses the weights of a layer, of a norm and of a focused one besides calling them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(400, 400), nn.BatchNorm1d(400)
+        self.focused, self.last = pruned_layer(), nn.Linear(400, 400)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.last(self.focused(self.norm(self.layer(x))))
+        weights = self.layer.weight + self.last.weight + self.focused.weight
+        return nn.functional.linear(y, weights) * self.norm.weight
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("make", [tied, magnitude_pruned, parametrized, hooked, ReadsWeights])
+def test_layers_that_others_depend_on_stay(make: Callable[[], nn.Module], sparse: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(8, 400)
+    net = used(make(), x).eval()
+    fast = to_inference(net, sparse=sparse, example=x)
+    torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("example", [None, torch.zeros(2, 32, 64)])
+def test_a_norm_of_channels_stays(example: Tensor | None) -> None:
+    x = torch.randn(4, 32, 64)
+    net = used(nn.Sequential(FocusedLinear(64, 32, sigma=0.1), nn.BatchNorm1d(32)), x).eval()
+    fast = to_inference(net, example=example)
+    torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
+    assert isinstance(fast[1], nn.BatchNorm1d)

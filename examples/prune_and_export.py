@@ -42,7 +42,7 @@ print("...", *report.splitlines()[-8:-1], sep="\n")
 # %% Export what is left, in tiles: `focusing export RUN --format torchscript --sparse --pruned`.
 print(focusing("export", run, "--format", "torchscript", "--sparse", "--pruned"))
 
-# %% Use it where there are rows: `focusing predict model.pt rows.csv`.
+# %% Use it where there are rows: `focusing predict model.pt rows.csv --trust`.
 trained = load_run(run, pruned=True)
 scale = trained.data.preparation
 if scale is not None:  # undo it: people have raw values
@@ -50,7 +50,7 @@ if scale is not None:  # undo it: people have raw values
     text = "\n".join(",".join(f"{value:.4f}" for value in row) for row in rows.tolist())
     (folder / "rows.csv").write_text(text)
 print(f"rows of classes {trained.data.test.targets[:3].tolist()}:")
-print(focusing("predict", run / "model.pt", folder / "rows.csv"))
+print(focusing("predict", run / "model.pt", folder / "rows.csv", "--trust"))
 
 # %% What it gains: the same network, folded and in tiles.
 dense, sparse = trained.net.to_inference(), trained.net.to_inference(sparse=True)

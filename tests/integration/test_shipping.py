@@ -26,9 +26,9 @@ def test_from_a_run_to_an_answer(tmp_path: Path) -> None:
 
     (tmp_path / "rows.csv").write_text("\n".join([",".join(["0.1"] * 40)] * 2))
     (tmp_path / "short.csv").write_text("1,2,3\n")
-    done = run(FOCUSING, "predict", "net.pt2", "rows.csv", "--json", cwd=tmp_path)
+    done = run(FOCUSING, "predict", "net.pt2", "rows.csv", "--json", "--trust", cwd=tmp_path)
     assert [each["input"] for each in json.loads(done.stdout)] == ["rows.csv[0]", "rows.csv[1]"]
-    done = run(FOCUSING, "predict", "net.pt2", "rows.csv", "short.csv", cwd=tmp_path)
+    done = run(FOCUSING, "predict", "net.pt2", "rows.csv", "short.csv", "--trust", cwd=tmp_path)
     assert done.returncode == 1
     expected = "Error: short.csv has shape 1x3: this network wants rows of 40 numbers.\n"
     assert done.stderr == expected

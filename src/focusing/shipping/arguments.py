@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -15,6 +16,11 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog}: {message}; see {self.prog} --help.")
+
+
+def _check_threshold(threshold: float | None) -> None:
+    if threshold is not None and not 0 <= threshold < math.inf:
+        raise UserError(f"--threshold {threshold:g} must be a number, 0 or greater.")
 
 
 def prune_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -48,8 +54,7 @@ def prune_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="folder for the results; the run folder")
     parser.add_argument("--json", action="store_true", help="print pruning.json, no table")
     given = parser.parse_args(arguments)
-    if given.threshold is not None and not given.threshold >= 0:
-        raise UserError(f"--threshold {given.threshold:g} must be 0 or greater.")
+    _check_threshold(given.threshold)
     if given.finetune < 0:
         raise UserError(f"--finetune {given.finetune} must be 0 or greater.")
     if given.keep_accuracy == "twin" and given.dense_twin is None:
@@ -71,13 +76,20 @@ def export_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--sparse", action="store_true", help="compute only what pruning left")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--threshold", type=float, metavar="t", help="drop phi < t first")
-    choice.add_argument("--pruned", action="store_true", help="what focusing prune left")
+    choice.add_argument(
+        "--pruned",
+        nargs="?",
+        type=Path,
+        const=True,
+        default=False,
+        metavar="DIR",
+        help="what focusing prune left in this folder; the run folder",
+    )
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="default: model.* in the run folder"
     )
     given = parser.parse_args(arguments)
-    if given.threshold is not None and not given.threshold >= 0:
-        raise UserError(f"--threshold {given.threshold:g} must be 0 or greater.")
+    _check_threshold(given.threshold)
     return given
 
 
@@ -90,6 +102,9 @@ def predict_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--json", action="store_true", help="print JSON, no table")
     parser.add_argument("--top", type=int, default=1, metavar="N", help="so many classes of each")
+    parser.add_argument(
+        "--trust", action="store_true", help="run .pt and .pt2 files, which are programs"
+    )
     given = parser.parse_args(arguments)
     if given.top < 1:
         raise UserError(f"--top {given.top} must be at least 1.")

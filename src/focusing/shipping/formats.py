@@ -17,9 +17,14 @@ from focusing.errors import UserError
 from focusing.instantiate import instantiate
 from focusing.nn import BandedLinear
 from focusing.shipping.card import KEY, Card
+from focusing.shipping.programs import (
+    read_program,
+    read_torchscript,
+    write_program,
+    write_torchscript,
+)
 
 Run = Callable[[Tensor], Tensor]
-EXTRA = f"{KEY}.json"
 
 
 def write(kind: str, path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
@@ -29,28 +34,38 @@ def write(kind: str, path: Path, net: nn.Module, example: Tensor, card: Card) ->
         kind: a key of ``SUFFIXES``.
         path: the file.
         net: the network.
-        example: inputs of at least two samples.
+        example: inputs of at least two samples; some formats keep them.
         card: what travels with it.
     """
     with _quiet():
         _WRITE[kind](path, net, example, card)
 
 
-def read(path: Path) -> tuple[Run, Card]:
-    """A function that runs an exported network, and its card."""
+def read(path: Path, *, trust: bool = False) -> tuple[Run, Card]:
+    """A function that runs an exported network, and its card.
+
+    Args:
+        path: the file.
+        trust: take programs too, which can do more than to compute outputs.
+    """
     kinds = {suffix: kind for kind, suffix in SUFFIXES.items()}
     if path.suffix not in kinds:
         raise UserError(f"{path} is none of {', '.join(kinds)}, nor a run folder.")
     if not path.is_file():
         raise UserError(f"{path} does not exist.")
+    if kinds[path.suffix] in PROGRAMS and not trust:
+        raise UserError(
+            f"{path} is a program, which may do anything on this computer: add --trust if you "
+            "know who made it, or use an .onnx or .safetensors file."
+        )
     try:
         with _quiet():
             return _READ[kinds[path.suffix]](path)
     except UserError:
         raise
     except Exception as error:  # each library has errors of its own for a damaged file
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UserError(f"{path} cannot be read as {kinds[path.suffix]} ({reason})") from None
+        reason = f"{type(error).__name__}: {error}".splitlines()[0].split(". ")[0].rstrip(".")
+        raise UserError(f"{path} cannot be read as {kinds[path.suffix]} ({reason}).") from None
 
 
 def _write_onnx(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
@@ -67,8 +82,20 @@ def _write_onnx(path: Path, net: nn.Module, example: Tensor, card: Card) -> None
     )
     assert program is not None  # noqa: S101 - for the type checker
     model = program.model_proto
+    _without_traces(model)
     onnx.helper.set_model_props(model, {KEY: card.to_json()})
     onnx.save(model, path)
+
+
+def _without_traces(model: Any) -> None:
+    """Remove from each node where it comes from: paths of this machine."""
+    for graph in (model.graph, *model.functions):
+        for each in (graph, *graph.node):
+            each.doc_string = ""
+            del each.metadata_props[:]
+    for each in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        each.doc_string = ""
+        del each.metadata_props[:]
 
 
 def _read_onnx(path: Path) -> tuple[Run, Card]:
@@ -83,33 +110,11 @@ def _read_onnx(path: Path) -> tuple[Run, Card]:
     return run, card
 
 
-def _write_torchscript(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
-    traced = torch.jit.trace(net, example, check_trace=False)  # type: ignore[no-untyped-call]
-    torch.jit.save(traced, path, _extra_files={EXTRA: card.to_json()})
-
-
-def _read_torchscript(path: Path) -> tuple[Run, Card]:
-    extra = {EXTRA: ""}
-    net = torch.jit.load(path, map_location="cpu", _extra_files=extra)  # type: ignore[no-untyped-call]
-    return net, Card.from_json(extra[EXTRA], path)
-
-
-def _write_program(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
-    batch = ({0: torch.export.Dim("batch")},)
-    program = torch.export.export(net, (example,), dynamic_shapes=batch)
-    torch.export.save(program, path, extra_files={EXTRA: card.to_json()})
-
-
-def _read_program(path: Path) -> tuple[Run, Card]:
-    extra = {EXTRA: ""}
-    program = torch.export.load(path, extra_files=extra)
-    return program.module(), Card.from_json(extra[EXTRA], path)
-
-
 def _write_safetensors(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
     torch_side = _extra("safetensors.torch")
     state = {name: value.contiguous() for name, value in net.state_dict().items()}
-    torch_side.save_file(state, path, metadata={KEY: card.to_json()})
+    # save_file would make a file that only its owner may read.
+    path.write_bytes(torch_side.save(state, metadata={KEY: card.to_json()}))
 
 
 def _read_safetensors(path: Path) -> tuple[Run, Card]:
@@ -143,16 +148,21 @@ def _extra(name: str) -> Any:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without what torch says about its own future, and about packages that nobody needs."""
-    log = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = log.level
-    log.setLevel(logging.ERROR)
+    names = ("torch.onnx._internal.exporter._registration", "torch.export")
+    logs = [logging.getLogger(name) for name in names]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*torch.jit", DeprecationWarning)
             warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+            # Checks of shapes are traced as if they always passed; the file is run afterwards.
+            warnings.filterwarnings("ignore", "Converting a tensor to a Python boolean")
             yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
 
 
 SUFFIXES = {
@@ -161,15 +171,17 @@ SUFFIXES = {
     "exported-program": ".pt2",
     "safetensors": ".safetensors",
 }
+PROGRAMS = ("torchscript", "exported-program")
+"""TorchScript can write files; the graph of an exported program can name ``torch.os.system``."""
 _WRITE: dict[str, Callable[[Path, nn.Module, Tensor, Card], None]] = {
     "onnx": _write_onnx,
-    "torchscript": _write_torchscript,
-    "exported-program": _write_program,
+    "torchscript": write_torchscript,
+    "exported-program": write_program,
     "safetensors": _write_safetensors,
 }
 _READ: dict[str, Callable[[Path], tuple[Run, Card]]] = {
     "onnx": _read_onnx,
-    "torchscript": _read_torchscript,
-    "exported-program": _read_program,
+    "torchscript": read_torchscript,
+    "exported-program": read_program,
     "safetensors": _read_safetensors,
 }

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
@@ -24,7 +25,7 @@ BATCH = 1024
 def predict(arguments: Sequence[str]) -> None:
     """Run the command."""
     given = predict_arguments(arguments)
-    run, card = load_model(given.model)
+    run, card = load_model(given.model, trust=given.trust)
     answers = [answer for path in given.inputs for answer in ask(run, card, path, given.top)]
     if given.json:
         print(json.dumps(answers, indent=1))
@@ -32,14 +33,19 @@ def predict(arguments: Sequence[str]) -> None:
         Console(soft_wrap=True).print(_table(answers, bool(card.classes)))
 
 
-def load_model(path: Path) -> tuple[Run, Card]:
-    """A network from an exported file or a run folder, and its card."""
+def load_model(path: Path, *, trust: bool = False) -> tuple[Run, Card]:
+    """A network from an exported file or a run folder, and its card.
+
+    Args:
+        path: of either.
+        trust: take files that are programs.
+    """
     if path.is_dir():
         from focusing.shipping.trained import load_run  # with all that trains
 
         run = load_run(path)
         return run.net.to_inference(), card_of(run, run.net)
-    return read(path)
+    return read(path, trust=trust)
 
 
 @torch.no_grad()
@@ -85,13 +91,13 @@ def _table(answers: Sequence[dict[str, Any]], classes: bool) -> Table:
     if not classes:
         table.add_column("value", justify="right")
         for answer in answers:
-            table.add_row(answer["input"], f"{answer['value']:.4g}")
+            table.add_row(escape(answer["input"]), f"{answer['value']:.4g}")
         return table
     table.add_column("class")
     table.add_column("probability", justify="right")
     for answer in answers:
-        name = answer["input"]
+        name = escape(answer["input"])
         for label, probability in answer["classes"].items():
-            table.add_row(name, label, f"{100 * probability:.2f} %")
+            table.add_row(name, escape(label), f"{100 * probability:.2f} %")
             name = ""
     return table

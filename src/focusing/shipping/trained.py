@@ -55,12 +55,14 @@ class Trained:
         return Batches(samples, evaluation_batch(samples), prepare=self.data.prepare)
 
 
-def load_run(folder: Path, *, pruned: bool = False, data_overrides: Sequence[str] = ()) -> Trained:
+def load_run(
+    folder: Path, *, pruned: bool | Path = False, data_overrides: Sequence[str] = ()
+) -> Trained:
     """Read a run folder.
 
     Args:
         folder: it.
-        pruned: take the network that ``focusing prune`` left there.
+        pruned: take the network that ``focusing prune`` left there, or in another folder.
         data_overrides: other data, as on the command line: ``data=...``, ``data.seed=3``. It is
             prepared as the run's was, unless these say ``data.preprocess=...``.
     """
@@ -69,12 +71,13 @@ def load_run(folder: Path, *, pruned: bool = False, data_overrides: Sequence[str
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder} is not a run folder: it has no config.yaml.") from None
     if pruned:
-        path, missing = folder / PRUNED, "run focusing prune first"
+        path = (folder if pruned is True else Path(pruned)) / PRUNED
+        missing = "run focusing prune first"
     else:
         name = "last.ckpt" if config["protocol"]["name"] == "last" else "best.ckpt"
         path, missing = folder / "checkpoints" / name, "its first epoch has not ended"
     if not path.exists():
-        raise UserError(f"{folder} has no {path.name}: {missing}.")
+        raise UserError(f"{path.parent if pruned else folder} has no {path.name}: {missing}.")
     trained_on = config["data"]
     data = _other_data(config, data_overrides) if data_overrides else load_data(config)
     net = build_net(config, data, pretrained=False)

@@ -1,6 +1,11 @@
 """Exported files compute what the network computes, and know what they need."""
 
+import io
 import json
+import os
+import re
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +14,29 @@ import pytest
 import torch
 from torch import Tensor
 
+import focusing
+from focusing.data import Part
 from focusing.errors import UserError
 from focusing.shipping import export as exporting
 from focusing.shipping.card import Card, card_of
 from focusing.shipping.export import export, export_net
 from focusing.shipping.formats import SUFFIXES, read
+from focusing.shipping.predict import predict
+from focusing.shipping.prune_command import prune
 from focusing.shipping.trained import load_run
 from tests.unit.shipping.conftest import make_run
 
 pytest.importorskip("onnxruntime", reason="needs the extra focusing[export]")
 pytest.importorskip("onnxscript", reason="needs the extra focusing[export]")
 pytest.importorskip("safetensors", reason="needs the extra focusing[export]")
+
+
+def contents(path: Path) -> bytes:
+    """Of a file, and of all files in it."""
+    if not zipfile.is_zipfile(path):
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        return b"".join(each.encode() + file.read(each) for each in file.namelist())
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -33,7 +50,7 @@ def test_every_format(
     printed = capsys.readouterr().out
     assert "was run on 64 test samples" in printed
     assert "of the connections dropped" in printed
-    run, card = read(path)
+    run, card = read(path, trust=True)
     trained = load_run(pictures)
     net = trained.net
     for layer in net.focused_layers().values():
@@ -48,6 +65,12 @@ def test_every_format(
     assert card.pruned > 0.5
     assert bool(card.tiles) == sparse
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert ("2 of 2 focused layers in tiles" in printed) == sparse
+    everything = contents(path)
+    assert str(Path(focusing.__file__).parent).encode() not in everything  # of this machine
+    assert str(Path(torch.__file__).parent).encode() not in everything
+    assert b".part." not in everything
+    assert trained.data.test.inputs[0].numpy().tobytes() not in everything
 
 
 def test_sparse_files_are_smaller(pictures: Path, tmp_path: Path) -> None:
@@ -73,9 +96,10 @@ def test_sparse_files_are_smaller(pictures: Path, tmp_path: Path) -> None:
 def test_every_family(tmp_path: Path, options: list[str], kind: str) -> None:
     run = load_run(make_run(tmp_path, "data.fake=true", *options, "trainer.limit_batches=2"))
     path = tmp_path / f"net{SUFFIXES[kind]}"
-    card, error = export_net(run, run.net, path, kind=kind, sparse=True)
-    assert error < 1e-4
-    again, found = read(path)
+    done = export_net(run, run.net, path, kind=kind, sparse=True)
+    card = done.card
+    assert done.error < 1e-4
+    again, found = read(path, trust=True)
     assert found == card
     raw = np.zeros((2, *card.shape))
     with torch.no_grad():
@@ -129,7 +153,9 @@ def test_what_does_not_agree_is_not_kept(
         (["{dense}", "--pruned"], "has no pruned.pt: run focusing prune first"),
         (["{dense}", "--format", "jpeg"], "invalid choice"),
         (["{dense}", "--out", "model.xyz"], "ends in .onnx"),
-        (["{dense}", "--threshold", "-2"], "must be 0 or greater"),
+        (["{dense}", "--threshold", "-2"], "must be a number, 0 or greater"),
+        (["{dense}", "--threshold", "inf"], "must be a number, 0 or greater"),
+        (["{dense}", "--threshold", "nan"], "must be a number, 0 or greater"),
     ],
 )
 def test_sentences(dense: Path, arguments: list[str], expected: str) -> None:
@@ -142,9 +168,77 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path, suffix: str) -> N
     path = tmp_path / f"net{suffix}"
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(UserError, match="cannot be read as"):
-        read(path)
+        read(path, trust=True)
     with pytest.raises(UserError, match="does not exist"):
         read(tmp_path / f"other{suffix}")
+
+
+class Bad:
+    """Runs a program when it is unpickled."""
+
+    def __init__(self, made: Path) -> None:
+        self.made = made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.made),)
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_pickles_that_run_code_do_not_run(focused: Path, tmp_path: Path, trust: bool) -> None:
+    good, bad, made = tmp_path / "good.pt2", tmp_path / "bad.pt2", tmp_path / "made"
+    export([str(focused), "--format", "exported-program", "--out", str(good)])
+    pickled = io.BytesIO()
+    torch.save(Bad(made), pickled)
+    replaced = 0
+    with zipfile.ZipFile(good) as given, zipfile.ZipFile(bad, "w") as kept:
+        for name in given.namelist():
+            evil = "/sample_inputs/" in name
+            replaced += evil
+            kept.writestr(name, pickled.getvalue() if evil else given.read(name))
+    assert replaced == 1
+    with pytest.raises(UserError, match="cannot be read as" if trust else "add --trust"):
+        read(bad, trust=trust)
+    assert not made.exists()
+    torch.load(io.BytesIO(pickled.getvalue()), weights_only=False)
+    assert made.exists()  # it would have
+
+
+@pytest.mark.parametrize("kind", ["torchscript", "exported-program"])
+def test_programs_must_be_trusted(focused: Path, tmp_path: Path, kind: str) -> None:
+    path, rows = tmp_path / f"net{SUFFIXES[kind]}", tmp_path / "rows.csv"
+    rows.write_text(",".join(["0.5"] * 40))
+    export([str(focused), "--format", kind, "--out", str(path)])
+    with pytest.raises(UserError, match="is a program.*add --trust"):
+        predict([str(path), str(rows)])
+    predict([str(path), str(rows), "--trust"])
+
+
+def test_a_test_set_of_one_sample(focused: Path, tmp_path: Path) -> None:
+    run = load_run(focused)
+    one = run.data.test.take(torch.arange(1))
+    assert isinstance(one, Part)
+    few = replace(run, data=replace(run.data, test=one))
+    for kind, suffix in SUFFIXES.items():
+        done = export_net(few, run.net, tmp_path / f"net{suffix}", kind=kind, sparse=False)
+        assert (done.samples, done.tiles) == (1, "No tiles pay: it is stored dense.")
+        batch = run.data.test.inputs[:3]
+        again, _ = read(tmp_path / f"net{suffix}", trust=True)
+        torch.testing.assert_close(again(batch), run.net(batch), rtol=1e-4, atol=1e-4)
+    modes = {each.stat().st_mode for each in tmp_path.iterdir()}
+    assert len(modes) == 1  # all may be read by the same people
+
+
+def test_pruned_networks_of_another_folder(
+    focused: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prune([str(focused), "--sparsity", "0.5", "--out", str(tmp_path)])
+    out = ["--out", str(tmp_path / "net.onnx")]
+    export([str(focused), "--pruned", str(tmp_path), "--sparse", *out])
+    printed = capsys.readouterr().out
+    assert "50.0 % of the connections dropped" in printed
+    assert re.search(r"1 of 1 focused layers in tiles: \d\d % of their products", printed)
+    with pytest.raises(UserError, match="holds weights and no network: focusing export"):
+        predict([str(tmp_path / "pruned.pt"), "x.csv", "--trust"])
 
 
 def test_cards_of_others_are_refused() -> None:

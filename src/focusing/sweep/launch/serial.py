@@ -46,7 +46,8 @@ class SerialSweep:
                 outcome = execute(self._context, self._config, self._task, job)
                 board.ended(job, outcome)
                 done(job, outcome)
-                board.tick()
+                if sum(board.counts.values()) < board.total:  # the end is told once
+                    board.tick()
 
     def _is_stack(self, job: Job) -> bool:
         return bool(self._config.sweep.stacked) and not any(

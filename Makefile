@@ -29,7 +29,7 @@ lint: venv-all ## check style, types and layering
 	$(VENV)/bin/lint-imports
 
 bench: venv-all ## measure speed and memory: make bench ARGS=layer for one of benchmarks/
-	for name in $(or $(ARGS),layer loop); do $(RUN) benchmarks/$$name.py || exit 1; done
+	for name in $(or $(ARGS),layer loop table1 inference sweep report); do $(RUN) benchmarks/$$name.py || exit 1; done
 
 # A stamp is written last, so only a finished install has one. It holds the name of its folder, because
 # a venv does not survive a move: in a copied folder its tools would still run the original's code.

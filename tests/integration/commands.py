@@ -1,13 +1,16 @@
 """Run the real commands in processes of their own."""
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 ROOT = Path(__file__).parents[2]
 TRAIN = [sys.executable, str(ROOT / "train.py")]
@@ -31,6 +34,30 @@ def run(
         text=True,
         timeout=300,
     )
+
+
+def run_here(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Run ``focusing`` in this process: one of its own takes seconds to begin."""
+    from focusing.cli import main
+
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    before, handler = Path.cwd(), signal.getsignal(signal.SIGTERM)
+    command = ["focusing", *arguments]
+    os.chdir(cwd)
+    try:
+        with (
+            patch.dict(os.environ, {"HYDRA_FULL_ERROR": "0"}),
+            patch.object(sys, "argv", command),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            main()
+    except SystemExit as leave:
+        code = int(leave.code or 0)
+    finally:
+        os.chdir(before)
+        signal.signal(signal.SIGTERM, handler)
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
 
 def start(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import FOCUSING, SMALL, record, run, run_dirs
+from tests.integration.commands import FOCUSING, SMALL, record, run, run_dirs, run_here
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
-    done = run(FOCUSING, "train", *SMALL, "protocol=holdout", cwd=folder)
+    done = run_here("train", *SMALL, "protocol=holdout", cwd=folder)
     assert done.returncode == 0, done.stderr
     [run_dir] = run_dirs(folder)
     return run_dir
@@ -41,7 +41,7 @@ def test_train_is_train_py(finished: Path) -> None:
 
 
 def test_eval_gives_the_score_of_the_protocol(finished: Path, tmp_path: Path) -> None:
-    done = run(FOCUSING, "eval", str(finished), cwd=tmp_path)
+    done = run_here("eval", str(finished), cwd=tmp_path)
     found, expected = scores(done.stdout), record(finished)
     epoch = expected["scores"]["holdout"]["epoch"]
     assert found["test/acc"] == expected["scores"]["holdout"]["value"]
@@ -49,15 +49,15 @@ def test_eval_gives_the_score_of_the_protocol(finished: Path, tmp_path: Path) ->
 
 
 def test_eval_on_other_data(finished: Path, tmp_path: Path) -> None:
-    done = run(FOCUSING, "eval", str(finished), "data.noise_position=right", cwd=tmp_path)
+    done = run_here("eval", str(finished), "data.noise_position=right", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert scores(done.stdout)["test/acc"] < 0.75
-    fresh = run(FOCUSING, "eval", str(finished), "data=synthetic", cwd=tmp_path)
+    fresh = run_here("eval", str(finished), "data=synthetic", cwd=tmp_path)
     assert fresh.returncode == 0, fresh.stderr
 
 
 def test_show(finished: Path, tmp_path: Path) -> None:
-    done = run(FOCUSING, "show", str(finished), cwd=tmp_path)
+    done = run_here("show", str(finished), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "accuracy (holdout)" in done.stdout
     assert "learning_to_focus" in done.stdout
@@ -76,7 +76,7 @@ def test_show(finished: Path, tmp_path: Path) -> None:
     ],
 )
 def test_errors_are_sentences(tmp_path: Path, arguments: list[str], expected: str) -> None:
-    done = run(FOCUSING, *arguments, cwd=tmp_path)
+    done = run_here(*arguments, cwd=tmp_path)
     assert done.returncode == 1
     assert expected in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -88,7 +88,7 @@ def test_eval_says_what_does_not_fit(finished: Path, tmp_path: Path) -> None:
         "data.nois=5": "did you mean data.noise?",
         "model.sigma=1": "only the data can be changed",
     }.items():
-        done = run(FOCUSING, "eval", str(finished), override, cwd=tmp_path)
+        done = run_here("eval", str(finished), override, cwd=tmp_path)
         assert done.returncode == 1
         assert expected in done.stderr
 

@@ -24,7 +24,7 @@ from tests.integration.commands import (
 pytestmark = pytest.mark.slow
 
 OPTIONS = [
-    "data.n_samples=8000",
+    "data.n_samples=4000",
     "trainer.max_epochs=6",
     "figures=false",
     "protocol=holdout",

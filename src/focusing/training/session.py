@@ -78,7 +78,7 @@ def build_trainer(
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-    except (MisconfigurationException, TypeError, ValueError) as error:
+    except (MisconfigurationException, ImportError, TypeError, ValueError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from None
 
 

@@ -26,6 +26,9 @@ SCHEMA = 1
 READING = ("coefficients", "frames", "window", "hop", "bands", "interpolation")
 """Options of data sets that say how files are read."""
 
+TOPS = {"clt": 1.0}
+"""Largest raw value of images, where it is not 255."""
+
 
 @dataclass(frozen=True)
 class Card:
@@ -37,6 +40,7 @@ class Card:
         classes: names of the classes; none for regression.
         factor: raw values are multiplied by it; nested lists that fit a sample.
         offset: is added then.
+        top: raw values of images go from 0 to it.
         border: so many zeros around a raw image.
         pad: so many zeros on either side of a prepared row.
         vocabulary: number of different tokens; 0: inputs are values.
@@ -52,6 +56,7 @@ class Card:
     classes: list[str]
     factor: Any = 1.0
     offset: Any = 0.0
+    top: float = 255.0
     border: int = 0
     pad: int = 0
     vocabulary: int = 0
@@ -116,6 +121,7 @@ def card_of(run: Trained, net: Network, fast: Any = None) -> Card:
         run.labels,
         factor=1.0 if scale is None else scale.factor.tolist(),
         offset=0.0 if scale is None else scale.offset.tolist(),
+        top=TOPS.get(run.data.name, 255.0),
         border=padding if image else 0,
         pad=0 if image else padding,
         vocabulary=run.data.vocabulary,

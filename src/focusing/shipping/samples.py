@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import wave
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
-from focusing.data.audio import read_picture
+from focusing.data.audio import RATE, read_picture
 from focusing.data.images import INTERPOLATIONS
 from focusing.errors import UserError
 from focusing.shipping.card import Card
+from focusing.shipping.pictures import read_image
+from focusing.shipping.rows import read_rows
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 Samples = NDArray[Any]
@@ -35,13 +38,14 @@ def read_samples(path: Path, card: Card) -> Samples:
     elif suffix == ".wav":
         samples = _recording(path, card)
     elif suffix == ".csv":
-        samples = _fitted(path, _table(path), card)
+        samples = _fitted(path, read_rows(path), card)
     elif suffix in (".npz", ".npy"):
         samples = _fitted(path, _array(path), card)
     else:
         raise UserError(f"{path} is not an image, wav, csv, npz or npy file.")
     if not np.isfinite(samples).all():
         raise UserError(f"{path} has values that are not numbers.")
+    _check_range(path, samples, card)
     if card.vocabulary and not (
         (samples >= 0).all() and (samples < card.vocabulary).all() and (samples % 1 == 0).all()
     ):
@@ -49,15 +53,26 @@ def read_samples(path: Path, card: Card) -> Samples:
     return samples
 
 
+def _sees_images(card: Card) -> bool:
+    return len(card.shape) == 3 and card.shape[2] in (1, 3) and "frames" not in card.reading
+
+
+def _check_range(path: Path, samples: Samples, card: Card) -> None:
+    """Pixels from 0 to 1 where 255 is white, or the other way round, would all look alike."""
+    if not _sees_images(card):
+        return
+    most = samples.max()
+    if most > 1.01 * card.top or (samples.dtype.kind == "f" and 0 < most <= 1 < card.top):
+        raise UserError(
+            f"{path} has values up to {most:g}: pixels of this network go from 0 to {card.top:g}."
+        )
+
+
 def _image(path: Path, card: Card) -> Samples:
-    if len(card.shape) != 3 or card.shape[2] not in (1, 3) or "frames" in card.reading:
+    if not _sees_images(card):
         raise UserError(f"{path} is an image: this network wants {wanted(card)}.")
     height, width, channels = card.shape
-    try:
-        with Image.open(path) as file:
-            image = file.convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as an image: {error}") from None
+    image = read_image(path, channels)
     if image.size != (width, height):
         resizing = card.reading.get("interpolation")
         if resizing is None:
@@ -66,31 +81,21 @@ def _image(path: Path, card: Card) -> Samples:
                 f"{height}x{width}."
             )
         image = image.resize((width, height), INTERPOLATIONS[resizing])
-    return np.asarray(image).reshape(1, height, width, channels)
+    values: Samples = np.asarray(image).reshape(1, height, width, channels)
+    return values if card.top == 255 else values * (card.top / 255)
 
 
 def _recording(path: Path, card: Card) -> Samples:
     if "frames" not in card.reading:
         raise UserError(f"{path} is a recording: this network wants {wanted(card)}.")
+    with suppress(wave.Error, EOFError), wave.open(str(path)) as file:
+        form = (file.getnchannels(), 8 * file.getsampwidth(), file.getframerate())
+        if form != (1, 16, RATE):
+            raise UserError(
+                f"{path} has {form[0]} channel{'s' if form[0] > 1 else ''} of {form[1]} bits at "
+                f"{form[2]} Hz: this network wants one of 16 bits at {RATE} Hz."
+            )
     return read_picture(path, **card.reading)[None, ..., None]
-
-
-def _table(path: Path) -> Samples:
-    """A row per sample; a first line of names is skipped."""
-    text = path.read_text(errors="replace")
-    first = text.partition("\n")[0].split(",")
-    try:
-        [float(cell) for cell in first]
-        names = 0
-    except ValueError:
-        names = 1
-    rows = [line for line in text.splitlines()[names:] if line.strip()]
-    if not rows:
-        raise UserError(f"{path} has no rows of numbers.")
-    try:
-        return np.array([[float(cell) for cell in row.split(",")] for row in rows])
-    except ValueError as error:
-        raise UserError(f"{path} is not a table of numbers: {error}.") from None
 
 
 def _array(path: Path) -> Samples:

@@ -3,6 +3,7 @@
 import json
 import wave
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,20 @@ def arrays(path: Path, **values: Any) -> Path:
     return path
 
 
-def sound(path: Path, rate: int = 8000) -> Path:
+def image(path: Path, mode: str, value: Any, **options: Any) -> Path:
+    Image.new(mode, (28, 28), value).save(path, **options)
+    return path
+
+
+def film(path: Path) -> Path:
+    frames = [Image.new("L", (28, 28), value) for value in (0, 99)]
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+    return path
+
+
+def sound(path: Path, rate: int = 8000, channels: int = 1) -> Path:
     with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, rate, 0, "NONE", ""))
+        file.setparams((channels, 2, rate, 0, "NONE", ""))
         file.writeframes((1000 * np.sin(np.arange(4000) / 3)).astype("<i2").tobytes())
     return path
 
@@ -63,6 +75,31 @@ def test_tables_with_and_without_names(tmp_path: Path) -> None:
     bare = read_samples(table(tmp_path / "a.csv", "1,2,3,4\n5,6,7,8\n"), ROWS)
     named = read_samples(table(tmp_path / "b.csv", "a,b,c,d\n1,2,3,4\n\n5,6,7,8"), ROWS)
     assert bare.tolist() == named.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+@pytest.mark.parametrize(
+    ("mode", "value", "expected"),
+    [
+        ("1", 1, 255),
+        ("L", 77, 77),
+        ("P", 0, 0),
+        ("RGB", (9, 9, 9), 9),
+        ("RGBA", (9, 9, 9, 255), 9),
+        ("LA", (5, 255), 5),
+        ("I;16", 100 * 257, 100),
+    ],
+)
+def test_kinds_of_pixels(tmp_path: Path, mode: str, value: Any, expected: int) -> None:
+    found = read_samples(image(tmp_path / "a.png", mode, value), GREY)
+    assert np.unique(found).tolist() == [expected]
+    unit = read_samples(tmp_path / "a.png", replace(GREY, top=1.0))
+    assert np.unique(unit) == pytest.approx(expected / 255)
+
+
+def test_tables_as_spreadsheets_write_them(tmp_path: Path) -> None:
+    text = '\ufeff"a","b",c,d\r\n"1", "2",3,4e0\r\n,,,\r\n'
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8", newline="")
+    assert read_samples(tmp_path / "a.csv", ROWS).tolist() == [[1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +138,18 @@ def test_recordings(tmp_path: Path) -> None:
         (ROWS, lambda d: table(d / "x.csv", "1,2,3,nan\n"), "values that are not numbers"),
         (ROWS, lambda d: table(d / "x.csv", "a,b,c,d\n"), "has no rows"),
         (SOUND, lambda d: picture(d / "x.png", 20, 40), "wants wav recordings"),
-        (SOUND, lambda d: sound(d / "x.wav", rate=44100), "44100"),
+        (SOUND, lambda d: sound(d / "x.wav", rate=44100), "44100 Hz: this network wants one of"),
+        (SOUND, lambda d: sound(d / "x.wav", channels=2), "has 2 channels of 16 bits"),
+        (ROWS, lambda d: table(d / "x.csv", "1,2,x,4\n1,2,3,4\n"), "line 1, column 3 is 'x'"),
+        (ROWS, lambda d: table(d / "x.csv", "1,2,3,4\n\n1,,3,4\n"), "line 3, column 2 is ''"),
+        (ROWS, lambda d: table(d / "x.csv", f"1,2,3,{'y' * 99}"), r"column 4 is 'y{30}\.\.\.'"),
+        (GREY, lambda d: image(d / "x.tif", "F", 0.5), "kind F, whose range is not known"),
+        (GREY, lambda d: image(d / "x.tif", "I", 70000), "kind I, whose range"),
+        (GREY, lambda d: image(d / "x.png", "RGBA", (9, 9, 9, 20)), "transparent in places"),
+        (GREY, lambda d: image(d / "x.png", "L", 3, transparency=3), "transparent in places"),
+        (GREY, lambda d: film(d / "x.gif"), "has 2 frames"),
+        (GREY, lambda d: arrays(d / "x.npz", a=np.full(784, 0.9)), "up to 0.9: pixels .* to 255"),
+        (GREY, lambda d: arrays(d / "x.npz", a=np.full(784, 999)), "up to 999: pixels .* to 255"),
         (WORDS, lambda d: table(d / "x.csv", "1,2,3,4,10\n"), "numbers from 0 to 9"),
         (WORDS, lambda d: table(d / "x.csv", "1,2,3\n"), "wants 5 word numbers"),
         (GREY, lambda d: table(d / "x.txt", "1"), "not an image, wav, csv, npz or npy"),
@@ -155,6 +203,19 @@ def test_values_and_a_single_logit(tmp_path: Path, capsys: pytest.CaptureFixture
     [answer] = ask(lambda x: torch.tensor([[2.0]]), WORDS, text, top=5)
     assert list(answer["classes"]) == ["good", "bad"]
     assert answer["classes"]["good"] == pytest.approx(0.8808, abs=1e-4)
+
+
+def test_names_of_files_are_no_markup(
+    focused: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table(Path("[bold]a[").with_suffix(".csv"), ",".join(["0.5"] * 40))
+    predict([str(focused), "[bold]a[.csv"])
+    assert "[bold]a[.csv" in capsys.readouterr().out
+    Path("a[").mkdir()
+    table(Path("a[/x].csv"), ",".join(["0.5"] * 40))
+    predict([str(focused), "a[/x].csv"])
+    assert "a[/x].csv" in capsys.readouterr().out
 
 
 def test_a_model_must_be_one(focused: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_report_while_a_sweep_runs(trained: Path, tmp_path: Path) -> None:
-    process = start(FOCUSING, "report", str(trained), "--serve", "0", cwd=tmp_path)
+    process = start(FOCUSING, "report", "--serve", str(trained), "--port", "0", cwd=tmp_path)
     try:
         assert process.stdout is not None
         address = process.stdout.readline().split()[0]

@@ -31,10 +31,10 @@ def main(arguments: Sequence[str]) -> None:
     options = _parse(arguments)
     folders = given_folders(options.folders)
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    if options.serve is not None:
+    if options.serve:
         from focusing.reports.serve import serve
 
-        serve(folders, options.out, options.serve, console)
+        serve(folders, options.out, options.port, console)
         return
     collection = collect(folders, options.out / CACHE)
     warning = collection.warning()
@@ -102,10 +102,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("report"), help="where to (report)")
     parser.add_argument(
         "--serve",
-        nargs="?",
-        type=int,
-        const=8000,
-        metavar="PORT",
-        help="show it in a browser, and anew whenever a run has finished (8000)",
+        action="store_true",
+        help="show it in a browser, and anew whenever a run has finished",
     )
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--port", type=int, default=8000, help="of --serve; 0 for any that is free (8000)"
+    )
+    return parser.parse_intermixed_args(arguments)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 from rich.console import Console
 
@@ -19,6 +22,7 @@ INTERVAL, LONGEST, PAUSE = 2.0, 60.0, 4.0
 """Seconds between two looks at the folders: at least, at most, and in between so many times what
 the last one had of the processor, for a sweep needs that, too."""
 VERSION = "/version"
+HOSTS = ("127.0.0.1", "localhost")
 SCRIPT = """<script>
 setInterval(async () => {
   try {
@@ -40,6 +44,19 @@ class Handler(SimpleHTTPRequestHandler):
     """Files of the report; pages come with a script that loads them again when they change."""
 
     server: Server
+
+    def parse_request(self) -> bool:
+        """Refuse what is not for a reader of the report."""
+        if not super().parse_request():
+            return False
+        path = unquote(self.path.partition("?")[0])
+        if (self.headers.get("Host") or "").rpartition(":")[0] not in HOSTS:
+            self.send_error(403)  # a page elsewhere, whose name was made to lead here
+            return False
+        if any(part.startswith(".") for part in path.split("/")):
+            self.send_error(404)  # what the report remembers is nobody else's
+            return False
+        return True
 
     def do_GET(self) -> None:
         """Answer."""
@@ -89,6 +106,11 @@ class Server(ThreadingHTTPServer):
         self._seen: object = None
         super().__init__(("127.0.0.1", port), partial(Handler, directory=str(out)))
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser may go at any time, which is no news."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
     def update(self) -> Collection | None:
         """Write the report if records came, went or changed; None if none did."""
         collection = collect(self.folders, self.out / CACHE)
@@ -106,14 +128,19 @@ def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> No
     try:
         server = Server(folders, out, port)
     except OSError as error:
-        raise UserError(f"Port {port} cannot be used: {error.strerror}; try --serve 0.") from None
+        raise UserError(f"Port {port} cannot be used: {error.strerror}; try --port 0.") from None
     with server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        waiting = False
+        waiting, told = False, ""
         console.print(f"http://127.0.0.1:{server.server_port} (Ctrl-C ends it)")
         while True:
             began = time.process_time()
-            collection = server.update()
+            collection = None
+            try:
+                collection = server.update()
+            except Exception as error:  # a sweep goes on meanwhile, and the next look may be fine
+                if told != (told := f"No new report: {type(error).__name__}: {error}"):
+                    console.print(told, markup=False, soft_wrap=True)
             if collection is not None:
                 console.print(headline(collection, out), soft_wrap=True)
             elif server.version == 0 and not waiting:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -186,6 +187,24 @@ def test_tables_and_optimism(tmp_path: Path) -> None:
     ]
     published = drawn(chart).axes[0].lines[0]
     assert list(published.get_ydata()) == [99.25, 99.25]
+
+
+def test_options_above_a_panel_do_not_overprint(tmp_path: Path) -> None:
+    changes: list[dict[str, Any]] = [
+        {"data.limit_train": 5000, "data.limit_test": 2000, "trainer.max_epochs": epochs}
+        for epochs in (1, 2, 3)
+    ]
+    for options in changes:
+        leave(tmp_path, "table2_simple", "mnist", "dense", 0, [0.5], options=options)
+    figure = drawn(figures_of(tmp_path)["table2_simple_paper_paper_paper"])
+    figure.canvas.draw()  # a layout without room is a warning, thus an error
+    for axes in figure.axes:
+        texts = [text.get_window_extent() for text in axes.texts]
+        assert len(texts) == 4
+        assert not any(one.overlaps(two) for one, two in combinations(texts, 2))
+    heads = [text.get_window_extent() for axes in figure.axes for text in axes.texts]
+    assert not any(one.overlaps(two) for one, two in combinations(heads, 2))
+    assert all(len(axes.lines) < 4 for axes in figure.axes)  # no bar of the paper's
 
 
 def test_settings_are_rows_with_single_runs(tmp_path: Path) -> None:

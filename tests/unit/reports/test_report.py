@@ -45,8 +45,9 @@ def test_a_report(
         ([], "There is no folder outputs or results here; name one."),
         (["nowhere"], "nowhere is not a folder."),
         (["."], "No finished runs below .: python train.py makes one."),
-        ([".", "--port", "3"], "focusing report: unrecognized arguments: --port 3; --help"),
-        ([".", "--serve", "x"], "focusing report: argument --serve: invalid int value"),
+        ([".", "--open", "3"], "focusing report: unrecognized arguments: --open"),
+        ([".", "--serve", "x"], "x is not a folder."),
+        ([".", "--port", "x"], "focusing report: argument --port: invalid int value"),
     ],
 )
 def test_one_sentence(
@@ -125,9 +126,43 @@ def test_the_page_reloads_itself_but_not_its_file(server: Server, tmp_path: Path
 
 def test_nothing_outside_the_report_is_shown(server: Server, tmp_path: Path) -> None:
     (tmp_path / "secret.html").write_text("secret")
-    for path in ("/../secret.html", "/%2e%2e/secret.html"):
+    (tmp_path / "report" / ".records.json").write_text("paths of this machine")
+    for path in ("/../secret.html", "/%2e%2e/secret.html", "/.records.json", "/%2Erecords.json"):
         with pytest.raises(urllib.error.HTTPError):
             get(server, path)
+
+
+def test_pages_of_other_names_are_refused(server: Server) -> None:
+    address = f"http://127.0.0.1:{server.server_port}/"
+    foreign = urllib.request.Request(address, headers={"Host": "evil.example:80"})  # noqa: S310
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(foreign, timeout=5)  # noqa: S310 - our own server
+
+
+def test_a_browser_that_goes_is_no_news(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    for error in (BrokenPipeError(), ConnectionResetError(), ValueError("news")):
+        try:
+            raise error
+        except (OSError, ValueError):
+            server.handle_error(None, ("127.0.0.1", 1))
+        assert ("news" in capsys.readouterr().err) == isinstance(error, ValueError)
+
+
+def test_an_error_does_not_end_the_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
+    looks = iter([OSError("disk full"), OSError("disk full"), KeyboardInterrupt()])
+
+    def look(*_: object) -> None:
+        raise next(looks)
+
+    monkeypatch.setattr("focusing.reports.serve.collect", look)
+    monkeypatch.setattr("focusing.reports.serve.INTERVAL", 0.01)
+    with pytest.raises(KeyboardInterrupt):
+        serve([tmp_path], tmp_path / "out", 0, Console())
+    assert capsys.readouterr().out.count("No new report: OSError: disk full") == 1
 
 
 def test_a_port_in_use_is_a_sentence(server: Server, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from scipy import stats as scipy_stats
 from focusing.reports.tables import Table
 from focusing.reports.tables.experiment import experiment_tables
 from focusing.reports.tables.failed import failed_tables
+from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.optimism import optimism_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
@@ -162,3 +163,23 @@ def test_failures_are_listed(tmp_path: Path) -> None:
     assert texts(table)[0][:5] == ["e", "DNA", "Dense", "0", "It diverged."]
     assert texts(table)[0][5].endswith("/seed=0")
     assert failed_tables(collect([tmp_path / "nowhere"])) == []
+
+
+def test_experiments_of_like_names_have_files_of_their_own(tmp_path: Path) -> None:
+    for name, score in {"a b": 0.9, "a-b": 0.5}.items():
+        leave(tmp_path, name, "dna", "dense", 0, [score])
+    names = [table.name for table in all_tables(collect([tmp_path]))]
+    assert len(names) == len({name.casefold() for name in names})
+    assert {"experiment_a-b_paper_paper", "experiment_a-b_paper_paper_2"} <= set(names)
+
+
+def test_the_total_of_the_optimism_is_of_one_source(tmp_path: Path) -> None:
+    for source, score in {"official": 0.9, "mirror": 0.8, "fake": 0.2}.items():
+        leave(
+            tmp_path / source, "mine", "dna", "dense", 0, [score, score + 0.1], val=[0.9, 0.8],
+            source=source, fingerprint=source,
+        )  # fmt: skip
+    [table] = optimism_tables(collect([tmp_path]))
+    totals = [row for row in table.rows if row.cells[0].lines == ("all of these",)]
+    assert sorted(row.cells[1].lines for row in totals) == [("mirror",), ("official",)]
+    assert {row.cells[3].lines for row in totals} == {("1",)}

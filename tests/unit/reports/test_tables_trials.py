@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from scipy import stats as scipy_stats
 
+from focusing.reports.figures.chart import Chart
+from focusing.reports.figures.trials import trial_charts
 from focusing.reports.tables import Table
 from focusing.reports.tables.trials import trial_tables
 from focusing.results.collect import collect
@@ -89,9 +91,9 @@ def test_only_pairs_count(tmp_path: Path) -> None:
     leave_trial(tmp_path, 2, {"focus_s": 0.1})
     [table] = trial_tables(collect([tmp_path]))
     assert cells(table, "all", "all")[2:6] == ["1", "50.00", "60.00", "+10.00 p=–"]
-    assert "749 trials lack one of the two networks, or both." in table.notes
+    assert "749 trials lack one of the two networks, or both, on the same data." in table.notes
     assert table.commands == {"1": "python train.py experiment=table1"}
-    assert any("In 1 trials the drawn length" in note for note in table.notes)
+    assert any("In 1 trial the drawn length" in note for note in table.notes)
 
 
 def test_a_whole_sweep_lacks_nothing(tmp_path: Path) -> None:
@@ -127,3 +129,14 @@ def test_other_runs_have_tables_of_their_own(tmp_path: Path) -> None:
 def test_without_trials_there_is_a_command(tmp_path: Path) -> None:
     [table] = trial_tables(collect([tmp_path]))
     assert table.commands == {"1": "python train.py experiment=table1"}
+
+
+def test_trials_on_other_data_make_no_pair(tmp_path: Path) -> None:
+    leave_trial(tmp_path, 0, {"dense": 0.5, "focus_s": 0.6})
+    leave_trial(tmp_path, 1, {"dense": 0.5})
+    anew = {"data.n_samples": 999}
+    leave_trial(tmp_path, 1, {"focus_s": 0.9}, changes=anew, fingerprint="drawn anew")
+    [table] = trial_tables(collect([tmp_path]))
+    assert {record["pairs"] for record in table.records} == {1}
+    found = trial_charts(collect([tmp_path]))
+    assert [len(chart.rows) for chart in found if isinstance(chart, Chart)] == [1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from textwrap import wrap
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -12,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from focusing.callbacks.style import GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
-from focusing.reports.figures.chart_layout import head, look, panels, whisker
+from focusing.reports.figures.chart_layout import LINE, head, look, panels, whisker
 from focusing.reports.figures.chart_runs import MEANING, joined, run_count, shown_protocols
 from focusing.reports.names import data_name, model_name
 from focusing.reports.paper import published_tables
@@ -21,6 +22,8 @@ from focusing.results.collect import Collection
 from focusing.results.stats import Interval
 
 Rows = list[Mapping[str, Any]]
+WIDTH = 28
+"""Small letters beside each other above a panel."""
 LONG = 9
 """Letters of a name that fits below its point."""
 
@@ -66,11 +69,13 @@ def _chart(name: str, title: str, protocol: str, every: Rows) -> Chart:
 def _draw(rows: Rows) -> Figure:
     places = dict.fromkeys((row["data"], row["source"], row["options"]) for row in rows)
     with house_style():
-        figure, grid, columns = panels(len(places), 1.7)
+        heads = {place: _lines(*place[1:]) for place in places}
+        lines = max(map(len, heads.values()))
+        figure, grid, columns = panels(len(places), 1.6 + lines * LINE / 72)
         for number, (axes, place) in enumerate(zip(grid, places, strict=True)):
             there = [r for r in rows if (r["data"], r["source"], r["options"]) == place]
             _panel(axes, there)
-            head(axes, data_name(place[0]), *place[1:])
+            head(axes, data_name(place[0]), *heads[place])
             if number % columns == 0 or there[0]["unit"] != rows[0]["unit"]:
                 accurate = there[0]["unit"] == "percent"
                 axes.set_ylabel("test accuracy (%)" if accurate else "test MAE")
@@ -78,6 +83,12 @@ def _draw(rows: Rows) -> Figure:
             paper = Line2D([], [], color=GREY, lw=2.5, alpha=0.5, label="paper")
             figure.legend(handles=[paper], loc="outside upper right")
         return figure
+
+
+def _lines(source: str, options: str) -> list[str]:
+    """What is said of a panel, in lines that are no wider than it."""
+    words = [source, *options.split()]
+    return [line for word in words for line in wrap(word, WIDTH, break_on_hyphens=False)]
 
 
 def _published(row: Mapping[str, Any]) -> bool:

@@ -15,8 +15,8 @@ from focusing.reports.figures.chart_layout import BLUE, ORANGE, YELLOW
 from focusing.reports.figures.chart_runs import MEANING, shown_protocols
 from focusing.reports.names import PROTOCOLS, edition, model_name
 from focusing.reports.tables import between, file_name, signed
-from focusing.reports.tables.cells import Block, blocks, scored
-from focusing.reports.tables.trials import BASE, EXPERIMENT, noise_level
+from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.trials import BASE, EXPERIMENT, noise_level, trial_pairs
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by, repeat, trial
 from focusing.results.stats import mean_interval
@@ -75,10 +75,7 @@ def _charts(key: tuple[str, str, str], place: int, block: Block, model: str) -> 
 
 
 def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
-    ours = scored(block.models.get(model, []), protocol)
-    base = scored(block.models.get(BASE, []), protocol)
-    if ours is None or base is None or ours.trained_on != base.trained_on:
-        return []
+    pairs = trial_pairs(block, model, protocol)
     runs = {repeat(run): run for run in block.models[model]}
     rows = [
         {
@@ -87,12 +84,11 @@ def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
             "noise": noise_level(runs[key]),
             "position": runs[key].config["data"]["noise_position"],
             "protocol": protocol,
-            "dense": base.values[key],
-            "focused": ours.values[key],
-            "difference": ours.values[key] - base.values[key],
+            "dense": dense,
+            "focused": focused,
+            "difference": focused - dense,
         }
-        for key in ours.values
-        if key in base.values
+        for key, (focused, dense) in pairs.items()
     ]
     return sorted(rows, key=lambda row: (row["trial"], row["seed"]))
 

@@ -62,6 +62,11 @@ class Difference:
     plot: Plot | None = None
 
     @property
+    def source(self) -> str:
+        """Where the data came from; the second line of a label."""
+        return self.label[1] if len(self.label) > 1 else ""
+
+    @property
     def verdict(self) -> str:
         """In a word; also for those who cannot see the colour."""
         if self.p is None or self.p >= SIGNIFICANT:

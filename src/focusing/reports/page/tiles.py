@@ -11,6 +11,7 @@ from focusing.reports.page.noise import Trials
 from focusing.reports.page.sparsity import Kept
 from focusing.reports.tables import between, number, signed
 from focusing.results.collect import Collection
+from focusing.results.groups import group_by
 from focusing.results.stats import spread
 
 Findings = Sequence[Finding]
@@ -48,11 +49,15 @@ def tiles(
 
 
 def _wins(found: Findings) -> Iterator[Tile]:
-    chosen = sorted(found, key=lambda each: each.size == "smoke")[:1]  # stable: else as they are
+    real = [each for each in found if any(row.source != "fake" for row in each.rows)]
+    chosen = sorted(real, key=lambda each: each.size == "smoke")[:1]  # stable: else as they are
     for finding in chosen:
-        models = [row.model for row in finding.rows]
+        models = [row.model for row in finding.rows if row.source != "fake"]
         model = "focus_s" if "focus_s" in models else models[0]
         rows = [row for row in finding.rows if row.shown and row.model == model]
+        rows = [row for row in rows if row.source != "fake"]
+        if not rows:
+            continue
         counts = {word: sum(row.verdict == word for row in rows) for word in ("better", "worse")}
         protocols = sorted({row.protocol for row in rows})
         about = ", ".join(filter(None, (finding.experiment, finding.edition)))
@@ -89,14 +94,15 @@ def _optimism(collection: Collection) -> Iterator[Tile]:
     held = [
         run
         for run in collection.runs
-        if run.metric == "accuracy" and {"paper", "holdout"} <= run.scores.keys()
+        if run.metric == "accuracy"
+        and {"paper", "holdout"} <= run.scores.keys()
+        and run.source != "fake"
     ]
-    editions = sorted({(run.size, run.variant) for run in held}, key=lambda key: edition(*key))
-    for size, variant in editions[:1]:
+    groups = group_by(held, lambda run: (run.size, run.variant, run.source))
+    for size, variant, source in sorted(groups, key=lambda key: edition(*key[:2]))[:1]:
         gaps = [
             100 * (run.scores["paper"] - run.scores["holdout"])
-            for run in held
-            if (run.size, run.variant) == (size, variant)
+            for run in groups[size, variant, source]
         ]
         found = spread(gaps)
         interval = between(found.interval, sign=True)
@@ -105,7 +111,9 @@ def _optimism(collection: Collection) -> Iterator[Tile]:
             unit="points",
             words="by which the best test epoch flatters: paper − holdout protocol",
             detail=", ".join(
-                filter(None, (f"95 % {interval}" if interval else "", f"{found.n} runs"))
+                filter(
+                    None, (f"95 % {interval}" if interval else "", f"{found.n} runs, {source} data")
+                )
             )
             + ("" if (size, variant) == ("paper", "paper") else f", size {size}, {variant}"),
             link=f"#table-optimism_{size}_{variant}",
@@ -113,7 +121,7 @@ def _optimism(collection: Collection) -> Iterator[Tile]:
 
 
 def _sparsity(pruned: Sequence[Kept]) -> Iterator[Tile]:
-    rows = [row for row in pruned if row.rule == "by focus"]
+    rows = [row for row in pruned if row.rule == "by focus" and row.label[1] != "fake"]
     rows.sort(key=lambda row: (row.size == "smoke", -row.gone.n))
     for row in rows[:1]:
         interval = between(row.unit.possible(row.gone.interval), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,29 @@ FOLDER = "tables"
 @lru_cache(maxsize=1)  # files, the terminal and the page show the same ones
 def all_tables(collection: Collection) -> tuple[Table, ...]:
     """Every table, in the order of the paper, then what goes beyond it."""
-    return (
+    tables = (
         *trial_tables(collection),
         *paper_tables(collection),
         *optimism_tables(collection),
         *experiment_tables(collection),
         *failed_tables(collection),
     )
+    names = unique_names([table.name for table in tables])
+    return tuple(replace(table, name=name) for table, name in zip(tables, names, strict=True))
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """The same names, numbered where two experiments would share files: ``a b`` and ``a-b``."""
+    taken = {"all"}  # also where A and a are one file
+    found = []
+    for name in names:
+        copy, unique = 1, name
+        while unique.casefold() in taken:
+            copy += 1
+            unique = f"{name}_{copy}"
+        taken.add(unique.casefold())
+        found.append(unique)
+    return found
 
 
 def write_tables(collection: Collection, out: Path) -> list[Path]:

@@ -60,10 +60,12 @@ def optimism_tables(collection: Collection) -> list[Table]:
                     }
                     records.append({**about, **_record(pairs, unit)})
                     begins = False
-        accurate = _pairs([run for run in runs if run.metric == "accuracy"])
-        if len(rows) > 1 and accurate:
-            total = (text("all of these", bold=True), Cell(), Cell())
-            rows.append(Row((*total, *_cells(accurate, Unit("accuracy"))), {}, begins=True))
+        accurate = [run for run in runs if run.metric == "accuracy"]
+        for source, those in group_by(accurate, lambda run: run.source).items():
+            if len(rows) > 1 and source != "fake":
+                total = (text("all of these"), text(source), Cell())
+                cells = _cells(_pairs(those), Unit("accuracy"))
+                rows.append(Row((*total, *cells), {}, begins=True))
         title = f"Optimism of the paper's protocol (size={size}, variant={variant})"
         name = f"optimism_{size}_{variant}"
         tables.append(Table(name, title, COLUMNS, tuple(rows), NOTES, records=tuple(records)))

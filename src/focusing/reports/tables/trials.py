@@ -83,7 +83,7 @@ def noise_level(run: Run) -> str:
 def _table(name: str, title: str, block: Block, model: str) -> Table:
     runs = [run for each in (model, BASE) for run in block.models.get(each, [])]
     places = {repeat(run): (noise_level(run), run.config["data"]["noise_position"]) for run in runs}
-    pairs = {protocol: _pairs(block, model, protocol) for protocol in PROTOCOLS}
+    pairs = {protocol: trial_pairs(block, model, protocol) for protocol in PROTOCOLS}
     given = [protocol for protocol in PROTOCOLS if pairs[protocol]]
     cells = [(level, where) for level in (ALL, *LEVELS) for where in (ALL, *POSITIONS)]
     chosen = {
@@ -107,7 +107,7 @@ def _table(name: str, title: str, block: Block, model: str) -> Table:
         rows.append(
             Row(
                 (
-                    text(cell[0], bold=cell[1] == ALL),
+                    text(cell[0]),
                     text(cell[1]),
                     text(str(len(first))),
                     text(number(sum(base) / len(base))),
@@ -143,12 +143,14 @@ def _table(name: str, title: str, block: Block, model: str) -> Table:
     )
 
 
-def _pairs(block: Block, model: str, protocol: str) -> Pairs:
+def trial_pairs(block: Block, model: str, protocol: str) -> Pairs:
+    """Scores of the trials that both networks ran on the same data, under a protocol."""
     ours = scored(block.models.get(model, []), protocol)
     base = scored(block.models.get(BASE, []), protocol)
     if ours is None or base is None or ours.trained_on != base.trained_on:
         return {}
-    common = [key for key in ours.values if key in base.values]
+    same = {key for key, *_ in _trials(block, model) & _trials(block, BASE)}
+    common = [key for key in ours.values if key in base.values and key in same]
     return {key: (ours.values[key], base.values[key]) for key in common}
 
 
@@ -180,7 +182,9 @@ def _published(cell: tuple[str, str]) -> float | None:
 
 
 def _trials(block: Block, model: str) -> set[Any]:
-    return {repeat(run) for run in block.models.get(model, [])}
+    """Repeat and fingerprint: a trial that was drawn anew, or on other data, makes no pair."""
+    runs = block.models.get(model, [])
+    return {(repeat(run), run.holdout, run.fingerprint) for run in runs}
 
 
 def _missing(block: Block, model: str) -> int:
@@ -188,15 +192,16 @@ def _missing(block: Block, model: str) -> int:
     runs = [run for each in (model, BASE) for run in block.models.get(each, [])]
     wanted = max(int(run.config["sweep"].get("trials") or 0) for run in runs)
     seeds = len({run.seed for run in runs})
-    paired = len(_trials(block, model) & _trials(block, BASE))
-    return max(wanted * seeds, len(_trials(block, model) | _trials(block, BASE))) - paired
+    paired = {key for key, *_ in _trials(block, model) & _trials(block, BASE)}
+    return max(wanted * seeds, len({repeat(run) for run in runs})) - len(paired)
 
 
 def _remarks(block: Block, model: str) -> list[str]:
     remarks = []
     missing = _missing(block, model)
     if missing:
-        remarks.append(f"{missing} trials lack one of the two networks, or both.")
+        lack = "trial lacks" if missing == 1 else "trials lack"
+        remarks.append(f"{missing} {lack} one of the two networks, or both, on the same data.")
     raised = {
         repeat(run)
         for runs in block.models.values()
@@ -204,9 +209,10 @@ def _remarks(block: Block, model: str) -> list[str]:
         if run.config["sweep"].get("changed")
     }
     if raised:
+        count = "1 trial" if len(raised) == 1 else f"{len(raised)} trials"
         remarks.append(
-            f"In {len(raised)} trials the drawn length was too small for the classes and "
-            "clusters, and was raised."
+            f"In {count} the drawn length was too small for the classes and clusters, and was "
+            "raised."
         )
     return remarks
 

@@ -16,6 +16,7 @@ from torch.nn import functional
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.nn import BandedLinear
+from focusing.shipping.card_check import faults
 
 if TYPE_CHECKING:  # a file can be used without what trains
     from focusing.shipping.trained import Trained
@@ -82,16 +83,23 @@ class Card:
 
     @classmethod
     def from_json(cls, text: str | None, file: Any) -> Card:
-        """From text; the file is for the error message."""
+        """From text, checked; the file is for the error message."""
         try:
             values: Mapping[str, Any] = json.loads(text or "")
+            schema = values["schema"]
+            if isinstance(schema, int) and schema > SCHEMA:
+                raise UserError(
+                    f"{file} was made by a newer version of focusing (schema {schema}, this one "
+                    f"reads {SCHEMA}): update."
+                )
             card = cls(**values)
-        except (TypeError, ValueError):
+        except (KeyError, TypeError, ValueError):
             raise UserError(
                 f"{file} does not say how to prepare inputs: it is not from focusing export."
             ) from None
-        if card.schema != SCHEMA:
-            raise UserError(f"{file} has schema {card.schema}, this version reads {SCHEMA}.")
+        fault = next(faults(card), "" if schema == SCHEMA else f"its schema is {schema!r}")
+        if fault:
+            raise UserError(f"{file} has a card that makes no sense: {fault}.")
         return card
 
 

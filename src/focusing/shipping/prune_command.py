@@ -45,11 +45,13 @@ def prune(arguments: Sequence[str]) -> None:
     judge = "val" if "val" in run.parts else "test"
     console = Console(quiet=given.json, soft_wrap=True)
     if judge == "test":
-        Console(stderr=True, soft_wrap=True).print(
-            "[bold red]Warning:[/] the run held nothing out, so the test data chooses the "
-            "threshold, as in the paper: scores at that threshold are optimistic. "
-            "protocol=holdout holds data out."
+        _warn(
+            "the run held nothing out, so the test data chooses the threshold, as in the paper: "
+            "scores at that threshold are optimistic. protocol=holdout holds data out."
         )
+    threshold = given.threshold
+    if given.sparsity is not None:
+        threshold = threshold_for(run.net, given.sparsity)
     points = sweep(run, twin, judge)
     scores = {"own": _scores(run, judge)}
     if twin is not None:
@@ -58,13 +60,11 @@ def prune(arguments: Sequence[str]) -> None:
         name: largest_that_keeps(points, each["judged"], run.metric)
         for name, each in scores.items()
     }
-    if given.threshold is not None:
-        threshold = given.threshold
-    elif given.sparsity is not None:
-        threshold = threshold_for(run.net, given.sparsity)
-    else:
+    table = _curve_table(points, keeps, judge, run.metric)
+    if threshold is None:
         point = keeps[given.keep_accuracy or "own"]
         if point is None:
+            console.print(table)
             raise UserError("No threshold of the sweep keeps the accuracy of the dense twin.")
         threshold = point["threshold"]
     net = pruned_copy(run.net, threshold)
@@ -75,6 +75,7 @@ def prune(arguments: Sequence[str]) -> None:
         "connections": connections_per_neuron(run.net, threshold),
         "pruned": _scores(run, judge, net=net),
     }
+    _warn_of_empty(chosen["sparsity"], chosen["connections"])
     if given.finetune:
         fine_tune(run, net, given.finetune)
         chosen["finetuned"] = _scores(run, judge, net=net)
@@ -92,9 +93,23 @@ def prune(arguments: Sequence[str]) -> None:
     write_pruned(folder, net, report)
     if given.json:
         print(json.dumps(report, indent=1))
-    console.print(_curve_table(points, keeps, judge, run.metric))
+    console.print(table)
     console.print(_summary(report))
     console.print(f"{folder / 'pruned.pt'} and {folder / 'pruning.json'} are written.")
+
+
+def _warn(text: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"[bold red]Warning:[/] {text}")
+
+
+def _warn_of_empty(sparsity: float, connections: dict[str, dict[str, float]]) -> None:
+    if sparsity == 1:
+        _warn("every connection of the focused layers is dropped: inputs do not matter any more.")
+        return
+    empty = {name: int(each["empty"]) for name, each in connections.items() if each["empty"]}
+    if empty:
+        told = ", ".join(f"{count} of {name}" for name, count in empty.items())
+        _warn(f"some neurons keep no connection, and give the same for all inputs: {told}.")
 
 
 @torch.no_grad()
@@ -112,15 +127,19 @@ def _scores(
 
 
 def _size(net: Network) -> dict[str, float]:
-    """Bytes of the folded and of the sparse network, and the share of products that is left."""
+    """Bytes of the folded and of the sparse network.
+
+    And ``work``: the share of the products of all linear layers that the sparse one computes.
+    """
     folded, sparse = net.to_inference(), net.to_inference(sparse=True)
-    layers = [each for each in sparse.modules() if isinstance(each, BandedLinear)]
-    products = sum(each.in_features * each.out_features for each in layers)
-    done = sum(each.work * each.in_features * each.out_features for each in layers)
+    layers = [each for each in sparse.modules() if isinstance(each, BandedLinear | nn.Linear)]
+    products = [each.in_features * each.out_features for each in layers]
+    shares = [each.work if isinstance(each, BandedLinear) else 1.0 for each in layers]
+    done = sum(share * each for share, each in zip(shares, products, strict=True))
     return {
         "folded_bytes": _bytes(folded),
         "sparse_bytes": _bytes(sparse),
-        "work": done / products if products else 1.0,
+        "work": done / sum(products),
     }
 
 
@@ -139,7 +158,7 @@ def _curve_table(
     for name in [*columns, *(["twin by magnitude"] if with_twin else []), "last t as good"]:
         table.add_column(name, justify="left" if "last" in name else "right", no_wrap=True)
     for point in points:
-        cells = [f"{point['threshold']:.3f}", f"{100 * point['sparsity']:.1f} %"]
+        cells = [f"{point['threshold']:.3g}", f"{100 * point['sparsity']:.1f} %"]
         cells += [_number(point["judged"], metric)] if judge != "test" else []
         cells.append(_number(point["test"], metric))
         cells += [_number(point["twin_test"], metric)] if with_twin else []
@@ -161,16 +180,18 @@ def _summary(report: dict[str, Any]) -> Table:
     if report["dense_twin"]:
         table.add_row("dense twin", told(report["dense_twin"]))
     dropped = f"{100 * chosen['sparsity']:.1f} % dropped"
-    table.add_row(f"t = {chosen['threshold']:.3f}", f"{told(chosen['pruned'])}; {dropped}")
+    table.add_row(f"t = {chosen['threshold']:.3g}", f"{told(chosen['pruned'])}; {dropped}")
     if "finetuned" in chosen:
-        table.add_row(f"after {chosen['epochs']} epochs", told(chosen["finetuned"]))
+        epochs = "1 epoch" if chosen["epochs"] == 1 else f"{chosen['epochs']} epochs"
+        table.add_row(f"after {epochs}", told(chosen["finetuned"]))
     for name, counts in chosen["connections"].items():
         text = "{least:.0f} to {most:.0f} connections per neuron, {median:.0f} in the middle"
         table.add_row(name, text.format(**counts))
     size = chosen["size"]
     kib = [f"{size[name] / 1024:,.0f} KiB" for name in ("folded_bytes", "sparse_bytes")]
     table.add_row(
-        "size", f"{kib[0]} folded, {kib[1]} sparse: {100 * size['work']:.0f} % of the work"
+        "size",
+        f"{kib[0]} folded, {kib[1]} sparse: {100 * size['work']:.0f} % of the linear layers' work",
     )
     return table
 

@@ -84,6 +84,15 @@ def check_twin(run: Trained, twin: Trained) -> None:
         raise UserError(f"{twin.folder} is not a dense twin: its network focuses.")
     if twin.data.fingerprint != run.data.fingerprint:
         raise UserError(f"{twin.folder} was not trained on the same data as {run.folder}.")
+    for name in sorted({"val", "test"} & set(run.parts)):
+        own, other = run.parts[name], twin.parts.get(name)
+        if other is None or not (
+            torch.equal(own.targets, other.targets) and torch.equal(own.inputs, other.inputs)
+        ):
+            raise UserError(
+                f"{twin.folder} has other {name} samples than {run.folder}, so it may have been "
+                "trained on those that judge: train it with the same data, protocol and seed."
+            )
 
 
 def fine_tune(run: Trained, net: Network, epochs: int) -> None:
@@ -132,20 +141,24 @@ def sparsity_of(net: Network) -> float:
 
 
 def connections_per_neuron(net: Network, threshold: float) -> dict[str, dict[str, float]]:
-    """Least, median and most connections that a neuron of each focused layer keeps."""
+    """Least, median and most connections that a neuron of each focused layer keeps.
+
+    And ``empty``: how many neurons keep none.
+    """
     found = {}
     for name, counts in connections(net, threshold).items():
         values = torch.tensor(counts, dtype=torch.float64)
         quantiles = values.quantile(torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64))
         found[name] = dict(zip(("least", "median", "most"), quantiles.tolist(), strict=True))
+        found[name]["empty"] = counts.count(0)
     return found
 
 
 def write_pruned(folder: Path, net: Network, report: Mapping[str, Any]) -> None:
     """Leave the network, with its masks, and the report."""
+    text = json.dumps(report, indent=1, allow_nan=False)  # may fail, so before anything is written
     folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "pruning.json", text.encode())
     facts = {name: report["chosen"][name] for name in ("threshold", "sparsity", "epochs")}
     state = {name: value.contiguous() for name, value in net.state_dict().items()}
     write_whole(folder / PRUNED, encode({"state_dict": state, **facts}))
-    text = json.dumps(report, indent=1, allow_nan=False)
-    write_whole(folder / "pruning.json", text.encode())

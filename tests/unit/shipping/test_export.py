@@ -245,7 +245,39 @@ def test_cards_of_others_are_refused() -> None:
     for text in (None, "", "{}", '{"data": 1, "what": 2}'):
         with pytest.raises(UserError, match="not from focusing export"):
             Card.from_json(text, "x.onnx")
-    card = Card("mnist", [28, 28, 1], ["0"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"schema": 9, "more": 1}, "newer version of focusing .schema 9"),
+        ({"schema": 0}, "its schema is 0"),
+        ({"data": 3}, "data is not a name"),
+        ({"shape": [28, "28", 1]}, "shape is not"),
+        ({"shape": 784}, "shape is not"),
+        ({"classes": "0123456789"}, "not a list of names"),
+        ({"classes": ["0"]}, "1 classes do not fit 10 outputs"),
+        ({"factor": [1.0, 2.0]}, "factor does not fit"),
+        ({"factor": "x"}, "factor does not fit"),
+        ({"offset": float("nan")}, "offset is not finite"),
+        ({"border": -1}, "border is not"),
+        ({"border": 2, "shape": [784]}, "only images have a border"),
+        ({"pad": 1.5}, "pad is not"),
+        ({"top": "white"}, "top is not"),
+        ({"reading": {"interpolation": "magic"}}, "interpolation is not one of"),
+        ({"reading": {"shell": 1}}, "unknown option shell"),
+        ({"reading": {"hop": 0}}, "hop is not"),
+        ({"tiles": {"hidden1": [784, [["x"]]]}}, "tiles are not"),
+        ({"model": {"_target_": "focusing.run.train"}}, "none of focusing.models"),
+        ({"model": {"_target_": "focusing.models.network.torch.load"}}, "none of focusing.models"),
+        ({"model": {"a": [{"_target_": "torch.nn.Linear"}]}}, "none of focusing.models"),
+    ],
+)
+def test_cards_that_make_no_sense_are_refused(changes: dict[str, Any], expected: str) -> None:
+    model = {"_target_": "focusing.models.dense_mlp", "outputs": 10}
+    tiles = {"hidden1": [784, [[400, -1, 200], [400, 300, 484]]]}
+    classes = [str(digit) for digit in range(10)]
+    card = Card("mnist", [28, 28, 1], classes, model=model, tiles=tiles)
     assert Card.from_json(card.to_json(), "x") == card
-    with pytest.raises(UserError, match="schema 9"):
-        Card.from_json(json.dumps({**json.loads(card.to_json()), "schema": 9}), "x")
+    with pytest.raises(UserError, match=f"x.onnx .*{expected}"):
+        Card.from_json(json.dumps({**json.loads(card.to_json()), **changes}), "x.onnx")

@@ -9,8 +9,17 @@ import pytest
 import torch
 
 from focusing.errors import UserError
-from focusing.shipping.prune_command import prune
-from focusing.shipping.pruning import fine_tune, largest_that_keeps, pruned_copy, threshold_for
+from focusing.models import focused_mlp
+from focusing.nn import BandedLinear
+from focusing.shipping import prune_command
+from focusing.shipping.prune_command import _size, prune
+from focusing.shipping.pruning import (
+    fine_tune,
+    largest_that_keeps,
+    pruned_copy,
+    threshold_for,
+    write_pruned,
+)
 from focusing.shipping.trained import load_run
 from focusing.training.pruning import THRESHOLDS
 from tests.unit.shipping.conftest import SYNTHETIC, make_run
@@ -114,6 +123,8 @@ def test_a_sparsity_has_its_threshold(focused: Path, sparsity: float) -> None:
         (["{focused}", "--dense-twin", "{pictures}"], "is not a dense twin"),
         (["{focused}", "--threshold", "-1"], "must be a number, 0 or greater"),
         (["{focused}", "--threshold", "inf"], "must be a number, 0 or greater"),
+        (["{focused}", "--threshold", "inf"], "must be 0 or greater, and finite"),
+        (["{focused}", "--threshold", "nan"], "must be 0 or greater, and finite"),
         (["{focused}", "--sparsity", "1"], "must be at least 0 and less than 1"),
         (["{focused}", "--threshold", "1", "--sparsity", "0.5"], "not allowed with"),
         (["{focused}", "--keep-accuracy", "twin"], "Add --dense-twin RUN"),
@@ -135,3 +146,51 @@ def test_a_twin_on_other_data_is_refused(focused: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path, *SYNTHETIC, "model=dense", "protocol=holdout", "data.seed=1")
     with pytest.raises(UserError, match="not trained on the same data"):
         prune([str(focused), "--dense-twin", str(other)])
+
+
+@pytest.mark.parametrize("other", [["protocol=last"], ["protocol=holdout", "seed=5"]])
+def test_a_twin_that_was_trained_on_the_judging_rows_is_refused(
+    focused: Path, tmp_path: Path, other: list[str]
+) -> None:
+    twin = make_run(tmp_path, *SYNTHETIC, "model=dense", *other, "data.seed=0")
+    with pytest.raises(UserError, match="has other val samples than"):
+        prune([str(focused), "--dense-twin", str(twin)])
+
+
+def test_says_when_neurons_or_everything_is_gone(
+    focused: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peaks = load_run(focused).net.focused_layers()["hidden1"].phi().amax(1)
+    between = (peaks.min() + peaks.max()).item() / 2
+    for threshold, expected in {between: "some neurons keep no", 1e6: "every connection"}.items():
+        prune([str(focused), "--threshold", str(threshold), "--out", str(tmp_path)])
+        assert expected in capsys.readouterr().err
+    prune([str(focused), "--threshold", "1e-7", "--finetune", "1", "--out", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "t = 1e-07" in printed.out
+    assert "after 1 epoch " in printed.out
+
+
+def test_a_report_that_cannot_be_written_leaves_no_network(focused: Path, tmp_path: Path) -> None:
+    chosen = {"threshold": float("inf"), "sparsity": 1.0, "epochs": 0}
+    with pytest.raises(ValueError, match="JSON"):
+        write_pruned(tmp_path / "new", load_run(focused).net, {"chosen": chosen})
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_work_of_all_linear_layers_counts() -> None:
+    net = focused_mlp(784, 10, hidden=[400], sigma=0.02)
+    net.focused_layers()["hidden1"].prune(1.0)
+    [banded] = [each for each in net.to_inference(True).modules() if isinstance(each, BandedLinear)]
+    done = banded.work * 784 * 400 + 400 * 10
+    assert _size(net)["work"] == pytest.approx(done / (784 * 400 + 400 * 10))
+
+
+def test_a_twin_that_is_too_good_leaves_the_table(
+    focused: Path, dense: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prune_command, "largest_that_keeps", lambda *_: None)
+    with pytest.raises(UserError, match="keeps the accuracy of the dense twin"):
+        prune([str(focused), "--dense-twin", str(dense), "--keep-accuracy", "twin"])
+    assert "twin by magnitude" in capsys.readouterr().out

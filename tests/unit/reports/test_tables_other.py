@@ -183,3 +183,10 @@ def test_the_total_of_the_optimism_is_of_one_source(tmp_path: Path) -> None:
     totals = [row for row in table.rows if row.cells[0].lines == ("all of these",)]
     assert sorted(row.cells[1].lines for row in totals) == [("mirror",), ("official",)]
     assert {row.cells[3].lines for row in totals} == {("1",)}
+
+
+def test_runs_on_a_part_of_the_data_say_so(tmp_path: Path) -> None:
+    options = {"data.limit_train": 5000}
+    leave(tmp_path, "mine", "dna", "dense", 0, [0.5], options=options)
+    [table] = experiment_tables(collect([tmp_path]))
+    assert "Runs on a part of the data: dna: data.limit_train=5000." in table.notes

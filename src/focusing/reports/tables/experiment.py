@@ -10,6 +10,7 @@ from focusing.reports.paper import published_tables, width_mean
 from focusing.reports.tables import Cell, Column, Row, Table, file_name, number, p_value, text
 from focusing.reports.tables.cells import score_cell, score_record
 from focusing.reports.tables.measured import measured_tables
+from focusing.reports.tables.overrides import limits
 from focusing.reports.tables.settings import Setting, settings_of
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by, trial
@@ -66,6 +67,8 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
         named = {**about, **each.about()} | ({"author": author[place]} if known else {})
         records += _records(named, each, place, corrected)
     held = any(score.mark for each in found for score in each.scores.values())
+    fewer = sorted({f"{each.data[0]}: {limit}" for each in found for limit in _limits(each)})
+    limited = [f"Runs on a part of the data: {', '.join(fewer)}."] if fewer else []
     return Table(
         name,
         title,
@@ -77,13 +80,22 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
             *(Column(protocol) for protocol in given),
         ),
         rows=tuple(rows),
-        notes=(*NOTES, *([NOTE_AUTHOR] if known else []), *([NOTE_HELD] if held else [])),
+        notes=(
+            *NOTES,
+            *limited,
+            *([NOTE_AUTHOR] if known else []),
+            *([NOTE_HELD] if held else []),
+        ),
         records=tuple(records),
     )
 
 
+def _limits(each: Setting) -> set[str]:
+    return {limit for run in each.runs for limit in limits(run)}
+
+
 def _author(experiment: str, each: Setting) -> float | None:
-    if experiment != "n_hidden":
+    if experiment != "n_hidden" or _limits(each):
         return None
     return width_mean(each.data[0], each.model, each.values.get("model.hidden"))
 

@@ -9,7 +9,6 @@ from typing import Any
 from focusing.reports.names import MODELS, PROTOCOLS
 from focusing.reports.tables import NOTHING
 from focusing.reports.tables.cells import Scored, scored
-from focusing.reports.tables.overrides import limits
 from focusing.results.groups import (
     data_versions,
     group_by,
@@ -67,8 +66,6 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
     versions = data_versions(runs)
     flat = {run: {**settings(run), "source": _source(run, versions[run])} for run in runs}
     swept = telling(list(flat.values()), given=["data.name", "model.name", "source"])
-    smaller = {each.partition("=")[0] for run in runs for each in limits(run)}
-    swept += sorted(smaller - set(swept))
     alike = group_by(runs, lambda run: _key(flat[run], swept)).values()
     parts = [part for each in alike for part in split_repeats(each)]
     several = any(mark for mark, _ in parts)

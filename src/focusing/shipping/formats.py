@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,9 +18,11 @@ from focusing.errors import UserError
 from focusing.instantiate import instantiate
 from focusing.nn import BandedLinear
 from focusing.shipping.card import KEY, Card
+from focusing.shipping.card_check import outputs_of
 from focusing.shipping.programs import (
     read_program,
     read_torchscript,
+    refuse_weights,
     write_program,
     write_torchscript,
 )
@@ -53,19 +56,34 @@ def read(path: Path, *, trust: bool = False) -> tuple[Run, Card]:
         raise UserError(f"{path} is none of {', '.join(kinds)}, nor a run folder.")
     if not path.is_file():
         raise UserError(f"{path} does not exist.")
-    if kinds[path.suffix] in PROGRAMS and not trust:
+    kind = kinds[path.suffix]
+    if kind == "torchscript":
+        refuse_weights(path)
+    if kind in PROGRAMS and not trust:
         raise UserError(
             f"{path} is a program, which may do anything on this computer: add --trust if you "
             "know who made it, or use an .onnx or .safetensors file."
         )
     try:
         with _quiet():
-            return _READ[kinds[path.suffix]](path)
+            run, card = _READ[kind](path)
+            _try_out(path, run, card)
+            return run, card
     except UserError:
         raise
     except Exception as error:  # each library has errors of its own for a damaged file
         reason = f"{type(error).__name__}: {error}".splitlines()[0].split(". ")[0].rstrip(".")
-        raise UserError(f"{path} cannot be read as {kinds[path.suffix]} ({reason}).") from None
+        raise UserError(f"{path} cannot be read as {kind} ({reason}).") from None
+
+
+@torch.no_grad()
+def _try_out(path: Path, run: Run, card: Card) -> None:
+    """A card of another network is better found now than in the middle of a run."""
+    outputs = run(card.prepare(np.zeros((1, *card.shape))))
+    if outputs.dim() != 2 or outputs.shape[1] not in outputs_of(len(card.classes)):
+        raise UserError(
+            f"{path} has {outputs.shape[-1]} outputs, and its card {len(card.classes)} classes."
+        )
 
 
 def _write_onnx(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:

@@ -14,10 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
-from focusing.errors import UserError
 from focusing.shipping.arguments import predict_arguments
 from focusing.shipping.card import Card, card_of
-from focusing.shipping.card_check import outputs_of
 from focusing.shipping.formats import Run, read
 from focusing.shipping.samples import read_samples
 
@@ -68,11 +66,6 @@ def ask(run: Run, card: Card, path: Path, top: int = 1) -> list[dict[str, Any]]:
     outputs = torch.cat(
         [run(card.prepare(samples[at : at + BATCH])) for at in range(0, len(samples), BATCH)]
     )
-    if outputs.dim() != 2 or outputs.shape[1] not in outputs_of(len(card.classes)):
-        raise UserError(
-            f"The network has {outputs.shape[-1]} outputs, its card {len(card.classes)} classes: "
-            "export it again."
-        )
     if not card.classes:
         values = outputs.flatten().tolist()
         return [{"input": name, "value": value} for name, value in zip(names, values, strict=True)]

@@ -33,15 +33,21 @@ def write_torchscript(path: Path, net: nn.Module, example: Tensor, card: Card) -
 
 def read_torchscript(path: Path) -> tuple[Callable[[Tensor], Tensor], Card]:
     """Made by :func:`write_torchscript`, and trusted: TorchScript may write files."""
+    extra = {EXTRA: ""}
+    net = torch.jit.load(path, map_location="cpu", _extra_files=extra)  # type: ignore[no-untyped-call]
+    return net, Card.from_json(extra[EXTRA], path)
+
+
+def refuse_weights(path: Path) -> None:
+    """``pruned.pt`` is no network, though its name ends as that of one."""
+    if not zipfile.is_zipfile(path):
+        return
     with zipfile.ZipFile(path) as file:
         if not any(name.endswith("/constants.pkl") for name in file.namelist()):
             raise UserError(
                 f"{path} holds weights and no network: focusing export RUN_DIR --pruned makes "
                 "one of what focusing prune left."
             )
-    extra = {EXTRA: ""}
-    net = torch.jit.load(path, map_location="cpu", _extra_files=extra)  # type: ignore[no-untyped-call]
-    return net, Card.from_json(extra[EXTRA], path)
 
 
 def write_program(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:

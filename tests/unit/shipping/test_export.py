@@ -20,7 +20,7 @@ from focusing.errors import UserError
 from focusing.shipping import export as exporting
 from focusing.shipping.card import Card, card_of
 from focusing.shipping.export import export, export_net
-from focusing.shipping.formats import SUFFIXES, read
+from focusing.shipping.formats import SUFFIXES, read, write
 from focusing.shipping.predict import predict
 from focusing.shipping.prune_command import prune
 from focusing.shipping.trained import load_run
@@ -173,6 +173,26 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path, suffix: str) -> N
         read(tmp_path / f"other{suffix}")
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"classes": ["a", "b", "c"]}, "has 2 outputs, and its card 3 classes"),
+        ({"shape": [9]}, "cannot be read as"),
+    ],
+)
+def test_cards_of_other_networks_are_refused(
+    focused: Path, tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    run = load_run(focused)
+    fast = run.net.to_inference()
+    card = replace(card_of(run, run.net), model={}, factor=1.0, offset=0.0, **changes)
+    for kind in ("onnx", "torchscript"):
+        path = tmp_path / f"net{SUFFIXES[kind]}"
+        write(kind, path, fast, torch.zeros(2, 40), card)
+        with pytest.raises(UserError, match=expected):
+            read(path, trust=True)
+
+
 class Bad:
     """Runs a program when it is unpickled."""
 
@@ -238,7 +258,7 @@ def test_pruned_networks_of_another_folder(
     assert "50.0 % of the connections dropped" in printed
     assert re.search(r"1 of 1 focused layers in tiles: \d\d % of their products", printed)
     with pytest.raises(UserError, match="holds weights and no network: focusing export"):
-        predict([str(tmp_path / "pruned.pt"), "x.csv", "--trust"])
+        predict([str(tmp_path / "pruned.pt"), "x.csv"])
 
 
 def test_cards_of_others_are_refused() -> None:

@@ -20,6 +20,8 @@ from focusing.data.pickles import load_npz
 Table = dict[str, NDArray[Any]]
 DNA_TEST = 0.2
 """Share of a random split: the paper's maxima are multiples of 1/638."""
+DNA_CLASSES = ("ei", "ie", "n")
+"""Exon to intron, intron to exon, neither: 1, 2 and 3 in the files."""
 DNA_ROWS = {"dna.scale": 2000, "dna.scale.t": 1186, "dna.arff": 3186}
 """What each file must have: a text that is cut off after a line still looks whole."""
 
@@ -50,7 +52,13 @@ def dna(*, pad: int = 0, **options: Any) -> DataSet:
     """
     wanted = Options(**options)
     if wanted.fake:
-        return assemble("dna", fake((180,), 3, top=1.0, test_share=DNA_TEST), wanted, pad=pad)
+        return assemble(
+            "dna",
+            fake((180,), 3, top=1.0, test_share=DNA_TEST),
+            wanted,
+            pad=pad,
+            labels=DNA_CLASSES,
+        )
     found = wanted.files("dna")
     entry = decoded("dna", {"files": found.hashes}, lambda: read_dna(found.paths))
     arrays = entry.arrays
@@ -65,7 +73,7 @@ def dna(*, pad: int = 0, **options: Any) -> DataSet:
         top=1.0,
         test_share=DNA_TEST,
     )
-    return assemble("dna", raw, wanted, pad=pad)
+    return assemble("dna", raw, wanted, pad=pad, labels=DNA_CLASSES)
 
 
 def read_boston(path: Path) -> Table:

@@ -97,6 +97,7 @@ def test_dna_from_libsvm(tmp_path: Path) -> None:
     data = dna(data_dir=tmp_path)
     np.testing.assert_array_equal(data.train.inputs, ROWS[:2000])
     np.testing.assert_array_equal(data.test.targets, CLASSES[2000:] - 1)
+    assert data.labels == ("ei", "ie", "n")
 
 
 def arff(path: Path, rows: np.ndarray, classes: np.ndarray) -> None:

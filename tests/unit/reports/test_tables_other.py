@@ -190,3 +190,12 @@ def test_runs_on_a_part_of_the_data_say_so(tmp_path: Path) -> None:
     leave(tmp_path, "mine", "dna", "dense", 0, [0.5], options=options)
     [table] = experiment_tables(collect([tmp_path]))
     assert "Runs on a part of the data: dna: data.limit_train=5000." in table.notes
+
+
+def test_a_callback_alone_makes_another_setting(tmp_path: Path) -> None:
+    clip = {"_target_": "focusing.callbacks.Clip"}
+    for score, callbacks in ((0.9, {"clip": clip}), (0.5, {})):
+        leave(tmp_path, "mine", "dna", "dense", 0, [score], options={"callbacks": callbacks})
+    [table] = experiment_tables(collect([tmp_path]))
+    means = [each["mean"] for each in table.records if each["protocol"] == "paper"]
+    assert sorted(means) == pytest.approx([50.0, 90.0])

@@ -22,6 +22,8 @@ from focusing.results.collect import Collection
 from focusing.results.stats import Interval
 
 Rows = list[Mapping[str, Any]]
+MOST = 8
+"""Lines above a panel."""
 WIDTH = 28
 """Small letters beside each other above a panel."""
 LONG = 9
@@ -88,7 +90,8 @@ def _draw(rows: Rows) -> Figure:
 def _lines(source: str, options: str) -> list[str]:
     """What is said of a panel, in lines that are no wider than it."""
     words = [source, *options.split()]
-    return [line for word in words for line in wrap(word, WIDTH, break_on_hyphens=False)]
+    lines = [line for word in words for line in wrap(word, WIDTH, break_on_hyphens=False)]
+    return lines if len(lines) <= MOST else [*lines[: MOST - 1], "… (all in the table)"]
 
 
 def _published(row: Mapping[str, Any]) -> bool:

@@ -74,7 +74,10 @@ def read_program(path: Path) -> tuple[Callable[[Tensor], Tensor], Card]:
 
 @contextmanager
 def _only_tensors() -> Iterator[None]:
-    """Without pickles that run code, to which ``torch.export.load`` would resort."""
+    """Without the pickles that run code, to which ``torch.export.load`` resorts for tensors.
+
+    Its opaque constants are still unpickled: this is a second fence, trust is the first.
+    """
     before = os.environ.get(ONLY_TENSORS)
     os.environ[ONLY_TENSORS] = "1"
     try:

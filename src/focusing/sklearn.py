@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
     that means something (pixels, times, bases) helps.
 
     Args:
-        hidden_layer_sizes: neurons of each hidden layer, all of which focus.
+        hidden_layer_sizes: neurons of each hidden layer, all of which focus; a number: one layer.
         mu: initial centres; see ``FocusedLinear``.
         sigma: initial apertures.
         topology: where the columns are: None, on a line; a shape such as ``(8, 8)``.
@@ -66,7 +67,7 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        hidden_layer_sizes: Sequence[int] = (100,),
+        hidden_layer_sizes: Sequence[int] | int = (100,),
         *,
         mu: Any = "spread",
         sigma: Any = 0.25,
@@ -97,34 +98,67 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
 
+    def _sizes(self) -> list[int]:
+        """Check the options that are ours; neurons of the hidden layers."""
+        for name in ("batch_size", "max_iter", "n_iter_no_change"):
+            self._check(name, Integral, at_least=1)
+        for name in ("learning_rate", "learning_rate_mu", "learning_rate_sigma"):
+            self._check(name, Real, at_least=0)
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate={self.learning_rate} must be greater than 0.")
+        self._check("dropout", Real, at_least=0)
+        if not self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} must be less than 1.")
+        if not isinstance(self.early_stopping, bool | np.bool_):
+            raise ValueError(f"early_stopping={self.early_stopping!r} must be True or False.")
+        share = self.validation_fraction
+        if self.early_stopping and not (isinstance(share, Real) and 0 < float(share) < 1):
+            raise ValueError(f"validation_fraction={share!r} must lie between 0 and 1.")
+        sizes: Any = self.hidden_layer_sizes
+        sizes = [sizes] if isinstance(sizes, Integral) else sizes
+        try:
+            found = list(sizes)
+        except TypeError:
+            found = [None]
+        if not found or not all(isinstance(each, Integral) and int(each) > 0 for each in found):
+            raise ValueError(
+                f"hidden_layer_sizes={self.hidden_layer_sizes!r} must be positive whole numbers."
+            )
+        return [int(each) for each in found]
+
+    def _check(self, name: str, kind: type, *, at_least: int) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            word = "a whole number" if kind is Integral else "a number"
+            raise ValueError(f"{name}={value!r} must be {word}.")
+        if not at_least <= float(value) < math.inf:  # type: ignore[arg-type]
+            raise ValueError(f"{name}={value} must be at least {at_least}.")
+
     def _fit(self, table: Array, targets: Array, outputs: int) -> None:
-        """Train on a checked table (N, m) and targets that :func:`loss_of` understands."""
+        """Train on a checked table (N, m) and classes (integers) or values (floats)."""
         if len(table) < 2:
             raise ValueError("n_samples=1: two samples are needed at least.")
-        for name in ("batch_size", "max_iter", "n_iter_no_change"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
-        if self.early_stopping and not 0 < self.validation_fraction < 1:
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction} must lie between 0 and 1."
-            )
+        hidden = self._sizes()
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
-        spread = table.std(0)
-        self._mean, self._scale = table.mean(0), np.where(spread > 1e-12, spread, 1.0)
+        train, held = self._hold_out(targets, seed)
+        # Held-out rows must not tell the network anything, their scale neither.
+        self._mean, self._scale = _scale(table[train.numpy()])
+        if targets.dtype.kind == "f":
+            self._y_mean, self._y_scale = _scale(targets[train.numpy()])
+            targets = ((targets - self._y_mean) / self._y_scale).astype(np.float32)
         x = torch.tensor((table - self._mean) / self._scale, dtype=torch.float32)
         y = torch.tensor(targets)
-        train, held = self._hold_out(targets, seed)
         with torch.random.fork_rng(devices=[]):  # the user's random numbers are left alone
             torch.manual_seed(seed)
             net = focused_mlp(
                 table.shape[1],
                 outputs,
-                hidden=[int(each) for each in self.hidden_layer_sizes],
+                hidden=hidden,
                 mu=self.mu,
                 sigma=self.sigma,
                 topology=self.topology,
-                dropout=[self.dropout] * len(self.hidden_layer_sizes),
+                dropout=[self.dropout] * len(hidden),
             )
             self._train(net, x[train], y[train], None if held is None else (x[held], y[held]))
         layers = net.focused_layers().values()
@@ -245,15 +279,23 @@ class FocusRegressor(RegressorMixin, FocusEstimator):  # type: ignore[misc]
     def fit(self, X: ArrayLike, y: ArrayLike) -> FocusRegressor:
         """Train on a table (N, m) and the values of its rows."""
         table, values = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        spread = float(values.std())
-        self._y_mean, self._y_scale = float(values.mean()), spread if spread > 1e-12 else 1.0
-        targets = (values - self._y_mean) / self._y_scale
-        self._fit(table, targets.astype(np.float32), 1)
+        self._constant = bool((values == values[0]).all())
+        self._fit(table, values.astype(np.float64), 1)
         return self
 
     def predict(self, X: ArrayLike) -> Array:
         """The value of each row."""
-        return self._outputs(X)[:, 0] * self._y_scale + self._y_mean
+        outputs = self._outputs(X)[:, 0]
+        values: Array = outputs * (0.0 if self._constant else self._y_scale) + self._y_mean
+        return values
+
+
+def _scale(values: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of each column; 1 for one that does not vary."""
+    mean, varies = values.mean(0), values.max(0) > values.min(0)
+    mean = np.where(varies, mean, values[0])  # the mean of equal numbers may be another
+    spread = np.where(varies, values.std(0), 1.0)
+    return mean, np.where(spread > 0, spread, 1.0)
 
 
 def _batches(samples: int, size: int) -> list[Tensor]:

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from focusing.compose import config_dir
 from focusing.run import train
 from focusing.sweep.experiments import experiments, jobs
-from tests.integration.commands import FOCUSING, TRAIN, record, run, run_dirs
+from tests.integration.commands import FOCUSING, TRAIN, record, run, run_dirs, run_here
 
 MEASURED = {
     "sparsity": "pruning",
@@ -41,8 +41,18 @@ def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
         assert name not in MEASURED or MEASURED[name] in each["measured"]
 
 
+def test_the_stacked_experiment_runs(tmp_path: Path) -> None:
+    done = run_here("train", f"experiment={STACKED}", "size=smoke", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = [record(each) for each in run_dirs(tmp_path)]
+    names = sorted(each["config"]["model"]["name"] for each in found)
+    assert names == ["dense"] * 4 + ["focus_s"] * 4
+    assert {(each["status"], each["config"]["size"]) for each in found} == {("done", "smoke")}
+
+
 def test_the_command_runs_all_parts(tmp_path: Path) -> None:
-    done = run(TRAIN, "experiment=table4_other", "size=smoke", "data=dna,imdb", cwd=tmp_path)
+    overrides = ["experiment=table4_other", "size=smoke", "data=dna,imdb"]
+    done = run_here("train", *overrides, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = {
         (each["config"]["data"]["name"], each["config"]["model"]["name"])

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from focusing.compose import config_dir
 from focusing.run import train
 from focusing.sweep.experiments import experiments, jobs
-from tests.integration.commands import FOCUSING, TRAIN, record, run, run_dirs, run_here
+from tests.integration.commands import FOCUSING, record, run, run_dirs, run_here
 
 MEASURED = {
     "sparsity": "pruning",
@@ -64,7 +64,7 @@ def test_the_command_runs_all_parts(tmp_path: Path) -> None:
 
 def test_the_command_runs_a_table(tmp_path: Path) -> None:
     arguments = ["experiment=table3_transfer", "size=smoke", "variant=author", "data=cifar10"]
-    done = run(TRAIN, *arguments, cwd=tmp_path)
+    done = run_here("train", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = [record(each)["config"] for each in run_dirs(tmp_path)]
     assert {each["model"]["name"] for each in found} == {"vgg_dense", "vgg_focus"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import ROOT, TRAIN, run
+from tests.integration.commands import ROOT, run_here
 
 PAGES = ["README.md", "docs/layer.md"]
 QUICK = ["trainer.max_epochs=1", "data.fake=true", "data.limit_train=64", "data.limit_test=32"]
@@ -23,6 +23,6 @@ def test_the_headline_command_runs(tmp_path: Path) -> None:
     lines = re.findall(r"^python train\.py (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert lines
     for line in lines:
-        done = run(TRAIN, *line.split(), *QUICK, cwd=tmp_path)
+        done = run_here("train", *line.split(), *QUICK, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "accuracy" in done.stdout

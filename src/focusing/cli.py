@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,15 @@ Networks whose neurons learn where to look.
 """
 
 
+ELSEWHERE = {
+    "report": ("focusing.reports.report", "main"),
+    "prune": ("focusing.shipping.prune_command", "prune"),
+    "export": ("focusing.shipping.export", "export"),
+    "predict": ("focusing.shipping.predict", "predict"),
+}
+"""Commands that read their arguments themselves: module and function, imported when called."""
+
+
 def main() -> None:
     """Run the command of ``sys.argv``."""
     command, *arguments = sys.argv[1:] or ["--help"]
@@ -51,22 +61,9 @@ def main() -> None:
             _show(arguments)
         elif command == "experiments":
             _experiments(arguments)
-        elif command == "report":
-            from focusing.reports.report import main as report
-
-            report(arguments)
-        elif command == "prune":
-            from focusing.shipping.prune_command import prune
-
-            prune(arguments)
-        elif command == "export":
-            from focusing.shipping.export import export
-
-            export(arguments)
-        elif command == "predict":
-            from focusing.shipping.predict import predict
-
-            predict(arguments)
+        elif command in ELSEWHERE:
+            module, function = ELSEWHERE[command]
+            getattr(import_module(module), function)(arguments)
         elif command == "wandb":
             _wandb(arguments)
         elif command == "data":

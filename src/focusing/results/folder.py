@@ -24,6 +24,11 @@ def finished(run_dir: Path) -> dict[str, Any] | None:
     return record if record and record["status"] == "done" else None
 
 
+def lock_of(run_dir: Path) -> FileLock:
+    """What the process that runs in a folder holds; nobody waits for it."""
+    return FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0)
+
+
 @contextmanager
 def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path | None]:
     """Have a run folder to oneself.
@@ -45,7 +50,7 @@ def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path |
     """
     aside = run_dir.with_name(f".{run_dir.name}.previous")
     run_dir.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0)
+    lock = lock_of(run_dir)
     try:
         lock.acquire()
     except Timeout:

@@ -15,7 +15,7 @@ from focusing.data.preprocess import FITTED
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.training.assembly import build_net, load_data, settle_source, split
-from focusing.training.checkpoint import load_checkpoint
+from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.session import evaluation_batch
 
 PRUNED = "pruned.pt"
@@ -74,8 +74,8 @@ def load_run(
         path = (folder if pruned is True else Path(pruned)) / PRUNED
         missing = "run focusing prune first"
     else:
-        name = "last.ckpt" if config["protocol"]["name"] == "last" else "best.ckpt"
-        path, missing = folder / "checkpoints" / name, "its first epoch has not ended"
+        path = folder / "checkpoints" / chosen_checkpoint(config)
+        missing = "its first epoch has not ended"
     if not path.exists():
         raise UserError(f"{path.parent if pruned else folder} has no {path.name}: {missing}.")
     trained_on = config["data"]

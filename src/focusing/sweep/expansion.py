@@ -38,6 +38,12 @@ def expand(overrides: Iterable[Override]) -> list[Job]:
     return [Job(index, tuple(each)) for index, each in enumerate(combinations)]
 
 
+def is_stack(config: DictConfig, arguments: Sequence[str]) -> bool:
+    """Whether all trials are one job; not those that the command line chooses."""
+    chosen = any(each.startswith("sweep.trial=") for each in arguments)
+    return bool(config.sweep.stacked) and not chosen
+
+
 def validate(context: HydraContext, config: DictConfig, jobs: Sequence[Job]) -> None:
     """Compose enough jobs to know that no name is wrong, before any of them runs.
 

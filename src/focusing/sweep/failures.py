@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from focusing.errors import UserError
 from focusing.results.files import write_whole
-from focusing.results.folder import finished
+from focusing.results.folder import finished, lock_of
 from focusing.results.identity import config_hash
 from focusing.results.record import git_state, now, read_record, versions, write_record
 from focusing.sweep.outcome import Job, Outcome, label, varying
@@ -36,7 +36,7 @@ def leave_failure(
         return
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        with FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0):
+        with lock_of(run_dir):
             if trace:
                 write_whole(run_dir / "error.txt", trace.encode())
             if finished(run_dir) or (trace and read_record(run_dir)):

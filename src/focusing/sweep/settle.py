@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.checks import check_devices
 from focusing.errors import UserError
+from focusing.results.folder import lock_of
 from focusing.results.record import FILE as RECORD
 from focusing.sweep.failures import print_failures
 from focusing.sweep.outcome import Job, Outcome
@@ -46,7 +47,7 @@ def _wait_for_any(busy: Sequence[tuple[Job, Outcome]]) -> list[Job]:
 
 def _is_free(run_dir: Path) -> bool:
     try:
-        with FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0):
+        with lock_of(run_dir):
             return True
     except Timeout:
         return False

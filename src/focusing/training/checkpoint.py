@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,11 @@ class EpochCheckpoint(pl.callbacks.Checkpoint):
         else:
             trainer.save_checkpoint(last)
         (self.folder / "interrupted.ckpt").unlink(missing_ok=True)  # the epoch is over
+
+
+def chosen_checkpoint(config: Mapping[str, Any]) -> str:
+    """Name of the file that holds the epoch which the config's protocol chose."""
+    return "last.ckpt" if config["protocol"]["name"] == "last" else "best.ckpt"
 
 
 def _link(source: Path, target: Path) -> None:

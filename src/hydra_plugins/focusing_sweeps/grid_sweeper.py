@@ -51,7 +51,7 @@ class GridSweeper(Sweeper):
         Returns:
             What became of each job.
         """
-        from focusing.sweep.expansion import validate
+        from focusing.sweep.expansion import is_stack, validate
         from focusing.sweep.outcome import Job, Outcome, outcome_of
         from focusing.sweep.parts import expand_parts
         from focusing.sweep.settle import check_sweep, conclude, settle
@@ -61,11 +61,7 @@ class GridSweeper(Sweeper):
         assert config is not None  # noqa: S101
         assert launcher is not None  # noqa: S101
         check_sweep(config)
-        # Stacked, all trials are one job; not those that the command line chooses.
-        one = config.sweep.stacked and not any(
-            each.startswith("sweep.trial=") for each in arguments
-        )
-        params = None if one else self.params
+        params = None if is_stack(config, arguments) else self.params
         jobs = expand_parts(context, params, self.parts, arguments)
         validate(context, config, jobs)
 

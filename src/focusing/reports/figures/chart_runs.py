@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from focusing.reports.figures.chart import Missing, missing
 from focusing.reports.names import PROTOCOLS, edition
 from focusing.reports.tables import file_name
 from focusing.results.collect import Collection
@@ -53,6 +54,12 @@ def editions(collection: Collection) -> tuple[Edition, ...]:
     groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
     ordered = sorted(groups, key=lambda key: (key[0], *edition(*key[1:])))
     return tuple(Edition(*key, tuple(groups[key])) for key in ordered)
+
+
+def never_run(collection: Collection, expected: Mapping[str, str]) -> list[Missing]:
+    """The figures of experiments without a run; ``expected``: experiment -> title."""
+    ran = {each.experiment for each in editions(collection)}
+    return [missing(title, name) for name, title in expected.items() if name not in ran]
 
 
 def best(runs: Iterable[Run]) -> Run:

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from focusing.callbacks.style import FEW
-from focusing.reports.figures.chart import Chart, Drawn, missing
-from focusing.reports.figures.chart_runs import MEASURED, Edition, best, editions, sample
+from focusing.reports.figures.chart import Chart, Drawn
+from focusing.reports.figures.chart_runs import MEASURED, Edition, best, editions, never_run, sample
 from focusing.reports.foci import Foci, read_foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.run_figures import layer_figures
@@ -52,8 +52,7 @@ def foci_charts(collection: Collection) -> Drawn:
             continue
         for number, (options, model, runs) in enumerate(found):
             drawn += _charts(edition, number, options, model, runs)
-    ran = {edition.experiment for edition in editions(collection)}
-    return [*drawn, *(missing(t, name) for name, t in EXPECTED.items() if name not in ran)]
+    return [*drawn, *never_run(collection, EXPECTED)]
 
 
 def _charts(

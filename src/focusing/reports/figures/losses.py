@@ -13,9 +13,16 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from focusing.callbacks.style import GREY, house_style
-from focusing.reports.figures.chart import Chart, Drawn, missing
+from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import head, look, panels
-from focusing.reports.figures.chart_runs import MEASURED, Edition, editions, joined, run_count
+from focusing.reports.figures.chart_runs import (
+    MEASURED,
+    Edition,
+    editions,
+    joined,
+    never_run,
+    run_count,
+)
 from focusing.reports.names import data_name, data_order, dense_twin, model_name
 from focusing.reports.tables.cells import Block, blocks
 from focusing.results.collect import Collection
@@ -44,8 +51,7 @@ def loss_charts(collection: Collection) -> Drawn:
         swept = len({(block.data, block.source, model) for block, model in pairs}) < len(pairs)
         if pairs and not swept and edition.experiment not in MEASURED:
             drawn += _charts(edition, sorted(pairs, key=lambda pair: data_order(pair[0].data)))
-    ran = {edition.experiment for edition in editions(collection)}
-    return [*drawn, *(missing(t, name) for name, t in EXPECTED.items() if name not in ran)]
+    return [*drawn, *never_run(collection, EXPECTED)]
 
 
 def _charts(edition: Edition, pairs: Sequence[tuple[Block, str]]) -> list[Chart]:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from focusing.callbacks.style import COLUMN, house_style
-from focusing.reports.figures.chart import Chart, Drawn, missing
+from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import WIDE, head, look, whisker
 from focusing.reports.figures.chart_runs import (
     MEANING,
@@ -19,6 +19,7 @@ from focusing.reports.figures.chart_runs import (
     Edition,
     editions,
     joined,
+    never_run,
     run_count,
     shown_protocols,
 )
@@ -53,8 +54,7 @@ def setting_charts(collection: Collection) -> Drawn:
         if not len(places) < len(found) <= MOST or swept_number(found) is not None:
             continue
         drawn += _charts(edition, found)
-    ran = {edition.experiment for edition in editions(collection)}
-    return [*drawn, *(missing(t, name) for name, t in EXPECTED.items() if name not in ran)]
+    return [*drawn, *never_run(collection, EXPECTED)]
 
 
 def _charts(edition: Edition, found: Sequence[Setting]) -> list[Chart]:

@@ -12,13 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from focusing.callbacks.style import GREY, house_style
-from focusing.reports.figures.chart import Chart, Drawn, Missing, missing
+from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import end_labels, head, look, name_of, panels, whisker
 from focusing.reports.figures.chart_runs import (
     MEANING,
     Edition,
     editions,
     joined,
+    never_run,
     run_count,
     shown_protocols,
 )
@@ -50,9 +51,7 @@ def sweep_charts(collection: Collection) -> Drawn:
         option = swept_number(found)
         if option is not None:
             drawn += _charts(edition, found, option)
-    ran = {edition.experiment for edition in editions(collection)}
-    lacking: list[Missing] = [missing(t, name) for name, t in EXPECTED.items() if name not in ran]
-    return [*drawn, *lacking]
+    return [*drawn, *never_run(collection, EXPECTED)]
 
 
 def swept_number(found: Sequence[Setting]) -> str | None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 from hydra.types import HydraContext
 from omegaconf import DictConfig
@@ -69,7 +68,6 @@ class LocalSweep:
         first = next(jobs, None)
         if first is None:
             return
-        Path(str(self._config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
 
         def tick() -> None:
             board.running = pool.running

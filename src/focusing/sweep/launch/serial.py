@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from pathlib import Path
 
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
 from focusing.sweep.execution import execute
+from focusing.sweep.expansion import is_stack
 from focusing.sweep.jobs import Reporting
 from focusing.sweep.launch.board import Board
 from focusing.sweep.outcome import Job, Outcome
@@ -38,9 +38,10 @@ class SerialSweep:
         first = next(jobs, None)
         if first is None:
             return
-        Path(str(self._config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
         board.bar = False  # a run has a bar of its own
-        board.quiet = board.total == 1 and self._is_stack(first)  # and a stack a board
+        board.quiet = board.total == 1 and is_stack(
+            self._config, first.overrides
+        )  # and a stack a board
         with board:
             for job in chain([first], jobs):
                 outcome = execute(self._context, self._config, self._task, job)
@@ -48,8 +49,3 @@ class SerialSweep:
                 done(job, outcome)
                 if sum(board.counts.values()) < board.total:  # the end is told once
                     board.tick()
-
-    def _is_stack(self, job: Job) -> bool:
-        return bool(self._config.sweep.stacked) and not any(
-            each.startswith("sweep.trial=") for each in job.overrides
-        )

@@ -26,7 +26,7 @@ from focusing.results.record import write_record
 from focusing.sweep.table1.fit import Course, fit_stack
 from focusing.sweep.table1.stack import Rates, Stack
 from focusing.training.assembly import build_net, load_data, split
-from focusing.training.checkpoint import encode
+from focusing.training.checkpoint import chosen_checkpoint, encode
 
 CHOOSES = {"paper": "test/acc", "holdout": "val/acc", "last": None}
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
@@ -170,8 +170,7 @@ def _leave(member: Member, course: Course, row: int, seconds: float, stack: Stac
     text = yaml.safe_dump(config, sort_keys=False)
     write_whole(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
     state = course.best[row][1] or member.net.state_dict()
-    name = "last.ckpt" if config["protocol"]["name"] == "last" else "best.ckpt"
-    _write_state(run_dir / "checkpoints" / name, state)
+    _write_state(run_dir / "checkpoints" / chosen_checkpoint(config), state)
     status = "failed" if error else "done"
     write_record(run_dir, describe_end(member.start, series, status=status, error=error, **more))
 

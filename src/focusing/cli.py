@@ -26,6 +26,7 @@ Networks whose neurons learn where to look.
   focusing show RUN_DIR                              what a run did and scored
   focusing experiments [NAME ...] [size=quick] ...   the paper's experiments; what they cost here
   focusing report [FOLDERS] [--out DIR] [--serve]    tables, figures and a page from records
+  focusing archive [FOLDERS] [--out DIR]             all records in small files, to publish them
   focusing prune RUN_DIR [--sparsity s] ...          drop what neurons look away from
   focusing export RUN_DIR [--format onnx] ...        a file that works elsewhere; --sparse: faster
   focusing predict MODEL INPUT ...                   classify image, wav, csv and npz files
@@ -42,6 +43,7 @@ Networks whose neurons learn where to look.
 
 ELSEWHERE = {
     "report": ("focusing.reports.report", "main"),
+    "archive": ("focusing.reports.archive", "main"),
     "prune": ("focusing.shipping.prune_command", "prune"),
     "export": ("focusing.shipping.export", "export"),
     "predict": ("focusing.shipping.predict", "predict"),

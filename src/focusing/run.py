@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -147,7 +147,7 @@ def _fit_and_record(
     exit_code = 1
 
     def leave(status: str, error: str | None) -> dict[str, Any]:
-        more = {"wall_seconds": module.seconds, **_measurements(callbacks, module.steps)}
+        more = {"wall_seconds": module.seconds, **_measurements(callbacks, module.steps, start)}
         record = describe_end(start, module.series, status=status, error=error, **more)
         write_record(run_dir, record)
         return record
@@ -206,7 +206,9 @@ def _callback(name: str, options: Any) -> pl.Callback:
     return callback
 
 
-def _measurements(callbacks: Sequence[pl.Callback], steps: int) -> dict[str, Any]:
+def _measurements(
+    callbacks: Sequence[pl.Callback], steps: int, start: Mapping[str, Any]
+) -> dict[str, Any]:
     found: dict[str, Any] = {"steps_per_second": None, "peak_memory_bytes": None, "measured": {}}
     for each in callbacks:
         if hasattr(each, "measured"):
@@ -215,7 +217,7 @@ def _measurements(callbacks: Sequence[pl.Callback], steps: int) -> dict[str, Any
             found["steps_per_second"] = steps / each.seconds if each.seconds else None
             found["peak_memory_bytes"] = each.peak_memory_bytes
         elif isinstance(each, FocusTrajectory):
-            found["focus"] = each.trajectory.movement()
+            found["focus"] = each.trajectory.movement(start["data"])
     return found
 
 

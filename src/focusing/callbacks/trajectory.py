@@ -59,12 +59,17 @@ class Trajectory:
         mu, sigma = self._foci[name][: len(self.epochs)].unbind(dim=1)
         return mu, sigma
 
-    def movement(self) -> dict[str, dict[str, float]]:
+    def movement(self, data: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         """How far the foci of each layer went, for the record.
+
+        Args:
+            data: what the record says about the data.
 
         Returns:
             Per layer ``moved`` (mean distance of mu from its start), ``sigma_first`` and
-            ``sigma_last`` (means); without layers whose foci became NaN.
+            ``sigma_last`` (means), ``widened`` (share of sigma that grew); without layers whose
+            foci became NaN. Of the first layer, if it is known which inputs are informative, also
+            ``inside_first`` and ``inside_last``: the share of centres that are among these.
         """
         found = {}
         for name in self._foci:
@@ -75,7 +80,14 @@ class Trajectory:
                 "moved": torch.linalg.vector_norm(mu[-1] - mu[0], dim=-1).mean().item(),
                 "sigma_first": sigma[0].mean().item(),
                 "sigma_last": sigma[-1].mean().item(),
+                "widened": (sigma[-1] > sigma[0]).float().mean().item(),
             }
+            region = data.get("informative")
+            if region and name == next(iter(self._foci)) and mu.shape[-1] == 1:
+                first, last = region[0], region[1] - 1
+                columns = mu * (data["inputs"] - 1)
+                inside = ((columns >= first) & (columns <= last)).float().mean(dim=(1, 2))
+                found[name] |= {"inside_first": inside[0].item(), "inside_last": inside[-1].item()}
         return found
 
     def state_dict(self) -> dict[str, Any]:

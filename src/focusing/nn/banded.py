@@ -14,8 +14,8 @@ from focusing.nn.tracing import needs_plain_operations
 
 FEW = 64
 """Samples up to which preparing calls takes as long as the arithmetic."""
-MANY = 512
-"""Samples that are computed at once."""
+MANY = 800_000
+"""Inputs of the samples that are computed at once, such that these stay in the cache."""
 
 
 class BandedLinear(nn.Module):
@@ -38,6 +38,7 @@ class BandedLinear(nn.Module):
         - Output: (*, n).
 
     Attributes:
+        bias: in the order of the tiles, or None.
         order: the neuron that each output belongs to, (n,); None: its own.
         tiles: number of neurons, first input and number of inputs of each tile; first input -1:
             the tile has a list of its inputs.
@@ -65,7 +66,7 @@ class BandedLinear(nn.Module):
         buffers, tiles = _cut(weight, found)
         rows = None if found.sorted else torch.from_numpy(found.order).to(weight.device)
         if bias is not None:
-            buffers["bias"] = bias.clone() if rows is None or restore else bias[rows]
+            buffers["bias"] = bias.clone() if rows is None else bias[rows]
         if rows is not None:
             buffers |= {"place": rows.argsort()} if restore else {"order": rows}
         self._build(weight.shape[1], tiles, buffers)
@@ -130,25 +131,26 @@ class BandedLinear(nn.Module):
             or torch.is_autocast_enabled(x.device.type)
         ):
             y = torch.cat([torch.mm(part, weight) for part, weight in self._operands(x)], dim=1)
-            y = y if place is None else y.index_select(1, place)
-            return y if bias is None else y + bias
+            y = y if bias is None else y + bias
+            return y if place is None else y.index_select(1, place)
         return self._few(x) if len(x) <= FEW else self._many(x)
 
     def _many(self, x: Tensor) -> Tensor:
         """The product of many samples, some at a time: these stay in the cache for all tiles."""
         bias, place = self.bias, self.place
         y = x.new_empty(len(x), self.out_features)
-        room = None if place is None else x.new_empty(min(len(x), MANY), self.out_features)
-        for first in range(0, len(x), MANY):
-            samples, result = x[first : first + MANY], y[first : first + MANY]
+        step = max(FEW, MANY // self.in_features)
+        room = None if place is None else x.new_empty(min(len(x), step), self.out_features)
+        for first in range(0, len(x), step):
+            samples, result = x[first : first + step], y[first : first + step]
             own = result if room is None else room[: len(samples)]
             outs = own.split_with_sizes(self.sizes, 1)
             for (part, weight), out in zip(self._operands(samples), outs, strict=True):
                 torch.mm(part, weight, out=out)  # straight to where the result belongs
+            if bias is not None:
+                own.add_(bias)
             if place is not None:
                 torch.index_select(own, 1, place, out=result)
-            if bias is not None:
-                result.add_(bias)
         return y
 
     def _operands(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -186,8 +188,9 @@ class BandedLinear(nn.Module):
         for (weight, picked, _, _), part, out in tiles:
             needed = part.index_select(1, buffers[picked]) if picked else part
             torch.mm(needed, buffers[weight], out=out)
-        y = y.clone() if self.place is None else y.index_select(1, self.place)
-        return y if self.bias is None else y.add_(self.bias)
+        if self.bias is not None:
+            y.add_(self.bias)
+        return y.clone() if self.place is None else y.index_select(1, self.place)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_scratch": None}

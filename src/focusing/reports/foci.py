@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from focusing.callbacks.arrays import read_arrays
 from focusing.callbacks.drawing import phi_of
 from focusing.callbacks.style import Array
 
@@ -61,8 +62,7 @@ def read_foci(folder: Path, data: Mapping[str, Any]) -> list[Foci]:
     """
     if not (folder / FILE).exists():
         return []
-    with np.load(folder / FILE, allow_pickle=False) as arrays:
-        stored = dict(arrays)
+    stored = read_arrays(folder / FILE)
     stop = _last_finite(stored) + 1
     found = []
     for name in layer_names(stored):
@@ -89,9 +89,8 @@ def last_sigmas(folder: Path) -> dict[str, tuple[Array, Array]]:
     """First and last apertures (n, d) of each layer; the rest of the file is not read."""
     if not (folder / FILE).exists():
         return {}
-    with np.load(folder / FILE, allow_pickle=False) as arrays:
-        names = [key.removesuffix("/sigma") for key in arrays.files if key.endswith("/sigma")]
-        paths = {name: arrays[f"{name}/sigma"] for name in names}
+    stored = read_arrays(folder / FILE, lambda name: name.endswith("/sigma"))
+    paths = {key.removesuffix("/sigma"): each for key, each in stored.items()}
     finite = {name: each[np.isfinite(each).all(axis=(1, 2))] for name, each in paths.items()}
     return {name: (each[0], each[-1]) for name, each in finite.items() if len(each)}
 

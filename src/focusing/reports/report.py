@@ -7,11 +7,10 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
 
 from rich.console import Console
 
-from focusing.errors import UserError
+from focusing.errors import Parser, UserError
 from focusing.reports.tables.files import all_tables, write_tables
 from focusing.reports.tables.terminal import terminal
 from focusing.results.collect import Collection, collect
@@ -88,13 +87,8 @@ def headline(collection: Collection, out: Path) -> str:
     return f"{runs}{failed}{copies}: {out / 'index.html'}"
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"focusing report: {message}; --help lists the options.")
-
-
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="focusing report",
         description="Tables, figures and a page from the records of finished runs.",
     )

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from focusing.results.archive import ARCHIVE, Record, read_archive
 from focusing.results.files import write_whole
 from focusing.results.record import FILE
 from focusing.results.run import Run, run_of
 
-CACHE_SCHEMA = 1
+CACHE_SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Collection:
     Attributes:
         runs: finished runs, each once, in a fixed order.
         failed: runs that failed and were not repeated with success.
-        skipped: files called ``result.json`` that are no records, and why.
+        skipped: files called ``result.json`` or as archives are that are none, and why.
         repeated: number of further copies of runs, not counted again.
         read: number of files that had to be read.
     """
@@ -82,12 +83,11 @@ def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
 def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
     skipped, repeated = [], 0
     best: dict[tuple[Any, ...], Run] = {}
-    for name, (_, _, found) in files.items():
-        path = Path(name)
+    for path, found in _records(files):
         try:
             if isinstance(found, str):
                 raise ValueError(found)
-            run = run_of(path.parent, found)
+            run = run_of(*found)
         except ValueError as error:
             skipped.append((path, str(error)))
             continue
@@ -109,6 +109,20 @@ def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
     )
 
 
+def _records(
+    files: dict[str, list[Any]],
+) -> Iterator[tuple[Path, str | tuple[Path, Record, Path]]]:
+    """Each file with a run folder and its record, or with what is wrong with it."""
+    for name, (_, _, found) in files.items():
+        file = Path(name)
+        if isinstance(found, str):
+            yield file, found
+        elif file.name == ARCHIVE:
+            yield from ((file, (file.parent / key, each, file)) for key, each in found.items())
+        else:
+            yield file, (file.parent, found, file)
+
+
 def _identity(run: Run) -> tuple[Any, ...]:
     return run.experiment, run.config_hash, run.seed, run.model
 
@@ -127,12 +141,22 @@ def _find(folders: Sequence[Path]) -> Iterator[Path]:
             if FILE in files:
                 below.clear()  # a run folder holds no others, but many files
                 yield Path(place, FILE)
-            else:
-                below[:] = [each for each in below if not each.startswith(".")]
+                continue
+            if ARCHIVE in files:
+                yield Path(place, ARCHIVE)
+            below[:] = [each for each in below if not each.startswith(".")]
 
 
 def _read(path: Path) -> dict[str, Any] | str:
-    """The record without its series, or why there is none."""
+    """The record without its series, or those of an archive, or why there are none."""
+    if path.name == ARCHIVE:
+        try:
+            records = read_archive(path)
+        except ValueError as error:
+            return str(error)
+        for each in records.values():
+            each.pop("series", None)
+        return records
     try:
         record = json.loads(path.read_bytes())
     except (ValueError, RecursionError):

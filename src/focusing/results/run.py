@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from focusing.results.archive import read_run
 from focusing.results.record import FILE, SCHEMA
 
 UNSTATED = "unstated"
@@ -20,6 +20,7 @@ class Run:
 
     Attributes:
         path: the run folder.
+        file: what its record is in: ``result.json``, or an archive.
         experiment: its name.
         status: ``done``, ``failed`` or ``pruned``.
         error: why it failed.
@@ -50,6 +51,7 @@ class Run:
     """
 
     path: Path
+    file: Path
     experiment: str
     status: str
     error: str | None
@@ -90,8 +92,7 @@ class Run:
 
     def record(self) -> dict[str, Any]:
         """The whole record, read again."""
-        record: dict[str, Any] = json.loads((self.path / FILE).read_text())
-        return record
+        return read_run(self.path, self.file)
 
     def series(self) -> dict[str, list[float]]:
         """Metric -> value of each epoch, read again."""
@@ -99,8 +100,13 @@ class Run:
         return series
 
 
-def run_of(path: Path, record: Mapping[str, Any]) -> Run:
+def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> Run:
     """A run from its record, which need not have its series.
+
+    Args:
+        path: the run folder.
+        record: the record.
+        file: the archive that it is in; None: the run folder has it.
 
     Raises:
         ValueError: it is no record of a run.
@@ -117,6 +123,7 @@ def run_of(path: Path, record: Mapping[str, Any]) -> Run:
             raise ValueError("a score is not a finite number")
         return Run(
             path=path,
+            file=file or path / FILE,
             experiment=str(record["experiment"]),
             status=str(record["status"]),
             error=record.get("error"),

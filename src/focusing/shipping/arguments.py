@@ -6,16 +6,8 @@ import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from focusing.errors import UserError
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, as all commands do."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{self.prog}: {message}; see {self.prog} --help.")
+from focusing.errors import Parser, UserError
 
 
 def _check_threshold(threshold: float | None) -> None:
@@ -25,7 +17,7 @@ def _check_threshold(threshold: float | None) -> None:
 
 def prune_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """``focusing prune RUN --threshold t``."""
-    parser = _Parser(
+    parser = Parser(
         "focusing prune",
         description="Drop the connections that neurons look away from (phi < t), and say what is "
         "left. Writes pruned.pt and pruning.json.",
@@ -66,7 +58,7 @@ def export_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """``focusing export RUN --format onnx``."""
     from focusing.shipping.formats import SUFFIXES
 
-    parser = _Parser(
+    parser = Parser(
         "focusing export",
         description="Write the network of a run as a file that works without this package's "
         "training; it is run and compared with the network before this command says done.",
@@ -95,7 +87,7 @@ def export_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 def predict_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """``focusing predict MODEL INPUT ...``."""
-    parser = _Parser("focusing predict", description="Classify files.")
+    parser = Parser("focusing predict", description="Classify files.")
     parser.add_argument("model", type=Path, help="an exported file, or a run folder")
     parser.add_argument(
         "inputs", type=Path, nargs="+", metavar="INPUT", help="image, wav, csv, npz"

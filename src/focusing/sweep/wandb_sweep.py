@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 from hydra import initialize_config_dir
@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.types import HydraContext, RunMode
 
 from focusing.compose import config_dir, prepare_hydra
-from focusing.errors import UserError
+from focusing.errors import Parser, UserError
 from focusing.sweep.expansion import validate
 from focusing.sweep.outcome import Job
 from focusing.sweep.parts import parse_parts
@@ -26,14 +26,9 @@ REGRESSION = "data=boston"
 HEAD = "# wandb sweep {file} prints an id; on each machine: wandb agent ENTITY/{project}/ID\n"
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"focusing wandb sweep: {message}; --help lists the options.")
-
-
 def write_sweep(arguments: Sequence[str]) -> None:
     """Run the command with its arguments."""
-    parser = _Parser(
+    parser = Parser(
         prog="focusing wandb sweep",
         description="Write a W&B sweep of a multirun: experiment=table2_simple, or "
         "model=dense,focus_s seed=0,17. Agents run focusing train with logger=wandb.",

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from focusing.callbacks.arrays import read_arrays
 from focusing.callbacks.style import COLUMN, GREY, Array, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import head, look
@@ -88,8 +89,7 @@ def _draw(runs: Mapping[str, Run], told: Mapping[str, Mapping[str, Any]]) -> Fig
         figure = Figure((COLUMN, 1.45 * len(runs) + 0.1), layout="constrained")
         grid = figure.subplots(len(runs), 3, squeeze=False, width_ratios=(1, 1, 1.35))
         for row, (model, run) in enumerate(runs.items()):
-            with np.load(run.path / told[model]["file"], allow_pickle=False) as stored:
-                arrays = dict(stored)
+            arrays = read_arrays(run.path / told[model]["file"])
             top = float(np.abs([arrays[when][NEURON] for when in WHEN]).max()) or 1.0
             for axes, when in zip(grid[row], WHEN, strict=False):
                 _picture(axes, arrays[when][NEURON], arrays["dead"], arrays["shape"], top)

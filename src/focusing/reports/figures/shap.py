@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from focusing.callbacks.arrays import read_arrays
 from focusing.callbacks.style import GREY, Array, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import WIDE
@@ -44,8 +45,7 @@ def _file(run: Run) -> str | None:
 
 def _chart(edition: Edition, block: Block, model: str, runs: list[Run]) -> Chart:
     run = best(runs)
-    with np.load(run.path / str(_file(run)), allow_pickle=False) as stored:
-        arrays = dict(stored)
+    arrays = read_arrays(run.path / str(_file(run)))
     told = run.measured["explanation"]
     gap = told["gap"]
     return Chart(

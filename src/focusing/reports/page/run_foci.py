@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from focusing.callbacks.arrays import read_arrays
 from focusing.reports.page.run_series import thinned
 
 Array = NDArray[Any]
@@ -31,8 +32,7 @@ def foci_of(path: Path, informative: Sequence[int] | None) -> list[dict[str, Any
         For each layer its name, kind, thinned epochs and neurons, and foci; none without a file.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            stored = {key: arrays[key] for key in arrays if not key.endswith(UNUSED)}
+        stored = read_arrays(path, lambda key: not key.endswith(UNUSED))
     except (OSError, ValueError, zipfile.BadZipFile):  # none, or cut off
         return []
     names = [key.removesuffix("/mu") for key in stored if key.endswith("/mu")]

@@ -24,7 +24,6 @@ from focusing.reports.tables.files import all_tables
 from focusing.results.collect import Collection
 from focusing.results.files import write_whole
 from focusing.results.groups import group_by
-from focusing.results.record import FILE
 from focusing.results.run import Run
 
 RUNS, WRITTEN = "runs", ".written.json"
@@ -123,8 +122,8 @@ def _mark(run: Run, links: Any) -> str | None:
     """What a page was made from; None if the record has gone since it was collected."""
     parts: list[Any] = [source_mark(), links]
     try:
-        for path in (run.path / FILE, run.path / "focus.npz"):
-            if path.name == FILE or path.exists():
+        for path in (run.file, run.path / "focus.npz"):
+            if path == run.file or path.exists():
                 state = path.stat()
                 parts.append([str(path), state.st_mtime_ns, state.st_size])
     except FileNotFoundError:

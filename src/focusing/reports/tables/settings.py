@@ -20,6 +20,14 @@ from focusing.results.groups import (
 from focusing.results.run import Run
 from focusing.results.stats import Spread, spread
 
+MOVEMENT = {
+    "inside_first": "foci inside at first",
+    "inside_last": "foci inside at last",
+    "moved": "foci moved",
+    "widened": "foci widened",
+}
+"""What a record says about the foci of each layer, and its name as a measurement."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -113,9 +121,10 @@ def _measured(runs: Sequence[Run]) -> dict[str, Spread]:
 
 def _numbers(run: Run) -> Iterator[tuple[str, float]]:
     yield from _leaves("", run.measured)
-    moved = [layer["moved"] for layer in run.focus.values() if layer.get("moved") is not None]
-    if moved:
-        yield "foci moved", sum(moved) / len(moved)
+    for quantity, name in MOVEMENT.items():
+        values = [layer[quantity] for layer in run.focus.values() if quantity in layer]
+        if values:
+            yield name, sum(values) / len(values)
     if run.seconds is not None:
         yield "seconds", run.seconds
 

@@ -11,7 +11,13 @@ from focusing.errors import UserError
 from focusing.reports.report import DEFAULT_FOLDERS, given_folders
 from focusing.reports.upload.item import PROJECT, digest
 from focusing.reports.upload.panels import Sections, sections
-from focusing.reports.upload.push import Parser, default_entity, place, require_server, sentence
+from focusing.reports.upload.push import (
+    WandbParser,
+    default_entity,
+    place,
+    require_server,
+    sentence,
+)
 from focusing.results.collect import collect
 
 NAME = "Focusing"
@@ -39,7 +45,7 @@ print(save(workspace))
 
 def dashboard(arguments: Sequence[str]) -> None:
     """Run the command with its arguments."""
-    parser = Parser("dashboard", "Make a W&B workspace that compares runs.")
+    parser = WandbParser("dashboard", "Make a W&B workspace that compares runs.")
     parser.add_argument("folders", nargs="*", help="whose data sets it shows; outputs and results")
     parser.add_argument("--name", default=NAME, help=f"of the workspace ({NAME})")
     parser.add_argument(

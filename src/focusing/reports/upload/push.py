@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from rich.console import Console
 
-from focusing.errors import UserError
+from focusing.errors import Parser, UserError
 from focusing.reports.report import given_folders, nothing
 from focusing.reports.upload.item import MARK, PROJECT, Item, send
 from focusing.reports.upload.record import item_of
@@ -23,8 +21,8 @@ from focusing.training.wandb_server import obstacle
 PER_PAGE = 500
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong as all commands do; the options that W&B commands share."""
+class WandbParser(Parser):
+    """The options that W&B commands share."""
 
     def __init__(self, command: str, about: str) -> None:
         super().__init__(prog=f"focusing wandb {command}", description=about)
@@ -32,14 +30,12 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--entity", help="W&B user or team (the one of your key)")
         self.add_argument("--dry-run", action="store_true", help="only print what would be sent")
 
-    def error(self, message: str) -> NoReturn:
-        """Raise a UserError."""
-        raise UserError(f"{self.prog}: {message}; --help lists the options.")
-
 
 def push(arguments: Sequence[str]) -> None:
     """Run the command with its arguments."""
-    parser = Parser("push", "Send finished runs to W&B; those that are there already are skipped.")
+    parser = WandbParser(
+        "push", "Send finished runs to W&B; those that are there already are skipped."
+    )
     parser.add_argument("folders", nargs="*", help="searched for records; outputs and results")
     parser.add_argument(
         "--trials", action="store_true", help="random trials also as a run each, not only a table"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from focusing.callbacks.arrays import read_arrays
 from focusing.reports.upload.item import Item, account, digest
-from focusing.results.record import FILE
 from focusing.results.run import Run
 from focusing.training.wandb_facts import curves_of, define_metrics, facts, summary_of, tags
 from focusing.training.wandb_run import run_id
@@ -38,7 +39,7 @@ def item_of(run: Run) -> Item:
             "git": run.git,
             "started": run.started,
         },
-        mark=digest((run.path / FILE).read_bytes()),
+        mark=digest(json.dumps(run.record())),
         content=f"scores, history, {figures} figures{foci}",
         fill=partial(_fill, run),
     )
@@ -87,8 +88,7 @@ def _tables(run: Run) -> dict[str, Any]:
     import numpy as np
     import wandb
 
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {key: file[key] for key in file.files if key.endswith(("/mu", "/sigma"))}
+    arrays = read_arrays(path, lambda key: key.endswith(("/mu", "/sigma")))
     found: dict[str, Any] = {}
     for layer in [key.removesuffix("/mu") for key in arrays if key.endswith("/mu")]:
         columns, values = ["neuron"], []

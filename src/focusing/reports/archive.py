@@ -1,0 +1,112 @@
+"""``focusing archive``: records without checkpoints, small enough to publish beside a paper."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from focusing.callbacks.arrays import read_arrays
+from focusing.errors import Parser, UserError
+from focusing.reports.figures.chart_runs import best
+from focusing.reports.report import given_folders, nothing
+from focusing.results.archive import write_archive
+from focusing.results.collect import Collection, collect
+from focusing.results.files import write_whole
+from focusing.results.groups import group_by, settings
+from focusing.results.run import Run
+
+TIMES = 26
+"""At which foci are kept: the first, the last, and others evenly between them."""
+SMALL = 2**16
+"""Bytes of arrays that are kept of every run; larger ones of the best run of each setting only."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command with its arguments."""
+    options = _parse(arguments)
+    folders = given_folders(options.folders or ["outputs"])
+    collection = collect([*folders, *([options.out] if options.out.is_dir() else [])])
+    if not collection.runs:
+        raise UserError(nothing(folders))
+    write_archives(collection, options.out)
+    size = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
+    runs = len(collection.runs) + len(collection.failed)
+    print(f"{runs} records: {options.out} ({size / 2**20:.1f} MiB)")
+
+
+def write_archives(collection: Collection, out: Path) -> None:
+    """Write ``<experiment>/records.jsonl.gz``, and beside it the arrays that figures are made from.
+
+    Args:
+        collection: what to keep, what is in ``out`` already included.
+        out: the folder.
+    """
+    every = [*collection.runs, *collection.failed]
+    for experiment, runs in group_by(every, lambda run: run.experiment).items():
+        names = _folders(runs)
+        write_archive(out / experiment, ((names[run], run.record()) for run in runs))
+        shown = {best(each) for each in group_by(filter(_done, runs), _setting).values()}
+        for run in runs:
+            _write_arrays(run, out / experiment / names[run], whole=run in shown)
+
+
+def _folders(runs: Sequence[Run]) -> dict[Run, str]:
+    """A run folder for each, as a run would name it; runs on other data have another."""
+    names: dict[Run, str] = {}
+    for run in runs:
+        name = f"{run.config_hash}/seed={run.seed}"
+        names[run] = name if name not in names.values() else f"{name}-{run.fingerprint}"
+    return names
+
+
+def _done(run: Run) -> bool:
+    return run.status == "done"
+
+
+def _setting(run: Run) -> tuple[Any, ...]:
+    return run.source, run.size, run.variant, json.dumps(settings(run), sort_keys=True)
+
+
+def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
+    """Thin arrays of a run; half as many bits are more than a figure shows."""
+    for path in sorted(run.path.glob("*.npz")):
+        if path.parent == folder or not run.config.get("figures", True):
+            continue
+        arrays = read_arrays(path)
+        if "epoch" in arrays:
+            arrays = _thin(arrays)
+        half = {
+            name: each.astype(np.float16) if each.dtype == np.float32 else each
+            for name, each in arrays.items()
+        }
+        content = io.BytesIO()
+        np.savez_compressed(content, allow_pickle=False, **half)
+        if whole or content.getbuffer().nbytes <= SMALL:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / path.name, content.getbuffer(), sync=False)
+
+
+def _thin(arrays: dict[str, Any]) -> dict[str, Any]:
+    last = len(arrays["epoch"]) - 1
+    kept = np.unique(np.linspace(0, last, TIMES).round().astype(int))
+    return {
+        name: each[kept] if name == "epoch" or name.endswith(("/mu", "/sigma")) else each
+        for name, each in arrays.items()
+    }
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="focusing archive",
+        description="Keep records, but no checkpoints, in small files that focusing report reads. "
+        "What is there already stays.",
+    )
+    parser.add_argument("folders", nargs="*", help="searched for records; outputs")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="where to (results)")
+    return parser.parse_intermixed_args(arguments)

@@ -1,0 +1,117 @@
+"""An archive says what the run folders said, in less space, and without this machine's paths."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from focusing.cli import main as command
+from focusing.reports.archive import TIMES, main
+from focusing.reports.foci import read_foci
+from focusing.results.archive import ARCHIVE, read_archive
+from focusing.results.collect import collect
+from focusing.results.run import Run
+from tests.unit.reports.records import leave
+
+
+def facts(run: Run) -> tuple[object, ...]:
+    return run.experiment, run.data, run.model, run.seed, run.status, run.scores, run.config_hash
+
+
+def leave_foci(folder: Path, neurons: int = 3, epochs: int = 60) -> None:
+    random = np.random.default_rng(0)
+    shape = (epochs, neurons, 1)
+    arrays = {
+        "epoch": np.arange(epochs),
+        "hidden1/mu": random.random(shape, dtype=np.float32),
+        "hidden1/sigma": random.random(shape, dtype=np.float32),
+        "hidden1/tau": np.linspace(0, 1, 5, dtype=np.float32)[:, None],
+        "hidden1/shown": np.arange(neurons),
+        "hidden1/weight_first": random.random((neurons, 5), dtype=np.float32),
+        "hidden1/weight_last": random.random((neurons, 5), dtype=np.float32),
+        "hidden1/focus": np.array("gaussian"),
+        "hidden1/normalizer": np.array("l2"),
+    }
+    np.savez(folder / "focus.npz", allow_pickle=False, **arrays)
+
+
+def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs, results = tmp_path / "outputs", tmp_path / "results"
+    for seed in (0, 17):
+        leave(outputs, "e", "dna", "focus_s", seed, [0.5, 1 / 3], val=[0.1, 0.2])
+    leave(outputs, "f", "dna", "dense", 0, [0.5], status="failed", error="no luck")
+    leave(outputs, "e", "dna", "dense", 0, [0.25])
+    main([str(outputs), "--out", str(results)])
+    assert "4 records" in capsys.readouterr().out
+    before, after = collect([outputs]), collect([results], tmp_path / "cache.json")
+    for found in (after, collect([results], tmp_path / "cache.json")):  # read, then remembered
+        assert [*map(facts, found.runs)] == [*map(facts, before.runs)]
+        assert [*map(facts, found.failed)] == [*map(facts, before.failed)]
+    assert after.runs[1].series()["test/acc"] == [0.5, 0.3333333]  # all that float32 has
+    assert "paths" not in after.runs[0].config
+    assert str(tmp_path) not in gzip.decompress((results / "e" / ARCHIVE).read_bytes()).decode()
+
+
+def test_an_archive_grows_and_does_not_change_without_need(tmp_path: Path) -> None:
+    first, second, results = (tmp_path / name for name in ("first", "second", "results"))
+    leave(first, "e", "dna", "dense", 0, [0.25])
+    leave(second, "e", "dna", "dense", 17, [0.5])
+    main([str(first), "--out", str(results)])
+    once = (results / "e" / ARCHIVE).read_bytes()
+    main([str(first), "--out", str(results)])
+    assert (results / "e" / ARCHIVE).read_bytes() == once
+    main([str(second), "--out", str(results)])
+    assert [run.seed for run in collect([results]).runs] == [0, 17]
+
+
+def test_runs_on_other_data_keep_their_own_folder(tmp_path: Path) -> None:
+    for name in "ab":
+        leave(tmp_path / name, "e", "dna", "dense", 0, [0.25], fingerprint=name)
+    main([str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "results")])
+    assert len(read_archive(tmp_path / "results" / "e" / ARCHIVE)) == 2
+
+
+def test_foci_are_thinned_and_stay_readable(tmp_path: Path) -> None:
+    folder = leave(tmp_path / "outputs", "e", "dna", "focus_s", 0, [0.25])
+    leave_foci(folder)
+    main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
+    [run] = collect([tmp_path / "results"]).runs
+    [foci], [whole] = read_foci(run.path, run.sizes), read_foci(folder, run.sizes)
+    assert len(foci.epochs) == TIMES
+    assert (foci.epochs[0], foci.epochs[-1]) == (0, 59)
+    assert foci.mu.dtype == np.float32
+    np.testing.assert_allclose(foci.mu[-1], whole.mu[-1], atol=3e-4)
+    np.testing.assert_allclose(foci.last, whole.last, atol=3e-4)
+
+
+def test_large_arrays_are_kept_of_the_best_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("focusing.reports.archive.SMALL", 0)
+    for seed, score in ((0, 0.25), (17, 0.75)):
+        leave_foci(leave(tmp_path / "outputs", "e", "dna", "focus_s", seed, [score]))
+    for _ in range(2):  # the second time, from the archive itself
+        main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
+        kept = sorted((tmp_path / "results").rglob("focus.npz"))
+        assert [each.parent.name for each in kept] == ["seed=17"]
+
+
+def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:
+    leave(tmp_path / "e", "e", "dna", "dense", 0, [0.25])
+    (tmp_path / "results").mkdir()
+    whole = gzip.compress(b'{"folder": "a/seed=0"}\n')
+    for content in (whole[:-3], b"no gzip", gzip.compress(b"no json"), gzip.compress(b"[]\n")):
+        (tmp_path / "results" / ARCHIVE).write_bytes(content)
+        found = collect([tmp_path])
+        assert len(found.runs) == 1
+        assert "not an archive of records" in (found.warning() or "")
+
+
+def test_nothing_to_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["focusing", "archive", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        command()
+    assert "No finished runs below" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from focusing.reports.report import given_folders, nothing
 from focusing.results.archive import write_archive
 from focusing.results.collect import Collection, collect
 from focusing.results.files import write_whole
-from focusing.results.groups import group_by, settings
+from focusing.results.groups import group_by, settings, trial
 from focusing.results.run import Run
 
 TIMES = 26
@@ -76,7 +76,7 @@ def _setting(run: Run) -> tuple[Any, ...]:
 def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
     """Thin arrays of a run; half as many bits are more than a figure shows."""
     for path in sorted(run.path.glob("*.npz")):
-        if path.parent == folder or not run.config.get("figures", True):
+        if path.parent == folder or trial(run) is not None:  # of trials no figure shows any
             continue
         arrays = read_arrays(path)
         if "epoch" in arrays:

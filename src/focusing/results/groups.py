@@ -85,8 +85,9 @@ def split_repeats(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
 
 def repeat(run: Run) -> tuple[Any, ...]:
     """What tells repeats of a run apart; equal for the runs of two models that make a pair."""
-    data = run.config.get("data") or {}
-    return run.seed, data.get("fold"), data.get("split_seed"), trial(run)
+    data, number = run.config.get("data") or {}, trial(run)
+    drawn = data.get("seed") if number is None else None  # a trial draws it
+    return run.seed, data.get("fold"), data.get("split_seed"), drawn, number
 
 
 def trial(run: Run) -> int | None:
@@ -96,13 +97,14 @@ def trial(run: Run) -> int | None:
 
 
 def tested_on(run: Run) -> tuple[Any, ...]:
-    """What chose the run's test data among those of its repeats: fold, split or random trial."""
+    """What chose the run's test data among those of its repeats: fold, split, seed or trial."""
     data = run.config.get("data") or {}
     split = None
     if data.get("split", "official") != "official":
         seed = data.get("split_seed", 0)
         split = data.get("fold"), run.seed if seed is None else seed
-    drawn = run.seed if data.get("seed", 0) is None else None
+    drawn = data.get("seed", 0)
+    drawn = run.seed if drawn is None else drawn
     return split, drawn, trial(run)
 
 

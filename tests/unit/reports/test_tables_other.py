@@ -77,7 +77,7 @@ class TestExperiment:
             ["", "Focus-s", "[64]"],
         ]
         p = scipy_stats.ttest_ind([0.5, 0.508, 0.516], [0.6, 0.608, 0.616], equal_var=False).pvalue
-        holm = [r["p_holm"] for r in table.records if r["model.hidden"] == "[8]"]
+        holm = [r.get("p_holm") for r in table.records if r["model.hidden"] == "[8]"]
         assert holm == [None, None, pytest.approx(2 * p), pytest.approx(2 * p)]
 
     def test_widths_stand_beside_the_authors(self, tmp_path: Path) -> None:
@@ -108,7 +108,9 @@ class TestExperiment:
             for model, score in {"dense": 0.5, "cnn_dense": 0.9, "cnn_focus": 0.9}.items():
                 leave(tmp_path, "mine", "dna", model, seed, [score + seed / 100])
         [table] = experiment_tables(collect([tmp_path]))
-        assert [row[2].endswith("p=1.00") for row in texts(table)] == [False, False, True]
+        assert [
+            row[2].endswith("CNN+Dns: +0.00 [−2.27, +2.27] p=1.00") for row in texts(table)
+        ] == [False, False, True]
 
     def test_measurements_have_a_table(self, tmp_path: Path) -> None:
         for model, step in (("dense", 0.5), ("focus_s", 0.75)):
@@ -120,10 +122,12 @@ class TestExperiment:
                 leave(tmp_path, "mine", "dna", model, seed, [0.5], measured=measured, **moved)
         table = experiment_tables(collect([tmp_path]))[1]
         assert table.name == "experiment_mine_paper_paper_measured"
-        assert [column.title for column in table.columns][2:] == ["timing step", "foci moved"]
-        assert texts(table)[0][2:] == ["0.505 [0.441, 0.569]", "–"]
-        assert texts(table)[1][2:] == ["0.755 [0.691, 0.819]", "0.5"]
-        assert table.notes[1] == "Equal in all runs: timing.threads = 1, seconds = 1.5."
+        assert [column.title for column in table.columns][2:] == [
+            "runs", "foci moved", "timing step",
+        ]  # fmt: skip
+        assert texts(table)[0][2:] == ["2", "–", "0.505 [0.441, 0.569]"]
+        assert texts(table)[1][2:] == ["2", "0.5", "0.755 [0.691, 0.819]"]
+        assert table.notes[2] == "Equal in all runs: timing.threads = 1, seconds = 1.5."
         steps = [each for each in table.records if each["quantity"] == "timing.step"]
         assert [(each["model"], each["mean"]) for each in steps] == [
             ("dense", pytest.approx(0.505)),
@@ -135,7 +139,7 @@ class TestExperiment:
             many = {f"q{place}": place + len(model) for place in range(14)}
             leave(tmp_path, "mine", "dna", model, 0, [0.5], measured=many)
         table = experiment_tables(collect([tmp_path]))[1]
-        assert len(table.columns) == 2 + 8
+        assert len(table.columns) == 3 + 8
         assert "6 more quantities are in experiment_mine_paper_paper_measured.csv." in table.notes
         assert len(table.records) == 2 * 15
 

@@ -15,7 +15,7 @@ from focusing.reports.figures.chart_runs import MEASURED, Edition, best, edition
 from focusing.reports.foci import Foci, read_foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.run_figures import layer_figures
-from focusing.reports.tables.cells import blocks
+from focusing.reports.tables.settings import settings_of
 from focusing.results.collect import Collection
 from focusing.results.run import Run
 
@@ -43,10 +43,9 @@ def foci_charts(collection: Collection) -> Drawn:
     drawn: Drawn = []
     for edition in editions(collection):
         found = [
-            (block.options, model, runs)
-            for block in blocks(edition.runs)
-            for model, runs in block.models.items()
-            if best(runs).focus
+            (each.label(), each.model, list(each.runs))
+            for each in settings_of(edition.runs)
+            if best(each.runs).focus
         ]
         if len(found) > MOST or edition.experiment in MEASURED:
             continue

@@ -28,6 +28,7 @@ from focusing.reports.names import data_name, data_order, model_name
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import NOTHING
 from focusing.reports.tables.cells import score_record
+from focusing.reports.tables.quantities import stuck_share
 from focusing.reports.tables.settings import Setting, settings_of
 from focusing.results.collect import Collection
 from focusing.results.stats import Interval
@@ -157,13 +158,7 @@ def _label(each: Setting, usual: set[tuple[str, str]], found: Sequence[Setting])
 
 def stuck_shares(each: Setting) -> list[float]:
     """Percent of the neurons with trained foci that were stuck at the end of each run."""
-    shares = []
-    for run in each.runs:
-        layers = (run.measured.get("stuck") or {}).values()
-        neurons = sum(layer["neurons"] for layer in layers)
-        if neurons:
-            shares.append(100 * sum(len(layer["stuck"]) for layer in layers) / neurons)
-    return shares
+    return [share for run in each.runs if (share := stuck_share(run)) is not None]
 
 
 def point(axes: Axes, row: float, each: Setting, protocol: str) -> None:

@@ -24,8 +24,8 @@ from focusing.reports.figures.chart_runs import (
     shown_protocols,
 )
 from focusing.reports.names import data_name, data_order, model_name
-from focusing.reports.paper import width_mean
 from focusing.reports.tables.cells import score_record
+from focusing.reports.tables.experiment import author_mean
 from focusing.reports.tables.settings import Setting, settings_of, shown
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by
@@ -97,11 +97,7 @@ def _charts(edition: Edition, found: Sequence[Setting], option: str) -> list[Cha
     title = EXPECTED.get(edition.experiment, f"Score against {option}")
     for protocol in shown_protocols(name for each in found for name in each.scores):
         given = [each for each in found if protocol in each.scores]
-        authors = {
-            id(each): width_mean(each.data[0], each.model, each.values[option])
-            for each in given
-            if edition.experiment == "n_hidden" and option == "model.hidden"
-        }
+        authors = {id(each): author_mean(each) for each in given if option == "model.hidden"}
         rows = tuple(
             {
                 **edition.tags(),

@@ -107,6 +107,11 @@ def text(*lines: str, bold: bool = False, dim: bool = False) -> Cell:
     return Cell(tuple(line for line in lines if line) or ("",), bold, dim)
 
 
+def with_lines(cell: Cell, *more: str) -> Cell:
+    """A cell with further lines."""
+    return replace(cell, lines=(*cell.lines, *more))
+
+
 def number(value: float | None, digits: int = 2) -> str:
     """A number with fixed digits and a real minus."""
     if value is None:

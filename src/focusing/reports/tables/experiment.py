@@ -5,23 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from focusing.reports.names import PROTOCOLS, data_name, dense_twin, edition, model_name
+from focusing.reports.names import PROTOCOLS, data_name, edition, model_name
 from focusing.reports.paper import published_tables, width_mean
-from focusing.reports.tables import Cell, Column, Row, Table, file_name, number, p_value, text
+from focusing.reports.tables import (
+    Cell,
+    Column,
+    Row,
+    Table,
+    file_name,
+    number,
+    text,
+    with_lines,
+)
+from focusing.reports.tables.against import UNCHANGED, Against, comparisons
 from focusing.reports.tables.cells import score_cell, score_record
 from focusing.reports.tables.measured import measured_tables
 from focusing.reports.tables.overrides import limits
-from focusing.reports.tables.settings import Setting, settings_of
+from focusing.reports.tables.settings import Setting, settings_of, varied_note
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by, trial
-from focusing.results.stats import compare, holm
 
-NOTES = (
+NOTE = (
     "Test accuracy in percent (MAE: mean absolute error, less is better): mean ± standard "
     "deviation (ddof=1), 95 % interval of the mean (Student's t; bootstrap from 20 runs on), "
-    "number of runs, and p against the dense network of the same setting, Holm-corrected over "
-    "this table under the same protocol: of the paired t-test where repeats are folds or splits "
-    "of the data, else of Welch's.",
+    "number of runs."
+)
+NOTE_DENSE = (
+    "− Dense: difference to the dense network of the same setting with its 95 % interval, and p, "
+    "Holm-corrected over this table under the same protocol: of the paired t-test where repeats "
+    "are folds, splits or data sets, which have test data of their own, else of Welch's."
+)
+NOTE_UNCHANGED = (
+    "− unchanged: the same to the experiment as it is without these options, of the paired t-test: "
+    "runs of the same seed begin with the same weights."
 )
 NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the paper has a figure."
 NOTE_HELD = "† from runs that kept part of the training data for validation."
@@ -45,8 +61,8 @@ def experiment_tables(collection: Collection) -> list[Table]:
 
 def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Setting]) -> Table:
     given = [name for name in PROTOCOLS if any(name in each.scores for each in found)]
-    corrected = _tests(found, given)
-    author = [_author(about["experiment"], each) for each in found]
+    compared = comparisons(found, given)
+    author = [author_mean(each) for each in found]
     known = any(mean is not None for mean in author)
     rows: list[Row] = []
     records: list[Mapping[str, Any]] = []
@@ -59,13 +75,14 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
             *([text(number(author[place]))] if known else []),
         ]
         for protocol in given:
-            p = corrected.get((place, protocol))
-            more = [] if p is None else [f"p={p_value(p)}"]
+            against = compared.get((place, protocol))
+            more = [] if against is None else against.lines()
             score = each.scores.get(protocol)
-            cells.append(Cell() if score is None else score_cell(score, *more))
+            cells.append(Cell() if score is None else with_lines(score_cell(score), *more))
         rows.append(Row(tuple(cells), {"data": each.data[0], "model": each.model}, begins))
         named = {**about, **each.about()} | ({"author": author[place]} if known else {})
-        records += _records(named, each, place, corrected)
+        records += _records(named, each, place, compared)
+    others = {each.other for each in compared.values()}
     held = any(score.mark for each in found for score in each.scores.values())
     fewer = sorted({f"{each.data[0]}: {limit}" for each in found for limit in _limits(each)})
     limited = [f"Runs on a part of the data: {', '.join(fewer)}."] if fewer else []
@@ -81,7 +98,10 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
         ),
         rows=tuple(rows),
         notes=(
-            *NOTES,
+            NOTE,
+            *([NOTE_DENSE] if others - {UNCHANGED} else []),
+            *([NOTE_UNCHANGED] if UNCHANGED in others else []),
+            *varied_note(found),
             *limited,
             *([NOTE_AUTHOR] if known else []),
             *([NOTE_HELD] if held else []),
@@ -94,44 +114,21 @@ def _limits(each: Setting) -> set[str]:
     return {limit for run in each.runs for limit in limits(run)}
 
 
-def _author(experiment: str, each: Setting) -> float | None:
-    if experiment != "n_hidden" or _limits(each):
+def author_mean(each: Setting) -> float | None:
+    """The author's number for a setting, if it is one of the author's in full; else None."""
+    first = each.runs[0]
+    if first.experiment != "n_hidden" or first.size != "paper" or _limits(each):
         return None
     return width_mean(each.data[0], each.model, each.values.get("model.hidden"))
-
-
-def _tests(found: Sequence[Setting], given: Sequence[str]) -> dict[tuple[int, str], float | None]:
-    """Corrected p of each setting against its dense twin, by place and protocol."""
-    corrected: dict[tuple[int, str], float | None] = {}
-    for name in given:
-        tested = {}
-        for place, each in enumerate(found):
-            base = next((other for other in found if _is_twin(other, each)), None)
-            if base is None or name not in each.scores or name not in base.scores:
-                continue
-            ours, theirs = each.scores[name], base.scores[name]
-            if ours.trained_on == theirs.trained_on:
-                paired = ours.paired and theirs.paired
-                tested[place, name] = compare(ours.values, theirs.values, paired=paired).p
-        corrected.update(zip(tested, holm(list(tested.values())), strict=True))
-    return corrected
-
-
-def _is_twin(dense: Setting, other: Setting) -> bool:
-    if dense.model == other.model or dense.model != dense_twin(other.model):
-        return False
-    return dense.data == other.data and all(
-        value is None or value == other.values[name]  # the dense network does not have the option
-        for name, value in dense.values.items()
-    )
 
 
 def _records(
     about: Mapping[str, Any],
     each: Setting,
     place: int,
-    corrected: Mapping[tuple[int, str], float | None],
+    compared: Mapping[tuple[int, str], Against],
 ) -> Iterator[Mapping[str, Any]]:
     for name, score in each.scores.items():
-        p = {"p_holm": corrected.get((place, name))}
-        yield {**about, "protocol": name, **score_record(score), **p}
+        against = compared.get((place, name))
+        more = {} if against is None else against.record()
+        yield {**about, "protocol": name, **score_record(score), **more}

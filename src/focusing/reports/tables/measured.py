@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import NOTHING, Cell, Column, Row, Table, text
-from focusing.reports.tables.settings import Setting
+from focusing.reports.tables.quantities import EXPLAINED, SECONDS
+from focusing.reports.tables.settings import Setting, varied_note
 from focusing.results.stats import Spread
 
 SHOWN = 8
@@ -25,12 +26,12 @@ def measured_tables(
         about: what all records have in common.
         found: the settings.
     """
-    subject = f"{about['experiment']}."  # what the experiment is about comes first, of that ratios
+    subject = f"{about['experiment']}."
     names = sorted(
         dict.fromkeys(each for setting in found for each in setting.measured),
-        key=lambda each: (not each.startswith(subject), "ratio" not in each),
+        key=lambda each: _preference(each, subject),
     )
-    if names in ([], ["seconds"]):  # every run takes time
+    if names in ([], [SECONDS]):  # every run takes time
         return []
     equal = {each: value for each in names if (value := _everywhere(found, each)) is not None}
     shown = [each for each in names if each not in equal][:SHOWN]
@@ -41,10 +42,11 @@ def measured_tables(
             text(data_name(each.data[0]), each.data[1]) if begins else Cell(),
             text(model_name(each.model)),
             *map(text, each.options.values()),
+            text(str(len(each.runs))),
             *(_cell(each.measured.get(quantity)) for quantity in shown),
         ]
         rows.append(Row(tuple(cells), {"data": each.data[0], "model": each.model}, begins))
-    notes = [NOTE]
+    notes = [NOTE, *varied_note(found), *_explained(found, names)]
     if equal:
         pairs = [f"{quantity} = {_digits(value)}" for quantity, value in equal.items()]
         notes.append(f"Equal in all runs: {', '.join(pairs)}.")
@@ -55,6 +57,7 @@ def measured_tables(
         Column("data"),
         Column("model"),
         *(Column(option, "right") for option in found[0].options),
+        Column("runs", "right"),
         *(Column(_words(each.removeprefix(subject)), "right") for each in shown),
     )
     records = [
@@ -65,13 +68,39 @@ def measured_tables(
     return [Table(name, title, columns, tuple(rows), tuple(notes), records=tuple(records))]
 
 
+def _preference(name: str, subject: str) -> tuple[bool, ...]:
+    """What the experiment is about comes first, of that ratios; then foci; time comes last."""
+    about = name.startswith(subject)
+    return name == SECONDS, not about, "ratio" not in name, not name.startswith("foci")
+
+
+def _explained(found: Sequence[Setting], names: Sequence[str]) -> list[str]:
+    """What the names mean, and which columns are informative if that is the same in all runs."""
+    told = [
+        meaning
+        for start, meaning in EXPLAINED.items()
+        if any(each.startswith(start) for each in names)
+    ]
+    if not told:
+        return []
+    sizes = [run.sizes for each in found for run in each.runs]
+    regions = {(*(each.get("informative") or ()), each.get("inputs")) for each in sizes}
+    if len(regions) == 1 and len(region := regions.pop()) == 3:
+        told[0] += f" (columns {region[0] + 1} to {region[1]} of {region[2]})"
+    return [f"{'; '.join(told).capitalize()}."]
+
+
 def _everywhere(found: Sequence[Setting], quantity: str) -> float | None:
     """The value that a quantity has in all runs, if it is the same in all."""
     spreads = [setting.measured.get(quantity) for setting in found]
-    if len(found) < 2 or any(each is None or each.std for each in spreads):
+    if len(found) < 2 or any(each is None or _differs(each) for each in spreads):
         return None
     values = {each.mean for each in spreads if each is not None}
     return values.pop() if len(values) == 1 else None
+
+
+def _differs(spread: Spread) -> bool:
+    return (spread.std or 0.0) > 1e-12 * abs(spread.mean)  # equal numbers may have a tiny one
 
 
 def _words(quantity: str) -> str:

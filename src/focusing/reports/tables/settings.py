@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from focusing.reports.names import MODELS, PROTOCOLS
 from focusing.reports.tables import NOTHING
 from focusing.reports.tables.cells import Scored, scored
+from focusing.reports.tables.quantities import quantities
 from focusing.results.groups import (
     data_versions,
     group_by,
@@ -18,15 +19,8 @@ from focusing.results.groups import (
     telling,
 )
 from focusing.results.run import Run
-from focusing.results.stats import Spread, spread
-
-MOVEMENT = {
-    "inside_first": "foci inside at first",
-    "inside_last": "foci inside at last",
-    "moved": "foci moved",
-    "widened": "foci widened",
-}
-"""What a record says about the foci of each layer, and its name as a measurement."""
+from focusing.results.stats import Spread
+from focusing.results.varied import OPTION, with_varied_data
 
 
 @dataclass(frozen=True)
@@ -52,11 +46,20 @@ class Setting:
     @property
     def options(self) -> dict[str, str]:
         """What was swept, in print: by the last part of its name, if that is enough."""
-        ends = [name.rpartition(".")[2] for name in self.values]
+        ends = ["seed", *(name.rpartition(".")[2] for name in self.values)]  # that of the run
         return {
             end if ends.count(end) == 1 else name: shown(value)
-            for end, (name, value) in zip(ends, self.values.items(), strict=True)
+            for end, (name, value) in zip(ends[1:], self.values.items(), strict=True)
         }
+
+    @property
+    def varied(self) -> bool:
+        """Each run has generated data of its own."""
+        return len({(run.config.get("data") or {}).get("seed") for run in self.runs}) > 1
+
+    def label(self) -> tuple[str, ...]:
+        """The same, as it is typed."""
+        return tuple(f"{name}={value}" for name, value in self.options.items() if value != NOTHING)
 
     def about(self) -> dict[str, str]:
         """The same for a CSV file, with whole names."""
@@ -69,22 +72,36 @@ def shown(value: Any) -> str:
     return NOTHING if value is None else show_value(value)
 
 
+def varied_note(found: Sequence[Setting]) -> list[str]:
+    """What repeats are where they are no repeats on the same data: a sentence, or none."""
+    seeds = sorted({run.seed for each in found if each.varied for run in each.runs})
+    if not seeds:
+        return []
+    network = f"the network's seed is {', '.join(map(str, seeds))}"
+    return [f"{OPTION} varied: each run has data of its own, the same for all models; {network}."]
+
+
 def settings_of(runs: Sequence[Run]) -> list[Setting]:
     """All settings of an experiment, in the order of their values."""
     versions = data_versions(runs)
     flat = {run: {**settings(run), "source": _source(run, versions[run])} for run in runs}
-    swept = telling(list(flat.values()), given=["data.name", "model.name", "source"])
-    alike = group_by(runs, lambda run: _key(flat[run], swept)).values()
-    parts = [part for each in alike for part in split_repeats(each)]
-    several = any(mark for mark, _ in parts)
+    items = with_varied_data(runs, flat)
+    swept = telling([each for _, each in items], given=["data.name", "model.name", "source"])
+    alike = group_by(items, lambda item: _key(item[1], swept)).values()
+    parts = [
+        (each[0][1], mark, same)
+        for each in alike
+        for mark, same in split_repeats([run for run, _ in each])
+    ]
+    several = any(mark for _, mark, _ in parts)
     found = []
-    for mark, same in parts:
-        first, options = same[0], flat[same[0]]
+    for options, mark, same in parts:
+        first = same[0]
         values = {name: options.get(name) for name in swept} | ({"config": mark} if several else {})
         scores = {name: scored(same, name) for name in PROTOCOLS}
         known = {name: score for name, score in scores.items() if score is not None}
         data = (first.data, options["source"])
-        found.append(Setting(data, first.model, values, known, _measured(same), same))
+        found.append(Setting(data, first.model, values, known, quantities(same), same))
     return sorted(found, key=_order)
 
 
@@ -108,30 +125,3 @@ def _comparable(value: Any) -> tuple[Any, ...]:
     elements = value if isinstance(value, list) else [value]
     numeric = all(isinstance(each, int | float) for each in elements)
     return (0, *elements) if numeric else (1, show_value(value))
-
-
-def _measured(runs: Sequence[Run]) -> dict[str, Spread]:
-    """All that is a single number, in the record's own units."""
-    found: dict[str, list[float]] = {}
-    for run in runs:
-        for name, value in _numbers(run):
-            found.setdefault(name, []).append(value)
-    return {name: spread(values) for name, values in found.items()}
-
-
-def _numbers(run: Run) -> Iterator[tuple[str, float]]:
-    yield from _leaves("", run.measured)
-    for quantity, name in MOVEMENT.items():
-        values = [layer[quantity] for layer in run.focus.values() if quantity in layer]
-        if values:
-            yield name, sum(values) / len(values)
-    if run.seconds is not None:
-        yield "seconds", run.seconds
-
-
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            yield from _leaves(f"{name}.{key}" if name else str(key), below)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield name, float(value)

@@ -1,0 +1,138 @@
+"""Settings of an experiment: repeats over data sets, what they are compared with, their foci."""
+
+from pathlib import Path
+
+import pytest
+from scipy import stats as scipy_stats
+
+from focusing.reports.figures.foci import foci_charts
+from focusing.reports.figures.sweep import sweep_charts
+from focusing.reports.tables.experiment import experiment_tables
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+from tests.unit.reports.test_tables_other import texts
+
+DENSE, FOCUS = (0.50, 0.61, 0.72, 0.81), (0.55, 0.65, 0.77, 0.85)
+
+
+def sweep_data(folder: Path, model: str, scores: tuple[float, ...], seed: int = 7) -> None:
+    for number, score in enumerate(scores):
+        options = {"data.seed": number}
+        leave(
+            folder, "mine", "synthetic", model, seed, [score],
+            fingerprint=f"f{number}", options=options,
+        )  # fmt: skip
+
+
+class TestVariedData:
+    def test_data_sets_are_repeats_in_pairs(self, tmp_path: Path) -> None:
+        sweep_data(tmp_path, "dense", DENSE)
+        sweep_data(tmp_path, "focus_s", FOCUS)
+        [table] = experiment_tables(collect([tmp_path]))
+        ours, theirs = ([100 * each for each in scores] for scores in (FOCUS, DENSE))
+        p = scipy_stats.ttest_rel(ours, theirs).pvalue
+        found = [each for each in table.records if each["protocol"] == "paper"]
+        assert [each["n"] for each in found] == [4, 4]
+        assert found[1]["p_holm"] == pytest.approx(p)
+        assert (found[1]["test"], found[1]["against"]) == ("paired", "Dense")
+        assert found[1]["difference"] == pytest.approx(4.5)
+        assert any("data of its own" in note and "seed is 7" in note for note in table.notes)
+
+    def test_seeds_on_the_same_data_keep_a_row(self, tmp_path: Path) -> None:
+        sweep_data(tmp_path, "dense", DENSE)
+        for seed in (7, 8, 9):  # that of seed 7 is in both
+            options = {"data.seed": 2}
+            scores = [DENSE[2] if seed == 7 else 0.1]
+            leave(
+                tmp_path, "mine", "synthetic", "dense", seed, scores,
+                fingerprint="f2", options=options,
+            )  # fmt: skip
+        [table] = experiment_tables(collect([tmp_path]))
+        found = [each for each in table.records if each["protocol"] == "paper"]
+        assert [(each["data.seed"], each["n"]) for each in found] == [("2", 3), ("varied", 4)]
+        assert [each["mean"] for each in found] == pytest.approx([92 / 3, 66])
+        assert table.columns[2].title == "data.seed"  # not: seed, which is the network's
+
+    def test_a_rectangle_of_seeds_stays_one(self, tmp_path: Path) -> None:
+        for seed in (0, 1):
+            sweep_data(tmp_path, "dense", DENSE, seed)
+        [table] = experiment_tables(collect([tmp_path]))
+        assert [row[2] for row in texts(table)] == ["0", "1", "2", "3"]
+
+    def test_no_axis_of_a_figure(self, tmp_path: Path) -> None:
+        sweep_data(tmp_path, "focus_s", FOCUS)
+        collection = collect([tmp_path])
+        assert not [chart for chart in sweep_charts(collection) if hasattr(chart, "rows")]
+        assert not [chart for chart in foci_charts(collection) if hasattr(chart, "rows")]
+
+
+class TestUnchanged:
+    @staticmethod
+    def rescue(folder: Path) -> None:
+        from focusing.reports.tables.overrides import composed
+
+        plain = composed("rescue", "paper", "paper", "synthetic", "focus_s")
+        assert plain is not None
+        for seed, score in enumerate((0.5, 0.6, 0.75)):
+            for rate, better in ((plain["optim"]["lr_mu"], 0.0), (0.01, 0.1 + seed / 100)):
+                options = {"optim.lr_mu": rate, "data": plain["data"], "model": plain["model"]}
+                stuck = {"hidden1": {"neurons": 4, "stuck": [0] if better else [0, 1, 2]}}
+                foci = {"hidden1": {"inside_first": 0.0, "inside_last": better * 2, "moved": 0.1}}
+                leave(
+                    folder, "rescue", "synthetic", "focus_s", seed, [score + better],
+                    options=options, measured={"stuck": stuck}, focus=foci,
+                )  # fmt: skip
+
+    def test_variants_stand_beside_nothing_changed(self, tmp_path: Path) -> None:
+        self.rescue(tmp_path)
+        table, measured = experiment_tables(collect([tmp_path]))
+        lines = {row[2]: row[3] for row in texts(table)}
+        assert "unchanged" not in lines["0.001"]
+        assert "− unchanged: +11.00 [+8.52, +13.48] p=0.003" in lines["0.01"]
+        record = next(each for each in table.records if each.get("against"))
+        p = scipy_stats.ttest_1samp([10, 11, 12], 0).pvalue
+        assert (record["test"], record["p_holm"]) == ("paired", pytest.approx(p))
+        titles = [column.title for column in measured.columns]
+        assert titles[3:] == [
+            "runs", "foci inside at last (%)", "foci inside, change (points)", "foci stuck (%)",
+        ]  # fmt: skip
+        assert "Equal in all runs: foci inside at first (%) = 0, foci moved = 0.1" in str(
+            measured.notes
+        )
+        assert [row[6] for row in texts(measured)] == ["75", "25"]
+
+    def test_not_where_the_experiment_is_not_known(self, tmp_path: Path) -> None:
+        for seed in range(2):
+            for rate in (0.1, 0.2):
+                options = {"optim.lr_mu": rate}
+                leave(tmp_path, "mine", "dna", "focus_s", seed, [0.5], options=options)
+        [table] = experiment_tables(collect([tmp_path]))
+        assert not any(each.get("against") for each in table.records)
+
+
+def test_shares_stay_between_none_and_all(tmp_path: Path) -> None:
+    for seed, last in enumerate((1.0, 0.75, 1.0)):
+        focus = {"hidden1": {"inside_first": 0.5, "inside_last": last, "widened": 0.0}}
+        leave(tmp_path, "mine", "synthetic", "focus_s", seed, [0.5], focus=focus)
+    table = experiment_tables(collect([tmp_path]))[1]
+    found = {each["quantity"]: each for each in table.records}
+    assert found["foci inside at last (%)"]["high"] == 100
+    assert found["foci inside, change (points)"]["mean"] == pytest.approx(125 / 3)
+
+
+@pytest.mark.parametrize("options", [{"size": "quick"}, {"data.limit_train": 100}, {}])
+def test_the_authors_widths_stand_beside_whole_runs_only(
+    tmp_path: Path, options: dict[str, object]
+) -> None:
+    size = str(options.pop("size", "paper"))
+    for width in (64, 128):
+        leave(
+            tmp_path, "n_hidden", "mnist", "focus_s", 0, [0.5], size=size,
+            options={"model.hidden": [width, width], **options},
+        )  # fmt: skip
+    [chart] = [each for each in sweep_charts(collect([tmp_path])) if hasattr(each, "rows")]
+    whole = size == "paper" and not options
+    assert all((row["author"] is not None) == whole for row in chart.rows)
+    assert ("author's scripts" in chart.caption) == whole
+    [table] = experiment_tables(collect([tmp_path]))
+    assert ("author" in {column.title for column in table.columns}) == whole

@@ -98,6 +98,7 @@ def assemble(
         vocabulary=raw.vocabulary,
         preparation=prepared_by,
         labels=tuple(labels),
+        content=raw.content[:16],
     )
 
 

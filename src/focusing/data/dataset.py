@@ -55,6 +55,7 @@ class DataSet:
         vocabulary: number of different tokens, for text.
         preparation: what raw samples went, or with ``prepare`` will go, through.
         labels: names of the classes, where they have any but their numbers.
+        content: hash of all samples, however they are split and prepared; None if not known.
     """
 
     name: str
@@ -69,6 +70,7 @@ class DataSet:
     vocabulary: int = 0
     preparation: Preparation | None = None
     labels: tuple[str, ...] = ()
+    content: str | None = None
 
     @property
     def inputs(self) -> int:

@@ -34,6 +34,7 @@ def describe_start(
             "name": data.name,
             "source": data.source,
             "fingerprint": data.fingerprint,
+            "content": data.content,
             **{"train": 0, "val": 0, "test": 0, **sizes},
             "inputs": data.inputs,
             "shape": list(data.train.inputs.shape[1:]),

@@ -132,19 +132,27 @@ def data_versions(runs: Iterable[Run]) -> dict[Run, int]:
     """0 for each run; 1, 2, ... where the same data options led to other data.
 
     That happens when files are replaced between two runs. Runs with different seeds have different
-    data if the seed splits it, or keeps a part of it out of the statistics that scale it.
+    fingerprints if the seed splits the data, or keeps a part of it out of the statistics that scale
+    it: of these the content tells, where the record has it.
     """
     seen: dict[str, list[str]] = defaultdict(list)
     versions = {}
     for run in sorted(runs, key=lambda each: each.finished):
         options = run.config.get("data") or {}
         by_seed = run.holdout or options.get("split_seed", 0) is None
-        key = [options, run.source, run.holdout, run.seed if by_seed else None]
-        places = seen[json.dumps(key, sort_keys=True)]
-        if run.fingerprint not in places:
-            places.append(run.fingerprint)
-        versions[run] = places.index(run.fingerprint)
+        alike = [options, run.source]
+        marks = [([*alike, run.holdout, run.seed if by_seed else None], run.fingerprint)]
+        marks += [(alike, run.content)] if run.content else []
+        versions[run] = max(
+            _place(mark, seen[json.dumps(key, sort_keys=True)]) for key, mark in marks
+        )
     return versions
+
+
+def _place(mark: str, known: list[str]) -> int:
+    if mark not in known:
+        known.append(mark)
+    return known.index(mark)
 
 
 def show_value(value: Any) -> str:

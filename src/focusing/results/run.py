@@ -12,6 +12,8 @@ from focusing.results.archive import read_run
 from focusing.results.record import FILE, SCHEMA
 
 UNSTATED = "unstated"
+NO_SIZES = ("name", "source", "fingerprint", "content")
+"""What a record says about the data besides sizes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +28,8 @@ class Run:
         error: why it failed.
         data: name of the data set.
         source: where the data came from.
-        fingerprint: of the data.
+        fingerprint: of the data, as they were split and prepared.
+        content: the same of all samples, however split; None in records that do not have it.
         model: name of the model.
         size: ``smoke``, ``quick`` or ``paper``.
         variant: ``paper`` or ``author``.
@@ -75,6 +78,7 @@ class Run:
     seconds: float | None = None
     steps_per_second: float | None = None
     peak_memory: int | None = None
+    content: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     git: Mapping[str, Any] | None = None
     started: str = ""
@@ -140,13 +144,14 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
             epochs={name: int(score["epoch"]) for name, score in given.items()},
             config=config,
             config_hash=str(record["config_hash"]),
-            sizes={k: v for k, v in data.items() if k not in ("name", "source", "fingerprint")},
+            sizes={name: value for name, value in data.items() if name not in NO_SIZES},
             network=record.get("network") or {},
             focus=record.get("focus") or {},
             measured=record.get("measured") or {},
             seconds=record.get("wall_seconds"),
             steps_per_second=record.get("steps_per_second"),
             peak_memory=record.get("peak_memory_bytes"),
+            content=data.get("content"),
             versions=record.get("versions") or {},
             git=record.get("git"),
             started=str(record.get("started") or ""),

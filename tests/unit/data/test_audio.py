@@ -41,9 +41,12 @@ def test_recordings_of_chosen_speakers(recordings: Path) -> None:
 def test_the_seed_of_the_run_splits(recordings: Path) -> None:
     options = {"speakers": ["bob", "ann"], "split": "random", "split_seed": None}
     first, again, other = (
-        fsdd(data_dir=recordings, run_seed=seed, **options).fingerprint for seed in (0, 0, 17)
+        fsdd(data_dir=recordings, run_seed=seed, **options) for seed in (0, 0, 17)
     )
-    assert first == again != other
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+    assert first.content == other.content  # the same recordings
+    (recordings / "fsdd/recordings/7_ann_4.wav").unlink()
+    assert fsdd(data_dir=recordings, **options).content != first.content
 
 
 def test_digits_that_nobody_says_are_missed(recordings: Path) -> None:

@@ -50,6 +50,7 @@ def leave(
     val: Sequence[float] | None = None,
     source: str = "official",
     fingerprint: str = "f0",
+    content: str | None = None,
     size: str = "paper",
     variant: str = "paper",
     options: dict[str, Any] | None = None,
@@ -81,7 +82,8 @@ def leave(
         "config": config,
         "config_hash": config_hash(config),
         "seed": seed,
-        "data": {"name": data, "source": source, "fingerprint": fingerprint, "train": 100},
+        "data": {"name": data, "source": source, "fingerprint": fingerprint, "train": 100}
+        | ({"content": content} if content else {}),
         "metric": metric,
         "network": {"parameters": 10, "trained": 10},
         "status": "done",

@@ -166,6 +166,8 @@ def test_failures_are_listed(tmp_path: Path) -> None:
     [table] = failed_tables(collect([tmp_path]))
     assert texts(table)[0][:5] == ["e", "DNA", "Dense", "0", "It diverged."]
     assert texts(table)[0][5].endswith("/seed=0")
+    assert table.records[0]["folder"] == texts(table)[0][5]  # of no machine
+    assert table.records[0]["error"] == "It diverged.\nTrace"
     assert failed_tables(collect([tmp_path / "nowhere"])) == []
 
 

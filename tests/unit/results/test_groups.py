@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from focusing.results.collect import collect
 from focusing.results.groups import data_versions, repeat, settings, show_value, telling
 from tests.unit.reports.records import leave
@@ -76,6 +78,23 @@ class TestDataVersions:
             )
             leave(tmp_path, "h", "boston", "dense", seed, [2.0], fingerprint=f"{seed}", val=[2.0])
         assert set(data_versions(collect([tmp_path]).runs).values()) == {0}
+
+    @pytest.mark.parametrize("held", [None, [0.5]])
+    def test_replaced_files_are_told_by_their_content_where_seeds_split(
+        self, tmp_path: Path, held: list[float] | None
+    ) -> None:
+        contents = ("c0", "c0", "c1", "c1", None)
+        for seed, content in enumerate(contents):
+            leave(
+                tmp_path, "e", "lfw", "dense", seed, [0.5], val=held,
+                options={"data.split_seed": None},
+                fingerprint=f"f{seed}", content=content,
+                finished=f"2026-02-0{seed + 1}T00:00:00+00:00",
+            )  # fmt: skip
+        found = data_versions(collect([tmp_path]).runs)
+        assert {run.seed: version for run, version in found.items()} == {
+            0: 0, 1: 0, 2: 1, 3: 1, 4: 0,
+        }  # fmt: skip
 
 
 def test_values_as_they_are_typed() -> None:

@@ -19,7 +19,7 @@ def failed_tables(collection: Collection) -> list[Table]:
         named = (run.experiment, data_name(run.data), model_name(run.model), str(run.seed))
         cells = (*named, *(told or ["–"]), _short(run.path))
         rows.append(Row(tuple(map(text, cells)), {"data": run.data, "model": run.model}))
-        whole = (run.experiment, run.data, run.model, run.seed, run.error, run.path)
+        whole = (run.experiment, run.data, run.model, run.seed, run.error, cells[-1])
         records.append(dict(zip([each.title for each in COLUMNS], whole, strict=True)))
     if not rows:
         return []

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hydra.core.utils import run_job, setup_globals
 from hydra.types import HydraContext
-from omegaconf import DictConfig, open_dict
 
+from focusing.sweep.composition import Composer
 from focusing.sweep.jobs import Reporting
 from focusing.sweep.outcome import Job, Outcome, failure, outcome_of
 
 
-def execute(context: HydraContext, config: DictConfig, task: Reporting, job: Job) -> Outcome:
+def execute(context: HydraContext, compose: Composer, task: Reporting, job: Job) -> Outcome:
     """Compose a job and run it here; a value that cannot be composed fails its own job alone.
 
     Args:
         context: Hydra's.
-        config: of the sweep.
+        compose: makes its config.
         task: what a job does.
         job: which one.
     """
@@ -26,18 +24,10 @@ def execute(context: HydraContext, config: DictConfig, task: Reporting, job: Job
         returned = run_job(
             hydra_context=context,
             task_function=task,
-            config=compose_job(context, config, job),
+            config=compose(job),
             job_dir_key="hydra.sweep.dir",
             job_subdir_key="hydra.sweep.subdir",
         )
     except Exception as error:
         return failure(error)
     return outcome_of(returned)
-
-
-def compose_job(context: HydraContext, config: DictConfig, job: Job) -> Any:
-    """The config of a job."""
-    composed = context.config_loader.load_sweep_config(config, list(job.overrides))
-    with open_dict(composed):
-        composed.hydra.job.id = composed.hydra.job.num = job.index
-    return composed

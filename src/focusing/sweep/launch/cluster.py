@@ -11,7 +11,7 @@ from hydra.core.utils import JobReturn
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.sweep.execution import compose_job
+from focusing.sweep.composition import Composer
 from focusing.sweep.failures import leave_failure
 from focusing.sweep.jobs import locate
 from focusing.sweep.launch.board import Board
@@ -61,7 +61,7 @@ class ClusterSweep:
     """
 
     def __init__(self, context: HydraContext, config: DictConfig, cluster: Cluster) -> None:
-        self._context, self._config, self._cluster = context, config, cluster
+        self._compose, self._cluster = Composer(context, config), cluster
 
     def launch(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Run jobs and wait for them, as Hydra wants it.
@@ -106,7 +106,7 @@ class ClusterSweep:
             sentence = f"The job died: {reason(error)}" + (f" Its log is {log}" if log else "")
             run_dir = None
             with suppress(Exception):  # its config may be what is wrong
-                cfg = compose_job(self._context, self._config, job)
+                cfg = self._compose(job)
                 HydraConfig.instance().set_config(cfg)  # as it was where the job ran
                 OmegaConf.set_struct(cfg, False)
                 del cfg["hydra"]

@@ -12,6 +12,7 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig
 
 from focusing.errors import UserError
+from focusing.sweep.composition import Composer
 from focusing.sweep.execution import execute
 from focusing.sweep.jobs import Reporting
 from focusing.sweep.launch.board import Board
@@ -49,7 +50,8 @@ class LocalSweep:
         jobs_per_worker: int,
         growth_mb: int,
     ) -> None:
-        self._context, self._config, self._task = context, config, task
+        self._context, self._task = context, task
+        self._compose = Composer(context, config)
         for name, number in (("jobs_per_worker", jobs_per_worker), ("growth_mb", growth_mb)):
             if number < 1:
                 raise UserError(f"hydra.launcher.{name}={number} must be at least 1.")
@@ -102,4 +104,4 @@ class LocalSweep:
     def _execute(self, job: Job, announce: Announce) -> Outcome:
         """What a worker does with a job."""
         self._task.announce = announce
-        return execute(self._context, self._config, self._task, job)
+        return execute(self._context, self._compose, self._task, job)

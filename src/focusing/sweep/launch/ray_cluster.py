@@ -17,7 +17,7 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.errors import UserError
-from focusing.sweep.execution import compose_job
+from focusing.sweep.composition import Composer
 from focusing.sweep.jobs import Reporting
 from focusing.sweep.outcome import Job, Outcome, failure, outcome_of, returned
 
@@ -58,7 +58,8 @@ class Ray:
         except ImportError:
             raise UserError("hydra/launcher=ray needs: pip install 'focusing[ray]'") from None
         self._ray, self._launch = ray, launchers.launch_job_on_ray
-        self._context, self._config, self._task = context, config, task
+        self._context, self._task = context, task
+        self._compose = Composer(context, config)
         self._remote = OmegaConf.create(dict(remote))
         terminate = signal.getsignal(signal.SIGTERM)
         try:
@@ -94,7 +95,7 @@ class Ray:
         tickets = []
         for job in jobs:
             try:
-                config = compose_job(self._context, self._config, job)
+                config = self._compose(job)
             except Exception as error:
                 tickets.append(self._ray.put(returned(job, failure(error))))
                 continue

@@ -8,6 +8,7 @@ from itertools import chain
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
+from focusing.sweep.composition import Composer
 from focusing.sweep.execution import execute
 from focusing.sweep.expansion import is_stack
 from focusing.sweep.jobs import Reporting
@@ -26,6 +27,7 @@ class SerialSweep:
 
     def __init__(self, context: HydraContext, config: DictConfig, task: Reporting) -> None:
         self._context, self._config, self._task = context, config, task
+        self._compose = Composer(context, config)
 
     def run(self, jobs: Iterator[Job], board: Board, done: Callable[[Job, Outcome], None]) -> None:
         """Run all jobs.
@@ -44,7 +46,7 @@ class SerialSweep:
         )  # and a stack a board
         with board:
             for job in chain([first], jobs):
-                outcome = execute(self._context, self._config, self._task, job)
+                outcome = execute(self._context, self._compose, self._task, job)
                 board.ended(job, outcome)
                 done(job, outcome)
                 if sum(board.counts.values()) < board.total:  # the end is told once

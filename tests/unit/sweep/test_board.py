@@ -6,7 +6,7 @@ from rich.console import Console
 from focusing.sweep.launch.board import Board
 from focusing.sweep.outcome import Outcome, numbered
 
-OVERRIDES = [["seed=0", "a=1"], ["seed=1", "a=1"], ["seed=2", "a=1"], ["seed=3", "a=1"]]
+OVERRIDES = [[f"seed={seed}", "a=1"] for seed in range(5)]
 JOBS = numbered(OVERRIDES)
 
 
@@ -20,6 +20,7 @@ def test_counts_best_and_time_left() -> None:
     shown, stream = board(terminal=False)
     with shown:
         shown.ended(JOBS[0], Outcome("done", earlier=True, score=0.5, metric="accuracy"))
+        shown.ended(JOBS[4], Outcome("failed", earlier=True, error="It broke."))
         assert shown.seconds_left() is None  # nothing has run yet
         shown.ended(JOBS[1], Outcome("done", score=0.9, metric="accuracy"))
         shown.ended(JOBS[2], Outcome("failed", error="It [broke]."))
@@ -27,7 +28,7 @@ def test_counts_best_and_time_left() -> None:
         shown.tick()
         assert shown.seconds_left() is not None
     line = stream.getvalue().splitlines()[1]
-    assert line.startswith("3/4 jobs, 1 done, 1 failed, 1 skipped, 1 running, 0:0")
+    assert line.startswith("4/5 jobs, 1 done, 2 failed, 1 skipped, 1 running, 0:0")
     assert line.endswith("best 0.9 (seed=1)")
     assert stream.getvalue().splitlines()[0] == "failed: seed=2: It [broke]."
 
@@ -62,5 +63,5 @@ def test_a_terminal_has_a_bar_and_lines_above_it() -> None:
     text = stream.getvalue()
     assert "a warning [of] a worker" in text
     assert "━" in text
-    assert "0/4" in text
+    assert "0/5" in text
     assert "The same command goes on" in text

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_failures_are_told_and_retried_on_demand(
     assert len(second.value.runs) == len(failed)
     assert all(outcome.earlier for _, outcome in second.value.runs)
     shown = capsys.readouterr().err
-    assert "2/2 trials" in shown
+    assert "2/2 trials, 0 done, 2 failed" in shown
     assert shown.count("(in an earlier sweep)") == len(failed)
     with pytest.raises(RunsFailedError):
         run_stacked(composed(tmp_path, *few, "sweep.retry_failed=true"))
@@ -227,63 +228,65 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
 
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
 import torch
 from focusing.sweep.table1 import workers
-from tests.unit.sweep.test_table1 import composed
-from focusing.sweep.table1.run import run_stacked
-
-DEADLY = int(sys.argv[2])  # a trial that kills its process; spawned ones come here too
-train = workers.train_group
-
-def train_or_die(group, device):
-    if DEADLY in map(workers.number, group):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return train(group, device)
-
-workers.train_group = train_or_die
+from tests.unit.sweep.test_table1 import killed_sweep
 
 if __name__ == "__main__":
     torch.set_num_threads(2)
     workers.WORTHWHILE = 0
-    run_stacked(composed(Path(sys.argv[1]), "sweep.trials=8", "trainer.max_epochs=20"))
+    killed_sweep(Path(sys.argv[1]))
 """
 
 
-def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_group_alone(tmp_path: Path) -> None:
-    script = tmp_path / "killed.py"
+def killed_sweep(folder: Path) -> None:
+    run_stacked(composed(folder, "sweep.trials=8", "trainer.max_epochs=20"))
+
+
+class Deadly:
+    """Trains a group, unless it has a trial that kills the process."""
+
+    def __init__(self, trial: int) -> None:
+        self.trial = trial
+
+    def __call__(self, group: stack_workers.Group, device: torch.device) -> stack_workers.Errors:
+        if self.trial in map(stack_workers.number, group):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return stack_workers.attempt(group, device)
+
+
+def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_group_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, root = tmp_path / "killed.py", Path(__file__).parents[3]
     script.write_text(KILLED)
-    root = Path(__file__).parents[3]
-
-    def begin(deadly: int) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, str(script), str(tmp_path), str(deadly)],
-            env={**os.environ, "PYTHONPATH": str(root)},
-            cwd=root,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    process = begin(-1)
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        cwd=root,
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 120
     while len(records(tmp_path)) < 2 and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.05)
     children = _children(process.pid)
-    assert children
+    assert len(children) >= 2
     process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.wait()
     while any(map(_lives, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(_lives, children))  # they die with it
     before = records(tmp_path)
     assert 2 <= len(before) < 16
     deadly = next(index for index in range(8) if (index, "dense") not in before)
-    process = begin(deadly)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "runs failed" in errors.splitlines()[-1]
+    monkeypatch.setattr(stack_workers, "WORTHWHILE", 0)
+    monkeypatch.setattr(stack_workers, "attempt", Deadly(deadly))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    with pytest.raises(RunsFailedError, match="of 16 runs failed"):
+        killed_sweep(tmp_path)
     after = records(tmp_path)
     assert len(after) == 16
     assert {key: after[key] for key in before} == before
@@ -294,14 +297,15 @@ def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_group_alone(tmp_path
 
 
 def _children(pid: int) -> list[int]:
-    found = []
+    """Processes that it has started, and those that these have."""
+    parents = {}
     for each in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = each.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid:
-            found.append(int(each.parent.name))
+        with suppress(OSError):
+            parents[int(each.parent.name)] = int(each.read_text().rpartition(")")[2].split()[1])
+    found: list[int] = []
+    generation = [pid]
+    while generation := [each for each, parent in parents.items() if parent in generation]:
+        found += generation
     return found
 
 

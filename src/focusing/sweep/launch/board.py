@@ -45,6 +45,7 @@ class Board:
         self.total = len(jobs) if total is None else total
         self.counts = {"done": 0, "failed": 0, "skipped": 0, "busy": 0, "pruned": 0}
         self.running = 0
+        self._not_run = 0
         self.best: tuple[Job, Outcome] | None = None
         self._interval = interval
         self._named = options or varying(jobs)
@@ -88,6 +89,7 @@ class Board:
         """Count a job that is over."""
         skipped = outcome.earlier and outcome.status == "done"
         self.counts["skipped" if skipped else outcome.status] += 1
+        self._not_run += outcome.earlier or outcome.status == "busy"
         if better(outcome, self.best[1] if self.best else None):
             self.best = (job, outcome)
         if outcome.status == "failed" and not outcome.earlier:
@@ -123,7 +125,7 @@ class Board:
     def seconds_left(self) -> float | None:
         """An estimate, once a job has run."""
         over = sum(self.counts.values())
-        worked = over - self.counts["skipped"] - self.counts["busy"]
+        worked = over - self._not_run
         if not worked or over >= self.total:
             return None
         return (time.monotonic() - self._began) / worked * (self.total - over)

@@ -28,7 +28,7 @@ from focusing.sweep.table1.stackable import check_stackable
 from focusing.sweep.table1.state import state_of
 from focusing.sweep.table1.summary import Comparison, summary
 from focusing.sweep.table1.trials import Trial, draw, options_given
-from focusing.sweep.table1.workers import number, train_groups
+from focusing.sweep.table1.workers import number, tell, train_groups
 from focusing.training.session import build_trainer
 
 MOST_VALUES = {"cpu": 2**17, "cuda": 2**24}
@@ -64,7 +64,9 @@ def run_stacked(cfg: DictConfig) -> float | None:
     with Board(
         (), console=console, total=len(pairs), options=("sweep.trial",), noun="trials"
     ) as board:
-        board.counts["skipped"] = len(pairs) - len(left)
+        for pair in pairs:
+            if number(pair) not in begun:
+                tell(board, pair, earlier=True)
         while left:
             board.tick()
             errors |= train_groups(list(groups(left, device)), device, board)

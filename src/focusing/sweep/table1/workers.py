@@ -13,6 +13,7 @@ from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
 
 import torch
 
@@ -57,9 +58,7 @@ def train_groups(groups: Sequence[Group], device: torch.device, board: Board) ->
     for group, errors in _run(waiting, device, min(workers, len(groups))):
         found |= errors
         for pair in group:
-            outcome = _outcome(pair, errors.get(number(pair)))
-            if outcome is not None:
-                board.ended(Job(number(pair), (f"sweep.trial={number(pair)}",)), outcome)
+            tell(board, pair, errors.get(number(pair)))
         board.tick()
     return found
 
@@ -69,13 +68,21 @@ def number(pair: Pair) -> int:
     return int(pair.focused["sweep"]["trial"])
 
 
-def _outcome(pair: Pair, error: str | None) -> Outcome | None:
-    """What became of a trial; None: another process has it."""
-    for status, _, _ in (states := [state_of(config) for config in pair]):
-        if status is None and error is None:
-            return None
+def tell(board: Board, pair: Pair, error: str | None = None, *, earlier: bool = False) -> None:
+    """Show what became of a trial, unless another process has it.
+
+    Args:
+        board: where.
+        pair: its configs.
+        error: why it has no records.
+        earlier: it was so before this sweep.
+    """
+    states = [state_of(config) for config in pair]
+    if error is None and any(each.status is None for each in states):
+        return
     error = error or next((each.error for each in states if each.status == "failed"), None)
-    return Outcome("failed" if error else "done", error=error)
+    outcome = Outcome("failed" if error else "done", earlier, error=error)
+    board.ended(Job(number(pair), (f"sweep.trial={number(pair)}",)), outcome)
 
 
 def _run(waiting: list[Group], device: torch.device, workers: int) -> Iterator[Over]:
@@ -98,7 +105,7 @@ def _together(
     waiting: list[Group], device: torch.device, workers: int
 ) -> Generator[Over, None, list[Group]]:
     """Trains groups in processes; returns those that were in training when one of these died."""
-    context = multiprocessing.get_context("spawn")  # a forked torch may hang
+    context = _context()
     running: dict[Future[Errors], Group] = {}
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         try:
@@ -116,6 +123,18 @@ def _together(
                 process.kill()
             raise
     return []
+
+
+def _context() -> BaseContext:
+    """How workers begin: forked from a process that has imported torch, which takes seconds.
+
+    Not from this one: a torch that has computed something may hang in a fork.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 def attempt(group: Group, device: torch.device) -> Errors:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,20 @@ import numpy as np
 
 from focusing.callbacks.arrays import read_arrays
 from focusing.errors import Parser, UserError
-from focusing.reports.figures.chart_runs import best
+from focusing.reports.figures.chart_runs import typical
 from focusing.reports.report import given_folders, nothing
+from focusing.reports.tables.cells import blocks
+from focusing.reports.tables.settings import settings_of
 from focusing.results.archive import write_archive
 from focusing.results.collect import Collection, collect
 from focusing.results.files import write_whole
-from focusing.results.groups import group_by, settings, trial
+from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
 
 TIMES = 26
 """At which foci are kept: the first, the last, and others evenly between them."""
 SMALL = 2**16
-"""Bytes of arrays that are kept of every run; larger ones of the best run of each setting only."""
+"""Bytes of arrays that are kept of every run; larger ones of a typical run of each setting only."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -51,7 +52,8 @@ def write_archives(collection: Collection, out: Path) -> None:
     for experiment, runs in group_by(every, lambda run: run.experiment).items():
         names = _folders(runs)
         write_archive(out / experiment, ((names[run], run.record()) for run in runs))
-        shown = {best(each) for each in group_by(filter(_done, runs), _setting).values()}
+        done = [run for run in runs if run.status == "done"]
+        shown = {typical(each) for each in _cells(done)}
         for run in runs:
             _write_arrays(run, out / experiment / names[run], whole=run in shown)
 
@@ -65,12 +67,12 @@ def _folders(runs: Sequence[Run]) -> dict[Run, str]:
     return names
 
 
-def _done(run: Run) -> bool:
-    return run.status == "done"
-
-
-def _setting(run: Run) -> tuple[Any, ...]:
-    return run.source, run.size, run.variant, json.dumps(settings(run), sort_keys=True)
+def _cells(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    """All groups of runs that figures show one of."""
+    plain = [run for run in runs if trial(run) is None]
+    for part in group_by(plain, lambda run: (run.size, run.variant)).values():
+        yield from (same for block in blocks(part) for same in block.models.values())
+        yield from (each.runs for each in settings_of(part))
 
 
 def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:

@@ -85,12 +85,17 @@ def read_foci(folder: Path, data: Mapping[str, Any]) -> list[Foci]:
     return found
 
 
-def last_sigmas(folder: Path) -> dict[str, tuple[Array, Array]]:
-    """First and last apertures (n, d) of each layer; the rest of the file is not read."""
+def both_ends(folder: Path, which: str) -> dict[str, tuple[Array, Array]]:
+    """First and last foci (n, d) of each layer; the rest of the file is not read.
+
+    Args:
+        folder: of the run.
+        which: ``mu`` or ``sigma``.
+    """
     if not (folder / FILE).exists():
         return {}
-    stored = read_arrays(folder / FILE, lambda name: name.endswith("/sigma"))
-    paths = {key.removesuffix("/sigma"): each for key, each in stored.items()}
+    stored = read_arrays(folder / FILE, lambda name: name.endswith(f"/{which}"))
+    paths = {key.removesuffix(f"/{which}"): each for key, each in stored.items()}
     finite = {name: each[np.isfinite(each).all(axis=(1, 2))] for name, each in paths.items()}
     return {name: (each[0], each[-1]) for name, each in finite.items() if len(each)}
 

@@ -10,10 +10,13 @@ from hydra import compose, initialize_config_dir
 from PIL import Image
 
 from focusing.compose import config_dir, prepare_hydra
+from focusing.reports.archive import write_archives
 from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.gallery import all_figures, write_figures
 from focusing.reports.figures.weights import picture, three_neurons
 from focusing.reports.foci import read_foci
+from focusing.reports.tables.files import all_tables
+from focusing.reports.tables.markdown import markdown
 from focusing.results.collect import Collection, collect
 from focusing.run import train
 
@@ -192,3 +195,33 @@ def test_everything_is_written_and_the_film_moves(
     assert names | {"index.json", "all.md"} == {path.name for path in folder.iterdir()}
     with Image.open(folder / "film_learning_to_focus_paper_paper.gif") as film:
         assert getattr(film, "n_frames") == 4  # noqa: B009 - only animations have it
+
+
+def test_an_archive_makes_the_same_report(collection: Collection, tmp_path: Path) -> None:
+    write_archives(collection, tmp_path)
+    kept = collect([tmp_path])
+    assert [*map(markdown, all_tables(kept))] == [*map(markdown, all_tables(collection))]
+    before, after = (
+        {each.name: each for each in all_figures(runs) if isinstance(each, Chart)}
+        for runs in (collection, kept)
+    )
+    assert {name: chart.caption for name, chart in after.items()} == {
+        name: chart.caption for name, chart in before.items()
+    }
+    rows = {name: len(chart.rows) for name, chart in before.items()}
+    assert {name: len(chart.rows) for name, chart in after.items()} == rows
+    assert any(name.startswith("shap") for name in after)
+
+
+def test_all_foci_are_seen_at_both_ends(collection: Collection, charts: dict[str, Chart]) -> None:
+    chart = charts["moves_learning_to_focus_paper_paper"]
+    run = next(each for each in collection.runs if each.experiment == "learning_to_focus")
+    [foci] = read_foci(run.path, run.sizes)
+    assert [row["first"] for row in chart.rows] == pytest.approx(foci.mu[0, :, 0].tolist())
+    assert [row["last"] for row in chart.rows] == pytest.approx(foci.mu[-1, :, 0].tolist())
+    [told] = run.focus.values()
+    for name in ("inside_first", "inside_last"):
+        assert np.mean([row[name] for row in chart.rows]) == pytest.approx(told[name])
+    axes = drawn(chart).axes[0]
+    shares = f"inside: {100 * told['inside_first']:.0f} % → {100 * told['inside_last']:.0f} %"
+    assert shares in [each.get_text() for each in axes.texts]

@@ -101,6 +101,16 @@ class TestUnchanged:
         )
         assert [row[6] for row in texts(measured)] == ["75", "25"]
 
+    def test_not_beside_a_dense_network_nor_on_other_data(self, tmp_path: Path) -> None:
+        self.rescue(tmp_path)
+        for number in (0, 1, 2):
+            options = {"data.seed": number}
+            leave(tmp_path, "stuck", "synthetic", "focus_s", 0, [0.5], options=options)
+            leave(tmp_path, "rescue", "synthetic", "dense", number, [0.5])
+        tables = experiment_tables(collect([tmp_path]))
+        others = {each.get("against") for table in tables for each in table.records}
+        assert "unchanged" not in others
+
     def test_not_where_the_experiment_is_not_known(self, tmp_path: Path) -> None:
         for seed in range(2):
             for rate in (0.1, 0.2):

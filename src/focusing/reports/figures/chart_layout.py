@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from focusing.callbacks.style import COLOURS, COLUMN, GREY
 from focusing.reports.names import model_name
@@ -71,6 +72,15 @@ def head(axes: Axes, title: str, *more: str) -> None:
             each, (0, 1), (0, 3 + LINE * line), xycoords="axes fraction",
             textcoords="offset points", fontsize=6, color=GREY,
         )  # fmt: skip
+
+
+def decades(axes: Axes) -> None:
+    """A logarithmic y axis that has several ticks even if it is short, in plain numbers."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    subs = (1.0,) if high / low > 1e3 else (1.0, 2.0, 5.0)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def whisker(axes: Axes, x: float, y: float, interval: Interval | None, **look: Any) -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from focusing.reports.figures.chart import Missing, missing
-from focusing.reports.names import PROTOCOLS, edition
+from focusing.reports.foci import FILE as FOCI
+from focusing.reports.names import PROTOCOLS, data_order, edition
 from focusing.reports.tables import file_name
+from focusing.reports.tables.cells import Block, blocks
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
 
 MEASURED = ("sparsity", "redundancy", "timing", "explain")
 """Experiments about something that was measured, which has a figure: they need no others."""
+FOCUSED = ("focus_s", "focus_c", "focus_2d", "cnn_focus", "vgg_focus")
+"""Models whose foci are drawn by data set."""
 MEANING = {
     "paper": "best test epoch",
     "holdout": "test at the best validation epoch",
@@ -62,9 +66,14 @@ def never_run(collection: Collection, expected: Mapping[str, str]) -> list[Missi
     return [missing(title, name) for name, title in expected.items() if name not in ran]
 
 
-def best(runs: Iterable[Run]) -> Run:
-    """The run with the best score under the first protocol that it has; of equals the first."""
-    return max(runs, key=_goodness)
+def typical(runs: Sequence[Run], file: str = FOCI) -> Run:
+    """The run in the middle by its score, of those that still have a file, if any has it.
+
+    Of an even number the better of both in the middle. A figure of the best run would flatter.
+    """
+    order = sorted(runs, key=_goodness)
+    places = [at for at, run in enumerate(order) if (run.path / file).exists()]
+    return order[min(places or range(len(order)), key=lambda at: abs(at - len(order) / 2))]
 
 
 def _goodness(run: Run) -> float:
@@ -80,9 +89,27 @@ def shown_protocols(given: Iterable[str]) -> list[str]:
 
 def sample(run: Run, runs: Sequence[Run]) -> str:
     """Which run is shown, and out of how many."""
+    name = f"seed {run.seed}"
+    data = [(each.config.get("data") or {}).get("seed") for each in (run, *runs)]
+    if len(set(data)) > 1:
+        name += f", data.seed {data[0]}"
+    if len(runs) < 2:
+        return name
     held = next(name for name in PROTOCOLS if name in run.scores)
-    others = f", the best of {len(runs)} ({held})" if len(runs) > 1 else ""
-    return f"seed {run.seed}{others}"
+    better = sum(_goodness(each) > _goodness(run) for each in runs)
+    return f"{name}, by its score number {better + 1} of {len(runs)} runs ({held})"
+
+
+def by_model(
+    collection: Collection, experiments: Sequence[str]
+) -> Iterator[tuple[Edition, str, list[Block]]]:
+    """Editions of some experiments with each focused model, and the blocks that have runs of it."""
+    for each in editions(collection):
+        if each.experiment not in experiments:
+            continue
+        found = sorted(blocks(each.runs), key=lambda block: data_order(block.data))
+        for model in FOCUSED:
+            yield each, model, [block for block in found if model in block.models]
 
 
 def run_count(counts: Iterable[int]) -> str:

@@ -13,14 +13,13 @@ from focusing.callbacks.drawing import frame_plane
 from focusing.callbacks.style import FEW, GREY, house_style, pick
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import BLUE, head, panels
-from focusing.reports.figures.chart_runs import Edition, best, editions, joined, sample
+from focusing.reports.figures.chart_runs import Edition, by_model, joined, sample, typical
 from focusing.reports.foci import Foci, read_foci
-from focusing.reports.names import data_name, data_order, model_name
+from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
-from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.cells import Block
 from focusing.results.collect import Collection
 
-MODELS = ("focus_s", "focus_c", "focus_2d", "cnn_focus", "vgg_focus")
 EXPERIMENTS = ("table2_simple", "table2_cnn", "table3_transfer", "topology")
 DRAWN = 40
 """Neurons of a panel."""
@@ -30,20 +29,16 @@ Panel = tuple[Block, Foci, str]
 def field_charts(collection: Collection) -> Drawn:
     """For each model of the paper's tables the paths of its first focused layer's foci."""
     drawn: Drawn = []
-    for edition in editions(collection):
-        if edition.experiment not in EXPERIMENTS:
-            continue
-        found = blocks(edition.runs)
-        for model in MODELS:
-            shown = []
-            for block in found:
-                runs = block.models.get(model)
-                foci = read_foci(best(runs).path, best(runs).sizes)[:1] if runs else []
-                if foci and foci[0].mu.shape[1] > FEW and foci[0].mu.shape[2] <= 2:
-                    shown.append((block, foci[0], sample(best(runs or []), runs or [])))
-            shown.sort(key=lambda each: data_order(each[0].data))
-            if shown:
-                drawn.append(_chart(edition, model, shown))
+    for edition, model, found in by_model(collection, EXPERIMENTS):
+        shown = []
+        for block in found:
+            runs = block.models[model]
+            run = typical(runs)
+            foci = read_foci(run.path, run.sizes)[:1]
+            if foci and foci[0].mu.shape[1] > FEW and foci[0].mu.shape[2] <= 2:
+                shown.append((block, foci[0], sample(run, runs)))
+        if shown:
+            drawn.append(_chart(edition, model, shown))
     return drawn
 
 

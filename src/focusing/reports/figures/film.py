@@ -8,9 +8,11 @@ from pathlib import Path
 
 from focusing.callbacks.style import FEW, pick
 from focusing.reports.figures.chart import Chart, Drawn, missing
-from focusing.reports.figures.chart_runs import Edition, editions
+from focusing.reports.figures.chart_runs import Edition, editions, sample, typical
 from focusing.reports.foci import Foci, read_foci
 from focusing.reports.names import data_name, model_name
+from focusing.reports.tables.quantities import FOCI
+from focusing.reports.tables.settings import Setting, settings_of
 from focusing.results.collect import Collection
 from focusing.results.run import Run
 
@@ -20,27 +22,32 @@ FRAMES, FPS = 40, 8
 
 
 def film_charts(collection: Collection) -> Drawn:
-    """One film: of the network that learns to focus, or else of the foci that moved most."""
+    """One film: of the network that learns to focus, or else where foci moved most."""
     found = [
-        (edition, run) for edition in editions(collection) for run in edition.runs if _moved(run)
+        (edition, setting)
+        for edition in editions(collection)
+        for setting in settings_of(edition.runs)
+        if _moved(setting)
     ]
-    for edition, run in sorted(found, key=_preference):
+    for edition, setting in sorted(found, key=_preference):
+        run = typical(setting.runs)
         foci = [each for each in read_foci(run.path, run.sizes) if each.mu.shape[2] <= 2]
         if foci and len(foci[0].epochs) > 1:
-            return [_chart(edition, run, foci[0])]
+            return [_chart(edition, setting, run, foci[0])]
     return [missing(TITLE, "learning_to_focus")]
 
 
-def _moved(run: Run) -> float:
-    return max((layer.get("moved") or 0.0 for layer in run.focus.values()), default=0.0)
+def _moved(setting: Setting) -> float:
+    moved = setting.measured.get(FOCI["moved"][0])
+    return moved.mean if moved else 0.0
 
 
-def _preference(found: tuple[Edition, Run]) -> tuple[int, float]:
-    edition, run = found
-    return [*PREFERRED, edition.experiment].index(edition.experiment), -_moved(run)
+def _preference(found: tuple[Edition, Setting]) -> tuple[int, float]:
+    edition, setting = found
+    return [*PREFERRED, edition.experiment].index(edition.experiment), -_moved(setting)
 
 
-def _chart(edition: Edition, run: Run, foci: Foci) -> Chart:
+def _chart(edition: Edition, setting: Setting, run: Run, foci: Foci) -> Chart:
     neurons = pick(foci.mu.shape[1], FEW if foci.tau.shape[1] == 1 else 40)
     axes = range(foci.mu.shape[2])
     rows = tuple(
@@ -50,12 +57,13 @@ def _chart(edition: Edition, run: Run, foci: Foci) -> Chart:
         for at in pick(len(foci.mu), FRAMES)
         for neuron in neurons
     )
+    about = f"{data_name(run.data)} ({run.source}), {model_name(run.model)}, {foci.layer}"
+    about = ", ".join([about, *setting.label(), sample(run, setting.runs)])
     noise = " Grey: columns of noise." if foci.informative else ""
     return Chart(
         edition.name("film"),
         f"{TITLE} {edition.title}",
-        f"{data_name(run.data)} ({run.source}), {model_name(run.model)}, {foci.layer}, seed "
-        f"{run.seed}: {len(neurons)} of {foci.mu.shape[1]} neurons from the start to epoch "
+        f"{about}: {len(neurons)} of {foci.mu.shape[1]} neurons from the start to epoch "
         f"{foci.epochs[-1]}.{noise}",
         rows,
         partial(_film, foci),

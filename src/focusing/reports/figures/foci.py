@@ -11,7 +11,14 @@ from matplotlib.figure import Figure
 
 from focusing.callbacks.style import FEW
 from focusing.reports.figures.chart import Chart, Drawn
-from focusing.reports.figures.chart_runs import MEASURED, Edition, best, editions, never_run, sample
+from focusing.reports.figures.chart_runs import (
+    MEASURED,
+    Edition,
+    editions,
+    never_run,
+    sample,
+    typical,
+)
 from focusing.reports.foci import Foci, read_foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.run_figures import layer_figures
@@ -33,19 +40,19 @@ TITLES = {
 }
 CAPTIONS = {
     "foci": "Dotted: initial, solid: final.",
-    "trajectory": "From the square to the triangle; a point an epoch.",
+    "trajectory": "From the square to the triangle.",
     "weights": "Focused weights phi o W of single neurons; dotted: initial, solid: final.",
 }
 
 
 def foci_charts(collection: Collection) -> Drawn:
-    """For each experiment with few neurons, and each of its settings, the best run."""
+    """For each experiment with few neurons, and each of its settings, a typical run."""
     drawn: Drawn = []
     for edition in editions(collection):
         found = [
             (each.label(), each.model, list(each.runs))
             for each in settings_of(edition.runs)
-            if best(each.runs).focus
+            if each.runs[0].focus
         ]
         if len(found) > MOST or edition.experiment in MEASURED:
             continue
@@ -57,7 +64,7 @@ def foci_charts(collection: Collection) -> Drawn:
 def _charts(
     edition: Edition, number: int, options: tuple[str, ...], model: str, runs: list[Run]
 ) -> list[Chart]:
-    run = best(runs)
+    run = typical(runs)
     charts = []
     for foci in read_foci(run.path, run.sizes):
         if foci.mu.shape[1] > FEW:

@@ -22,6 +22,7 @@ FOLDER = "figures"
 INDEX = "index.json"
 FAMILIES = {
     "foci": "foci_charts",
+    "moves": "move_charts",
     "trials": "trial_charts",
     "tables": "table_charts",
     "losses": "loss_charts",

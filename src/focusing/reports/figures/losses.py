@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from focusing.callbacks.style import GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn
-from focusing.reports.figures.chart_layout import head, look, panels
+from focusing.reports.figures.chart_layout import decades, head, look, panels
 from focusing.reports.figures.chart_runs import (
     MEASURED,
     Edition,
@@ -128,7 +128,7 @@ def _draw(rows: Rows, pairs: Sequence[tuple[Block, str]]) -> Figure:
             head(axes, data_name(block.data), block.source, *block.options)
             positive = [row["lowest"] for row in there if row["lowest"] > 0]
             if positive and max(row["highest"] for row in there) / min(positive) > 10:
-                axes.set_yscale("log")
+                decades(axes)
             axes.yaxis.set_minor_formatter(NullFormatter())
             axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
             if max(row["epoch"] for row in there) == 1:

@@ -14,7 +14,7 @@ from focusing.callbacks.arrays import read_arrays
 from focusing.callbacks.style import COLUMN, GREY, Array, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import head, look
-from focusing.reports.figures.chart_runs import Edition, best, editions, joined, sample
+from focusing.reports.figures.chart_runs import Edition, editions, joined, sample, typical
 from focusing.reports.names import MODELS, data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block, blocks
@@ -50,7 +50,7 @@ def _told(run: Run) -> Mapping[str, Any] | None:
 
 
 def _chart(edition: Edition, block: Block, found: Mapping[str, list[Run]]) -> Chart:
-    runs = {model: best(runs) for model, runs in found.items()}
+    runs = {model: typical(runs) for model, runs in found.items()}
     shown = "; ".join(f"{model_name(m)}: {sample(runs[m], found[m])}" for m in runs)
     told = {model: _told(run) or {} for model, run in runs.items()}
     first = next(iter(told.values()))

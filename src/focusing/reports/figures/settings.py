@@ -145,10 +145,10 @@ def labels(found: Sequence[Setting]) -> list[str]:
 
 
 def _label(each: Setting, usual: set[tuple[str, str]], found: Sequence[Setting]) -> str:
-    several = len(each.options) > 1
+    word = len(each.options) == 1 and not {"data.seed", "config"} & each.values.keys()
     options = [
-        f"{name}={value}" if several else value
-        for name, value in each.options.items()
+        value if word and isinstance(plain, str) else f"{name}={value}"
+        for (name, value), plain in zip(each.options.items(), each.values.values(), strict=True)
         if (name, value) not in usual and value != NOTHING
     ]
     models = {other.model for other in found}

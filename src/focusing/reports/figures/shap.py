@@ -14,7 +14,7 @@ from focusing.callbacks.arrays import read_arrays
 from focusing.callbacks.style import GREY, Array, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import WIDE
-from focusing.reports.figures.chart_runs import Edition, best, editions, sample
+from focusing.reports.figures.chart_runs import Edition, editions, sample, typical
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block, blocks
@@ -44,7 +44,7 @@ def _file(run: Run) -> str | None:
 
 
 def _chart(edition: Edition, block: Block, model: str, runs: list[Run]) -> Chart:
-    run = best(runs)
+    run = typical(runs, str(_file(runs[0])))
     arrays = read_arrays(run.path / str(_file(run)))
     told = run.measured["explanation"]
     gap = told["gap"]

@@ -12,14 +12,13 @@ from matplotlib.figure import Figure
 from focusing.callbacks.style import COLOURS, GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import head, panels
-from focusing.reports.figures.chart_runs import Edition, editions, joined, run_count
-from focusing.reports.foci import last_sigmas
-from focusing.reports.names import data_name, data_order, model_name
+from focusing.reports.figures.chart_runs import Edition, by_model, joined, run_count
+from focusing.reports.foci import both_ends
+from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
-from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.cells import Block
 from focusing.results.collect import Collection
 
-MODELS = ("focus_s", "focus_c", "focus_2d", "cnn_focus", "vgg_focus")
 EXPERIMENTS = ("table2_simple", "table2_cnn", "table3_transfer", "topology", "sparsity")
 BINS = 30
 TITLE = "Apertures after training"
@@ -30,15 +29,10 @@ Layer = tuple[str, np.ndarray[Any, Any], float, int]
 def sigma_charts(collection: Collection) -> Drawn:
     """A figure for each experiment of tables and model, a panel for each data set."""
     drawn: Drawn = []
-    for edition in editions(collection):
-        if edition.experiment not in EXPERIMENTS:
-            continue
-        found = blocks(edition.runs)
-        for model in MODELS:
-            shown = [(block, layers) for block in found if (layers := _layers(block, model))]
-            shown.sort(key=lambda each: data_order(each[0].data))
-            if shown:
-                drawn.append(_chart(edition, model, shown))
+    for edition, model, found in by_model(collection, EXPERIMENTS):
+        shown = [(block, layers) for block in found if (layers := _layers(block, model))]
+        if shown:
+            drawn.append(_chart(edition, model, shown))
     if not drawn:
         drawn.append(missing(TITLE, "table2_simple", "model=focus_s"))
     return drawn
@@ -48,8 +42,8 @@ def _layers(block: Block, model: str) -> list[Layer]:
     """Sigmas of all runs of a cell, together; of several axes the geometric mean."""
     first: dict[str, list[Any]] = {}
     last: dict[str, list[Any]] = {}
-    for run in block.models.get(model, []):
-        for name, (begin, end) in last_sigmas(run.path).items():
+    for run in block.models[model]:
+        for name, (begin, end) in both_ends(run.path, "sigma").items():
             first.setdefault(name, []).append(begin)
             last.setdefault(name, []).append(np.exp(np.log(end).mean(-1)))
     return [

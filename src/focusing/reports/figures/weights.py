@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from focusing.callbacks.style import FEW, GREY, Array, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import WIDE
-from focusing.reports.figures.chart_runs import Edition, best, editions, sample
+from focusing.reports.figures.chart_runs import Edition, editions, sample, typical
 from focusing.reports.foci import Foci, read_foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
@@ -35,10 +35,10 @@ LINES = ("-", "--", ":")
 
 
 def weight_charts(collection: Collection) -> Drawn:
-    """For each data set of images, its source and model, the best run of the first edition."""
+    """For each data set of images, its source and model, a typical run of the first edition."""
     drawn: Drawn = []
     for edition, runs in _first_of_each(collection):
-        run = best(runs)
+        run = typical(runs)
         foci = read_foci(run.path, run.sizes)
         shape = picture(run.sizes, len(foci[0].tau)) if foci else None
         if shape is None or foci[0].mu.shape[1] <= FEW:

@@ -80,10 +80,14 @@ def comparisons(
 
 
 def _base(found: Sequence[Setting], each: Setting) -> Setting | None:
-    """The dense network of the same setting; if there is none, the same network as planned."""
-    dense = next((other for other in found if _is_twin(other, each)), None)
-    if dense is not None:
-        return dense
+    """The dense network of the same setting; where there is none, the same network as planned.
+
+    Settings of the data are no such thing: what would change is what the network is tested on.
+    """
+    if any(other.model == dense_twin(each.model) for other in found):
+        return next((other for other in found if _is_twin(other, each)), None)
+    if any(name.startswith("data.") for name in each.values):
+        return None
     alike = [other for other in found if (other.data, other.model) == (each.data, each.model)]
     plain = _planned(each) if len(alike) > 1 else None
     same = [

@@ -47,7 +47,7 @@ def _grid(table: Table) -> Grid:
         pad_edge=False,
     )
     for column in table.columns:
-        longest = max(map(len, column.title.split()), default=0)  # a word is never cut
+        longest = max(map(len, column.title.split()), default=0)  # a word of a head is not cut
         grid.add_column(escape(column.title), justify=column.align, min_width=longest)
     for row in table.rows[:MOST_ROWS]:
         if row.begins and grid.rows:

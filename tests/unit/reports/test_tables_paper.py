@@ -320,10 +320,16 @@ def test_what_the_paper_does_not_have_is_shown_too(tmp_path: Path) -> None:
     assert "p=" in lines(row(table, "dna", "focus_s"))[3]
 
 
-def test_fake_data_is_not_compared_with_the_paper(tmp_path: Path) -> None:
-    leave_all(tmp_path, "fashion", "dense", DENSE, size="smoke", source="fake")
-    table = tables(tmp_path)["table2_simple_smoke_paper"]
+@pytest.mark.parametrize(
+    ("size", "source"), [("paper", "fake"), ("quick", "official"), ("smoke", "fake")]
+)
+def test_fake_or_less_data_are_not_compared_with_the_paper(
+    tmp_path: Path, size: str, source: str
+) -> None:
+    leave_all(tmp_path, "fashion", "dense", DENSE, size=size, source=source)
+    table = tables(tmp_path)[f"table2_simple_{size}_paper"]
     assert lines(row(table, "fashion", "dense"))[4] == ""
+    assert {each["minus_published"] for each in table.records} == {None}
 
 
 def test_no_interval_leaves_what_is_possible(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from scipy import stats as scipy_stats
 from focusing.reports.figures.foci import foci_charts
 from focusing.reports.figures.sweep import sweep_charts
 from focusing.reports.tables.experiment import experiment_tables
+from focusing.reports.tables.overrides import composed
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 from tests.unit.reports.test_tables_other import texts
@@ -24,6 +25,20 @@ def sweep_data(folder: Path, model: str, scores: tuple[float, ...], seed: int = 
         )  # fmt: skip
 
 
+def leave_rescue(folder: Path) -> None:
+    plain = composed("rescue", "paper", "paper", "synthetic", "focus_s")
+    assert plain is not None
+    for seed, score in enumerate((0.5, 0.6, 0.75)):
+        for rate, better in ((plain["optim"]["lr_mu"], 0.0), (0.01, 0.1 + seed / 100)):
+            options = {"optim.lr_mu": rate, "data": plain["data"], "model": plain["model"]}
+            stuck = {"hidden1": {"neurons": 4, "stuck": [0] if better else [0, 1, 2]}}
+            foci = {"hidden1": {"inside_first": 0.0, "inside_last": better * 2, "moved": 0.1}}
+            leave(
+                folder, "rescue", "synthetic", "focus_s", seed, [score + better],
+                options=options, measured={"stuck": stuck}, focus=foci,
+            )  # fmt: skip
+
+
 class TestVariedData:
     def test_data_sets_are_repeats_in_pairs(self, tmp_path: Path) -> None:
         sweep_data(tmp_path, "dense", DENSE)
@@ -34,7 +49,7 @@ class TestVariedData:
         found = [each for each in table.records if each["protocol"] == "paper"]
         assert [each["n"] for each in found] == [4, 4]
         assert found[1]["p_holm"] == pytest.approx(p)
-        assert (found[1]["test"], found[1]["against"]) == ("paired", "Dense")
+        assert (found[1]["test"], found[1]["against"]) == ("paired", "dense")
         assert found[1]["difference"] == pytest.approx(4.5)
         assert any("data of its own" in note and "seed is 7" in note for note in table.notes)
 
@@ -67,24 +82,8 @@ class TestVariedData:
 
 
 class TestUnchanged:
-    @staticmethod
-    def rescue(folder: Path) -> None:
-        from focusing.reports.tables.overrides import composed
-
-        plain = composed("rescue", "paper", "paper", "synthetic", "focus_s")
-        assert plain is not None
-        for seed, score in enumerate((0.5, 0.6, 0.75)):
-            for rate, better in ((plain["optim"]["lr_mu"], 0.0), (0.01, 0.1 + seed / 100)):
-                options = {"optim.lr_mu": rate, "data": plain["data"], "model": plain["model"]}
-                stuck = {"hidden1": {"neurons": 4, "stuck": [0] if better else [0, 1, 2]}}
-                foci = {"hidden1": {"inside_first": 0.0, "inside_last": better * 2, "moved": 0.1}}
-                leave(
-                    folder, "rescue", "synthetic", "focus_s", seed, [score + better],
-                    options=options, measured={"stuck": stuck}, focus=foci,
-                )  # fmt: skip
-
     def test_variants_stand_beside_nothing_changed(self, tmp_path: Path) -> None:
-        self.rescue(tmp_path)
+        leave_rescue(tmp_path)
         table, measured = experiment_tables(collect([tmp_path]))
         lines = {row[2]: row[3] for row in texts(table)}
         assert "unchanged" not in lines["0.001"]
@@ -102,7 +101,7 @@ class TestUnchanged:
         assert [row[6] for row in texts(measured)] == ["75", "25"]
 
     def test_not_beside_a_dense_network_nor_on_other_data(self, tmp_path: Path) -> None:
-        self.rescue(tmp_path)
+        leave_rescue(tmp_path)
         for number in (0, 1, 2):
             options = {"data.seed": number}
             leave(tmp_path, "stuck", "synthetic", "focus_s", 0, [0.5], options=options)

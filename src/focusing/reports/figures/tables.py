@@ -53,7 +53,8 @@ def _chart(name: str, title: str, protocol: str, every: Rows) -> Chart:
         f"{name}_{protocol}",
         title,
         f"{MEANING[protocol].capitalize()}, {runs} each: means with 95 % intervals (Student's "
-        "t; bootstrap from 20 runs on). Grey bars: the paper's means."
+        "t; bootstrap from 20 runs on)."
+        + (" Grey bars: the paper's means." if any(map(_published, rows)) else "")
         + (" Of runs that kept part of the training data for validation." if held else ""),
         tuple(rows),
         partial(_draw, rows),

@@ -6,12 +6,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from focusing.reports.names import DATA, data_name, dense_twin, edition
+from focusing.reports.names import DATA, PROTOCOLS, data_name, dense_twin, edition
 from focusing.reports.page.difference import Difference, placed
-from focusing.reports.paper import PublishedTable, published_tables
+from focusing.reports.paper import published_tables
+from focusing.reports.tables import Unit
+from focusing.reports.tables.against import comparisons
+from focusing.reports.tables.settings import settings_of
 from focusing.reports.tables.sheet import Sheet, compute
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by, trial
+from focusing.results.run import Run
 
 PREFERRED = ("holdout", "paper", "last")
 """Which protocol is shown if the reader chose none: the honest one, where there is one."""
@@ -50,12 +54,42 @@ def findings(collection: Collection) -> list[Finding]:
     published = published_tables()
     found = []
     for key in sorted(groups, key=lambda key: _order(key, list(published))):
-        table = published.get(key[0]) or PublishedTable(key[0], f"Experiment {key[0]}", {}, {})
-        sheet = compute(table, key[1], key[2], groups[key])
-        rows = sorted(_differences(sheet), key=_place)
+        table = published.get(key[0])
+        if table is None:
+            title, rows = f"Experiment {key[0]}", list(_of_settings(groups[key]))
+        else:
+            sheet = compute(table, key[1], key[2], groups[key])
+            title, rows = table.title, sorted(_differences(sheet), key=_place)
         if rows:
-            found.append(Finding(key[0], table.title, key[1], key[2], tuple(placed(rows))))
+            found.append(Finding(key[0], title, key[1], key[2], tuple(placed(rows))))
     return found
+
+
+def _of_settings(runs: Sequence[Run]) -> Iterator[Difference]:
+    """Of an experiment that is no table of the paper, as its own table has them."""
+    found = settings_of(runs)
+    compared = {
+        key: each
+        for key, each in comparisons(found, PROTOCOLS).items()
+        if each.found.p is not None and "focus" in found[key[0]].model
+    }
+    for (place, protocol), against in sorted(compared.items(), key=lambda each: each[0][0]):
+        each, result = found[place], against.found
+        first = next(name for name in PREFERRED if (place, name) in compared)
+        yield Difference(
+            label=(data_name(each.data[0]), each.data[1], *each.label()),
+            data=each.data[0],
+            model=each.model,
+            other=against.other,
+            protocol=protocol,
+            unit=Unit(each.runs[0].metric),
+            value=result.difference,
+            low=result.interval.low if result.interval else None,
+            high=result.interval.high if result.interval else None,
+            p=against.p,
+            count=f"{result.n[0]} / {result.n[1]}",
+            shown=protocol == first,
+        )
 
 
 def _order(key: tuple[str, str, str], published: Sequence[str]) -> tuple[object, ...]:

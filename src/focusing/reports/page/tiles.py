@@ -6,15 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from focusing.reports.names import edition, model_name
+from focusing.reports.page.difference import Difference
 from focusing.reports.page.findings import Finding
 from focusing.reports.page.noise import Trials
 from focusing.reports.page.sparsity import Kept
 from focusing.reports.tables import between, number, signed
+from focusing.reports.tables.against import UNCHANGED
+from focusing.reports.tables.quantities import FOCI
+from focusing.reports.tables.settings import settings_of
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by
 from focusing.results.stats import spread
 
 Findings = Sequence[Finding]
+FOCI_LEARN = "learning_to_focus"
 
 
 @dataclass(frozen=True)
@@ -43,21 +48,24 @@ def tiles(
     return [
         *_wins(found),
         *_noise(noise),
+        *_foci(collection),
         *_optimism(collection),
         *_sparsity(pruned),
     ]
 
 
+def _against_dense(finding: Finding) -> list[Difference]:
+    rows = [row for row in finding.rows if row.shown and row.other != UNCHANGED]
+    return [row for row in rows if row.source != "fake"]
+
+
 def _wins(found: Findings) -> Iterator[Tile]:
-    real = [each for each in found if any(row.source != "fake" for row in each.rows)]
-    chosen = sorted(real, key=lambda each: each.size == "smoke")[:1]  # stable: else as they are
-    for finding in chosen:
-        models = [row.model for row in finding.rows if row.source != "fake"]
+    real = [(each, rows) for each in found if (rows := _against_dense(each))]
+    chosen = sorted(real, key=lambda each: each[0].size == "smoke")[:1]  # stable: else as they are
+    for finding, every in chosen:
+        models = [row.model for row in every]
         model = "focus_s" if "focus_s" in models else models[0]
-        rows = [row for row in finding.rows if row.shown and row.model == model]
-        rows = [row for row in rows if row.source != "fake"]
-        if not rows:
-            continue
+        rows = [row for row in every if row.model == model]
         counts = {word: sum(row.verdict == word for row in rows) for word in ("better", "worse")}
         protocols = sorted({row.protocol for row in rows})
         about = ", ".join(filter(None, (finding.experiment, finding.edition)))
@@ -88,6 +96,33 @@ def _noise(noise: Sequence[Trials]) -> Iterator[Tile]:
             else f"{row.count}, {row.protocol} protocol{without}",
             link="#noise",
         )
+
+
+def _foci(collection: Collection) -> Iterator[Tile]:
+    """How many foci end among the informative inputs; over many data sets, if there are any."""
+    runs = [run for run in collection.runs if run.experiment == FOCI_LEARN]
+    groups = group_by(runs, lambda run: (run.size, run.variant))
+    for size, variant in sorted(groups, key=lambda key: edition(*key))[:1]:
+        first, last = (FOCI[name][0] for name in ("inside_first", "inside_last"))
+        told = [each for each in settings_of(groups[size, variant]) if last in each.measured]
+        for each in sorted(told, key=lambda each: (-len(each.runs), not each.varied))[:1]:
+            found = each.measured[last]
+            interval = f"95 % {between(found.interval, 0)}, " if found.interval else ""
+            count = "1 run" if found.n == 1 else f"{found.n} runs"
+            kind = f"{count} on data of their own" if each.varied else count
+            yield Tile(
+                value=number(found.mean, 0),
+                unit="%",
+                words="of the foci end among the informative inputs, where "
+                f"{number(each.measured[first].mean, 0)} % begin",
+                detail=f"{interval}{kind} ({', '.join([FOCI_LEARN, *_edition(size, variant)])})",
+                link=f"#table-experiment_{FOCI_LEARN}_{size}_{variant}_measured",
+            )
+
+
+def _edition(size: str, variant: str) -> list[str]:
+    named = {"size": size, "variant": variant}
+    return [f"{name} {value}" for name, value in named.items() if value != "paper"]
 
 
 def _optimism(collection: Collection) -> Iterator[Tile]:

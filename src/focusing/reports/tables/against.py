@@ -10,7 +10,7 @@ from focusing.reports.names import dense_twin, model_name
 from focusing.reports.tables import between, p_value, signed
 from focusing.reports.tables.overrides import composed
 from focusing.reports.tables.settings import Setting
-from focusing.results.groups import flat_settings
+from focusing.results.groups import flat_settings, group_by
 from focusing.results.stats import Comparison, compare, holm
 
 UNCHANGED = "unchanged"
@@ -21,7 +21,7 @@ class Against:
     """A comparison of a setting under a protocol.
 
     Attributes:
-        other: what it is compared with, in print.
+        other: name of the model that it is compared with, or ``unchanged``.
         found: the comparison.
         p: after Holm's correction over the table under the same protocol.
     """
@@ -33,8 +33,9 @@ class Against:
     def lines(self) -> list[str]:
         """In a cell."""
         interval = between(self.found.interval, sign=True)
-        difference = f"− {self.other}: {signed(self.found.difference)} {interval}".rstrip()
-        return [difference] if self.p is None else [difference, f"p={p_value(self.p)}"]
+        difference = f"{signed(self.found.difference)} {interval}".rstrip()
+        told = f"− {model_name(self.other)}: {difference}"
+        return [told] if self.p is None else [told, f"p={p_value(self.p)}"]
 
     def record(self) -> dict[str, Any]:
         """For a CSV file."""
@@ -57,7 +58,7 @@ def comparisons(
     bases = [_base(found, each) for each in found]
     for name in protocols:
         tested: dict[tuple[int, str], tuple[str, Comparison]] = {}
-        for place, (each, base) in enumerate(zip(found, bases, strict=True)):
+        for number, (each, base) in enumerate(zip(found, bases, strict=True)):
             if base is None or name not in each.scores or name not in base.scores:
                 continue
             ours, theirs = each.scores[name], base.scores[name]
@@ -70,12 +71,13 @@ def comparisons(
                 lower_is_better=each.runs[0].lower_is_better,
                 paired=same or (ours.paired and theirs.paired),
             )
-            tested[place, name] = UNCHANGED if same else model_name(base.model), result
-        corrected = holm([result.p for _, result in tested.values()])
-        every |= {
-            key: Against(*result, p)
-            for (key, result), p in zip(tested.items(), corrected, strict=True)
-        }
+            tested[number, name] = UNCHANGED if same else base.model, result
+        # Fake data say nothing on others: they are a family of their own.
+        families = group_by(tested, lambda key: found[key[0]].runs[0].source == "fake")
+        for places in families.values():
+            corrected = holm([tested[place][1].p for place in places])
+            for place, p in zip(places, corrected, strict=True):
+                every[place] = Against(*tested[place], p)
     return every
 
 

@@ -24,6 +24,8 @@ from focusing.results.stats import Spread, spread
 
 PER_MODEL = ("data.pad",)
 """Options of the data that the author chose for the focused network alone."""
+SMALLER = ("quick", "smoke")
+"""Sizes that are not the paper's: less data, fewer epochs."""
 FULL, HELD = "all", "without the validation split"
 
 
@@ -37,7 +39,8 @@ class Block:
         version: 0, or more if the files changed between runs.
         options: what tells the block from others of its data set, as on the command line.
         models: runs by name of the model.
-        as_published: its runs are those of the experiment as the paper has it, nothing changed.
+        as_published: its runs are those of the experiment as the paper has it, nothing changed,
+            at full size.
     """
 
     data: str
@@ -93,7 +96,7 @@ def blocks(runs: Sequence[Run]) -> list[Block]:
             for mark, same in split_repeats(alike):
                 models = group_by(same, lambda run: run.model)
                 named = (*options, mark) if mark else options
-                plain = source != "fake" and not named
+                plain = source != "fake" and not named and same[0].size not in SMALLER
                 found.append(Block(data, source, version, named, models, plain))
     return found
 

@@ -22,9 +22,9 @@ NOTES = (
     "else of Welch's. Bold: the best mean of a block, if p < 0.05 between it and the first model "
     "(if it is the first itself: the next best).",
     "Published: mean ± std as printed (ddof=0, mostly a fraction beside a percentage) and best. "
-    "Δ: ours under the paper's protocol − published, where data and options are the experiment's "
-    "own; what runs changed is named below the data. Protocols: paper, best test epoch, which is "
-    "optimistic; holdout, test at the best validation epoch; last, after the last epoch.",
+    "Δ: ours under the paper's protocol − published, where size, data and options are the "
+    "paper's; what runs changed is named below the data. Protocols: paper, best test epoch, "
+    "which is optimistic; holdout, test at the best validation epoch; last, after the last epoch.",
 )
 NOTE_HELD = (
     "† from runs that kept part of the training data for validation: fewer samples to learn."

@@ -1,10 +1,12 @@
 """The headline says what the records say, and not more."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from focusing.reports.figures.chart import Chart
+from focusing.reports.figures.tables import table_charts
 from focusing.reports.page.difference import WIDTH
 from focusing.reports.page.findings import findings
 from focusing.reports.page.noise import noise_differences
@@ -13,6 +15,7 @@ from focusing.reports.page.tiles import Tile, tiles
 from focusing.reports.tables.trials import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
+from tests.unit.reports.test_tables_settings import leave_rescue
 
 
 def several(folder: Path, data: str, model: str, scores: list[float], **more: Any) -> None:
@@ -101,7 +104,7 @@ class TestFocusedAgainstDense:
                     leave(tmp_path, "mine", "mnist", model, seed, scores, options=options)
         [finding] = findings(collect([tmp_path]))
         labels = [row.label[-1] for row in finding.rows if row.protocol == "paper"]
-        assert labels == [f"model.hidden=[{width}]" for width in (64, 256, 1000)]
+        assert labels == [f"hidden=[{width}]" for width in (64, 256, 1000)]
 
     def test_plots_share_a_scale(self, tmp_path: Path) -> None:
         several(tmp_path, "mnist", "dense", [0.5, 0.51])
@@ -113,6 +116,73 @@ class TestFocusedAgainstDense:
         assert plots["mnist"].mean > plots["fashion"].mean > WIDTH / 2  # type: ignore[union-attr]
         assert plots["fashion"].cut == ("left", "right")  # type: ignore[union-attr]
         assert plots["mnist"].cut == ()  # type: ignore[union-attr]
+
+
+class TestFakeData:
+    """Numbers on top of the page, and beside the paper's, come from no data that was made up."""
+
+    FAKE: ClassVar[dict[str, Any]] = {"source": "fake", "fingerprint": "fake"}
+
+    def leave(self, folder: Path, name: str, **more: Any) -> None:
+        points = [{"sparsity": s, "acc": 0.9, "layers": {}} for s in (0.0, 0.7)]
+        measured = {"pruning": {"curve": points, "magnitude": []}}
+        for model, score in (("dense", 0.5), ("focus_s", 0.9)):
+            for seed in range(3):
+                test = [score + seed / 100, score]
+                leave(folder, name, "mnist", model, seed, test, val=[0.1, 0.2], measured=measured,
+                      **more)  # fmt: skip
+
+    @pytest.mark.parametrize("name", ["table2_simple", "sparsity", "mine"])
+    def test_alone_they_are_no_headline(self, tmp_path: Path, name: str) -> None:
+        self.leave(tmp_path, name, **self.FAKE)
+        assert all_tiles(tmp_path) == []
+
+    @pytest.mark.parametrize("name", ["table2_simple", "sparsity", "mine"])
+    def test_they_do_not_change_the_headline(self, tmp_path: Path, name: str) -> None:
+        self.leave(tmp_path / "real", name)
+        before = all_tiles(tmp_path)
+        assert len(before) == 3
+        self.leave(tmp_path / "fake", name, **self.FAKE)
+        assert all_tiles(tmp_path) == before
+
+    def test_no_difference_to_the_paper(self, tmp_path: Path) -> None:
+        self.leave(tmp_path, "table2_simple", **self.FAKE)
+        charts = [each for each in table_charts(collect([tmp_path])) if isinstance(each, Chart)]
+        assert charts
+        assert all(row["minus_published"] is None for chart in charts for row in chart.rows)
+        assert not any("the paper's means" in chart.caption for chart in charts)
+
+
+class TestFoci:
+    def leave(self, folder: Path, seed: int, data_seed: int, last: float, **more: Any) -> None:
+        focus = {"hidden1": {"inside_first": 0.25, "inside_last": last}}
+        leave(folder, "learning_to_focus", "synthetic", "focus_s", seed, [0.5],
+              options={"data.seed": data_seed}, focus=focus, **more)  # fmt: skip
+
+    def test_of_all_data_sets(self, tmp_path: Path) -> None:
+        for number, last in enumerate((0.5, 0.75, 1.0)):
+            self.leave(tmp_path, 7, number, last)
+            self.leave(tmp_path, 7 + number, 2, 1.0)
+        [tile] = all_tiles(tmp_path)
+        assert (tile.value, tile.unit) == ("75", "%")
+        assert "where 25 % begin" in tile.words
+        assert tile.detail == "95 % [13, 100], 3 runs on data of their own (learning_to_focus)"
+        assert tile.link == "#table-experiment_learning_to_focus_paper_paper_measured"
+
+    def test_of_seeds_on_the_same_data(self, tmp_path: Path) -> None:
+        for seed in range(2):
+            self.leave(tmp_path, seed, 2, 0.5, size="quick")
+        [tile] = all_tiles(tmp_path)
+        assert tile.detail == "95 % [50, 50], 2 runs (learning_to_focus, size quick)"
+
+
+def test_what_helps_is_a_finding_but_no_win_over_dense(tmp_path: Path) -> None:
+    leave_rescue(tmp_path)
+    [finding] = findings(collect([tmp_path]))
+    [row] = [row for row in finding.rows if row.shown]
+    assert (row.other, row.label[-1], row.verdict) == ("unchanged", "lr_mu=0.01", "better")
+    assert row.value == pytest.approx(11)
+    assert all_tiles(tmp_path) == []
 
 
 def trial(folder: Path, model: str, number: int, noise: int, score: float) -> None:

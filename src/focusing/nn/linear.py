@@ -223,12 +223,14 @@ class FocusedLinear(nn.Module):
             self._layout = Layout(self.tau, regular=not isinstance(self.topology, Tensor))
         foci = self.mu, self.sigma
         if self.backend != "fused":
-            plan = self._layout.plan(*foci, math.sqrt(-2 * math.log(self.cutoff)), x.dtype)
+            plan = self._layout.plan(
+                *foci, math.sqrt(-2 * math.log(self.cutoff)), x.dtype, self.normalizer
+            )
             # Neurons out of order cost a copy of what they reach: too much if that is nearly all.
             worthwhile = 0.99 if plan.tiling.order is None else 0.85
             if self.backend == "banded" or plan.tiling.work < worthwhile:
                 return plan
-        return self._layout.plan(*foci, math.inf, x.dtype)
+        return self._layout.plan(*foci, math.inf, x.dtype, self.normalizer)
 
     @torch.no_grad()
     def constrain_(self) -> None:

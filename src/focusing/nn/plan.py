@@ -15,6 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from focusing.nn.line import LEAST_WIDTH, gaussian_sums
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
@@ -57,6 +59,8 @@ class Tiling:
         tiles: the tiles.
         order: neurons in the order of the tiles; None: as they are.
         work: share of the n * m products that the tiles compute.
+        walk: an order of the tiles in which the first one sees all inputs, if any does.
+        covered: whether one does.
         origin: where the tile of each neuron has its origin, the same on every axis, (n, 1).
     """
 
@@ -108,6 +112,11 @@ class Tiling:
             )
         ]
         self.work = float(rows @ (stop - start)) / (neurons * inputs)
+        whole = np.flatnonzero(stop - start == inputs)
+        self.covered = len(whole) > 0
+        self.walk = list(range(len(edges)))
+        if self.covered:  # such a tile writes to all inputs, so that others may add to them
+            self.walk.insert(0, self.walk.pop(int(whole[0])))
         self.order = None if order is None else torch.from_numpy(order)
         self.sizes = rows.tolist()
         self._indices = order
@@ -160,15 +169,18 @@ class Plan(NamedTuple):
     Attributes:
         tiling: the tiles.
         exponents: coefficients of the basis that give -|tau - mu|^2 / (2 sigma^2), (n, 1 + 2d),
-            in the order of the tiles, as are the next two.
+            in the order of the tiles, as are the others; with the normaliser, if that is known.
         shift: centre of each neuron relative to the origin of its tile, (n, d).
         precision: 1 / sigma^2, (n, d).
+        spread: sums of q of the normaliser times the basis, over all inputs, (1 + 2d, n), where
+            these are known in closed form.
     """
 
     tiling: Tiling
     exponents: Floats
     shift: Floats
     precision: Floats
+    spread: Floats | None
 
 
 class Layout:
@@ -181,6 +193,8 @@ class Layout:
         gaps = np.diff(self.tau[0])
         # Only then are inputs that are near each other neighbours, so that slices can be skipped.
         self.sliceable = bool((gaps >= 0).all()) and (regular or len(self.tau) == 1)
+        even = len(gaps) > 0 and np.ptp(gaps) < 1e-3 * gaps.mean()
+        self._even = even and len(self.tau) == 1
         # A centre is at most this far from its nearest input, against which a cutoff is measured.
         self._nearest = gaps.max(initial=0.0) / 2
         self._bases: dict[tuple[int, torch.dtype], Tensor] = {}
@@ -201,7 +215,9 @@ class Layout:
         return radius
 
     @np.errstate(all="ignore")  # foci that have diverged give NaN, as weights do
-    def plan(self, mu: Tensor, sigma: Tensor, reach: float, dtype: torch.dtype) -> Plan:
+    def plan(
+        self, mu: Tensor, sigma: Tensor, reach: float, dtype: torch.dtype, normalizer: str
+    ) -> Plan:
         """Plan the product for the foci (n, d) of this moment.
 
         Args:
@@ -210,6 +226,7 @@ class Layout:
             reach: inputs that are this many sigma farther from mu than the nearest one may be
                 skipped; infinity: none are.
             dtype: precision of the product.
+            normalizer: name of the normaliser.
         """
         centers: Floats = mu.detach().double().numpy()
         widths: Floats = np.abs(sigma.detach().double().numpy())
@@ -231,7 +248,42 @@ class Layout:
         exponents[:, 0] = (shift * slope).sum(1) * -0.5
         exponents[:, 1 : 1 + axes] = slope
         exponents[:, 1 + axes :] = precision * -0.5
-        return Plan(tiling, exponents, shift, precision)
+        spread = None
+        if self._even and normalizer != "none" and dtype == torch.float32:  # exact to 1e-8
+            spread = self._spread(sorted_centers, sorted_widths, shift, normalizer)
+            if spread is not None:
+                exponents[:, 0] += log_scale(spread, self.tau.shape[1], normalizer)
+        return Plan(tiling, exponents, shift, precision, spread)
+
+    def _spread(
+        self, centers: Floats, widths: Floats, shift: Floats, normalizer: str
+    ) -> Floats | None:
+        """Sums of q times [1, t, t^2], if the inputs are dense and none of the foci outside."""
+        center, width, shift = centers[:, 0], widths[:, 0], shift[:, 0]
+        if normalizer == "l2":
+            width = width * math.sqrt(0.5)
+        first, last, step = self.low[0], self.high[0], 2 * self._nearest
+        if not (
+            width.min() >= LEAST_WIDTH * step and first <= center.min() and center.max() <= last
+        ):
+            return None
+        narrowness = 1 / width
+        sums = gaussian_sums(
+            (first - center) * narrowness, (last - center) * narrowness, step * narrowness
+        )
+        constant, linear, square = sums
+        linear *= width
+        square *= width * width
+        square += shift * (2 * linear + shift * constant)
+        linear += shift * constant
+        return sums
+
+
+def log_scale(spread: Floats, inputs: int, normalizer: str) -> Floats:
+    """Logarithm of what each gaussian is multiplied by, (n,), from the sums of q."""
+    scale: Floats = np.log(spread[0]) * (-0.5 if normalizer == "l2" else -1.0)
+    scale += 0.5 * math.log(inputs)
+    return scale
 
 
 _memory = threading.local()

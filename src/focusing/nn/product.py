@@ -9,6 +9,7 @@ dL/dmu = sum(H t) / sigma^2 and dL/dsigma = sum(H t^2) / sigma^3 with t = tau - 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from focusing.nn.focus import FAINTEST
-from focusing.nn.plan import Floats, Plan, Tile
+from focusing.nn.plan import Floats, Plan, Tile, log_scale
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -135,34 +136,36 @@ class TiledProduct(torch.autograd.Function):
         normalizer: str,
     ) -> Tensor:
         """Take x (b, m), weight and mask (n, m), foci (n, d) and the plan made for them."""
-        tiling, order, normalized = plan.tiling, plan.tiling.order, normalizer != "none"
-        exponents = _split(torch.from_numpy(plan.exponents).to(x.dtype), tiling.sizes)
+        tiling, order, spread = plan.tiling, plan.tiling.order, plan.spread
+        summed = normalizer != "none" and spread is None
+        exponents, scale = _of_tiles(plan, plan.exponents, x.dtype), None
         y = x.new_empty(x.shape[0], weight.shape[0])
-        moments = []
+        moments = _room(plan, x.dtype) if summed else None
         for tile, own, out, (g, power) in zip(
             tiling.tiles, exponents, _split(y, tiling.sizes, 1), tiling.scratch(), strict=True
         ):
-            _gaussian(tile, plan, own, None, normalized, g)
-            if normalized:
-                moments.append(
-                    _moments(tile, torch.mul(g, g, out=power) if normalizer == "l2" else g)
-                )
+            _gaussian(tile, plan, own, summed, g)
+            if moments is not None:
+                q = torch.mul(g, g, out=power) if normalizer == "l2" else g
+                _moments(tile, q, moments)
             g *= _pick(weight, tile, order)
             if mask is not None:
                 g *= _pick(mask, tile, order)
             torch.mm(x[:, tile.columns], g.t(), out=out)
-        ctx.spread = ctx.scale = None
-        if normalized:
-            ctx.spread = torch.cat(moments, dim=1).double().numpy()
-            norm = ctx.spread[0] ** (0.5 if normalizer == "l2" else 1.0)
-            ctx.scale = math.sqrt(weight.shape[1]) / norm
-            y *= torch.from_numpy(ctx.scale).to(x.dtype)
+        if moments is not None:
+            spread = moments.double().numpy()
+            logarithm = log_scale(spread, weight.shape[1], normalizer)
+            scaled = plan.exponents.copy()
+            scaled[:, 0] += logarithm  # in the gradient it costs nothing
+            exponents = _of_tiles(plan, scaled, x.dtype)
+            scale = torch.from_numpy(np.exp(logarithm)).to(x.dtype)
+            y *= scale
         if order is not None:
             y = torch.empty_like(y).index_copy_(1, order, y)
         if bias is not None:
             y += bias
         ctx.save_for_backward(x, weight, mu, sigma, mask)
-        ctx.plan = plan
+        ctx.plan, ctx.spread, ctx.exponents, ctx.scale = plan, spread, exponents, scale
         return y
 
     @staticmethod
@@ -175,26 +178,28 @@ class TiledProduct(torch.autograd.Function):
         grad_bias = grad_y.sum(0) if needs[2] else None
         if order is not None:
             grad_y = grad_y.index_select(1, order)
-        scale, exponents = None, plan.exponents
-        if ctx.scale is not None:  # inside the exponent it costs nothing
-            exponents = exponents.copy()
-            exponents[:, 0] += np.log(ctx.scale)
-            scale = torch.from_numpy(ctx.scale).to(x.dtype)
-        exponents = _split(torch.from_numpy(exponents).to(x.dtype), tiling.sizes)
-        grad_x = torch.zeros_like(x) if needs[0] else None
+        exponents, scale = ctx.exponents, ctx.scale
+        grad_x = None
+        if needs[0]:
+            grad_x = torch.empty_like(x) if tiling.covered else torch.zeros_like(x)
         scattered = order is not None and tiling.work < 1
         grad_weight = torch.zeros_like(weight) if scattered else torch.empty_like(weight)
-        moments = []
-        for tile, own, grad, (phi, product) in zip(
-            tiling.tiles, exponents, _split(grad_y, tiling.sizes, 1), tiling.scratch(), strict=True
-        ):
-            _gaussian(tile, plan, own, scale, scale is not None, phi)
+        moments = _room(plan, x.dtype)
+        grads, scratch = _split(grad_y, tiling.sizes, 1), tiling.scratch()
+        for place, index in enumerate(tiling.walk):
+            tile, grad, (phi, product) = tiling.tiles[index], grads[index], scratch[index]
+            _gaussian(tile, plan, exponents[index], scale is not None, phi)
+            if scale is not None and not tile.calm:
+                phi *= scale[tile.rows, None]
             if mask is not None:
                 phi *= _pick(mask, tile, order)
             torch.mul(phi, _pick(weight, tile, order), out=product)
             inputs = x[:, tile.columns]
             if grad_x is not None:
-                grad_x[:, tile.columns].addmm_(grad, product)
+                if place == 0 and tiling.covered:
+                    torch.mm(grad, product, out=grad_x)
+                else:
+                    grad_x[:, tile.columns].addmm_(grad, product)
             if order is None:
                 own_grad = grad_weight[tile.rows]
                 own_grad[:, : tile.columns.start] = 0  # cheaper than to clear all of it before
@@ -202,11 +207,11 @@ class TiledProduct(torch.autograd.Function):
                 change = torch.mm(grad.t(), inputs, out=own_grad[:, tile.columns])
             else:
                 change = torch.mm(grad.t(), inputs)
-            moments.append(_moments(tile, product.mul_(change)))
+            _moments(tile, product.mul_(change), moments)
             change *= phi
             if order is not None:
                 grad_weight[:, tile.columns].index_copy_(0, order[tile.rows], change)
-        grad_mu, grad_sigma = _chain(torch.cat(moments, dim=1).double().numpy(), ctx.spread, plan)
+        grad_mu, grad_sigma = _chain(moments.double().numpy(), ctx.spread, plan)
         return (
             grad_x,
             grad_weight,
@@ -217,30 +222,43 @@ class TiledProduct(torch.autograd.Function):
         )
 
 
+def _of_tiles(plan: Plan, exponents: Floats, dtype: torch.dtype) -> Sequence[Tensor]:
+    return _split(torch.from_numpy(exponents).to(dtype), plan.tiling.sizes)
+
+
+def _room(plan: Plan, dtype: torch.dtype) -> Tensor:
+    """For moments of all neurons, (1 + 2d, n), as exact as those of the most delicate tile."""
+    exact = dtype if all(tile.calm for tile in plan.tiling.tiles) else torch.float64
+    return torch.empty(plan.exponents.shape[::-1], dtype=exact, device="cpu")
+
+
 def _pick(matrix: Tensor, tile: Tile, order: Tensor | None) -> Tensor:
     if order is None:
         return matrix[tile.rows, tile.columns]
     return matrix[:, tile.columns].index_select(0, order[tile.rows])
 
 
-def _gaussian(
-    tile: Tile, plan: Plan, exponents: Tensor, scale: Tensor | None, normalized: bool, out: Tensor
-) -> None:
-    """Write coefficients of a tile times ``scale``, which ``exponents`` hold too, into ``out``."""
+def _gaussian(tile: Tile, plan: Plan, exponents: Tensor, summed: bool, out: Tensor) -> None:
+    """Write the coefficients of a tile into ``out``.
+
+    Where the normaliser is summed up, those of a tile that is not calm are relative to the largest.
+    """
     if tile.calm:
         torch.mm(exponents, tile.basis, out=out).exp_()
         return
     exponent = torch.from_numpy(plan.exponents[tile.rows]) @ tile.basis
-    if normalized:
+    if summed:
         exponent -= exponent.amax(1, keepdim=True)
     out.copy_(exponent.clamp_min_(math.log(FAINTEST))).exp_()
-    if scale is not None:
-        out *= scale[tile.rows, None]
 
 
-def _moments(tile: Tile, values: Tensor) -> Tensor:
-    """Sums of values * [1, t, t^2] over the inputs of a tile, (1 + 2d, rows)."""
-    return torch.mm(tile.basis, values.t().to(tile.basis.dtype))
+def _moments(tile: Tile, values: Tensor, out: Tensor) -> None:
+    """Write sums of values * [1, t, t^2] over the inputs of a tile into its part of (1 + 2d, n)."""
+    own = out[:, tile.rows]
+    if tile.basis.dtype == values.dtype == out.dtype:
+        torch.mm(tile.basis, values.t(), out=own)
+    else:
+        own.copy_(torch.mm(tile.basis, values.t().to(tile.basis.dtype)))
 
 
 def _chain(moments: Floats, spread: Floats | None, plan: Plan) -> tuple[Tensor, Tensor]:
@@ -251,7 +269,10 @@ def _chain(moments: Floats, spread: Floats | None, plan: Plan) -> tuple[Tensor, 
     constant, first, second = moments[:1].T, moments[1 : 1 + axes].T, moments[1 + axes :].T
     second = second - plan.shift * (2 * first - plan.shift * constant)
     first = first - plan.shift * constant  # both now about mu, not about the origin of the tile
-    grads = torch.from_numpy(np.stack([first * plan.precision, second * plan.precision]))
+    grads_of_both = np.empty((2, *first.shape))
+    np.multiply(first, plan.precision, out=grads_of_both[0])
+    np.multiply(second, plan.precision, out=grads_of_both[1])
+    grads = torch.from_numpy(grads_of_both)
     if plan.tiling.order is not None:
         grads = torch.empty_like(grads).index_copy_(1, plan.tiling.order, grads)
     return grads[0], grads[1]

@@ -1,6 +1,5 @@
 """Kill a run at random points, resume it, and get the run that nobody disturbed."""
 
-import os
 import random
 import signal
 import sys
@@ -11,20 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.integration.commands import (
-    ROOT,
-    TRAIN,
-    record,
-    run,
-    run_dirs,
-    start,
-    wait_until_it_catches,
-)
+from tests.integration.commands import TRAIN, record, run_dirs, start, wait_until_it_catches
+from tests.integration.forked import Forked, run_forked
 
 pytestmark = pytest.mark.slow
 
 OPTIONS = [
-    "data.n_samples=4000",
+    "data.n_samples=2000",
     "trainer.max_epochs=6",
     "figures=false",
     "protocol=holdout",
@@ -51,18 +43,17 @@ def rows(folder: Path) -> int:
 def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir(), killed.mkdir()
-    path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
-    assert run(COUNTED, *OPTIONS, cwd=whole, PYTHONPATH=path).returncode == 0
+    assert run_forked(COUNTED, *OPTIONS, cwd=whole).returncode == 0
     per_epoch = steps(whole) // 6
     chance = random.Random(0)  # noqa: S311 - not for secrets
     expected = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}
     for epoch, (signum, code) in enumerate(expected.items()):
         target = epoch * per_epoch + chance.randint(1, per_epoch // 2)
-        process = start(COUNTED, *OPTIONS, cwd=killed, PYTHONPATH=path)
+        process = Forked(COUNTED, *OPTIONS, cwd=killed)
         while steps(killed) < target and process.poll() is None:
             time.sleep(0.001)
         process.send_signal(signum)
-        output, _ = process.communicate(timeout=60)
+        output = "".join(process.communicate(timeout=60))
         assert process.returncode == code, output
         assert "Traceback" not in output
         [folder] = run_dirs(killed)
@@ -76,7 +67,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
         assert middle["steps"]["total"]["completed"] == steps(killed)  # none was made twice
     before = steps(killed)
     assert rows(killed) < 6
-    assert run(COUNTED, *OPTIONS, cwd=killed, PYTHONPATH=path).returncode == 0
+    assert run_forked(COUNTED, *OPTIONS, cwd=killed).returncode == 0
     assert 0 < before < steps(whole) <= steps(killed) <= steps(whole) + per_epoch
     [one], [two] = run_dirs(whole), run_dirs(killed)
     assert record(one)["series"] == record(two)["series"]
@@ -101,12 +92,12 @@ def test_a_signal_during_the_start_ends_it_at_once(tmp_path: Path, signum: int, 
 
 
 def test_resume_never_begins_again(tmp_path: Path) -> None:
-    process = start(TRAIN, *OPTIONS, cwd=tmp_path)
+    process = Forked(TRAIN, *OPTIONS, cwd=tmp_path)
     while rows(tmp_path) < 2 and process.poll() is None:
         time.sleep(0.002)
-    process.kill()
+    process.send_signal(signal.SIGKILL)
     process.communicate()
-    done = run(TRAIN, *OPTIONS, "resume=never", cwd=tmp_path)
+    done = run_forked(TRAIN, *OPTIONS, "resume=never", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [folder] = run_dirs(tmp_path)
     assert len(record(folder)["series"]["test/acc"]) == 6

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.commands import ROOT, TRAIN, record, run, run_dirs, start
+from tests.integration.commands import TRAIN, record, run_dirs
+from tests.integration.forked import Forked, run_forked
 
 pytestmark = pytest.mark.slow
 
@@ -17,8 +18,8 @@ JOBS = [
     "-m",
     "seed=0,1,2",
     "model=dense,focus_s",
-    "data.n_samples=3000",
-    "trainer.max_epochs=5",
+    "data.n_samples=1500",
+    "trainer.max_epochs=4",
     "optim.batch_size=8",
     "model.hidden=[8]",
     "figures=false",
@@ -26,7 +27,6 @@ JOBS = [
 ]
 LOCAL = ["hydra/launcher=local", "hydra.launcher.workers=2"]
 COUNTED = [sys.executable, "-m", "tests.integration.counted_train"]
-PATH = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
 
 
 def steps(folder: Path) -> int:
@@ -64,25 +64,28 @@ def alive(pid: int) -> bool:
 def test_killed_sweeps_go_on_and_train_nothing_twice(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir(), killed.mkdir()
-    done = run(COUNTED, *JOBS, cwd=whole, PYTHONPATH=PATH)  # one after the other
+    done = run_forked(COUNTED, *JOBS, cwd=whole)  # one after the other
     assert done.returncode == 0, done.stderr
     total = steps(whole)
-    per_epoch = total // len(run_dirs(whole)) // 5
-    moments = [(0.15, "group"), (0.5, "parent")]  # early in the first jobs; late in the second
+    per_epoch = total // len(run_dirs(whole)) // 4
+    # Early in the first jobs, late in these, in the second ones.
+    moments = [(0.15, "group", -9), (0.3, "parent", 143), (0.5, "parent", -9)]
     before: dict[Path, int] = {}
-    for share, whom in moments:
-        process = start(COUNTED, *JOBS, *LOCAL, cwd=killed, group=True, PYTHONPATH=PATH)
+    for share, whom, code in moments:
+        process = Forked(COUNTED, *JOBS, *LOCAL, cwd=killed, group=True)
         while steps(killed) < share * total and process.poll() is None:
             time.sleep(0.002)
         workers = children(process.pid)
         assert len(workers) == 2
+        signum = signal.SIGTERM if code == 143 else signal.SIGKILL
         if whom == "group":
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signum)
         else:
-            process.send_signal(signal.SIGKILL)
-        output, _ = process.communicate(timeout=60)
-        assert process.returncode == -9, output
+            process.send_signal(signum)
+        output = "".join(process.communicate(timeout=60))
+        assert process.returncode == code, output
         assert "Traceback" not in output
+        assert ("Stopped. The same command goes on from here." in output) == (code == 143)
         until = time.monotonic() + 20
         while any(map(alive, workers)) and time.monotonic() < until:
             time.sleep(0.02)
@@ -94,7 +97,7 @@ def test_killed_sweeps_go_on_and_train_nothing_twice(tmp_path: Path) -> None:
         assert whom == "group" or middles  # told to stop, a run saves its middle
     assert 0 < len(before) < 6
     # Two sweeps at once share what is left.
-    pair = [start(COUNTED, *JOBS, *how, cwd=killed, PYTHONPATH=PATH) for how in (LOCAL, [])]
+    pair = [Forked(COUNTED, *JOBS, *how, cwd=killed) for how in (LOCAL, [])]
     outputs = [each.communicate(timeout=120)[0] for each in pair]
     assert [each.returncode for each in pair] == [0, 0], outputs
     assert "6/6 jobs" in outputs[0]
@@ -109,7 +112,7 @@ def test_a_dead_worker_takes_only_its_job_with_it(tmp_path: Path) -> None:
     jobs += ["data.n_samples=500", "trainer.max_epochs=3", "figures=false"]
     one = ["hydra/launcher=local", "hydra.launcher.workers=1"]
     deadly = [sys.executable, "-m", "tests.integration.deadly_train"]
-    done = run(deadly, *jobs, *one, cwd=tmp_path, PYTHONPATH=PATH)
+    done = run_forked(deadly, *jobs, *one, cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
     rates = {record(folder)["config"]["optim"]["lr"]: folder for folder in run_dirs(tmp_path)}
@@ -124,7 +127,7 @@ def test_a_dead_worker_takes_only_its_job_with_it(tmp_path: Path) -> None:
     assert last.startswith("Error: 2 of 3 jobs failed")
 
     before = stamps(tmp_path)
-    retried = run(TRAIN, *jobs, *one, "sweep.retry_failed=true", cwd=tmp_path)
+    retried = run_forked(TRAIN, *jobs, *one, "sweep.retry_failed=true", cwd=tmp_path)
     assert retried.returncode == 1
     assert "Error: 1 of 3 jobs failed" in retried.stderr
     assert record(dead)["status"] == "done"

@@ -1,0 +1,93 @@
+"""Commands in processes of their own, forked from one that has imported torch.
+
+To import torch and Lightning takes seconds, which say nothing. Otherwise these are like processes
+that a shell starts: they have their own arguments, folder, environment, output and signals.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.integration.commands import environment
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["focusing.run", "focusing.sweep.launch.local"])
+
+
+class Forked:
+    """Like :class:`subprocess.Popen`.
+
+    Args:
+        command: as for :func:`tests.integration.commands.run`: Python and a script or a module.
+        arguments: more of it.
+        cwd: its folder.
+        group: with a process group of its own, which can be killed whole.
+        env: its environment, beside what it inherits.
+    """
+
+    def __init__(
+        self, command: list[str], *arguments: str, cwd: Path, group: bool = False, **env: str
+    ) -> None:
+        [_, *self.args] = [*command, *arguments]
+        self._texts = [Path(tempfile.mkstemp()[1]) for _ in range(2)]
+        given = (self.args, cwd, environment(**env), self._texts, group)
+        self._process = CONTEXT.Process(target=_be, args=given)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    @property
+    def returncode(self) -> int | None:
+        return self.poll()
+
+    def send_signal(self, signum: int) -> None:
+        os.kill(self.pid, signum)
+
+    def communicate(self, timeout: float = 300) -> tuple[str, str]:
+        self._process.join(timeout)
+        if self.poll() is None:
+            self._process.kill()
+            self._process.join()
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        out, err = (each.read_text() for each in self._texts)
+        for each in self._texts:
+            each.unlink()
+        return out, err
+
+
+def run_forked(
+    command: list[str], *arguments: str, cwd: Path, **env: str
+) -> "subprocess.CompletedProcess[str]":
+    process = Forked(command, *arguments, cwd=cwd, **env)
+    out, err = process.communicate()
+    assert process.returncode is not None
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def _be(
+    command: list[str], cwd: Path, env: Mapping[str, str], texts: list[Path], group: bool
+) -> None:
+    """Be the command."""
+    if group:
+        os.setsid()
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    for descriptor, text in enumerate(texts, start=1):
+        os.dup2(os.open(text, os.O_WRONLY | os.O_APPEND), descriptor)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if command[0] == "-m":
+        sys.argv = command[1:]
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = command
+        runpy.run_path(command[0], run_name="__main__")

@@ -1,14 +1,20 @@
 """Settings of an experiment: repeats over data sets, what they are compared with, their foci."""
 
+import io
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from rich.console import Console
 from scipy import stats as scipy_stats
 
 from focusing.reports.figures.foci import foci_charts
 from focusing.reports.figures.sweep import sweep_charts
 from focusing.reports.tables.experiment import experiment_tables
+from focusing.reports.tables.labels import labels
 from focusing.reports.tables.overrides import composed
+from focusing.reports.tables.settings import settings_of
+from focusing.reports.tables.terminal import terminal
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 from tests.unit.reports.test_tables_other import texts
@@ -145,3 +151,45 @@ def test_the_authors_widths_stand_beside_whole_runs_only(
     assert ("author's scripts" in chart.caption) == whole
     [table] = experiment_tables(collect([tmp_path]))
     assert ("author" in {column.title for column in table.columns}) == whole
+
+
+class TestLabels:
+    CHANGES: ClassVar[list[dict[str, Any]]] = [
+        {}, {"optim.lr_mu": 0.1}, {"optim.anneal_from": 4.0, "optim.anneal_epochs": 125},
+        {"optim.mu_repulsion": 1.0},
+    ]  # fmt: skip
+
+    @pytest.mark.parametrize(("name", "plain"), [("rescue", "unchanged"), ("mine", "as most")])
+    def test_many_options_share_a_column(self, tmp_path: Path, name: str, plain: str) -> None:
+        for options in self.CHANGES:
+            leave(tmp_path, name, "synthetic", "focus_s", 0, [0.5], options=options)
+        [table] = experiment_tables(collect([tmp_path]))
+        assert [column.title for column in table.columns] == ["data", "model", "setting", "paper",
+                                                              "last"]  # fmt: skip
+        found = {row[2] for row in texts(table)}
+        assert found == {
+            plain, "lr_mu=0.1", "anneal_epochs=125", "mu_repulsion=1.0",
+        }  # fmt: skip
+        assert {"optim.lr_mu", "optim.mu_repulsion"} <= table.records[0].keys()  # the file has all
+
+    def test_no_two_settings_share_a_name(self, tmp_path: Path) -> None:
+        for rate in (0.1, 0.2):
+            for decay in (0.0, 0.5):
+                options = {"optim.lr": rate, "optim.l2": decay}
+                leave(tmp_path, "mine", "dna", "dense", 0, [0.5], options=options)
+        assert len(set(labels(settings_of(collect([tmp_path]).runs)))) == 4
+
+
+def test_the_terminal_loses_no_column(tmp_path: Path) -> None:
+    focus = {"hidden1": {"inside_first": 0.1, "inside_last": 0.2, "moved": 0.3, "widened": 0.1}}
+    for seed in range(2):
+        for options in TestLabels.CHANGES:
+            measured = {"stuck": {"hidden1": {"neurons": 3, "stuck": [1] * seed}}}
+            leave(tmp_path, "rescue", "synthetic", "focus_s", seed, [0.5], options=options,
+                  focus=focus, measured=measured, wall_seconds=12.0 + seed)  # fmt: skip
+    table = experiment_tables(collect([tmp_path]))[1]
+    console = Console(width=80, file=io.StringIO())
+    console.print(*terminal(table))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue().replace("\n", "").replace(" ", "")
+    assert shown.count("12.5") == len(TestLabels.CHANGES)

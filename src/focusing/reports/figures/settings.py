@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -24,10 +23,10 @@ from focusing.reports.figures.chart_runs import (
     shown_protocols,
 )
 from focusing.reports.figures.sweep import swept_number
-from focusing.reports.names import data_name, data_order, model_name
+from focusing.reports.names import data_name, data_order
 from focusing.reports.paper import published_tables
-from focusing.reports.tables import NOTHING
 from focusing.reports.tables.cells import score_record
+from focusing.reports.tables.labels import labels
 from focusing.reports.tables.quantities import stuck_share
 from focusing.reports.tables.settings import Setting, settings_of
 from focusing.results.collect import Collection
@@ -129,31 +128,6 @@ def _draw(found: Sequence[Setting], protocol: str, metrics: Mapping[str, str]) -
         grid[0].set_yticks(range(len(rows)), rows)
         grid[0].set_ylim(len(rows) - 0.4, -0.6)
         return figure
-
-
-def labels(found: Sequence[Setting]) -> list[str]:
-    """What tells each setting from the others, in few words: what most of them have is left out.
-
-    It stays where two settings of the same data would have the same name.
-    """
-    counts = Counter(pair for each in found for pair in each.options.items())
-    usual = {pair for pair, count in counts.items() if count > len(found) / 2}
-    short = [_label(each, usual, found) for each in found]
-    if len({(each.data, name) for each, name in zip(found, short, strict=True)}) == len(found):
-        return short
-    return [_label(each, set(), found) for each in found]
-
-
-def _label(each: Setting, usual: set[tuple[str, str]], found: Sequence[Setting]) -> str:
-    word = len(each.options) == 1 and not {"data.seed", "config"} & each.values.keys()
-    options = [
-        value if word and isinstance(plain, str) else f"{name}={value}"
-        for (name, value), plain in zip(each.options.items(), each.values.values(), strict=True)
-        if (name, value) not in usual and value != NOTHING
-    ]
-    models = {other.model for other in found}
-    model = [model_name(each.model)] if len(models) > 1 else []
-    return ", ".join([*model, *options]) or "unchanged"
 
 
 def stuck_shares(each: Setting) -> list[float]:

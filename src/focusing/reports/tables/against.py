@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from focusing.reports.names import dense_twin, model_name
 from focusing.reports.tables import between, p_value, signed
-from focusing.reports.tables.overrides import composed
+from focusing.reports.tables.labels import UNCHANGED
+from focusing.reports.tables.overrides import planned_settings
 from focusing.reports.tables.settings import Setting
-from focusing.results.groups import flat_settings, group_by
+from focusing.results.groups import group_by
 from focusing.results.stats import Comparison, compare, holm
-
-UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def _base(found: Sequence[Setting], each: Setting) -> Setting | None:
     if any(name.startswith("data.") for name in each.values):
         return None
     alike = [other for other in found if (other.data, other.model) == (each.data, each.model)]
-    plain = _planned(each) if len(alike) > 1 else None
+    plain = planned_settings(each.runs[0]) if len(alike) > 1 else None
     same = [
         other
         for other in alike
@@ -107,9 +106,3 @@ def _is_twin(dense: Setting, other: Setting) -> bool:
         value is None or value == other.values[name]  # the dense network does not have the option
         for name, value in dense.values.items()
     )
-
-
-def _planned(each: Setting) -> Mapping[str, Any] | None:
-    run = each.runs[0]
-    config = composed(run.experiment, run.size, run.variant, run.data, run.model)
-    return None if config is None else flat_settings(config)

@@ -17,8 +17,9 @@ from focusing.reports.tables import (
     text,
     with_lines,
 )
-from focusing.reports.tables.against import UNCHANGED, Against, comparisons
+from focusing.reports.tables.against import Against, comparisons
 from focusing.reports.tables.cells import score_cell, score_record
+from focusing.reports.tables.labels import UNCHANGED, option_columns
 from focusing.reports.tables.measured import measured_tables
 from focusing.reports.tables.overrides import limits
 from focusing.reports.tables.settings import Setting, settings_of, varied_note
@@ -36,8 +37,9 @@ NOTE_DENSE = (
     "are folds, splits or data sets, which have test data of their own, else of Welch's."
 )
 NOTE_UNCHANGED = (
-    "− unchanged: the same to the experiment as it is without these options, of the paired t-test: "
-    "runs of the same seed begin with the same weights."
+    "− unchanged: difference to the experiment as it is without these options with its 95 % "
+    "interval, and p, Holm-corrected over this table under the same protocol: of the paired t-test "
+    "(runs of the same seed begin with the same weights), or of Welch's while not all pair up."
 )
 NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the paper has a figure."
 NOTE_HELD = "† from runs that kept part of the training data for validation."
@@ -66,12 +68,13 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
     known = any(mean is not None for mean in author)
     rows: list[Row] = []
     records: list[Mapping[str, Any]] = []
+    heads, swept = option_columns(found)
     for place, each in enumerate(found):
         begins = place == 0 or each.data != found[place - 1].data
         cells = [
             text(data_name(each.data[0]), each.data[1]) if begins else Cell(),
             text(model_name(each.model)),
-            *map(text, each.options.values()),
+            *swept[place],
             *([text(number(author[place]))] if known else []),
         ]
         for protocol in given:
@@ -92,7 +95,7 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
         columns=(
             Column("data"),
             Column("model"),
-            *(Column(option, "right") for option in found[0].options),
+            *heads,
             *([Column("author", "right")] if known else []),
             *(Column(protocol) for protocol in given),
         ),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import NOTHING, Cell, Column, Row, Table, text
+from focusing.reports.tables.labels import option_columns
 from focusing.reports.tables.quantities import EXPLAINED, SECONDS
 from focusing.reports.tables.settings import Setting, varied_note
 from focusing.results.stats import Spread
@@ -36,12 +37,13 @@ def measured_tables(
     equal = {each: value for each in names if (value := _everywhere(found, each)) is not None}
     shown = [each for each in names if each not in equal][:SHOWN]
     rows = []
+    heads, swept = option_columns(found)
     for place, each in enumerate(found):
         begins = place == 0 or each.data != found[place - 1].data
         cells = [
             text(data_name(each.data[0]), each.data[1]) if begins else Cell(),
             text(model_name(each.model)),
-            *map(text, each.options.values()),
+            *swept[place],
             text(str(len(each.runs))),
             *(_cell(each.measured.get(quantity)) for quantity in shown),
         ]
@@ -56,7 +58,7 @@ def measured_tables(
     columns = (
         Column("data"),
         Column("model"),
-        *(Column(option, "right") for option in found[0].options),
+        *heads,
         Column("runs", "right"),
         *(Column(_words(each.removeprefix(subject)), "right") for each in shown),
     )

@@ -65,6 +65,12 @@ def planned(
     return composed(experiment, size, variant, data, model)
 
 
+def planned_settings(run: Run) -> Mapping[str, Any] | None:
+    """The settings of a run's experiment, whatever it is, without any change; None if not known."""
+    config = composed(run.experiment, run.size, run.variant, run.data, run.model)
+    return None if config is None else flat_settings(config)
+
+
 @cache  # it takes 0.4 s
 def composed(
     experiment: str, size: str, variant: str, data: str, model: str

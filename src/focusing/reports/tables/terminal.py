@@ -47,8 +47,7 @@ def _grid(table: Table) -> Grid:
         pad_edge=False,
     )
     for column in table.columns:
-        longest = max(map(len, column.title.split()), default=0)  # a word of a head is not cut
-        grid.add_column(escape(column.title), justify=column.align, min_width=longest)
+        grid.add_column(escape(column.title), justify=column.align, overflow="fold")
     for row in table.rows[:MOST_ROWS]:
         if row.begins and grid.rows:
             grid.add_section()

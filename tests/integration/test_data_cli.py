@@ -1,7 +1,6 @@
 """The data sets from the command line, on a machine without a network."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from omegaconf import open_dict
 from focusing.compose import prepare_hydra
 from focusing.errors import UserError
 from focusing.run import train
+from tests.integration.forked import run_forked
 
 ROOT = Path(__file__).parents[2]
 FAST = ["debug=fast", "model.hidden=[8,8]", "callbacks=none", "data.limit_train=200"]
@@ -25,15 +25,12 @@ def run(tmp_path: Path):
 
     def run(*command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         env = {
-            **os.environ,
             "FOCUSING_DATA_DIR": str(tmp_path / "data"),
             "FOCUSING_CACHE_DIR": str(tmp_path / "cache"),
             "https_proxy": "http://127.0.0.1:9",  # nobody answers there
             "COLUMNS": "300",
         }
-        done = subprocess.run(
-            [sys.executable, *command], cwd=tmp_path, env=env, capture_output=True, text=True
-        )
+        done = run_forked([sys.executable, *command], cwd=tmp_path, **env)
         assert done.returncode == code, done.stdout + done.stderr
         return done
 

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from focusing.compose import config_dir
 from focusing.run import train
 from focusing.sweep.experiments import experiments, jobs
-from tests.integration.commands import FOCUSING, record, run, run_dirs, run_here
+from tests.integration.commands import record, run_dirs, run_here
 
 MEASURED = {
     "sparsity": "pruning",
@@ -71,13 +71,15 @@ def test_the_command_runs_a_table(tmp_path: Path) -> None:
     assert {(each["variant"], each["model"]["pad"]) for each in found} == {("author", 3)}
 
 
-def test_the_list_comes_before_anything_long(tmp_path: Path) -> None:
-    listed = [*FOCUSING, "experiments", "rescue", "size=smoke"]
-    done = run(listed, cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
+def test_the_list_comes_before_anything_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    done = run_here("experiments", "rescue", "size=smoke", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "rescue" in done.stdout
     assert "Beyond the paper" in done.stdout
     assert not run_dirs(tmp_path)
-    wrong = run([*FOCUSING, "experiments", "rescu"], cwd=tmp_path)
+    wrong = run_here("experiments", "rescu", cwd=tmp_path)
     assert wrong.returncode == 1
     assert wrong.stderr == "Error: experiment=rescu does not exist, did you mean rescue?\n"

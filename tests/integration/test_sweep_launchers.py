@@ -1,13 +1,15 @@
 """Sweeps on SLURM's stand-in, on Ray and by Optuna, and what each refuses."""
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import TRAIN, record, run, run_dirs, start
+from tests.integration.commands import TRAIN, record, run, run_dirs, run_here
+from tests.integration.forked import Forked, run_forked
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +24,8 @@ def outcomes(folder: Path) -> dict[int, str]:
 @pytest.mark.skipif(not Path("/proc").exists(), reason="finds the job as Linux shows it")
 def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("submitit")
-    long = ["data.n_samples=8000", "optim.batch_size=8", "trainer.max_epochs=4", *SMALL[2:]]
-    process = start(TRAIN, "-m", *SLURM, *long, cwd=tmp_path)
+    long = ["data.n_samples=4000", "optim.batch_size=8", "trainer.max_epochs=4", *SMALL[2:]]
+    process = Forked(TRAIN, "-m", *SLURM, *long, cwd=tmp_path)
     until = time.monotonic() + 200
     while not list(tmp_path.glob("outputs/*/*/*/checkpoints/last.ckpt")):
         assert process.poll() is None
@@ -33,7 +35,7 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> N
     [controller] = {int(log.name.partition("_")[0])}
     [job] = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()
     os.kill(int(job), signal.SIGUSR2)  # what SLURM sends before it ends a job
-    output, _ = process.communicate(timeout=200)
+    output = "".join(process.communicate(timeout=200))
     assert process.returncode == 0, output
     assert "1/1 jobs, 1 done" in output
     assert outcomes(tmp_path) == {0: "done"}
@@ -43,7 +45,7 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> N
 def test_ray_runs_jobs_and_tells_failures(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     jobs = ["-m", "hydra/launcher=ray", "optim.lr=0.1,1e12,abc", "model=dense"]
-    done = run(TRAIN, *jobs, *SMALL, "model.batch_norm=false", cwd=tmp_path)
+    done = run_forked(TRAIN, *jobs, *SMALL, "model.batch_norm=false", cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert "3/3 jobs, 1 done, 2 failed" in done.stdout
@@ -52,13 +54,26 @@ def test_ray_runs_jobs_and_tells_failures(tmp_path: Path) -> None:
     assert sorted(record(each)["status"] for each in run_dirs(tmp_path)) == ["done", "failed"]
 
 
+def test_ray_refuses_what_no_machine_here_has(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    jobs = ["-m", "hydra/launcher=ray", "seed=0,1", *SMALL]
+    done = run_forked(TRAIN, *jobs, "hydra.launcher.cpus=999", cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    *_, last = done.stderr.splitlines()
+    assert re.fullmatch(r"Error: hydra.launcher.cpus=999, but the cluster has \d+\.", last)
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     space = ["optim.lr=tag(log,interval(1e-4,0.5))", "model=dense,focus_s"]
     prune = ["hydra.sweeper.prune_after_trials=2", "hydra.sweeper.prune_after_epochs=1"]
     search = ["-m", "hydra/sweeper=optuna", "hydra/launcher=local", "hydra.launcher.workers=2"]
     more = ["data.n_samples=300", "trainer.max_epochs=6", *SMALL[2:]]
-    done = run(TRAIN, *search, *space, *prune, *more, "hydra.sweeper.n_trials=7", cwd=tmp_path)
+    done = run_forked(
+        TRAIN, *search, *space, *prune, *more, "hydra.sweeper.n_trials=7", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert "Best of 7 trials" in done.stdout
     statuses = [record(each)["status"] for each in run_dirs(tmp_path)]
@@ -66,14 +81,16 @@ def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:
     assert set(statuses) == {"done", "pruned"}
     pruned = next(e for e in run_dirs(tmp_path) if record(e)["status"] == "pruned")
     assert 2 <= len(record(pruned)["series"]["test/acc"]) < 6
-    again = run(TRAIN, *search, *space, *prune, *more, "hydra.sweeper.n_trials=7", cwd=tmp_path)
+    again = run_forked(
+        TRAIN, *search, *space, *prune, *more, "hydra.sweeper.n_trials=7", cwd=tmp_path
+    )
     assert again.returncode == 0, again.stderr
     assert "7 of 7 trials are finished already." in again.stdout
     assert len(run_dirs(tmp_path)) == 7
 
 
 def test_more_than_one_device_is_refused(tmp_path: Path) -> None:
-    done = run(TRAIN, "-m", "seed=0,1", "trainer.devices=[0,1]", cwd=tmp_path)
+    done = run_here("train", "-m", "seed=0,1", "trainer.devices=[0,1]", cwd=tmp_path)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
     assert "a run uses one device" in line
@@ -99,7 +116,7 @@ def test_an_absent_extra_is_named(tmp_path: Path, package: str, choice: str) -> 
 
 
 def test_a_wrong_name_stops_a_sweep_before_it_begins(tmp_path: Path) -> None:
-    done = run(TRAIN, "-m", "model.sgima=0.1,0.2", "seed=range(100)", cwd=tmp_path)
+    done = run_here("train", "-m", "model.sgima=0.1,0.2", "seed=range(100)", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == "Error: model.sgima is not an option, did you mean model.sigma?\n"
     assert list(tmp_path.iterdir()) == []

@@ -2,23 +2,17 @@
 
 import json
 import os
-import resource
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.integration.commands import (
-    ROOT,
-    SMALL,
-    TRAIN,
-    environment,
-    record,
-    run,
-    run_dirs,
-    run_here,
-)
+from benchmarks import loop
+from tests.integration.commands import SMALL, TRAIN, record, run, run_dirs, run_here
+from tests.integration.forked import run_forked
 
 pytestmark = pytest.mark.slow
 
@@ -162,17 +156,8 @@ def test_a_full_disk_is_a_sentence_and_earlier_results_are_intact(tmp_path: Path
     [folder] = run_dirs(tmp_path)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
-    def small_disk() -> None:  # a process that may not write files of more than a page
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
-    done = subprocess.run(
-        [*TRAIN, *SMALL, "seed=1"],
-        cwd=tmp_path,
-        env=environment(PYTHONDONTWRITEBYTECODE="1"),
-        capture_output=True,
-        text=True,
-        preexec_fn=small_disk,
-    )
+    small_disk = [sys.executable, "-m", "tests.integration.small_disk_train"]
+    done = run_forked(small_disk, *SMALL, "seed=1", cwd=tmp_path)
     assert "The disk is full" in sentence(done)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
@@ -196,12 +181,18 @@ def test_help_lists_groups_and_options(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_loops_may_be_compared_in_json(tmp_path: Path) -> None:
+def test_two_loops_may_be_compared_in_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "loop.json"
-    command = [TRAIN[0], str(ROOT / "benchmarks" / "loop.py")]
-    done = run(command, "--rounds", "1", "--json", str(target), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(target.read_text())
+    small = [replace(each, samples=each.samples // 10) for each in loop.CASES]
+    monkeypatch.setattr(loop, "CASES", small)
+    monkeypatch.setattr(sys, "argv", ["loop.py", "--rounds", "1", "--json", str(target)])
+    loop.main()
+    rows, shown = json.loads(target.read_text()), capsys.readouterr().out
+    for row in rows:
+        assert row["ratio"] == pytest.approx(row["ours_ms_per_step"] / row["bare_ms_per_step"])
+        assert f"{row['case']:26} {row['bare_ms_per_step']:9.3f}" in shown
     assert [row["most"] for row in rows] == [1.10, 1.80]
 
 

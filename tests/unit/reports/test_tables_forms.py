@@ -133,6 +133,16 @@ def test_long_tables_go_over_pages() -> None:
     check_structure(content, 2)
 
 
+def test_a_long_head_does_not_make_its_column_wide() -> None:
+    title = "foci inside at first (%)"
+    content = latex(
+        Table("t", "T", (Column("n"), Column(title, "right")), (Row((text("1"),) * 2),))
+    )
+    check_structure(content, 2)
+    assert r"n & \begin{tabular}[t]{@{}r@{}}foci inside \\ at first (\%)\end{tabular} \\" in content
+    assert "resizebox" not in content
+
+
 def test_escaped_text_is_as_it_was() -> None:
     """Undone again, every sign is there."""
     signs = {r"\textbackslash{}": "\\", r"\textless{}": "<", r"\textgreater{}": ">"}

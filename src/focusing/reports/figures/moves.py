@@ -20,7 +20,7 @@ from focusing.reports.foci import both_ends
 from focusing.reports.names import model_name
 from focusing.reports.tables.labels import labels
 from focusing.reports.tables.quantities import FOCI
-from focusing.reports.tables.settings import Setting, settings_of
+from focusing.reports.tables.settings import Setting, settings_of, varied_note
 from focusing.results.collect import Collection
 from focusing.results.run import Run
 
@@ -91,7 +91,8 @@ def _chart(edition: Edition, shown: Sequence[tuple[Setting, Rows]]) -> Chart:
         f"{TITLE} {edition.title}",
         "A row for each run, with the centres of its neurons at the start (squares) and at the end "
         "(triangles: blue among the informative columns, orange not). Grey: columns of noise. "
-        "Above: share of all centres among the informative columns, at the start and at the end.",
+        "Above: share of all centres among the informative columns, at the start and at the end."
+        + "".join(f" {note}" for note in varied_note([each for each, _ in shown])),
         tuple(row for _, rows in shown for row in rows),
         partial(_draw, shown),
         edition.tags(

@@ -28,7 +28,7 @@ from focusing.reports.paper import published_tables
 from focusing.reports.tables.cells import score_record
 from focusing.reports.tables.labels import labels
 from focusing.reports.tables.quantities import stuck_share
-from focusing.reports.tables.settings import Setting, settings_of
+from focusing.reports.tables.settings import Setting, settings_of, varied_note
 from focusing.results.collect import Collection
 from focusing.results.stats import Interval
 
@@ -82,6 +82,7 @@ def _charts(edition: Edition, found: Sequence[Setting]) -> list[Chart]:
             )
         if any(map(any, map(stuck_shares, given))):
             caption += " Stuck: neurons that went nowhere and see nothing, means and single runs."
+        caption = " ".join([caption, *varied_note(given)])
         title = EXPECTED.get(edition.experiment, "Scores of all settings")
         charts.append(
             Chart(

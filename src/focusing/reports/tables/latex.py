@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 
-from focusing.reports.tables import Cell, Table
+from focusing.reports.tables import Cell, Column, Table
 
 ALIGNMENT = {"left": "l", "right": "r", "center": "c"}
 WIDE = 78
 """Characters of a line of text; a wider table is made smaller."""
+HEAD = 12
+"""Characters of a line of a head, if its words are not longer."""
 LONG = 40
 """Lines of a table that still fits on a page."""
 SIGNS = {
@@ -60,7 +63,10 @@ DOCUMENT = r"""\documentclass{article}
 def latex(table: Table) -> str:
     """A table to input; needs the packages booktabs, graphicx and longtable."""
     spec = "@{}" + "".join(ALIGNMENT[column.align] for column in table.columns) + "@{}"
-    head = " & ".join(escape(column.title) for column in table.columns) + r" \\"
+    heads = [
+        _stacked(list(map(escape, _head(each))), ALIGNMENT[each.align]) for each in table.columns
+    ]
+    head = " & ".join(heads) + r" \\"
     body = []
     for place, row in enumerate(table.rows):
         if row.begins and place:
@@ -91,6 +97,7 @@ def latex(table: Table) -> str:
             r"\begin{table}[htbp]",
             r"\centering\small",
             rf"\caption{{{caption} {notes}}}{label}",
+            r"\medskip",  # a caption above its table touches it
             begin,
             *inner,
             r"\end{table}",
@@ -123,6 +130,15 @@ def _cell(cell: Cell, align: str) -> str:
     if cell.bold:
         lines[0] = rf"\textbf{{{lines[0]}}}"
     lines[1:] = [rf"\footnotesize {line}" for line in lines[1:]]
+    return _stacked(lines, align)
+
+
+def _head(column: Column) -> list[str]:
+    """The lines of a head: a long one would make its column as wide."""
+    return wrap(column.title, HEAD, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _stacked(lines: list[str], align: str) -> str:
     if len(lines) == 1:
         return lines[0]
     inner = r" \\ ".join(lines)
@@ -131,7 +147,7 @@ def _cell(cell: Cell, align: str) -> str:
 
 def _width(table: Table) -> int:
     rows = [[cell.lines for cell in row.cells] for row in table.rows]
-    rows.append([(column.title,) for column in table.columns])
+    rows.append([tuple(_head(column)) for column in table.columns])
     return sum(
         2 + max(len(line) for row in rows for line in row[place])
         for place in range(len(table.columns))

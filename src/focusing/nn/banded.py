@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from focusing.nn.memory import scratch
 from focusing.nn.tiles import Tiling, tiling
 from focusing.nn.tracing import needs_plain_operations
 
@@ -140,7 +142,10 @@ class BandedLinear(nn.Module):
         bias, place = self.bias, self.place
         y = x.new_empty(len(x), self.out_features)
         step = max(FEW, MANY // self.in_features)
-        room = None if place is None else x.new_empty(min(len(x), step), self.out_features)
+        room = None
+        if place is not None:
+            size = min(len(x), step), self.out_features
+            room = scratch(math.prod(size), x.dtype, x.device).view(size)
         for first in range(0, len(x), step):
             samples, result = x[first : first + step], y[first : first + step]
             own = result if room is None else room[: len(samples)]
@@ -155,10 +160,11 @@ class BandedLinear(nn.Module):
 
     def _operands(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Inputs and weights of each tile."""
+        buffers: Any = self._buffers  # many times faster than attributes
         return [
             (
-                x.index_select(1, getattr(self, picked)) if picked else x.narrow(1, start, width),
-                getattr(self, weight),
+                x.index_select(1, buffers[picked]) if picked else x.narrow(1, start, width),
+                buffers[weight],
             )
             for weight, picked, start, width in self._names
         ]
@@ -184,7 +190,7 @@ class BandedLinear(nn.Module):
             self._scratch.room = room
         _, inputs, y, tiles = room
         inputs.copy_(x)
-        buffers: Any = self._buffers  # many times faster than attributes
+        buffers: Any = self._buffers
         for (weight, picked, _, _), part, out in tiles:
             needed = part.index_select(1, buffers[picked]) if picked else part
             torch.mm(needed, buffers[weight], out=out)

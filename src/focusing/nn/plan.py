@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from focusing.nn.line import LEAST_WIDTH, gaussian_sums
+from focusing.nn.memory import scratch
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -155,7 +156,8 @@ class Tiling:
                 (count, tile.basis.shape[1])
                 for count, tile in zip(self.sizes, self.tiles, strict=True)
             ]
-            space = _shared_memory(max(math.prod(shape) for shape in shapes), self._dtype)
+            size = max(math.prod(shape) for shape in shapes)
+            space = scratch(2 * size, self._dtype, torch.device("cpu")).view(2, size)
             found = [
                 tuple(part[: math.prod(shape)].view(shape) for part in space) for shape in shapes
             ]
@@ -284,19 +286,6 @@ def log_scale(spread: Floats, inputs: int, normalizer: str) -> Floats:
     scale: Floats = np.log(spread[0]) * (-0.5 if normalizer == "l2" else -1.0)
     scale += 0.5 * math.log(inputs)
     return scale
-
-
-_memory = threading.local()
-
-
-@torch.inference_mode(False)
-def _shared_memory(size: int, dtype: torch.dtype) -> Tensor:
-    """Room for two matrices of this size, the same for all layers of a thread."""
-    space: Tensor | None = getattr(_memory, str(dtype), None)
-    if space is None or space.shape[1] < size:
-        space = torch.empty(2, size, dtype=dtype, device="cpu")
-        setattr(_memory, str(dtype), space)
-    return space
 
 
 def tile_edges(neurons: int, size: int) -> Ints:

@@ -1,10 +1,23 @@
 """Parts that figures share."""
 
+import io
+import warnings
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from focusing.reports.figures.chart_layout import LINE, apart, end_labels, look, panels, whisker
+from focusing.reports.figures.chart_layout import (
+    LINE,
+    MOST,
+    above,
+    apart,
+    end_labels,
+    head,
+    look,
+    panels,
+    whisker,
+)
 from focusing.results.stats import Interval
 
 
@@ -52,3 +65,18 @@ def test_a_focused_network_looks_the_same_in_every_family() -> None:
     assert look("cnn_focus") == look("vgg_focus") == look("focus_s") != look("dense")
     assert look("fasttext_dense") == look("dense")
     assert len({look(name) for name in ("dense", "focus_s", "focus_c", "fixed_s", "mine")}) == 5
+
+
+def test_panels_grow_with_what_is_said_above_them() -> None:
+    few, many = (above("official", [f"optim.option{n}={n}" for n in range(count)])
+                 for count in (1, 30))  # fmt: skip
+    assert few == ["official", "optim.option0=0"]
+    assert (len(many), many[-1]) == (MOST, "… (all in the table)")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a layout that does not fit
+        figure, grid, _ = panels(2, 1.65, [few, many])
+        for axes, lines in zip(grid, (few, many), strict=True):
+            head(axes, "MNIST", *lines)
+        figure.savefig(io.BytesIO())
+    assert figure.get_figheight() == pytest.approx(1.65 + MOST * LINE / 72)
+    assert grid[1].get_position().height > 0.3

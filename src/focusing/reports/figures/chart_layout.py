@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ WIDE = 7.0
 """Width of a page of text, in inches: of figures with more than two panels beside each other."""
 LINE = 7.5
 """Points that a line of small text needs."""
+MOST, LETTERS = 8, 28
+"""Lines above a panel, and letters of each."""
 BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, BLACK = COLOURS
 LOOKS = {
     "dense": (ORANGE, "s"),
@@ -39,19 +42,25 @@ def look(model: str) -> tuple[str, str]:
 
 
 def panels(
-    count: int, height: float, most: int = 4, **options: Any
+    count: int,
+    height: float,
+    heads: Collection[Sequence[str]] = (),
+    most: int = 4,
+    **options: Any,
 ) -> tuple[Figure, list[Axes], int]:
     """A figure with so many panels, in rows of at most four.
 
     Args:
         count: of panels.
         height: of each in inches.
+        heads: lines above each, besides its title, which need their height, too.
         most: panels beside each other.
         **options: of ``Figure.subplots``.
 
     Returns:
         The figure, its panels, and how many are beside each other.
     """
+    height += LINE / 72 * max(map(len, heads), default=0)
     columns = min(count, most)
     if count > most:  # rows of equal length look better than a full one and a remainder
         rows = -(-count // most)
@@ -62,6 +71,13 @@ def panels(
     for axes in grid[count:]:
         axes.set_visible(False)
     return figure, list(grid[:count]), columns
+
+
+def above(source: str, options: Sequence[str]) -> list[str]:
+    """What is said of a panel, in lines that are no wider than it, and not too many."""
+    words = [source, *options]
+    lines = [line for word in words for line in wrap(word, LETTERS, break_on_hyphens=False)]
+    return lines if len(lines) <= MOST else [*lines[: MOST - 1], "… (all in the table)"]
 
 
 def head(axes: Axes, title: str, *more: str) -> None:

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from focusing.callbacks.drawing import frame_plane
 from focusing.callbacks.style import FEW, GREY, house_style, pick
 from focusing.reports.figures.chart import Chart, Drawn
-from focusing.reports.figures.chart_layout import BLUE, head, panels
+from focusing.reports.figures.chart_layout import BLUE, above, head, panels
 from focusing.reports.figures.chart_runs import Edition, by_model, joined, sample, typical
 from focusing.reports.foci import Foci, read_foci
 from focusing.reports.names import data_name, model_name
@@ -72,7 +72,8 @@ def _rows(block: Block, foci: Foci) -> list[Mapping[str, Any]]:
 
 def _draw(shown: Sequence[Panel]) -> Figure:
     with house_style():
-        figure, grid, columns = panels(len(shown), 1.8)
+        heads = [above(block.source, block.options) for block, *_ in shown]
+        figure, grid, columns = panels(len(shown), 1.7, heads)
         for place, (axes, (block, foci, _)) in enumerate(zip(grid, shown, strict=True)):
             plane = foci.mu.shape[2] == 2
             x, y = (foci.mu[..., 1], foci.mu[..., 0]) if plane else (foci.mu, foci.sigma)
@@ -82,7 +83,7 @@ def _draw(shown: Sequence[Panel]) -> Figure:
             axes.plot(x[:, some], y[:, some], color=GREY, lw=0.5)
             axes.plot(x[0, some], y[0, some], "s", color=GREY, mfc="w", ms=2.2, mew=0.5)
             axes.plot(x[-1, some], y[-1, some], "^", color=BLUE, ms=2.6, mew=0)
-            head(axes, data_name(block.data), block.source, *block.options)
+            head(axes, data_name(block.data), *heads[place])
             if plane:
                 frame_plane(axes)
             else:

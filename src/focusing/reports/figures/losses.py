@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from focusing.callbacks.style import GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn
-from focusing.reports.figures.chart_layout import decades, head, look, panels
+from focusing.reports.figures.chart_layout import above, decades, head, look, panels
 from focusing.reports.figures.chart_runs import (
     MEASURED,
     Edition,
@@ -119,13 +119,14 @@ def _curves(panel: int, block: Block, model: str, runs: Sequence[Run]) -> Rows:
 
 def _draw(rows: Rows, pairs: Sequence[tuple[Block, str]]) -> Figure:
     with house_style():
-        figure, grid, columns = panels(len(pairs), 1.75)
+        heads = [above(block.source, block.options) for block, *_ in pairs]
+        figure, grid, columns = panels(len(pairs), 1.65, heads)
         for panel, (axes, (block, _)) in enumerate(zip(grid, pairs, strict=True)):
             there = [row for row in rows if row["panel"] == panel]
             for model in dict.fromkeys(row["model"] for row in there):
                 for split in LINES:
                     _plot(axes, [r for r in there if (r["model"], r["split"]) == (model, split)])
-            head(axes, data_name(block.data), block.source, *block.options)
+            head(axes, data_name(block.data), *heads[panel])
             positive = [row["lowest"] for row in there if row["lowest"] > 0]
             if positive and max(row["highest"] for row in there) / min(positive) > 10:
                 decades(axes)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from focusing.callbacks.style import COLOURS, GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
-from focusing.reports.figures.chart_layout import head, panels
+from focusing.reports.figures.chart_layout import above, head, panels
 from focusing.reports.figures.chart_runs import Edition, by_model, joined, run_count
 from focusing.reports.foci import both_ends
 from focusing.reports.names import data_name, model_name
@@ -96,7 +96,8 @@ def _rows(block: Block, layers: Sequence[Layer]) -> list[Mapping[str, Any]]:
 
 def _draw(shown: Sequence[tuple[Block, list[Layer]]]) -> Figure:
     with house_style():
-        figure, grid, columns = panels(len(shown), 1.65)
+        heads = [above(block.source, block.options) for block, *_ in shown]
+        figure, grid, columns = panels(len(shown), 1.55, heads)
         for place, (axes, (block, layers)) in enumerate(zip(grid, shown, strict=True)):
             edges = _edges(layers)
             for number, (name, sigmas, initial, _) in enumerate(layers):
@@ -107,7 +108,7 @@ def _draw(shown: Sequence[tuple[Block, list[Layer]]]) -> Figure:
                 axes.text(0.98, 0.97 - 0.13 * number, name, color=shade, fontsize=7, ha="right",
                           va="top", transform=axes.transAxes)  # fmt: skip
             axes.set_ylim(0, 1.3 * axes.get_ylim()[1])  # room for the names
-            head(axes, data_name(block.data), block.source, *block.options)
+            head(axes, data_name(block.data), *heads[place])
             if place % columns == 0:
                 axes.set_ylabel("neurons")
             if place >= len(shown) - columns:

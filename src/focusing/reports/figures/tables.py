@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from textwrap import wrap
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -13,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from focusing.callbacks.style import GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
-from focusing.reports.figures.chart_layout import LINE, head, look, panels, whisker
+from focusing.reports.figures.chart_layout import above, head, look, panels, whisker
 from focusing.reports.figures.chart_runs import MEANING, joined, run_count, shown_protocols
 from focusing.reports.names import data_name, model_name
 from focusing.reports.paper import published_tables
@@ -22,10 +21,6 @@ from focusing.results.collect import Collection
 from focusing.results.stats import Interval
 
 Rows = list[Mapping[str, Any]]
-MOST = 8
-"""Lines above a panel."""
-WIDTH = 28
-"""Small letters beside each other above a panel."""
 LONG = 9
 """Letters of a name that fits below its point."""
 
@@ -72,9 +67,8 @@ def _chart(name: str, title: str, protocol: str, every: Rows) -> Chart:
 def _draw(rows: Rows) -> Figure:
     places = dict.fromkeys((row["data"], row["source"], row["options"]) for row in rows)
     with house_style():
-        heads = {place: _lines(*place[1:]) for place in places}
-        lines = max(map(len, heads.values()))
-        figure, grid, columns = panels(len(places), 1.6 + lines * LINE / 72)
+        heads = {place: above(place[1], place[2].split()) for place in places}
+        figure, grid, columns = panels(len(places), 1.6, heads.values())
         for number, (axes, place) in enumerate(zip(grid, places, strict=True)):
             there = [r for r in rows if (r["data"], r["source"], r["options"]) == place]
             _panel(axes, there)
@@ -86,13 +80,6 @@ def _draw(rows: Rows) -> Figure:
             paper = Line2D([], [], color=GREY, lw=2.5, alpha=0.5, label="paper")
             figure.legend(handles=[paper], loc="outside upper right")
         return figure
-
-
-def _lines(source: str, options: str) -> list[str]:
-    """What is said of a panel, in lines that are no wider than it."""
-    words = [source, *options.split()]
-    lines = [line for word in words for line in wrap(word, WIDTH, break_on_hyphens=False)]
-    return lines if len(lines) <= MOST else [*lines[: MOST - 1], "… (all in the table)"]
 
 
 def _published(row: Mapping[str, Any]) -> bool:

@@ -125,7 +125,7 @@ def _draw(rows: Sequence[Mapping[str, Any]], model: str) -> Figure:
                 "textcoords": "offset points",
                 "fontsize": 7,
             }
-            axes.annotate(text, (0, 1), (9, 5 + 9 * place), color=colour, **at)
+            axes.annotate(text, (0, 1), (9, 5 + 9 * place), **at)  # yellow letters are hard to read
             axes.plot(
                 0.012, 1 + (7.5 + 9 * place) / 175, marker, color=colour, ms=3.5,
                 transform=axes.transAxes, clip_on=False,

@@ -34,6 +34,8 @@ Pairs = Mapping[Any, tuple[float, float]]
 """Trial -> scores of the focused and of the dense network, in percent."""
 
 NOTES = (
+    "Noise: columns of noise for each informative one; position: all of them left of these, or "
+    "half on either side.",
     "Pairs: trials of both networks on the same data from the same seed. Differences of test "
     "accuracy, focused − dense, in points: mean, 95 % interval (bootstrap; Student's t below 20 "
     "pairs), p of the paired t-test, Holm-corrected over this table. Wins: share of pairs in which "

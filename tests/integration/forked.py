@@ -4,7 +4,6 @@ To import torch and Lightning takes seconds, which say nothing. Otherwise these 
 that a shell starts: they have their own arguments, folder, environment, output and signals.
 """
 
-import multiprocessing
 import os
 import runpy
 import signal
@@ -14,10 +13,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.forkserver import CONTEXT
 from tests.integration.commands import environment
-
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["focusing.run", "focusing.sweep.launch.local"])
 
 
 class Forked:

@@ -1,6 +1,5 @@
 import os
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from focusing.data.cache import decoded
 from focusing.data.damage import DamagedError
 from focusing.errors import UserError
+from tests.unit.data.processes import run_twice
 
 ARRAYS = {"inputs": np.arange(12, dtype=np.uint8).reshape(3, 4), "count": np.array(3)}
 
@@ -91,22 +91,19 @@ def test_without_a_cache_arrays_stay_in_memory(cache: Path) -> None:
     assert entry.content == decoded("thing", {}, Builder()).content
 
 
-PROGRAM = """
-import sys, time, numpy as np
-from pathlib import Path
-from focusing.data.cache import decoded
-def build():
-    with open(sys.argv[1], "a") as file:
-        file.write("x")
-    time.sleep(0.5)
-    return {"a": np.arange(5)}
-assert decoded("thing", {}, build).arrays["a"].sum() == 10
-"""
+def build_slowly(log: Path, folder: str) -> None:
+    os.environ["FOCUSING_CACHE_DIR"] = folder
+
+    def build() -> dict[str, np.ndarray]:
+        with log.open("a") as file:
+            file.write("x")
+        time.sleep(0.5)
+        return {"a": np.arange(5)}
+
+    assert decoded("thing", {}, build).arrays["a"].sum() == 10
 
 
-def test_two_processes_build_once(tmp_path: Path) -> None:
+def test_two_processes_build_once(tmp_path: Path, cache: Path) -> None:
     log = tmp_path / "log"
-    command = [sys.executable, "-c", PROGRAM, str(log)]
-    both = [subprocess.Popen(command, env=dict(os.environ)) for _ in range(2)]
-    assert [each.wait(60) for each in both] == [0, 0]
+    assert run_twice(build_slowly, log, str(cache)) == [0, 0]
     assert log.read_text() == "x"

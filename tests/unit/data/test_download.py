@@ -1,12 +1,11 @@
 import hashlib
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from focusing.data.download import DownloadError, download
+from tests.unit.data.processes import run_twice
 from tests.unit.data.server import Server
 
 CONTENT = os.urandom(3_000_000)
@@ -100,12 +99,6 @@ def test_all_reasons_are_told(server: Server, target: Path) -> None:
 
 def test_two_processes_fetch_a_file_once(server: Server, target: Path) -> None:
     server.delay = 0.3
-    program = (
-        "import sys; from pathlib import Path; from focusing.data.download import download;"
-        "download([sys.argv[1]], Path(sys.argv[2]), sys.argv[3])"
-    )
-    command = [sys.executable, "-c", program, server.url("/file"), str(target), HASH]
-    both = [subprocess.Popen(command) for _ in range(2)]
-    assert [process.wait(60) for process in both] == [0, 0]
+    assert run_twice(download, [server.url("/file")], target, HASH) == [0, 0]
     assert target.read_bytes() == CONTENT
     assert len(server.requests) == 1

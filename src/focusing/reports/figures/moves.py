@@ -18,7 +18,7 @@ from focusing.reports.figures.chart_layout import BLUE, ORANGE, head, panels
 from focusing.reports.figures.chart_runs import Edition, editions, joined
 from focusing.reports.foci import both_ends
 from focusing.reports.names import model_name
-from focusing.reports.tables.labels import labels
+from focusing.reports.tables.labels import short_labels
 from focusing.reports.tables.quantities import FOCI
 from focusing.reports.tables.settings import Setting, settings_of, varied_note
 from focusing.results.collect import Collection
@@ -106,13 +106,12 @@ def _draw(shown: Sequence[tuple[Setting, Rows]]) -> Figure:
     most = max(rows[-1]["run"] for _, rows in shown) + 1
     with house_style():
         figure, grid, columns = panels(len(shown), 0.75 + ROW * max(most, 6), sharex=True)
-        names = labels([each for each, _ in shown], models=False)
-        single = len(shown) == 1
+        names = short_labels([each for each, _ in shown])
         for place, (axes, (each, rows)) in enumerate(zip(grid, shown, strict=True)):
             _panel(axes, rows)
             first, last = (each.measured[FOCI[name][0]].mean for name in INSIDE)
             told = f"inside: {first:.0f} % → {last:.0f} %"
-            head(axes, model_name(each.model), *([] if single else names[place].split(", ")), told)
+            head(axes, model_name(each.model), *names[place], told)
             if place % columns == 0:
                 axes.set_ylabel("runs")
             if place >= len(shown) - columns:

@@ -11,6 +11,7 @@ from focusing.reports.page.difference import Difference, placed
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Unit
 from focusing.reports.tables.against import comparisons
+from focusing.reports.tables.labels import short_labels
 from focusing.reports.tables.settings import settings_of
 from focusing.reports.tables.sheet import Sheet, compute
 from focusing.results.collect import Collection
@@ -68,6 +69,7 @@ def findings(collection: Collection) -> list[Finding]:
 def _of_settings(runs: Sequence[Run]) -> Iterator[Difference]:
     """Of an experiment that is no table of the paper, as its own table has them."""
     found = settings_of(runs)
+    told = short_labels(found)
     compared = {
         key: each
         for key, each in comparisons(found, PROTOCOLS).items()
@@ -77,7 +79,7 @@ def _of_settings(runs: Sequence[Run]) -> Iterator[Difference]:
         each, result = found[place], against.found
         first = next(name for name in PREFERRED if (place, name) in compared)
         yield Difference(
-            label=(data_name(each.data[0]), each.data[1], *each.label()),
+            label=(data_name(each.data[0]), each.data[1], *told[place]),
             data=each.data[0],
             model=each.model,
             other=against.other,

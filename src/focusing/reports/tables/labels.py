@@ -25,6 +25,13 @@ def option_columns(found: Sequence[Setting]) -> tuple[list[Column], list[list[Ce
     return [Column("setting")], [[text(name)] for name in labels(found, models=False)]
 
 
+def short_labels(found: Sequence[Setting]) -> list[tuple[str, ...]]:
+    """Options of each setting as they are typed, without those that need no mention if many."""
+    if found and len(found[0].options) < SEVERAL:
+        return [each.label() for each in found]
+    return [tuple(name.split(", ")) for name in labels(found, models=False)]
+
+
 def labels(found: Sequence[Setting], *, models: bool = True) -> list[str]:
     """What tells each setting from the others: what the experiment itself has is left out.
 

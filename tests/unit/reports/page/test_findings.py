@@ -185,6 +185,20 @@ def test_what_helps_is_a_finding_but_no_win_over_dense(tmp_path: Path) -> None:
     assert all_tiles(tmp_path) == []
 
 
+def test_many_options_are_named_where_they_are_changed(tmp_path: Path) -> None:
+    changes: list[dict[str, Any]] = [
+        {}, {"optim.lr_mu": 0.1}, {"optim.anneal_from": 4.0}, {"optim.mu_repulsion": 1.0},
+    ]  # fmt: skip
+    for seed in range(2):
+        for number, options in enumerate(changes):
+            scores = [0.5 + 0.1 * number + 0.01 * seed * number]
+            leave(tmp_path, "rescue", "synthetic", "focus_s", seed, scores, options=options)
+    [finding] = findings(collect([tmp_path]))
+    assert {row.label[2:] for row in finding.rows} == {
+        ("lr_mu=0.1",), ("anneal_from=4.0",), ("mu_repulsion=1.0",),
+    }  # fmt: skip
+
+
 def trial(folder: Path, model: str, number: int, noise: int, score: float) -> None:
     options = {
         "sweep.trial": number, "data.seed": number, "data.informative": 4, "data.noise": noise,

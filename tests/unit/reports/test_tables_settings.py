@@ -149,6 +149,7 @@ def test_the_authors_widths_stand_beside_whole_runs_only(
     whole = size == "paper" and not options
     assert all((row["author"] is not None) == whole for row in chart.rows)
     assert ("author's scripts" in chart.caption) == whole
+    assert ("Runs on a part of the data: mnist" in chart.caption) == bool(options)
     [table] = experiment_tables(collect([tmp_path]))
     assert ("author" in {column.title for column in table.columns}) == whole
 

@@ -26,6 +26,7 @@ from focusing.reports.figures.sweep import swept_number
 from focusing.reports.names import data_name, data_order
 from focusing.reports.paper import published_tables
 from focusing.reports.tables.cells import score_record
+from focusing.reports.tables.experiment import limited_note
 from focusing.reports.tables.labels import labels
 from focusing.reports.tables.quantities import stuck_share
 from focusing.reports.tables.settings import Setting, settings_of, varied_note
@@ -82,7 +83,7 @@ def _charts(edition: Edition, found: Sequence[Setting]) -> list[Chart]:
             )
         if any(map(any, map(stuck_shares, given))):
             caption += " Stuck: neurons that went nowhere and see nothing, means and single runs."
-        caption = " ".join([caption, *varied_note(given)])
+        caption = " ".join([caption, *varied_note(given), *limited_note(given)])
         title = EXPECTED.get(edition.experiment, "Scores of all settings")
         charts.append(
             Chart(

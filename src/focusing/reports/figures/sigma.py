@@ -107,7 +107,7 @@ def _draw(shown: Sequence[tuple[Block, list[Layer]]]) -> Figure:
                 axes.axvline(initial, color=GREY, ls=":", lw=1)
                 axes.text(0.98, 0.97 - 0.13 * number, name, color=shade, fontsize=7, ha="right",
                           va="top", transform=axes.transAxes)  # fmt: skip
-            axes.set_ylim(0, 1.3 * axes.get_ylim()[1])  # room for the names
+            axes.set_ylim(0, 1.45 * axes.get_ylim()[1])  # room for the names
             head(axes, data_name(block.data), *heads[place])
             if place % columns == 0:
                 axes.set_ylabel("neurons")

@@ -25,7 +25,7 @@ from focusing.reports.figures.chart_runs import (
 )
 from focusing.reports.names import data_name, data_order, model_name
 from focusing.reports.tables.cells import score_record
-from focusing.reports.tables.experiment import author_mean
+from focusing.reports.tables.experiment import author_mean, limited_note
 from focusing.reports.tables.settings import Setting, settings_of, shown
 from focusing.results.collect import Collection
 from focusing.results.groups import group_by
@@ -121,6 +121,7 @@ def _charts(edition: Edition, found: Sequence[Setting], option: str) -> list[Cha
             caption += " Grey crosses: means of five repeats in the author's scripts."
         if any(each.scores[protocol].mark for each in given):
             caption += " Of runs that kept part of the training data for validation."
+        caption = " ".join([caption, *limited_note(given)])
         charts.append(
             Chart(
                 edition.name(edition.experiment, protocol),

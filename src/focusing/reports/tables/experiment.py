@@ -87,8 +87,6 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
         records += _records(named, each, place, compared)
     others = {each.other for each in compared.values()}
     held = any(score.mark for each in found for score in each.scores.values())
-    fewer = sorted({f"{each.data[0]}: {limit}" for each in found for limit in _limits(each)})
-    limited = [f"Runs on a part of the data: {', '.join(fewer)}."] if fewer else []
     return Table(
         name,
         title,
@@ -105,12 +103,18 @@ def _table(name: str, title: str, about: Mapping[str, str], found: Sequence[Sett
             *([NOTE_DENSE] if others - {UNCHANGED} else []),
             *([NOTE_UNCHANGED] if UNCHANGED in others else []),
             *varied_note(found),
-            *limited,
+            *limited_note(found),
             *([NOTE_AUTHOR] if known else []),
             *([NOTE_HELD] if held else []),
         ),
         records=tuple(records),
     )
+
+
+def limited_note(found: Sequence[Setting]) -> list[str]:
+    """Which runs had a part of the data only: a sentence, or none."""
+    fewer = sorted({f"{each.data[0]}: {limit}" for each in found for limit in _limits(each)})
+    return [f"Runs on a part of the data: {', '.join(fewer)}."] if fewer else []
 
 
 def _limits(each: Setting) -> set[str]:

@@ -150,14 +150,16 @@ def test_trials_are_points_above_or_below_the_diagonal(tmp_path: Path) -> None:
     assert [(r["trial"], r["noise"], r["dense"], r["focused"]) for r in chart.rows] == [
         (0, "0", 80, 70), (1, "1", 50, 60), (2, "1", 40, 60),
     ]  # fmt: skip
-    axes = drawn(chart).axes[0]
-    diagonal, clean, noisy = axes.lines[:3]
-    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
-    assert (list(clean.get_xdata()), list(clean.get_ydata())) == ([80], [70])
-    assert (list(noisy.get_xdata()), list(noisy.get_ydata())) == ([50, 40], [60, 60])
-    texts = [text.get_text() for text in axes.texts]
-    assert any(text.startswith("noise 1: +15.00 [") and text.endswith("n=2") for text in texts)
-    assert axes.get_xlabel() == "test accuracy of Dense (%)"
+    clean, noisy = drawn(chart).axes
+    assert (clean.get_title("left"), noisy.get_title("left")) == ("no noise", "noise 1")
+    for axes, points in ((clean, ([80], [70])), (noisy, ([50, 40], [60, 60]))):
+        diagonal, trials = axes.lines
+        assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
+        assert (list(trials.get_xdata()), list(trials.get_ydata())) == points
+        assert axes.get_xlabel() == "test accuracy of Dense (%)"
+    [told] = [text.get_text() for text in noisy.texts]
+    assert told.startswith("focused − dense: +15.00 [")
+    assert told.endswith("points, n=2")
 
 
 def test_losses_prefer_the_validation_split(tmp_path: Path) -> None:

@@ -57,10 +57,10 @@ def test_by_noise_and_position(tmp_path: Path) -> None:
         leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.5 + gap}, noise, position)
     [table] = trial_tables(collect([tmp_path]))
     assert table.name == "table1_paper_paper"
-    assert len(table.rows) == 12
+    assert len(table.rows) == 10  # without noise there is no position
     assert cells(table, "all", "all")[2:5] == ["24", "50.00", "50.82"]
-    clean = cells(table, "0", "left")
-    assert (clean[2], clean[5][:5], clean[-2]) == ("4", "−1.85", "0.00")
+    clean = cells(table, "0", "all")
+    assert (clean[2], clean[5][:5], clean[-2]) == ("8", "−1.85", "0.00")
     record = next(
         each
         for each in table.records
@@ -82,7 +82,7 @@ def test_the_notebook_put_noise_on_each_side(tmp_path: Path) -> None:
     for trial, noise in enumerate((0, 8, 16)):
         leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, noise, **author)
     [table] = trial_tables(collect([tmp_path]))
-    assert [cells(table, level, "sides")[2] for level in ("0", "0.5", "1")] == ["1"] * 3
+    assert [cells(table, level, "all")[2] for level in ("0", "0.5", "1")] == ["1"] * 3
 
 
 def test_only_pairs_count(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_whole_sweep_lacks_nothing(tmp_path: Path) -> None:
         leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, changes=whole)
     [table] = trial_tables(collect([tmp_path]))
     assert table.commands == {}
-    assert len(table.notes) == 2
+    assert len(table.notes) == 3
 
 
 @pytest.mark.parametrize("model", ["dense", "focus_s"])

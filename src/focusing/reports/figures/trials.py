@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from focusing.callbacks.style import COLUMN, GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
-from focusing.reports.figures.chart_layout import BLUE, ORANGE, YELLOW
+from focusing.reports.figures.chart_layout import BLUE, GREEN, ORANGE, WIDE, head
 from focusing.reports.figures.chart_runs import MEANING, shown_protocols
 from focusing.reports.names import PROTOCOLS, edition, model_name
 from focusing.reports.tables import between, file_name, signed
@@ -22,8 +22,9 @@ from focusing.results.groups import group_by, repeat, trial
 from focusing.results.stats import mean_interval
 
 TITLE = "Random trials, focused against dense"
-LOOKS = {"0": (BLUE, "o"), "0.5": (YELLOW, "^"), "1": (ORANGE, "s")}
-"""Columns of noise as a share of the informative ones -> colour and marker."""
+COLOURS = {"0": BLUE, "0.5": GREEN, "1": ORANGE}
+NAMES = {"0": "no noise", "0.5": "noise 0.5", "1": "noise 1"}
+"""Columns of noise for each informative one -> what a panel is called."""
 
 
 def trial_charts(collection: Collection) -> Drawn:
@@ -56,8 +57,8 @@ def _charts(key: tuple[str, str, str], place: int, block: Block, model: str) -> 
                 f"{TITLE} ({experiment}, size={size}, variant={variant}{options})",
                 f"Test accuracy of {model_name(model)} and {model_name(BASE)} on the same data "
                 f"from the same seed, {MEANING[protocol]}, {len(rows)} pairs. Above the diagonal "
-                "the focused network is better. Noise: columns of noise as a share of the "
-                "informative ones. Differences: means with 95 % intervals (bootstrap; Student's t "
+                "the focused network is better. Noise: columns of noise for each informative "
+                "one. Differences: means with 95 % intervals (bootstrap; Student's t "
                 "below 20 pairs).",
                 tuple(rows),
                 partial(_draw, rows, model),
@@ -94,42 +95,22 @@ def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
 
 
 def _draw(rows: Sequence[Mapping[str, Any]], model: str) -> Figure:
+    levels = [level for level in COLOURS if any(row["noise"] == level for row in rows)]
     with house_style():
-        figure = Figure((COLUMN, 3.3), layout="constrained")
-        axes = figure.subplots()
+        figure = Figure((WIDE if len(levels) > 1 else COLUMN, 2.75), layout="constrained")
+        grid = figure.subplots(1, len(levels), sharex=True, sharey=True, squeeze=False)[0]
         low, high = _limits(rows)
-        axes.plot([low, high], [low, high], color=GREY, lw=0.8, zorder=1)
-        lines = []
-        for level, (colour, marker) in LOOKS.items():
+        for axes, level in zip(grid, levels, strict=True):
             some = [row for row in rows if row["noise"] == level]
-            if not some:
-                continue
             gaps = [row["difference"] for row in some]
             x, y = ([row[name] for row in some] for name in ("dense", "focused"))
-            axes.plot(x, y, marker, color=colour, ms=3.2, mew=0.5, mec="w", alpha=0.85, ls="")
+            axes.plot([low, high], [low, high], color=GREY, lw=0.8, zorder=1)
+            axes.plot(x, y, "o", color=COLOURS[level], ms=2.6, mew=0, alpha=0.6)
             mean = f"{signed(float(np.mean(gaps)))} {between(mean_interval(gaps), sign=True)}"
-            lines.append((f"noise {level}: {mean}, n={len(gaps)}", colour, marker))
-        axes.set(
-            xlabel=f"test accuracy of {model_name(BASE)} (%)",
-            ylabel=f"test accuracy of {model_name(model)} (%)",
-            xlim=(low, high),
-            ylim=(low, high),
-            aspect="equal",
-        )
-        # The labels are the legend: what they say of each colour is the finding.
-        axes.set_title("focused − dense, points [95 %]", loc="left", fontsize=7, color=GREY,
-                       pad=5 + 9 * len(lines))  # fmt: skip
-        for place, (text, colour, marker) in enumerate(reversed(lines)):
-            at: dict[str, Any] = {
-                "xycoords": "axes fraction",
-                "textcoords": "offset points",
-                "fontsize": 7,
-            }
-            axes.annotate(text, (0, 1), (9, 5 + 9 * place), **at)  # yellow letters are hard to read
-            axes.plot(
-                0.012, 1 + (7.5 + 9 * place) / 175, marker, color=colour, ms=3.5,
-                transform=axes.transAxes, clip_on=False,
-            )  # fmt: skip
+            head(axes, NAMES[level], f"focused − dense: {mean} points, n={len(gaps)}")
+            axes.set_xlabel(f"test accuracy of {model_name(BASE)} (%)")
+            axes.set(xlim=(low, high), ylim=(low, high), aspect="equal")
+        grid[0].set_ylabel(f"test accuracy of {model_name(model)} (%)")
         return figure
 
 

@@ -27,7 +27,8 @@ from focusing.results.run import Run
 from focusing.results.stats import holm, mean_interval, paired_p, probability_of_improvement
 
 EXPERIMENT, BASE = "table1", "dense"
-LEVELS = ("0", "0.5", "1")
+NONE = "0"
+LEVELS = (NONE, "0.5", "1")
 POSITIONS = ("left", "sides")
 ALL = "all"
 Pairs = Mapping[Any, tuple[float, float]]
@@ -35,7 +36,7 @@ Pairs = Mapping[Any, tuple[float, float]]
 
 NOTES = (
     "Noise: columns of noise for each informative one; position: all of them left of these, or "
-    "half on either side.",
+    "half on either side. Over all levels it is the drawn one, also of trials without noise.",
     "Pairs: trials of both networks on the same data from the same seed. Differences of test "
     "accuracy, focused − dense, in points: mean, 95 % interval (bootstrap; Student's t below 20 "
     "pairs), p of the paired t-test, Holm-corrected over this table. Wins: share of pairs in which "
@@ -87,7 +88,12 @@ def _table(name: str, title: str, block: Block, model: str) -> Table:
     places = {repeat(run): (noise_level(run), run.config["data"]["noise_position"]) for run in runs}
     pairs = {protocol: trial_pairs(block, model, protocol) for protocol in PROTOCOLS}
     given = [protocol for protocol in PROTOCOLS if pairs[protocol]]
-    cells = [(level, where) for level in (ALL, *LEVELS) for where in (ALL, *POSITIONS)]
+    cells = [
+        (level, where)
+        for level in (ALL, *LEVELS)
+        for where in (ALL, *POSITIONS)
+        if level != NONE or where == ALL  # what is not there has no position
+    ]
     chosen = {
         (protocol, cell): [
             scores for key, scores in pairs[protocol].items() if _fits(places[key], cell)

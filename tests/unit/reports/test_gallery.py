@@ -158,8 +158,24 @@ def test_trials_are_points_above_or_below_the_diagonal(tmp_path: Path) -> None:
         assert (list(trials.get_xdata()), list(trials.get_ydata())) == points
         assert axes.get_xlabel() == "test accuracy of Dense (%)"
     [told] = [text.get_text() for text in noisy.texts]
-    assert told.startswith("focused − dense: +15.00 [")
-    assert told.endswith("points, n=2")
+    assert told.startswith("+15.00 [")
+    assert told.endswith("n=2")
+
+
+def test_nothing_is_written_into_the_next_panel_of_trials(tmp_path: Path) -> None:
+    for number in range(6):
+        drawn_options = {"sweep.trial": number, "data.noise": 2 * (number % 3),
+                         "data.informative": 4, "data.noise_position": "left"}  # fmt: skip
+        for model, score in (("dense", 0.1), ("focus_s", 0.9 - number / 10)):
+            leave(tmp_path, "table1", "synthetic", model, 0, [score], options=drawn_options)
+    figure = drawn(figures_of(tmp_path)["trials_table1_paper_paper_focus_s_paper"])
+    figure.draw_without_rendering()
+    assert len(figure.axes) == 3
+    for axes, right in zip(figure.axes, figure.axes[1:], strict=False):
+        ends = [each.get_window_extent().x1 for each in (*axes.texts, axes.xaxis.label)]
+        assert max(ends) < right.get_window_extent().x0
+    widths = [axes.get_window_extent().width for axes in figure.axes]
+    assert min(widths) > 0.25 * figure.bbox.width
 
 
 def test_losses_prefer_the_validation_split(tmp_path: Path) -> None:

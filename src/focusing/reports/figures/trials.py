@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from focusing.callbacks.style import COLUMN, GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
@@ -58,8 +59,8 @@ def _charts(key: tuple[str, str, str], place: int, block: Block, model: str) -> 
                 f"Test accuracy of {model_name(model)} and {model_name(BASE)} on the same data "
                 f"from the same seed, {MEANING[protocol]}, {len(rows)} pairs. Above the diagonal "
                 "the focused network is better. Noise: columns of noise for each informative "
-                "one. Differences: means with 95 % intervals (bootstrap; Student's t "
-                "below 20 pairs).",
+                "one. Above each panel: mean difference, focused − dense, in points with its 95 % "
+                "interval (bootstrap; Student's t below 20 pairs).",
                 tuple(rows),
                 partial(_draw, rows, model),
                 {
@@ -97,7 +98,7 @@ def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
 def _draw(rows: Sequence[Mapping[str, Any]], model: str) -> Figure:
     levels = [level for level in COLOURS if any(row["noise"] == level for row in rows)]
     with house_style():
-        figure = Figure((WIDE if len(levels) > 1 else COLUMN, 2.75), layout="constrained")
+        figure = Figure((WIDE if len(levels) > 1 else COLUMN, 2.7), layout="constrained")
         grid = figure.subplots(1, len(levels), sharex=True, sharey=True, squeeze=False)[0]
         low, high = _limits(rows)
         for axes, level in zip(grid, levels, strict=True):
@@ -107,9 +108,11 @@ def _draw(rows: Sequence[Mapping[str, Any]], model: str) -> Figure:
             axes.plot([low, high], [low, high], color=GREY, lw=0.8, zorder=1)
             axes.plot(x, y, "o", color=COLOURS[level], ms=2.6, mew=0, alpha=0.6)
             mean = f"{signed(float(np.mean(gaps)))} {between(mean_interval(gaps), sign=True)}"
-            head(axes, NAMES[level], f"focused − dense: {mean} points, n={len(gaps)}")
+            head(axes, NAMES[level], f"{mean}, n={len(gaps)}")
             axes.set_xlabel(f"test accuracy of {model_name(BASE)} (%)")
             axes.set(xlim=(low, high), ylim=(low, high), aspect="equal")
+            axes.xaxis.set_major_locator(MaxNLocator(5))
+            axes.yaxis.set_major_locator(MaxNLocator(5))
         grid[0].set_ylabel(f"test accuracy of {model_name(model)} (%)")
         return figure
 

@@ -4,6 +4,7 @@ To import torch and Lightning takes seconds, which say nothing. Otherwise these 
 that a shell starts: they have their own arguments, folder, environment, output and signals.
 """
 
+import atexit
 import os
 import runpy
 import signal
@@ -82,9 +83,12 @@ def _be(
     for descriptor, text in enumerate(texts, start=1):
         os.dup2(os.open(text, os.O_WRONLY | os.O_APPEND), descriptor)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if command[0] == "-m":
-        sys.argv = command[1:]
-        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = command
-        runpy.run_path(command[0], run_name="__main__")
+    try:
+        if command[0] == "-m":
+            sys.argv = command[1:]
+            runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = command
+            runpy.run_path(command[0], run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()  # which multiprocessing would leave out

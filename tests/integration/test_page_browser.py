@@ -84,6 +84,7 @@ document.getElementById("play").click();
 result.playing = document.getElementById("play").textContent;
 await wait(2000);
 result.played = [read(), document.getElementById("play").textContent, picture() === last];
+result.areas = all("#focus path.area").map((each) => each.getAttribute("d"));
 result.drawn = all("#focus path.focus").map((each) => each.getAttribute("d"));
 const chart = document.querySelector("#charts figure > svg");
 const values = () => all("#charts figure:first-child output").map((each) => each.textContent);
@@ -168,6 +169,13 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
     _, run_hash, seed = pages[0].stem.split("_")
     folder = made.parent / "outputs" / "mine" / run_hash / seed.replace("seed", "seed=")
     _assert_foci(folder / "focus.npz", found["drawn"])
+    assert len(found["areas"]) == len(found["drawn"])
+    for area, line in zip(found["areas"], found["drawn"], strict=True):
+        points = re.findall(r"[ML]([\d.]+) ([\d.]+)", area)
+        inner = re.findall(r"[ML]([\d.]+) ([\d.]+)", line)
+        assert points[1:-1] == inner
+        assert points[0][1] == points[-1][1]  # zero: below all of the line, also at its ends
+        assert float(points[0][1]) >= max(float(y) for _, y in inner)
 
 
 def _assert_foci(path: Path, drawn: list[str]) -> None:

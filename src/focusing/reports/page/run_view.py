@@ -79,6 +79,9 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
                 f"foci of {layer}",
                 f"moved {number(moved, 3)} on average, σ {number(first, 3)} → {number(last, 3)}",
             )
+        if "inside_last" in path:
+            shares = (number(100 * path[key], 0) for key in ("inside_first", "inside_last"))
+            yield "foci among informative inputs", " % → ".join(shares) + " %"
     if run.seconds is not None:
         yield "training time", duration(run.seconds)
     if run.steps_per_second:

@@ -144,7 +144,8 @@ class TestRun:
     def test_what_is_shown(self, tmp_path: Path) -> None:
         leave(
             tmp_path, "e", "mnist", "focus_s", 17, [0.5, 0.75], val=[0.1, 0.2],
-            focus={"hidden1": {"moved": 0.123, "sigma_first": 0.1, "sigma_last": 0.05}},
+            focus={"hidden1": {"moved": 0.123, "sigma_first": 0.1, "sigma_last": 0.05,
+                               "inside_first": 0.25, "inside_last": 0.5}},
             versions={"torch": "2.6"}, git={"commit": "a" * 40, "dirty": True},
             machine={"cores": 2}, steps_per_second=1234.5, peak_memory_bytes=2**30,
             measured={"pruning": {"curve": [{"sparsity": 0.0, "acc": 0.75}]}, "ratio": 1.23456},
@@ -155,6 +156,7 @@ class TestRun:
         assert [score["value"] for score in view["scores"]] == ["75.00", "75.00", "75.00"]
         assert view["scores"][0]["words"].endswith("(epoch 2)")
         assert view["facts"]["foci of hidden1"] == "moved 0.123 on average, σ 0.100 → 0.050"
+        assert view["facts"]["foci among informative inputs"] == "25 % → 50 %"
         assert view["facts"]["protocol"] == "holdout, 10% of the training data held out"
         assert view["environment"]["commit"] == "aaaaaaaaaaaa, with changes"
         assert (view["environment"]["torch"], view["environment"]["cores"]) == ("2.6", "2")

@@ -88,9 +88,19 @@
     }
     const chart = axes({ x: [0, 1], y: layer.range }, { x: "input position τ" }, WIDE);
     shadeNoise(chart, layer);
-    const line = (values) => path(values.map((value, i) => [chart.x(layer.positions[i]), chart.y(value)]));
+    const points = (values) => values.map((value, i) => [chart.x(layer.positions[i]), chart.y(value)]);
+    const line = (values) => path(points(values));
+    // Down to zero at both ends: a focus at the edge would else be filled across the whole picture.
+    const area = (values) => {
+      const over = points(values);
+      const floor = chart.y(0);
+      return path([[over[0][0], floor], ...over, [over[over.length - 1][0], floor]]);
+    };
     for (const values of layer.phi[0]) chart.svg.append(draw("path", { class: "ghost", d: line(values) }));
-    for (const values of layer.phi[at]) chart.svg.append(draw("path", { class: "focus fill", d: line(values) }));
+    for (const values of layer.phi[at]) {
+      chart.svg.append(draw("path", { class: "area", d: area(values) }));
+      chart.svg.append(draw("path", { class: "focus", d: line(values) }));
+    }
     return chart.svg;
   }
 

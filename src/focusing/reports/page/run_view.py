@@ -16,6 +16,8 @@ from focusing.results.run import Run
 
 MOST_MEASURED = 60
 """Numbers that callbacks measured; the record has all."""
+FEW = 10
+"""Numbers of a list that is shown."""
 
 
 def run_view(run: Run) -> dict[str, Any]:
@@ -133,7 +135,7 @@ def _lines(options: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Single numbers and words, by their path; of lists, which are in the record, the length."""
+    """Single numbers and words, by their path; of long lists the length."""
     if isinstance(value, Mapping):
         for key, below in value.items():
             yield from _leaves(f"{name}.{key}" if name else str(key), below)
@@ -141,6 +143,8 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, str(value)
     elif isinstance(value, float):
         yield name, f"{value:.{DIGITS}g}"
+    elif isinstance(value, list) and 0 < len(value) <= FEW and all(type(v) is int for v in value):
+        yield name, ", ".join(map(str, value))
     elif isinstance(value, list):
         yield name, f"{len(value)} values" if value else "none"
     elif value is None:

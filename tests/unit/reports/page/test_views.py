@@ -148,7 +148,8 @@ class TestRun:
                                "inside_first": 0.25, "inside_last": 0.5}},
             versions={"torch": "2.6"}, git={"commit": "a" * 40, "dirty": True},
             machine={"cores": 2}, steps_per_second=1234.5, peak_memory_bytes=2**30,
-            measured={"pruning": {"curve": [{"sparsity": 0.0, "acc": 0.75}]}, "ratio": 1.23456},
+            measured={"pruning": {"curve": [{"sparsity": 0.0, "acc": 0.75}]}, "ratio": 1.23456,
+                      "stuck": [0, 3]},
         )  # fmt: skip
         [run] = collect([tmp_path]).runs
         view = run_view(run)
@@ -160,7 +161,9 @@ class TestRun:
         assert view["facts"]["protocol"] == "holdout, 10% of the training data held out"
         assert view["environment"]["commit"] == "aaaaaaaaaaaa, with changes"
         assert (view["environment"]["torch"], view["environment"]["cores"]) == ("2.6", "2")
-        assert view["measured"] == {"pruning.curve": "1 values", "ratio": "1.235"}
+        assert view["measured"] == {
+            "pruning.curve": "1 values", "ratio": "1.235", "stuck": "0, 3",
+        }  # fmt: skip
         assert view["content"]["pruning"] == {"by focus": [[0.0, 0.75]]}
         assert view["content"]["marks"] == {"paper": 2, "holdout": 2, "last": 2}
         assert "\ndata:\n" in view["config"]

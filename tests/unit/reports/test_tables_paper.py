@@ -341,3 +341,19 @@ def test_no_interval_leaves_what_is_possible(tmp_path: Path) -> None:
         .split(", ")
     )
     assert (float(low) > 0, high) == (True, "100.00")
+
+
+def test_squared_errors_stand_below_absolute_ones(tmp_path: Path) -> None:
+    squares = {0: [20.0, 10.0, 9.0], 17: [30.0, 14.0, 13.0]}
+    for seed, values in squares.items():
+        series = {"test/mae": [3.0, 2.0, 2.5], "test/mse": values}
+        leave(tmp_path, "table4_other", "boston", "dense", seed, [3.0, 2.0, 2.5], series=series)
+        leave(tmp_path, "table4_other", "boston", "focus_s", seed, [3.0, 2.0, 2.5])
+    table = tables(tmp_path)["table4_other_paper_paper"]
+    dense, focused = (lines(row(table, "boston", model)) for model in ("dense", "focus_s"))
+    assert dense[3] == "2.00 ± 0.00 [2.00, 2.00] MSE 12.00 ± 2.83 n=2"  # at epoch 1, not the least
+    assert "MSE 11.00" in dense[6]  # after the last epoch
+    assert "MSE" not in focused[3]  # it was not recorded
+    found = {(each["model"], each["protocol"]): each for each in table.records}
+    assert found["dense", "paper"]["mse_mean"] == 12
+    assert "mse_mean" not in found["focus_s", "paper"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from focusing.reports.names import data_name
@@ -72,12 +73,14 @@ class Scored:
         spread: their mean and so on.
         trained_on: all training data, or that without the validation split.
         paired: each repeat has test data of its own, the same for all models.
+        squared: mean squared errors at the same epochs, where scores are absolute ones.
     """
 
     values: Mapping[Any, float]
     spread: Spread
     trained_on: str
     paired: bool = False
+    squared: Spread | None = None
 
     @property
     def mark(self) -> str:
@@ -137,15 +140,37 @@ def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
         replace(found, interval=unit.possible(found.interval)),
         HELD if protocol != "holdout" and chosen[0].holdout else FULL,
         len(set(map(tested_on, chosen))) > 1,
+        _squared(chosen, protocol) if unit.lower_is_better else None,
     )
+
+
+def _squared(runs: Sequence[Run], protocol: str) -> Spread | None:
+    values = [errors[protocol] for run in runs if protocol in (errors := squared_errors(run))]
+    return spread(values, lower_is_better=True) if len(values) == len(runs) else None
+
+
+@lru_cache(maxsize=4096)  # tables, figures and the page ask, and each time the record is read
+def squared_errors(run: Run) -> Mapping[str, float]:
+    """Mean squared test error at the epoch of each score, by protocol; empty if not recorded."""
+    series = run.series().get("test/mse") or []
+    return {
+        name: series[epoch]
+        for name, epoch in run.epochs.items()
+        if epoch < len(series) and series[epoch] is not None
+    }
 
 
 def score_cell(found: Scored, *more: str, bold: bool = False) -> Cell:
     """Mean, deviation, interval and number."""
     spread = found.spread
-    deviation = "" if spread.std is None else f" ± {number(spread.std)}"
-    mean = f"{number(spread.mean)}{deviation}{found.mark}"
-    return text(mean, between(spread.interval), ", ".join([f"n={spread.n}", *more]), bold=bold)
+    mean = f"{_mean(spread)}{found.mark}"
+    squared = "" if found.squared is None else f"MSE {_mean(found.squared)}"
+    counted = ", ".join([f"n={spread.n}", *more])
+    return text(mean, between(spread.interval), squared, counted, bold=bold)
+
+
+def _mean(spread: Spread) -> str:
+    return number(spread.mean) + ("" if spread.std is None else f" ± {number(spread.std)}")
 
 
 def score_record(found: Scored) -> dict[str, Any]:
@@ -160,7 +185,11 @@ def score_record(found: Scored) -> dict[str, Any]:
         "low": interval and interval.low,
         "high": interval and interval.high,
         "interval": interval and interval.method,
-    }
+    } | (
+        {"mse_mean": found.squared.mean, "mse_std_ddof1": found.squared.std}
+        if found.squared
+        else {}
+    )
 
 
 def command(

@@ -27,8 +27,9 @@ from focusing.results.collect import Collection
 from focusing.results.groups import group_by, trial
 
 NOTE = (
-    "Test accuracy in percent (MAE: mean absolute error, less is better): mean ± standard "
-    "deviation (ddof=1), 95 % interval of the mean (Student's t; bootstrap from 20 runs on), "
+    "Test accuracy in percent (MAE: mean absolute error, less is better, MSE: mean squared error "
+    "at the same epochs): mean ± standard deviation (ddof=1), 95 % interval of the mean "
+    "(Student's t; bootstrap from 20 runs on), "
     "number of runs."
 )
 NOTE_DENSE = (

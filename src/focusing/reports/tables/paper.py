@@ -15,8 +15,9 @@ from focusing.results.collect import Collection
 from focusing.results.groups import group_by
 
 NOTES = (
-    "Test accuracy in percent (MAE: mean absolute error, less is better): mean ± standard "
-    "deviation (ddof=1), 95 % interval of the mean (Student's t; bootstrap from 20 runs on), "
+    "Test accuracy in percent (MAE: mean absolute error, less is better, MSE: mean squared error "
+    "at the same epochs): mean ± standard deviation (ddof=1), 95 % interval of the mean "
+    "(Student's t; bootstrap from 20 runs on), "
     "number of runs, and p against the first model of the block, Holm-corrected over this table "
     "under the same protocol: of the paired t-test where repeats are folds or splits of the data, "
     "else of Welch's. Bold: the best mean of a block, if p < 0.05 between it and the first model "

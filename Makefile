@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export FOCUSING_DATA_DIR ?= $(CURDIR)/../shared/data
 endif
 
-.PHONY: help setup train test lint bench venv-core venv-all
+.PHONY: help setup train test lint bench results venv-core venv-all
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -30,6 +30,11 @@ lint: venv-all ## check style, types and layering
 
 bench: venv-all ## measure speed and memory: make bench ARGS=layer for one of benchmarks/
 	for name in $(or $(ARGS),layer loop table1 inference sweep report); do $(RUN) benchmarks/$$name.py || exit 1; done
+
+results: venv-core ## publish what is in outputs/: records to results/, tables and figures for REPRODUCTION.md
+	$(VENV)/bin/focusing archive outputs --out results
+	$(VENV)/bin/focusing report results --out results/report
+	$(RUN) results/quote.py
 
 # A stamp is written last, so only a finished install has one. It holds the name of its folder, because
 # a venv does not survive a move: in a copied folder its tools would still run the original's code.

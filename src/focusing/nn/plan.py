@@ -264,7 +264,8 @@ class Layout:
         center, width, shift = centers[:, 0], widths[:, 0], shift[:, 0]
         if normalizer == "l2":
             width = width * math.sqrt(0.5)
-        first, last, step = self.low[0], self.high[0], 2 * self._nearest
+        first, last = self.low[0], self.high[0]
+        step = (last - first) / (self.tau.shape[1] - 1)  # not one of the gaps, which are rounded
         if not (
             width.min() >= LEAST_WIDTH * step and first <= center.min() and center.max() <= last
         ):

@@ -17,7 +17,7 @@ from focusing.reports.report import given_folders, nothing
 from focusing.reports.tables.cells import blocks
 from focusing.reports.tables.settings import settings_of
 from focusing.results.archive import write_archive
-from focusing.results.collect import Collection, collect
+from focusing.results.collect import Collection, collect, record_files
 from focusing.results.files import write_whole
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
@@ -32,11 +32,12 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command with its arguments."""
     options = _parse(arguments)
     folders = given_folders(options.folders or ["outputs"])
-    collection = collect([*folders, *([options.out] if options.out.is_dir() else [])])
-    if not collection.runs:
+    if not any(record_files(folders)):
         raise UserError(nothing(folders))
+    collection = collect([*folders, *([options.out] if options.out.is_dir() else [])])
     write_archives(collection, options.out)
-    size = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
+    files = (path for path in options.out.rglob("*") if path.suffix in (".gz", ".npz"))
+    size = sum(path.stat().st_size for path in files)
     runs = len(collection.runs) + len(collection.failed)
     print(f"{runs} records: {options.out} ({size / 2**20:.1f} MiB)")
 

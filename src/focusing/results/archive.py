@@ -12,8 +12,8 @@ from typing import Any
 from focusing.results.files import write_whole
 
 ARCHIVE = "records.jsonl.gz"
-DIGITS = 7
-"""Of each value of a series: all that float32 has."""
+DIGITS = 5
+"""Of each value of a series, more than a figure shows; scores are exact."""
 
 Record = dict[str, Any]
 

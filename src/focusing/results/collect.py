@@ -59,7 +59,7 @@ def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
     known = _load(cache)
     now: dict[str, list[Any]] = {}
     read = 0
-    for path in sorted(set(_find(folders))):
+    for path in sorted(set(record_files(folders))):
         try:
             state = path.stat()
         except FileNotFoundError:  # a sweep that runs may put it aside
@@ -135,7 +135,8 @@ def _order(run: Run) -> tuple[Any, ...]:
     return run.experiment, run.data, run.model, run.config_hash, run.seed, str(run.path)
 
 
-def _find(folders: Sequence[Path]) -> Iterator[Path]:
+def record_files(folders: Sequence[Path]) -> Iterator[Path]:
+    """All files below some folders that are records or archives, by their names."""
     for folder in folders:
         for place, below, files in os.walk(folder.absolute()):
             if FILE in files:

@@ -66,3 +66,15 @@ def test_gradients_are_those_of_the_formulas(normalizer: str, sorted_mu: bool) -
         found.append((y, *torch.autograd.grad(y.square().sum(), (x, *layer.parameters()))))
     for fast, plain in zip(*found, strict=True):
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=2e-5 * plain.abs().max().item())
+
+
+@pytest.mark.parametrize("inputs", [784, 3072])
+def test_the_closed_form_is_as_exact_as_single_precision(inputs: int) -> None:
+    torch.manual_seed(0)
+    layer = FocusedLinear(inputs, 64, sigma=0.1, backend="banded")
+    exact = FocusedLinear(inputs, 64, backend="reference", dtype=torch.float64)
+    exact.load_state_dict({name: value.double() for name, value in layer.state_dict().items()})
+    x = torch.randn(32, inputs)
+    found, expected = layer(x).double(), exact(x.double())
+    scale = (found * expected).sum(0) / expected.square().sum(0)  # a wrong normaliser scales y
+    torch.testing.assert_close(scale, torch.ones_like(scale), rtol=0, atol=1e-6)

@@ -48,7 +48,8 @@ def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     for found in (after, collect([results], tmp_path / "cache.json")):  # read, then remembered
         assert [*map(facts, found.runs)] == [*map(facts, before.runs)]
         assert [*map(facts, found.failed)] == [*map(facts, before.failed)]
-    assert after.runs[1].series()["test/acc"] == [0.5, 0.3333333]  # all that float32 has
+    assert after.runs[1].series()["test/acc"] == [0.5, 0.33333]
+    assert after.runs[1].scores["last"] == 1 / 3  # scores are exact
     assert "paths" not in after.runs[0].config
     assert str(tmp_path) not in gzip.decompress((results / "e" / ARCHIVE).read_bytes()).decode()
 
@@ -111,7 +112,11 @@ def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:
 def test_nothing_to_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["focusing", "archive", str(tmp_path)])
-    with pytest.raises(SystemExit):
+    leave(tmp_path / "outputs", "e", "dna", "dense", 0, [0.25])
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    main([])
+    monkeypatch.setattr("sys.argv", ["focusing", "archive", "empty"])
+    with pytest.raises(SystemExit):  # what is in results already is nothing new
         command()
-    assert "No finished runs below" in capsys.readouterr().err
+    assert "No finished runs below empty" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The installed command: focusing train, focusing eval, focusing show, focusing data."""
+"""The installed command ``focusing``: train, eval, show, report and all the others."""
 
 from __future__ import annotations
 

@@ -195,6 +195,30 @@ def test_losses_prefer_the_validation_split(tmp_path: Path) -> None:
     assert axes.get_ylabel() == "loss"
 
 
+def test_each_panel_of_losses_says_which_split_it_shows(tmp_path: Path) -> None:
+    def run(data: str, model: str, seed: int, *, holdout: bool) -> None:
+        series = {"train/loss": [1.0, 0.5], "test/loss": [2.0 + seed, 1.0]}
+        series |= {"val/loss": [3.0, 2.0]} if holdout else {}
+        leave(tmp_path, "table2_simple", data, model, seed, [0.5, 0.6],
+              val=[0.5, 0.6] if holdout else None, series=series)  # fmt: skip
+
+    for model in ("dense", "focus_s"):
+        run("mnist", model, 0, holdout=True)
+        run("fashion", model, 0, holdout=False)
+    run("fashion", "focus_s", 17, holdout=True)  # has no dense twin: both show the test loss
+    chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
+    splits = {(row["data"], row["split"]) for row in chart.rows if row["split"] != "train"}
+    assert splits == {("mnist", "val"), ("fashion", "test")}
+    assert {row["n"] for row in chart.rows} == {1}
+    assert "solid: validation split or test data, which chose" in chart.caption
+    assert "as each panel says" in chart.caption
+    figure = drawn(chart)
+    said = {axes.get_title(loc="left"): {t.get_text() for t in axes.texts} for axes in figure.axes}
+    assert "solid: validation" in said["MNIST"]
+    assert "solid: test" in said["Fashion"]
+    assert [text.get_text() for text in figure.legends[0].texts][-1] == "see panel"
+
+
 def test_tables_and_optimism(tmp_path: Path) -> None:
     for seed, holdout in ((0, 0.88), (17, 0.86)):
         leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, [holdout, 0.9], val=[0.9, 0.8])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ EXPECTED = {
     "table4_other": "Losses on other data",
 }
 LINES = {"train": ":", "val": "-", "test": "-"}
+CHECKS = {"val": "validation split", "test": "test data, which chose the paper's epoch"}
 Rows = list[Mapping[str, Any]]
 
 
@@ -57,17 +58,18 @@ def loss_charts(collection: Collection) -> Drawn:
 def _charts(edition: Edition, pairs: Sequence[tuple[Block, str]]) -> list[Chart]:
     rows: Rows = []
     for panel, (block, model) in enumerate(pairs):
-        for name in (dense_twin(model), model):
-            rows += _curves(panel, block, name, held(block.models[name]))
+        chosen, check = compared({name: block.models[name] for name in (dense_twin(model), model)})
+        for name, runs in chosen.items():
+            rows += _curves(panel, block, name, runs, check)
     if not rows:
         return []
     counts = sorted({row["n"] for row in rows})
     runs = "1 run each" if counts == [1] else f"means of {run_count(counts)}"
-    split = {row["split"] for row in rows}
-    check = "validation split" if "val" in split else "test data, which chose the paper's epoch"
+    splits = {row["split"] for row in rows} - {"train"} or {"test"}
     caption = (
         f"Cross entropy (mean squared error for regression), {runs}. Dotted: training, in training "
-        f"mode; solid: {check}."
+        f"mode; solid: {' or '.join(CHECKS[each] for each in sorted(splits, reverse=True))}"
+        f"{', as each panel says' if len(splits) > 1 else ''}."
     )
     if counts[-1] > 1:
         caption += " Bands: from the lowest to the highest run."
@@ -86,14 +88,21 @@ def _charts(edition: Edition, pairs: Sequence[tuple[Block, str]]) -> list[Chart]
     ]
 
 
-def held(runs: Sequence[Run]) -> list[Run]:
-    """Those with a validation split, if there are any: they have a curve of their own for it."""
-    return [run for run in runs if run.holdout] or list(runs)
+def compared(models: Mapping[str, Sequence[Run]]) -> tuple[dict[str, list[Run]], str]:
+    """Runs of each model and the split to show of them, the same of all models of a panel.
+
+    Those with a validation split, if all models have some; else rather those without.
+    """
+    held = {name: [run for run in runs if run.holdout] for name, runs in models.items()}
+    if all(held.values()):
+        every = [run for runs in held.values() for run in runs]
+        return held, "val" if all("val/loss" in run.series() for run in every) else "test"
+    whole = {name: [run for run in runs if not run.holdout] for name, runs in models.items()}
+    return {name: whole[name] or list(runs) for name, runs in models.items()}, "test"
 
 
-def _curves(panel: int, block: Block, model: str, runs: Sequence[Run]) -> Rows:
+def _curves(panel: int, block: Block, model: str, runs: Sequence[Run], check: str) -> Rows:
     series = [run.series() for run in runs]
-    check = "val" if all("val/loss" in each for each in series) else "test"
     rows: Rows = []
     for split in ("train", check):
         values = [each[f"{split}/loss"] for each in series if each.get(f"{split}/loss")]
@@ -119,7 +128,14 @@ def _curves(panel: int, block: Block, model: str, runs: Sequence[Run]) -> Rows:
 
 def _draw(rows: Rows, pairs: Sequence[tuple[Block, str]]) -> Figure:
     with house_style():
-        heads = [above(block.source, block.options) for block, *_ in pairs]
+        solid = [
+            _solid(row for row in rows if row["panel"] == panel) for panel in range(len(pairs))
+        ]
+        kinds_differ = len(set(solid)) > 1
+        heads = [
+            above(block.source, [*([f"solid: {check}"] * kinds_differ), *block.options])
+            for (block, _), check in zip(pairs, solid, strict=True)
+        ]
         figure, grid, columns = panels(len(pairs), 1.65, heads)
         for panel, (axes, (block, _)) in enumerate(zip(grid, pairs, strict=True)):
             there = [row for row in rows if row["panel"] == panel]
@@ -144,12 +160,18 @@ def _draw(rows: Rows, pairs: Sequence[tuple[Block, str]]) -> Figure:
             Line2D([], [], color=look(m)[0], label=name)
             for m, name in zip(models[:2], names, strict=True)
         ]
-        check = "validation" if any(row["split"] == "val" for row in rows) else "test"
+        check = "see panel" if kinds_differ else _solid(rows)
         kinds += [Line2D([], [], color=GREY, linestyle=":", label="training")]
         kinds += [Line2D([], [], color=GREY, label=check)]
         figure.legend(handles=kinds, loc="outside upper right", ncols=len(kinds), fontsize=6.5,
                       handlelength=1.4, columnspacing=1.0)  # fmt: skip
         return figure
+
+
+def _solid(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What the solid lines are of."""
+    splits = {row["split"] for row in rows}
+    return "validation" if "val" in splits else "test"
 
 
 def _plot(axes: Axes, rows: Rows) -> None:

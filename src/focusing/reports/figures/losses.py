@@ -59,8 +59,8 @@ def _charts(edition: Edition, pairs: Sequence[tuple[Block, str]]) -> list[Chart]
     rows: Rows = []
     for panel, (block, model) in enumerate(pairs):
         chosen, check = compared({name: block.models[name] for name in (dense_twin(model), model)})
-        for name, runs in chosen.items():
-            rows += _curves(panel, block, name, runs, check)
+        for name, kept in chosen.items():
+            rows += _curves(panel, block, name, kept, check)
     if not rows:
         return []
     counts = sorted({row["n"] for row in rows})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from focusing.reports.names import PROTOCOLS, data_name, model_name
@@ -134,9 +134,19 @@ def _lines(options: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{indent}{name}: {show_value(value)}"
 
 
+def _some(which: Sequence[int], neurons: int) -> str:
+    """How many neurons of a layer, and which if they are few; numbers count from 0."""
+    count = f"{len(which)} of {neurons}"
+    if not 0 < len(which) <= FEW:
+        return count
+    return f"{count} (neuron{'s' * (len(which) > 1)} {', '.join(map(str, which))})"
+
+
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
     """Single numbers and words, by their path; of long lists the length."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and value.keys() == {"neurons", "stuck"}:
+        yield name, _some(value["stuck"], value["neurons"])
+    elif isinstance(value, Mapping):
         for key, below in value.items():
             yield from _leaves(f"{name}.{key}" if name else str(key), below)
     elif isinstance(value, bool | int | str):

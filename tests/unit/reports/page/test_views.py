@@ -149,7 +149,11 @@ class TestRun:
             versions={"torch": "2.6"}, git={"commit": "a" * 40, "dirty": True},
             machine={"cores": 2}, steps_per_second=1234.5, peak_memory_bytes=2**30,
             measured={"pruning": {"curve": [{"sparsity": 0.0, "acc": 0.75}]}, "ratio": 1.23456,
-                      "stuck": [0, 3]},
+                      "kept": [0, 3],
+                      "stuck": {"one": {"neurons": 4, "stuck": [3]},
+                                "two": {"neurons": 4, "stuck": [1, 3]},
+                                "many": {"neurons": 800, "stuck": list(range(37))},
+                                "none": {"neurons": 4, "stuck": []}}},
         )  # fmt: skip
         [run] = collect([tmp_path]).runs
         view = run_view(run)
@@ -162,7 +166,9 @@ class TestRun:
         assert view["environment"]["commit"] == "aaaaaaaaaaaa, with changes"
         assert (view["environment"]["torch"], view["environment"]["cores"]) == ("2.6", "2")
         assert view["measured"] == {
-            "pruning.curve": "1 values", "ratio": "1.235", "stuck": "0, 3",
+            "pruning.curve": "1 values", "ratio": "1.235", "kept": "0, 3",
+            "stuck.one": "1 of 4 (neuron 3)", "stuck.two": "2 of 4 (neurons 1, 3)",
+            "stuck.many": "37 of 800", "stuck.none": "0 of 4",
         }  # fmt: skip
         assert view["content"]["pruning"] == {"by focus": [[0.0, 0.75]]}
         assert view["content"]["marks"] == {"paper": 2, "holdout": 2, "last": 2}

@@ -44,7 +44,7 @@ class Tile:
 def tiles(
     collection: Collection, found: Findings, noise: Sequence[Trials], pruned: Sequence[Kept]
 ) -> list[Tile]:
-    """At most one of each kind; of several experiments, the first that is no smoke test."""
+    """At most one of each kind; smoke tests only where there is nothing else."""
     return [
         *_wins(found),
         *_noise(noise),
@@ -60,24 +60,27 @@ def _against_dense(finding: Finding) -> list[Difference]:
 
 
 def _wins(found: Findings) -> Iterator[Tile]:
-    real = [(each, rows) for each in found if (rows := _against_dense(each))]
-    chosen = sorted(real, key=lambda each: each[0].size == "smoke")[:1]  # stable: else as they are
-    for finding, every in chosen:
-        models = [row.model for row in every]
-        model = "focus_s" if "focus_s" in models else models[0]
-        rows = [row for row in every if row.model == model]
-        counts = {word: sum(row.verdict == word for row in rows) for word in ("better", "worse")}
-        protocols = sorted({row.protocol for row in rows})
-        about = ", ".join(filter(None, (finding.experiment, finding.edition)))
-        unclear = len(rows) - sum(counts.values())
-        yield Tile(
-            value=f"{counts['better']} of {len(rows)}",
-            unit="",
-            words=f"comparisons in which {model_name(model)} beats {model_name(rows[0].other)}",
-            detail=f"{counts['worse']} worse, {unclear} unclear; {' and '.join(protocols)} "
-            f"protocol, p < 0.05 after Holm ({about})",
-            link="#focused",
-        )
+    """All comparisons of the page: those of one experiment could all be wins, others losses."""
+    real = {each: rows for each in found if (rows := _against_dense(each))}
+    told = {each: rows for each, rows in real.items() if each.size != "smoke"} or real
+    rows = [row for each in told.values() for row in each]
+    if not rows:
+        return
+    counts = {word: sum(row.verdict == word for row in rows) for word in ("better", "worse")}
+    protocols = sorted({row.protocol for row in rows})
+    about = "; ".join(", ".join(filter(None, (each.experiment, each.edition))) for each in told)
+    about += "; without smoke tests" if len(told) < len(real) else ""
+    unclear = len(rows) - sum(counts.values())
+    pairs = {(model_name(row.model), model_name(row.other)) for row in rows}
+    names = pairs.pop() if len(pairs) == 1 else ("a focused network", "its dense twin")
+    yield Tile(
+        value=f"{counts['better']} of {len(rows)}",
+        unit="",
+        words=f"comparisons in which {' beats '.join(names)}",
+        detail=f"{counts['worse']} worse, {unclear} unclear; {' and '.join(protocols)} "
+        f"protocol, p < 0.05 after Holm ({about})",
+        link="#focused",
+    )
 
 
 def _noise(noise: Sequence[Trials]) -> Iterator[Tile]:

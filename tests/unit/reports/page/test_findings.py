@@ -93,7 +93,22 @@ class TestFocusedAgainstDense:
                 several(tmp_path, "mnist", model, scores, size=size)
         found = findings(collect([tmp_path]))
         assert [each.edition for each in found] == ["size quick", "size smoke"]
-        assert "size quick" in all_tiles(tmp_path)[0].detail
+        assert all_tiles(tmp_path)[0].value == "0 of 1"
+        detail = all_tiles(tmp_path)[0].detail
+        assert detail.endswith("(table2_simple, size quick; without smoke tests)")
+
+    def test_the_headline_counts_all_experiments_and_models(self, tmp_path: Path) -> None:
+        for name, data, focused in (
+            ("table2_simple", "mnist", {"focus_s": [0.8, 0.81, 0.82]}),
+            ("table4_other", "dna", {"focus_s": [0.2, 0.22, 0.21], "focus_c": [0.1, 0.12, 0.11]}),
+        ):
+            for model, scores in {"dense": [0.5, 0.51, 0.52], **focused}.items():
+                several(tmp_path, data, model, scores, name=name)
+        [tile] = all_tiles(tmp_path)
+        assert tile.value == "1 of 3"
+        assert tile.words == "comparisons in which a focused network beats its dense twin"
+        assert tile.detail.startswith("2 worse, 0 unclear; ")
+        assert tile.detail.endswith("(table2_simple; table4_other)")
 
     def test_own_experiments_by_the_values_of_their_options(self, tmp_path: Path) -> None:
         for width in (1000, 64, 256):

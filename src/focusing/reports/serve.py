@@ -34,10 +34,12 @@ setInterval(async () => {
 """
 WAITING = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>focusing: no runs yet</title>
+<title>focusing</title>
 <style>body { font: 1.1rem/1.5 system-ui, sans-serif; margin: 20vh auto; max-width: 30rem }</style>
-<p>No finished runs yet; this page waits for one.
+<p>%s
 """
+NO_RUNS = "No finished runs yet; this page waits for one."
+MAKING = "The report is being made; this page shows it as soon as it is done."
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -62,15 +64,16 @@ class Handler(SimpleHTTPRequestHandler):
         """Answer."""
         path = self.path.partition("?")[0]
         if path == VERSION:
-            self._answer(str(self.server.version).encode(), "text/plain")
+            self._answer(self.server.state.encode(), "text/plain")
             return
         file = Path(self.translate_path(path))
         file = file / "index.html" if file.is_dir() else file
-        script = (SCRIPT % self.server.version).encode()  # before the page: none is missed
+        script = (SCRIPT % self.server.state).encode()  # before the page: none is missed
         if file.suffix == ".html" and file.exists():
             self._answer(file.read_bytes() + script, "text/html; charset=utf-8")
         elif path == "/":
-            self._answer(WAITING.encode() + script, "text/html; charset=utf-8")
+            words = NO_RUNS if self.server.without_runs else MAKING
+            self._answer((WAITING % words).encode() + script, "text/html; charset=utf-8")
         else:
             super().do_GET()
 
@@ -96,6 +99,7 @@ class Server(ThreadingHTTPServer):
 
     Attributes:
         version: number of times that the report was written.
+        without_runs: the last look found no finished run.
     """
 
     daemon_threads = True
@@ -103,8 +107,14 @@ class Server(ThreadingHTTPServer):
     def __init__(self, folders: Sequence[Path], out: Path, port: int) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self.folders, self.out, self.version = folders, out, 0
+        self.without_runs = False
         self._seen: object = None
         super().__init__(("127.0.0.1", port), partial(Handler, directory=str(out)))
+
+    @property
+    def state(self) -> str:
+        """What pages compare: they load again when it changes."""
+        return str(self.version) if self.version or self.without_runs else "making"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser may go at any time, which is no news."""
@@ -115,6 +125,7 @@ class Server(ThreadingHTTPServer):
         """Write the report if records came, went or changed; None if none did."""
         collection = collect(self.folders, self.out / CACHE)
         runs = [*collection.runs, *collection.failed]
+        self.without_runs = not runs
         seen = [(run.path, run.finished, run.status) for run in runs]
         if seen == self._seen or not runs:
             return None

@@ -12,7 +12,7 @@ from focusing.errors import UserError
 from focusing.reports import report
 from focusing.reports.report import given_folders, main, write_report
 from focusing.reports.serve import Server, serve
-from focusing.results.collect import collect
+from focusing.results.collect import Collection, collect
 from tests.unit.reports.records import leave
 
 
@@ -96,14 +96,28 @@ def get(server: Server, path: str) -> str:
         return str(answer.read().decode())
 
 
-def test_the_report_is_written_anew_when_a_run_has_finished(server: Server, tmp_path: Path) -> None:
+def test_the_report_is_written_anew_when_a_run_has_finished(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making = get(server, "/")
+    assert "The report is being made" in making
+    assert '!== "making"' in making
     assert server.update() is None
     waiting = get(server, "/")
     assert "No finished runs yet" in waiting
     assert "location.reload" in waiting
     assert get(server, "/version") == "0"
     leave(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
+    shown: list[str] = []
+
+    def write(collection: Collection, out: Path) -> None:
+        shown.extend([get(server, "/"), get(server, "/version")])
+        write_report(collection, out)
+
+    monkeypatch.setattr("focusing.reports.serve.write_report", write)
     assert server.update() is not None
+    assert "The report is being made" in shown[0]
+    assert shown[1] == "making"
     assert server.update() is None
     assert get(server, "/version") == "1"
     assert "Experiment mine" in get(server, "/tables/all.md")

@@ -219,6 +219,17 @@ def test_each_panel_of_losses_says_which_split_it_shows(tmp_path: Path) -> None:
     assert [text.get_text() for text in figure.legends[0].texts][-1] == "see panel"
 
 
+def test_the_optimism_of_errors_is_not_missing(tmp_path: Path) -> None:
+    def lacking() -> list[str]:
+        found = all_figures(collect([tmp_path]))
+        return [each.title for each in found if isinstance(each, Missing)]
+
+    leave(tmp_path, "table4_other", "boston", "dense", 0, [3.0, 2.0])
+    assert "Optimism of the paper's protocol" in lacking()
+    leave(tmp_path, "table4_other", "boston", "dense", 0, [3.0, 2.0], val=[2.0, 3.0])
+    assert "Optimism of the paper's protocol" not in lacking()
+
+
 def test_tables_and_optimism(tmp_path: Path) -> None:
     for seed, holdout in ((0, 0.88), (17, 0.86)):
         leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, [holdout, 0.9], val=[0.9, 0.8])

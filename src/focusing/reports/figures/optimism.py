@@ -25,7 +25,8 @@ Rows = list[Mapping[str, Any]]
 def optimism_charts(collection: Collection) -> Drawn:
     """A figure for each size and variant with runs that kept a validation split."""
     drawn: Drawn = []
-    for table in optimism_tables(collection):
+    found = optimism_tables(collection)
+    for table in found:
         rows = [row for row in table.records if row["unit"] == "percent"]
         if not rows:
             continue
@@ -51,7 +52,7 @@ def optimism_charts(collection: Collection) -> Drawn:
             )
         )
     lacking = missing("Optimism of the paper's protocol", "table2_simple", "protocol=holdout")
-    return drawn or [lacking]
+    return drawn if found else [lacking]  # errors have a table only: another unit
 
 
 def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -76,8 +76,9 @@ def _scores(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     metric = record.get("metric") or "score"
     scores = {name: given for name, given in (record.get("scores") or {}).items() if given}
     for name, given in scores.items():
-        epoch = f" at epoch {given['epoch']}" if given.get("epoch") is not None else ""
-        value = f"[bold]{_number(given['value'], metric)}[/bold]{epoch}"
+        epoch = given.get("epoch")  # counted from 0 in records, from 1 for people
+        value = f"[bold]{_number(given['value'], metric)}[/bold]"
+        value += f" at epoch {epoch + 1}" if epoch is not None else ""
         yield escape(f"{metric} ({name})"), f"{value}  [dim]{PROTOCOLS.get(name, '')}[/dim]"
     if {"paper", "holdout"} <= scores.keys():
         gap = scores["paper"]["value"] - scores["holdout"]["value"]

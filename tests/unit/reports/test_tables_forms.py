@@ -50,6 +50,17 @@ def test_markdown() -> None:
     ]
 
 
+def test_without_runs_no_cell_is_missing() -> None:
+    empty = Table("a", "A", (), (), ("No runs yet.",), {"1": "python train.py"})
+    assert markdown(empty).splitlines() == [
+        "## A", "", "No runs yet.", "", "This makes them:", "", "- `python train.py`",
+    ]  # fmt: skip
+    console = Console(file=io.StringIO(), width=80)
+    console.print(*terminal(empty), sep="\n")
+    assert "[1]" not in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "[1]" not in latex(empty)
+
+
 def test_csv() -> None:
     rows = list(csv.reader(io.StringIO(csv_text(TABLE))))
     assert rows == [["data", "mean", "low"], ["a,b", "0.1", ""], ["c", "", ""]]

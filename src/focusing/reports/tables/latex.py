@@ -119,7 +119,7 @@ def _commands(table: Table) -> list[str]:
     if not table.commands:
         return []
     items = [
-        rf"\item[{escape(mark)}] {{\ttfamily {escape(command)}}}"
+        rf"\item[{escape(mark) if table.rows else ''}] {{\ttfamily {escape(command)}}}"
         for mark, command in table.commands.items()
     ]
     return [r"\begin{description}\footnotesize\raggedright", *items, r"\end{description}"]

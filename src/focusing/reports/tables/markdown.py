@@ -25,8 +25,11 @@ def markdown(table: Table, level: int = 2) -> str:
     for note in table.notes:
         lines += [_escape(note), ""]
     if table.commands:
-        lines += ["Missing cells are filled by:", ""]
-        lines += [f"- [{mark}] `{command}`" for mark, command in table.commands.items()] + [""]
+        lines += ["Missing cells are filled by:" if table.rows else "This makes them:", ""]
+        lines += [
+            f"- [{mark}] `{command}`" if table.rows else f"- `{command}`"  # no cell has the mark
+            for mark, command in table.commands.items()
+        ] + [""]
     return "\n".join(lines)
 
 

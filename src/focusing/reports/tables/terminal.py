@@ -34,7 +34,8 @@ def terminal(table: Table, told: set[str] | None = None) -> Iterator[RenderableT
         told.add(note)
         yield Padding(Text(note, style="dim"), (0, 0, 0, 1))
     for mark, command in table.commands.items():
-        yield Padding(Text(f"[{mark}] {command}", style="dim"), (0, 0, 0, 1))
+        told_as = f"[{mark}] {command}" if table.rows else command
+        yield Padding(Text(told_as, style="dim"), (0, 0, 0, 1))
     yield ""
 
 

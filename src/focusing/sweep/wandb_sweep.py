@@ -21,7 +21,7 @@ from focusing.sweep.outcome import Job
 from focusing.sweep.parts import parse_parts
 
 PROGRAM = "focusing"
-REGRESSION = "data=boston"
+REGRESSION = "boston"
 """Its score is an error: less is better."""
 HEAD = "# wandb sweep {file} prints an id; on each machine: wandb agent ENTITY/{project}/ID\n"
 
@@ -49,7 +49,7 @@ def write_sweep(arguments: Sequence[str]) -> None:
         content = yaml.safe_dump(sweep, sort_keys=False, default_flow_style=None, width=100)
         text = HEAD.format(file=out, project=options.project) + content
         if options.dry_run:
-            print(text, end="")
+            print(f"---\n{text}" if len(found) > 1 else text, end="")
         else:
             out.write_text(text, encoding="utf-8")
             print(f"{out}: {size(sweep)}. Next: wandb sweep {out}")
@@ -85,7 +85,9 @@ def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, di
             groups = {key for key in parameters if loader.get_group_options(key)}
             if not any(each.startswith("logger") for each in fixed):
                 fixed = [*logged, *fixed]
-            goal = "minimize" if REGRESSION in fixed else "maximize"
+            data = parameters.get("data", {}).get("values", [])
+            only = f"data={REGRESSION}" in fixed or data == [REGRESSION]
+            goal = "minimize" if only else "maximize"
             title = config.name if len(parts) == 1 else f"{config.name} {name}"
             found[name] = {
                 **account,

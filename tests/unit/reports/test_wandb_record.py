@@ -31,6 +31,15 @@ def test_a_record_that_changes_is_sent_again(tmp_path: Path) -> None:
     assert after.mark != before.mark
 
 
+def test_one_figure_is_one(tmp_path: Path) -> None:
+    folder = leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5])
+    (folder / "figures").mkdir()
+    for name, said in (("a", "1 figure"), ("b", "2 figures")):
+        (folder / "figures" / f"{name}.png").touch()
+        (item,) = to_send([tmp_path], trials=False)
+        assert item.content == f"scores, history, {said}"
+
+
 def test_it_goes_where_it_would_have_been_logged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

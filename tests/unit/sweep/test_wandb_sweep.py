@@ -92,6 +92,19 @@ def test_printed_only(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_several_are_printed_as_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    write_sweep(["experiment=table4_other", "data=boston,imdb", "--dry-run"])
+    found = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [each["name"] for each in found] == ["table4_other housing", "table4_other reviews"]
+
+
+@pytest.mark.parametrize(
+    ("data", "goal"), [("choice(boston)", "minimize"), ("boston,dna", "maximize")]
+)
+def test_of_errors_alone_less_is_better(data: str, goal: str) -> None:
+    assert only(f"data={data}", "seed=0,1")["metric"]["goal"] == goal
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [

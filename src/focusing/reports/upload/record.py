@@ -40,7 +40,7 @@ def item_of(run: Run) -> Item:
             "started": run.started,
         },
         mark=digest(json.dumps(run.record())),
-        content=f"scores, history, {figures} figures{foci}",
+        content=f"scores, history, {figures} figure{'' if figures == 1 else 's'}{foci}",
         fill=partial(_fill, run),
     )
 

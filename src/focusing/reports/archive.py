@@ -24,6 +24,8 @@ from focusing.results.run import Run
 
 TIMES = 26
 """At which foci are kept: the first, the last, and others evenly between them."""
+NEURONS = 8
+"""Of which weights are kept."""
 SMALL = 2**16
 """Bytes of arrays that are kept of every run; larger ones of a typical run of each setting only."""
 
@@ -85,7 +87,7 @@ def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
         if "epoch" in arrays:
             arrays = _thin(arrays)
         half = {
-            name: each.astype(np.float16) if each.dtype == np.float32 else each
+            name: each.astype(np.float16) if _may_be_rounded(name, each) else each
             for name, each in arrays.items()
         }
         content = io.BytesIO()
@@ -95,13 +97,27 @@ def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
             write_whole(folder / path.name, content.getbuffer(), sync=False)
 
 
+def _may_be_rounded(name: str, array: Any) -> bool:
+    return array.dtype == np.float32 and not name.endswith("/tau")  # inputs lie close together
+
+
 def _thin(arrays: dict[str, Any]) -> dict[str, Any]:
-    last = len(arrays["epoch"]) - 1
-    kept = np.unique(np.linspace(0, last, TIMES).round().astype(int))
-    return {
-        name: each[kept] if name == "epoch" or name.endswith(("/mu", "/sigma")) else each
-        for name, each in arrays.items()
-    }
+    """Some epochs of the foci, and the weights of some neurons."""
+    times = _evenly(len(arrays["epoch"]), TIMES)
+    thin = {}
+    for name, each in arrays.items():
+        layer, _, what = name.rpartition("/")
+        if what in ("epoch", "mu", "sigma"):
+            thin[name] = each[times]
+        elif what in ("shown", "weight_first", "weight_last"):
+            thin[name] = each[_evenly(len(arrays[f"{layer}/shown"]), NEURONS)]
+        else:
+            thin[name] = each
+    return thin
+
+
+def _evenly(count: int, most: int) -> Any:
+    return np.unique(np.linspace(0, count - 1, most).round().astype(int))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -190,18 +190,19 @@ def _composite(
     layers = layers / np.maximum(layers.max((1, 2), keepdims=True), 1e-12)
     axes.imshow(np.moveaxis(layers, 0, -1), interpolation="nearest")
     axes.set(xticks=(), yticks=())
-    for k in three:
+    for place, k in enumerate(three):
         mu, sigma = foci.mu[-1, foci.shown[k]], foci.sigma[-1, foci.shown[k]]
         if len(mu) == 2:
             row, column = mu[0] * (height - 1), mu[1] * (width - 1)
-            label = f"s={sigma[0]:.2f}, {sigma[1]:.2f}"
+            label = "s=" + ", ".join(dict.fromkeys(f"{each:.2f}" for each in sigma))
         else:  # the line runs through the picture row by row
             at = float(mu[0]) * (len(foci.tau) - 1) / shape[2]
             row, column = at // width, at % width
             label = f"s={sigma[0]:.3f}"
         axes.plot(column, row, "+", color="w", ms=6, mew=1)
-        right = column > 0.55 * width
+        right = column > 0.5 * width
+        height_of_label = -9 if place == 1 else 3  # so that neighbours do not cover each other
         axes.annotate(
-            label, (column, row), (-5 if right else 5, 3), textcoords="offset points",
+            label, (column, row), (-5 if right else 5, height_of_label), textcoords="offset points",
             color="w", fontsize=6.5, ha="right" if right else "left",
         )  # fmt: skip

@@ -64,7 +64,7 @@ def summary(compared: Comparison) -> Group:
     total = sum(compared.changed.values())
     what = "; ".join(f"{n} x {change}" for change, n in sorted(compared.changed.items()))
     note = f"Not possible as drawn: {total} trials" + (f" ({what})." if total else ".")
-    note += "\nBest test accuracy of all epochs in percent; of differences the mean +- its standard error."
+    note += "\nTest accuracy in percent; of differences the mean +- its standard error."
     return Group(table, note)
 
 

@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from focusing import FocusedLinear
-from focusing.nn import plan
+from focusing.nn import memory
 
 SHAPES = [  # in, out, batch
     (784, 800, 512),
@@ -99,11 +99,11 @@ def make_step(layer: nn.Module, x: Tensor, grad: Tensor) -> Callable[[], None]:
 
 
 def peak_memory(layer: nn.Module, step: Callable[[], None], x: Tensor, grad: Tensor) -> int:
-    with PeakMemory() as memory:
+    with PeakMemory() as peak:
         for tensor in (x, grad, *layer.state_dict().values()):
-            memory.track(tensor)
+            peak.track(tensor)
         step()
-    return memory.peak
+    return peak.peak
 
 
 def measure(
@@ -111,7 +111,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     inputs, outputs, batch = shape
     torch.manual_seed(0)
-    vars(plan._memory).clear()  # scratch of a larger shape would count as memory of this one
+    vars(memory._kept).clear()  # scratch of a larger shape would count as memory of this one
     x = torch.randn(batch, inputs, requires_grad=True)
     grad = torch.randn(batch, outputs)
     layers: dict[str, nn.Module] = {"linear": nn.Linear(inputs, outputs)}
@@ -132,7 +132,7 @@ def measure(
                 step()
             if count >= 2:  # the first rounds warm up
                 times[name].append((time.perf_counter() - start) / repeats)
-    memory = {name: peak_memory(layers[name], steps[name], x, grad) for name in layers}
+    peaks = {name: peak_memory(layers[name], steps[name], x, grad) for name in layers}
 
     rows = []
     for name in BACKENDS:
@@ -147,7 +147,7 @@ def measure(
                 "backend": name,
                 "time_ratio": round(ratio, 3),
                 "time_quartiles": [round(low, 3), round(high, 3)],
-                "memory_ratio": round(memory[name] / memory["linear"], 3),
+                "memory_ratio": round(peaks[name] / peaks["linear"], 3),
                 "linear_ms": round(statistics.median(times["linear"]) * 1e3, 4),
                 "rounds": len(times[name]),
             }

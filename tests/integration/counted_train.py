@@ -2,19 +2,12 @@
 
 import os
 import runpy
-from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tests.integration.commands import ROOT
 
-STEPS = os.open("steps", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-
-
-def count(*_: Any) -> None:
-    os.write(STEPS, b".")
-
-
-if __name__ == "__main__":
-    register_optimizer_step_post_hook(count)
+if __name__ == "__main__":  # pytest imports this file, too
+    steps = os.open("steps", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    register_optimizer_step_post_hook(lambda *_: os.write(steps, b"."))
     runpy.run_path(str(ROOT / "train.py"), run_name="__main__")

@@ -14,7 +14,7 @@ from focusing.nn.memory import scratch
 from focusing.nn.tiles import Tiling, tiling
 from focusing.nn.tracing import needs_plain_operations
 
-FEW = 64
+FEW = 256
 """Samples up to which preparing calls takes as long as the arithmetic."""
 MANY = 800_000
 """Inputs of the samples that are computed at once, such that these stay in the cache."""
@@ -120,7 +120,7 @@ class BandedLinear(nn.Module):
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )
         if self._whole:
-            return functional.linear(input, self.get_buffer("weight_0").t(), self.bias)
+            return functional.linear(input, self.get_buffer("weight_0"), self.bias)
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
         y = self._product(x)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
@@ -141,7 +141,7 @@ class BandedLinear(nn.Module):
         """The product of many samples, some at a time: these stay in the cache for all tiles."""
         bias, place = self.bias, self.place
         y = x.new_empty(len(x), self.out_features)
-        step = max(FEW, MANY // self.in_features)
+        step = max(64, MANY // self.in_features)
         room = None
         if place is not None:
             size = min(len(x), step), self.out_features
@@ -210,7 +210,12 @@ class BandedLinear(nn.Module):
 
 
 def _cut(weight: Tensor, found: Tiling) -> tuple[dict[str, Tensor], list[list[int]]]:
-    """The weights of each tile, transposed, as products of few samples are faster so."""
+    """The weights of each tile, transposed, as products of few samples are faster so.
+
+    A single tile of everything is a dense layer and stays what it was.
+    """
+    if len(found.tiles) == 1 and found.tiles[0].width == weight.shape[1]:
+        return {"weight_0": weight.clone()}, [[len(weight), 0, weight.shape[1]]]
     buffers, tiles = {}, []
     for index, tile in enumerate(found.tiles):
         rows = weight[torch.from_numpy(tile.rows)]

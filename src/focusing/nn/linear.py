@@ -227,8 +227,7 @@ class FocusedLinear(nn.Module):
                 *foci, math.sqrt(-2 * math.log(self.cutoff)), x.dtype, self.normalizer
             )
             # Neurons out of order cost a copy of what they reach: too much if that is nearly all.
-            worthwhile = 0.99 if plan.tiling.order is None else 0.85
-            if self.backend == "banded" or plan.tiling.work < worthwhile:
+            if self.backend == "banded" or plan.tiling.order is None or plan.tiling.work < 0.85:
                 return plan
         return self._layout.plan(*foci, math.inf, x.dtype, self.normalizer)
 

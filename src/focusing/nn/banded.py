@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,8 +18,11 @@ from focusing.nn.tracing import needs_plain_operations
 
 FEW = 256
 """Samples up to which preparing calls takes as long as the arithmetic."""
-MANY = 800_000
+MANY = 600_000
 """Inputs of the samples that are computed at once, such that these stay in the cache."""
+TRIED = 512
+"""Samples at most with which tiles are timed."""
+Dense = tuple[Tensor, Tensor | None]
 
 
 class BandedLinear(nn.Module):
@@ -27,6 +32,10 @@ class BandedLinear(nn.Module):
     of inputs that they need (or, for images, on a copy of these inputs). The tiles are chosen by
     what they cost; where none pay, there is a single one of everything. The result is exact: only
     zeros are left out.
+
+    A dense product makes better use of many threads than small tiles. So both are timed when a
+    number of samples (to within a factor of two) comes up for the first time with a number of
+    threads, and the faster is kept.
 
     Args:
         weight: (n, m), mostly zero.
@@ -87,7 +96,11 @@ class BandedLinear(nn.Module):
             if name not in buffers:
                 setattr(self, name, None)  # torch.export miscounts buffers that are None
         self._whole = len(tiles) == 1 and self.work == 1
+        self._forget()
+
+    def _forget(self) -> None:
         self._scratch: threading.local | None = None
+        self._dense: dict[tuple[int, int], Dense | None] = {}
 
     @classmethod
     def from_tiles(
@@ -113,29 +126,54 @@ class BandedLinear(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
+        buffers: Any = self._buffers  # many times faster than attributes
+        if self._whole:
+            return functional.linear(input, buffers["weight_0"], buffers.get("bias"))
+        plain = needs_plain_operations()
+        if not plain:
+            samples = min(input.numel() // self.in_features, TRIED)
+            kind = samples.bit_length(), torch.get_num_threads()
+            dense = self._dense.get(kind)
+            if dense:
+                return functional.linear(input, *dense)
         # Slices of wider inputs would fit; torch.jit cannot record such a check.
-        recorded = not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None
-        if not recorded and input.shape[-1] != self.in_features:
+        if not (plain and torch._C._get_tracing_state()) and input.shape[-1] != self.in_features:
             raise ValueError(
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )
-        if self._whole:
-            return functional.linear(input, self.get_buffer("weight_0"), self.bias)
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
-        y = self._product(x)
-        return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
-
-    def _product(self, x: Tensor) -> Tensor:
-        bias, place = self.bias, self.place
         if (
-            needs_plain_operations()
+            plain
             or (torch.is_grad_enabled() and x.requires_grad)
             or torch.is_autocast_enabled(x.device.type)
         ):
-            y = torch.cat([torch.mm(part, weight) for part, weight in self._operands(x)], dim=1)
-            y = y if bias is None else y + bias
-            return y if place is None else y.index_select(1, place)
+            y = self._plain(x, self.bias)
+        elif kind in self._dense:
+            y = self._by_tiles(x)
+        else:
+            self._dense[kind] = self._faster(x[:samples])
+            return self.forward(input)
+        return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
+
+    def _plain(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        y = torch.cat([torch.mm(part, weight) for part, weight in self._operands(x)], dim=1)
+        y = y if bias is None else y + bias
+        return y if self.place is None else y.index_select(1, self.place)
+
+    def _by_tiles(self, x: Tensor) -> Tensor:
         return self._few(x) if len(x) <= FEW else self._many(x)
+
+    def _faster(self, x: Tensor) -> Dense | None:
+        """The operands of a dense product, if it is faster than tiles for these samples."""
+        if x.is_meta or not len(x):
+            return None
+        dense = next(filter(None, self._dense.values()), None)
+        if dense is None:
+            bias, place = self.bias, self.place
+            weight = self._plain(torch.eye(self.in_features, dtype=x.dtype, device=x.device), None)
+            dense = weight.t().contiguous(), bias if bias is None or place is None else bias[place]
+        tiled = _seconds(self._by_tiles, x)
+        return None if tiled < _seconds(functional.linear, x, *dense) else dense
 
     def _many(self, x: Tensor) -> Tensor:
         """The product of many samples, some at a time: these stay in the cache for all tiles."""
@@ -199,7 +237,16 @@ class BandedLinear(nn.Module):
         return y.clone() if self.place is None else y.index_select(1, self.place)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scratch": None}
+        return {**self.__dict__, "_scratch": None, "_dense": {}}
+
+    def _apply(self, *arguments: Any, **options: Any) -> BandedLinear:
+        self._forget()  # weights are about to change
+        super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
+        return self
+
+    def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
+        self._forget()
+        super()._load_from_state_dict(*arguments, **options)
 
     def extra_repr(self) -> str:
         """Sizes and what is left to compute."""
@@ -207,6 +254,16 @@ class BandedLinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, tiles={len(self.sizes)}, work={self.work:.3f}"
         )
+
+
+def _seconds(product: Callable[..., Tensor], *operands: Any) -> float:
+    """The shortest time of some calls."""
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        float(product(*operands)[0, 0])  # waits for other devices
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def _cut(weight: Tensor, found: Tiling) -> tuple[dict[str, Tensor], list[list[int]]]:

@@ -8,6 +8,7 @@ over an image, over a copy of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +19,12 @@ Bools = npt.NDArray[np.bool_]
 
 BLOCK = 16
 """Neurons are counted in blocks of this size, which is what a matrix product fills anyway."""
-CALL = 2000
+CALL = 250
 """What a tile costs beyond its arithmetic, in multiply-adds per sample, for batches of 32 to 512.
 
 This and the next two were fitted to measurements on a core that does 85 multiply-adds per ns.
 """
-LOAD = 5
+LOAD = 12
 """What an input costs a tile, however few neurons it has."""
 MOVE = 45
 """What copying a value to where it is needed costs."""
@@ -31,6 +32,8 @@ CALL_ALONE, MOVE_ALONE = 11_000, 10
 """The same for a single sample, whose time goes into fetching weights; inputs cost nothing."""
 SAFE = 0.8
 """Tiles must promise to need less than this share of a single sample's time."""
+MOST = 64
+"""Blocks to begin with; all pairs of them are compared."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,8 @@ class Tile:
 
     def cost(self, call: float = CALL, move: float = MOVE, load: float = LOAD) -> float:
         """Multiply-adds per sample, or what takes as long."""
-        rows = -(-len(self.rows) // BLOCK) * BLOCK
-        each = rows + load + (0 if isinstance(self.columns, slice) else move)
-        return call + each * self.width
+        each = load + (0 if isinstance(self.columns, slice) else move)
+        return float(_cost(len(self.rows), self.width, call, each))
 
 
 @dataclass(frozen=True)
@@ -94,17 +96,17 @@ def tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Tiling:
         restore: whether outputs must come out in the order of the neurons.
     """
     neurons, inputs = used.shape
-    everything = Tile(np.arange(neurons), slice(0, inputs))
-    best = Tiling([everything])
+    rows = np.arange(neurons)
+    best = Tiling([Tile(rows, slice(0, inputs))])
     cost, limit = best.cost(), SAFE * best.cost(alone=True)
-    index = np.arange(neurons, dtype=np.float64)[:, None]
+    size = BLOCK * -(-neurons // (BLOCK * MOST))
     extent = _extent(used, positions)
-    ways = [(index, False), (extent, False)]
+    ways = [np.split(rows, range(size, neurons, size)), _alike(used, extent, rows, size)]
     if positions.shape[1] > 1:
-        ways.append((extent, True))
-    for features, widest in ways:
+        ways.append(_alike(used, extent, rows, size, patches=True))
+    for blocks in ways:
         for call in (CALL, 4 * CALL, 16 * CALL):  # fewer tiles, if many are too many for one sample
-            found = Tiling(_best(used, features, _tile(used, everything.rows), call, widest)[1])
+            found = Tiling(_merge(used, blocks, call, neighbours=blocks is ways[0]))
             if found.cost(alone=True, restore=restore) <= limit:
                 if found.cost(restore=restore) < cost:
                     best, cost = found, found.cost(restore=restore)
@@ -123,36 +125,72 @@ def _extent(used: Bools, positions: Floats) -> Floats:
     return np.where(np.isfinite(features), features, 0.0)  # of neurons that need nothing
 
 
-def _best(
-    used: Bools, features: Floats, tile: Tile, call: float, widest: bool
-) -> tuple[float, list[Tile]]:
-    """Halve the neurons of a tile, and the halves, and so on; keep the halves that pay.
+def _alike(
+    used: Bools, features: Floats, rows: Ints, size: int, *, patches: bool = False
+) -> list[Ints]:
+    """Blocks of neurons that need nearly the same inputs: halves of halves of halves.
 
     Args:
         used: which inputs each neuron needs.
         features: what neurons are sorted by before they are halved, (n, features).
-        tile: all neurons.
-        call: cost of a tile beyond its arithmetic.
-        widest: halve by the feature that differs most, which makes patches of an image; else by
+        rows: the neurons.
+        size: of a block.
+        patches: halve by the feature that differs most, which makes patches of an image; else by
             the one whose halves are cheapest.
     """
-    cost = tile.cost(call)
-    if len(tile.rows) <= BLOCK or tile.width == 0:
-        return cost, [tile]
-    values = features[tile.rows]
-    if widest:
+    if len(rows) <= size:
+        return [rows]
+    values = features[rows]
+    if patches:
         values = values[:, [np.argmax(np.ptp(values, axis=0))]]
-    half = max(1, round(len(tile.rows) / 2 / BLOCK)) * BLOCK
-    orders = [tile.rows[np.argsort(each, kind="stable")] for each in values.T]
-    ways = [
-        [_tile(used, np.sort(part)) for part in (order[:half], order[half:])] for order in orders
-    ]
-    way = min(ways, key=lambda halves: sum(part.cost(call) for part in halves))
-    parts = [_best(used, features, part, call, widest) for part in way]
-    divided = sum(part[0] for part in parts)
-    if divided < cost:
-        return divided, [tile for part in parts for tile in part[1]]
-    return cost, [tile]
+    half = max(1, round(len(rows) / 2 / size)) * size
+    orders = [rows[np.argsort(each, kind="stable")] for each in values.T]
+    ways = [(np.sort(order[:half]), np.sort(order[half:])) for order in orders]
+    way = min(ways, key=lambda halves: sum(_tile(used, part).cost() for part in halves))
+    return [block for part in way for block in _alike(used, features, part, size, patches=patches)]
+
+
+def _merge(used: Bools, blocks: list[Ints], call: float, *, neighbours: bool) -> list[Tile]:
+    """Join the two tiles that save most by it, and so on, as long as any do.
+
+    Args:
+        used: which inputs each neuron needs.
+        blocks: the neurons of each tile to begin with.
+        call: cost of a tile beyond its arithmetic.
+        neighbours: join no others, such that the neurons stay in their order.
+    """
+    tiles = list(blocks)
+    needs = np.stack([used[rows].any(0) for rows in blocks]).astype(np.float32)
+    while len(tiles) > 1:
+        size, count = np.array([len(rows) for rows in tiles]), needs.sum(1)
+        first = np.where(count, needs.argmax(1), needs.shape[1])
+        last = np.where(count, needs.shape[1] - needs[:, ::-1].argmax(1), 0)
+        one, other = np.triu_indices(len(tiles), 1)
+        if neighbours:
+            one, other = one[other == one + 1], other[other == one + 1]
+        own = _cheaper(size, (last - first).clip(0), count, call)
+        span = np.maximum(last[one], last[other]) - np.minimum(first[one], first[other])
+        either = count[one] + count[other] - (needs @ needs.T)[one, other]
+        joint = _cheaper(size[one] + size[other], span.clip(0), either, call)
+        saved = own[one] + own[other] - joint
+        best = saved.argmax()
+        if saved[best] <= 0:
+            break
+        kept, joined = one[best], other[best]
+        tiles[kept] = np.sort(np.concatenate([tiles[kept], tiles.pop(joined)]))
+        needs[kept] = np.maximum(needs[kept], needs[joined])
+        needs = np.delete(needs, joined, 0)
+    return [_tile(used, rows) for rows in tiles]
+
+
+def _cost(rows: Any, width: Any, call: float = CALL, each: float = LOAD) -> Any:
+    return call + (-(-rows // BLOCK) * BLOCK + each) * width
+
+
+def _cheaper(rows: Ints, span: Ints, count: Floats, call: float) -> Floats:
+    """Cost of tiles on the slice from their first to their last input, or on a copy of each."""
+    cost: Floats = np.minimum(_cost(rows, span, call), _cost(rows, count, call, LOAD + MOVE))
+    return cost
 
 
 def _tile(used: Bools, rows: Ints) -> Tile:

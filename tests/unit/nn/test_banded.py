@@ -13,6 +13,18 @@ from focusing import BandedLinear, FocusedLinear
 from tests.unit.nn.oracle import FOCI
 
 
+@pytest.fixture(params=["tiles"], autouse=True)
+def faster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which product is found to be the faster one."""
+    seconds = {"tiles": 2.0, "dense": 1.0}
+
+    def measured(product: Any, *_: Any) -> float:
+        return seconds[request.param] if product is torch.nn.functional.linear else 1.5
+
+    monkeypatch.setattr("focusing.nn.banded._seconds", measured)
+    return str(request.param)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("threshold", [None, 0.8, 3.0])
 @pytest.mark.parametrize("topology", [None, (10, 12), "unsorted"])
@@ -86,6 +98,42 @@ def test_inputs_that_no_neuron_needs_do_not_matter() -> None:
     other = x.clone()
     other[:, :20] = torch.nan
     assert torch.equal(banded(x), banded(other))
+
+
+@pytest.mark.parametrize("faster", ["tiles", "dense"], indirect=True)
+@pytest.mark.parametrize("topology", [None, (20, 20)])
+@pytest.mark.parametrize("samples", [0, 1, 40, 600])
+def test_the_faster_product_is_kept(samples: int, topology: Any, faster: str) -> None:
+    torch.manual_seed(0)
+    layer = FocusedLinear(400, 800, topology=topology, mu="random", sigma=0.03).eval()
+    torch.nn.init.normal_(layer.bias)
+    layer.prune(1.0)
+    banded, x = layer.banded(), torch.randn(samples, 400)
+    size = len(banded.state_dict())
+    for _ in range(2):
+        torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
+    assert any(banded._dense.values()) == (faster == "dense" and samples > 0)
+    assert len(banded.state_dict()) == size
+    doubled = {
+        name: 2 * value if value.is_floating_point() else value
+        for name, value in banded.state_dict().items()
+    }
+    banded.load_state_dict(doubled)
+    torch.testing.assert_close(banded(x), 2 * layer(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(banded.double()(x.double()).float(), 2 * layer(x))
+
+
+@pytest.mark.parametrize("faster", ["dense"], indirect=True)
+def test_each_number_of_samples_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    focused = FocusedLinear(120, 800, sigma=0.05)
+    focused.prune(1.0)
+    layer = focused.banded()
+    tried = []
+    original = layer._faster
+    monkeypatch.setattr(layer, "_faster", lambda x: tried.append(len(x)) or original(x))
+    for samples in (1, 1, 5, 6, 512, 700, 4000):
+        layer(torch.randn(samples, 120))
+    assert tried == [1, 5, 512]
 
 
 def test_keeps_mode_dtype_and_is_a_copy() -> None:

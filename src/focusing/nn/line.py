@@ -18,33 +18,30 @@ LEAST_WIDTH = 20.0
 """Steps between inputs that a standard deviation must have: what is left out is below 1e-8."""
 
 
-def gaussian_sums(first: Floats, last: Floats, step: Floats) -> Floats:
-    """Sums of exp(-u^2 / 2) times 1, u and u^2 over u = first, first + step, ..., last.
+def gaussian_sums(distances: Floats, width: Floats, step: float) -> Floats:
+    """Sums of q = exp(-s^2 / (2 width^2)) times 1, s and s^2 over inputs around the centre s = 0.
 
     Args:
-        first: (n,).
-        last: (n,).
-        step: (n,), at most ``1 / LEAST_WIDTH``.
+        distances: from the centre to the first and to the last input, (2, n).
+        width: (n,), at least ``LEAST_WIDTH * step``.
+        step: distance between inputs.
 
     Returns:
         (3, n).
     """
-    ends = np.empty((2, len(first)))
-    ends[0], ends[1] = first, last
-    erf = torch.from_numpy(ends * math.sqrt(0.5)).erf_().numpy()
-    values = np.empty((4, *ends.shape))  # exp(-u^2 / 2) times 1, u, u^2 and u^3 at both ends
-    np.exp(ends * ends * -0.5, out=values[0])
-    for power in range(3):
-        np.multiply(values[power], ends, out=values[power + 1])
-    rises = values[:, 1] - values[:, 0]
-    sums = (values[:3, 1] + values[:3, 0]) * 0.5
-    twelfth = step * (1 / 12)  # of the first derivatives of q, u q and u^2 q
-    sums[0] -= rises[1] * twelfth
-    sums[1] += (rises[0] - rises[2]) * twelfth
-    sums[2] += (2 * rises[1] - rises[3]) * twelfth
-    area = (erf[1] - erf[0]) * math.sqrt(math.pi / 2)
-    density = 1 / step
-    sums[0] += area * density
-    sums[1] -= rises[0] * density
-    sums[2] += (area - rises[1]) * density
+    variance, twelfth = width * width, step / 12
+    slope = distances / variance
+    q = np.exp(slope * distances * -0.5)
+    # Of both ends at once: half of the value there, less the integral beyond, and a twelfth of the
+    # derivative. By the distance instead of s, they are equal for even powers of s.
+    ends = np.empty((3, *q.shape))
+    np.multiply(q, 0.5 - slope * twelfth, out=ends[0])
+    np.add(distances * ends[0], q * (twelfth - variance / step), out=ends[1])
+    np.multiply(distances, ends[1] + q * twelfth, out=ends[2])
+    np.negative(ends[1, 0], out=ends[1, 0])
+    sums: Floats = ends[:, 0] + ends[:, 1]
+    inside = torch.from_numpy(distances / (width * math.sqrt(2))).erf_().numpy()
+    integral = (inside[0] + inside[1]) * (width * (math.sqrt(math.pi / 2) / step))
+    sums[0] += integral
+    sums[2] += integral * variance
     return sums

@@ -122,7 +122,8 @@ class Tiling:
         self.sizes = rows.tolist()
         self._indices = order
         self._lower, self._upper = lower.repeat(rows), upper.repeat(rows)
-        self._centers, self._widths = centers.copy(), widths  # centers may be mu's own memory
+        self._narrowest = 0.9 * widths
+        self._leftmost, self._rightmost = centers - 0.5 * widths, centers + 0.5 * widths
         self._dtype = dtype
         self._left = USES
         self._scratch = threading.local()
@@ -136,9 +137,9 @@ class Tiling:
         self._left -= 1
         if self._left < 0 or dtype != self._dtype:
             return False
-        if (widths < 0.9 * self._widths).any():  # the tile may not be calm any more
+        if (widths < self._narrowest).any():  # the tile may not be calm any more
             return False
-        if (np.abs(centers - self._centers) > 0.5 * self._widths).any():
+        if (centers < self._leftmost).any() or (centers > self._rightmost).any():
             return False
         if self.work == 1:
             return True
@@ -174,8 +175,8 @@ class Plan(NamedTuple):
             in the order of the tiles, as are the others; with the normaliser, if that is known.
         shift: centre of each neuron relative to the origin of its tile, (n, d).
         precision: 1 / sigma^2, (n, d).
-        spread: sums of q of the normaliser times the basis, over all inputs, (1 + 2d, n), where
-            these are known in closed form.
+        spread: sums of q of the normaliser times [1, t, t^2], over all inputs, (1 + 2d, n), where
+            these are known in closed form; t relative to the centre.
     """
 
     tiling: Tiling
@@ -197,6 +198,7 @@ class Layout:
         self.sliceable = bool((gaps >= 0).all()) and (regular or len(self.tau) == 1)
         even = len(gaps) > 0 and np.ptp(gaps) < 1e-3 * gaps.mean()
         self._even = even and len(self.tau) == 1
+        self._step = (self.high[0] - self.low[0]) / max(1, len(gaps))  # gaps are rounded
         # A centre is at most this far from its nearest input, against which a cutoff is measured.
         self._nearest = gaps.max(initial=0.0) / 2
         self._bases: dict[tuple[int, torch.dtype], Tensor] = {}
@@ -252,34 +254,22 @@ class Layout:
         exponents[:, 1 + axes :] = precision * -0.5
         spread = None
         if self._even and normalizer != "none" and dtype == torch.float32:  # exact to 1e-8
-            spread = self._spread(sorted_centers, sorted_widths, shift, normalizer)
+            spread = self._spread(sorted_centers, sorted_widths, normalizer)
             if spread is not None:
                 exponents[:, 0] += log_scale(spread, self.tau.shape[1], normalizer)
         return Plan(tiling, exponents, shift, precision, spread)
 
-    def _spread(
-        self, centers: Floats, widths: Floats, shift: Floats, normalizer: str
-    ) -> Floats | None:
+    def _spread(self, centers: Floats, widths: Floats, normalizer: str) -> Floats | None:
         """Sums of q times [1, t, t^2], if the inputs are dense and none of the foci outside."""
-        center, width, shift = centers[:, 0], widths[:, 0], shift[:, 0]
+        center, width = centers[:, 0], widths[:, 0]
         if normalizer == "l2":
             width = width * math.sqrt(0.5)
-        first, last = self.low[0], self.high[0]
-        step = (last - first) / (self.tau.shape[1] - 1)  # not one of the gaps, which are rounded
-        if not (
-            width.min() >= LEAST_WIDTH * step and first <= center.min() and center.max() <= last
-        ):
+        distances = np.empty((2, len(center)))
+        np.subtract(center, self.low, out=distances[0])
+        np.subtract(self.high, center, out=distances[1])
+        if not (width.min() >= LEAST_WIDTH * self._step and distances.min() >= 0):
             return None
-        narrowness = 1 / width
-        sums = gaussian_sums(
-            (first - center) * narrowness, (last - center) * narrowness, step * narrowness
-        )
-        constant, linear, square = sums
-        linear *= width
-        square *= width * width
-        square += shift * (2 * linear + shift * constant)
-        linear += shift * constant
-        return sums
+        return gaussian_sums(distances, width, self._step)
 
 
 def log_scale(spread: Floats, inputs: int, normalizer: str) -> Floats:

@@ -50,40 +50,38 @@ class FusedProduct(torch.autograd.Function):
         for u in offsets[1:]:
             distance.addcmul_(u, u)
         inputs = tau.shape[0]
+        share = None
         if normalizer == "l2":
             share = distance.neg_().softmax(1).clamp_min_(FAINTEST**2)
-            phi = share.mul_(inputs).sqrt_()
+            phi = (share * inputs).sqrt_()
         elif normalizer == "sum":
-            phi = distance.mul_(-0.5).softmax(1).clamp_min_(FAINTEST).mul_(math.sqrt(inputs))
+            share = distance.mul_(-0.5).softmax(1).clamp_min_(FAINTEST)
+            phi = share * math.sqrt(inputs)
         else:
             phi = distance.mul_(-0.5).exp_().clamp_min_(FAINTEST)
-        product = phi * weight if mask is None else phi * mask * weight
-        ctx.save_for_backward(x, weight, sigma, mask, phi, *offsets)
-        ctx.normalizer = normalizer
-        return functional.linear(x, product.to(x.dtype), bias)
+        seen = phi if mask is None else phi * mask
+        product = seen * weight
+        ctx.save_for_backward(x, sigma, share, seen, product, *offsets)
+        if product.dtype != x.dtype:
+            product = product.to(x.dtype)
+        return functional.linear(x, product, bias)
 
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> Gradients:
         """Gradients of x, weight, bias, mu and sigma."""
         _refuse_second_derivatives()
-        x, weight, sigma, mask, phi, *offsets = ctx.saved_tensors
+        x, sigma, share, seen, product, *offsets = ctx.saved_tensors
         needs = ctx.needs_input_grad
         grad_x = grad_bias = grad_mu = grad_sigma = None
-        seen = phi if mask is None else phi * mask
-        product = seen * weight
         if needs[0]:
-            grad_x = grad_y.mm(product.to(x.dtype))
+            grad_x = grad_y.mm(product if product.dtype == x.dtype else product.to(x.dtype))
         if needs[2]:
             grad_bias = grad_y.sum(0)
         grad_product = grad_y.t().mm(x)
-        change = product.mul_(grad_product)
         if needs[3] or needs[4]:
-            if ctx.normalizer == "l2":
-                total = change.sum(1, keepdim=True)
-                change.addcmul_(phi * total, phi, value=-1 / phi.shape[1])
-            elif ctx.normalizer == "sum":
-                total = change.sum(1, keepdim=True)
-                change.addcmul_(phi, total, value=-1 / math.sqrt(phi.shape[1]))
+            change = product * grad_product
+            if share is not None:
+                change.addcmul_(share, change.sum(1, keepdim=True), value=-1)
             firsts = [change * u for u in offsets]
             grad_mu = _row_sums(firsts).div_(sigma)
             seconds = [first.mul_(u) for first, u in zip(firsts, offsets, strict=True)]
@@ -153,7 +151,7 @@ class TiledProduct(torch.autograd.Function):
                 g *= _pick(mask, tile, order)
             torch.mm(x[:, tile.columns], g.t(), out=out)
         if moments is not None:
-            spread = moments.double().numpy()
+            spread = _about_centers(moments, plan)
             logarithm = log_scale(spread, weight.shape[1], normalizer)
             scaled = plan.exponents.copy()
             scaled[:, 0] += logarithm  # in the gradient it costs nothing
@@ -211,7 +209,7 @@ class TiledProduct(torch.autograd.Function):
             change *= phi
             if order is not None:
                 grad_weight[:, tile.columns].index_copy_(0, order[tile.rows], change)
-        grad_mu, grad_sigma = _chain(moments.double().numpy(), ctx.spread, plan)
+        grad_mu, grad_sigma = _chain(_about_centers(moments, plan), ctx.spread, plan)
         return (
             grad_x,
             grad_weight,
@@ -261,18 +259,24 @@ def _moments(tile: Tile, values: Tensor, out: Tensor) -> None:
         own.copy_(torch.mm(tile.basis, values.t().to(tile.basis.dtype)))
 
 
+def _about_centers(moments: Tensor, plan: Plan) -> Floats:
+    """Moments in t relative to the centre of each neuron instead of the origin of its tile."""
+    found: Floats = moments.double().numpy()
+    shift = plan.shift.T
+    constant, first, second = found[:1], found[1 : 1 + len(shift)], found[1 + len(shift) :]
+    moved = shift * constant
+    second -= shift * (2 * first - moved)
+    first -= moved
+    return found
+
+
 def _chain(moments: Floats, spread: Floats | None, plan: Plan) -> tuple[Tensor, Tensor]:
     """dL/dmu and sigma * dL/dsigma from the moments of G and, of the normaliser, of q."""
+    sums = moments[1:]
     if spread is not None:
-        moments = moments - spread * (moments[0] / spread[0])
+        sums = sums - spread[1:] * (moments[0] / spread[0])
     axes = plan.shift.shape[1]
-    constant, first, second = moments[:1].T, moments[1 : 1 + axes].T, moments[1 + axes :].T
-    second = second - plan.shift * (2 * first - plan.shift * constant)
-    first = first - plan.shift * constant  # both now about mu, not about the origin of the tile
-    grads_of_both = np.empty((2, *first.shape))
-    np.multiply(first, plan.precision, out=grads_of_both[0])
-    np.multiply(second, plan.precision, out=grads_of_both[1])
-    grads = torch.from_numpy(grads_of_both)
+    grads = torch.from_numpy(sums.reshape(2, axes, -1) * plan.precision.T).mT
     if plan.tiling.order is not None:
         grads = torch.empty_like(grads).index_copy_(1, plan.tiling.order, grads)
     return grads[0], grads[1]

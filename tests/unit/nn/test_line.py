@@ -13,10 +13,12 @@ from focusing.nn.line import LEAST_WIDTH, gaussian_sums
 def test_sums(inputs: int, steps: float) -> None:
     positions, width = np.linspace(0, 1, inputs), steps / (inputs - 1)
     centers = np.linspace(0, 1, 11)
-    u = (positions - centers[:, None]) / width
-    q = np.exp(-u * u / 2)
-    exact = np.stack([(q * u**power).sum(1) for power in range(3)])
-    found = gaussian_sums(u[:, 0], u[:, -1], np.full(len(centers), 1 / steps))
+    s = positions - centers[:, None]
+    q = np.exp(-((s / width) ** 2) / 2)
+    exact = np.stack([(q * (s / width) ** power).sum(1) for power in range(3)])
+    distances = np.stack([centers, 1 - centers])
+    found = gaussian_sums(distances, np.full(len(centers), width), 1 / (inputs - 1))
+    found /= width ** np.arange(3)[:, None]
     assert np.abs((found - exact) / exact[0]).max() < 3e-8
 
 

@@ -221,15 +221,11 @@ class FocusedLinear(nn.Module):
             return None
         if self._layout is None:
             self._layout = Layout(self.tau, regular=not isinstance(self.topology, Tensor))
-        foci = self.mu, self.sigma
-        if self.backend != "fused":
-            plan = self._layout.plan(
-                *foci, math.sqrt(-2 * math.log(self.cutoff)), x.dtype, self.normalizer
-            )
-            # Neurons out of order cost a copy of what they reach: too much if that is nearly all.
-            if self.backend == "banded" or plan.tiling.order is None or plan.tiling.work < 0.85:
-                return plan
-        return self._layout.plan(*foci, math.inf, x.dtype, self.normalizer)
+        reach = math.inf if self.backend == "fused" else math.sqrt(-2 * math.log(self.cutoff))
+        always = self.backend == "banded"
+        return self._layout.plan(
+            self.mu, self.sigma, reach, x.dtype, self.normalizer, always=always
+        )
 
     @torch.no_grad()
     def constrain_(self) -> None:

@@ -29,9 +29,11 @@ NARROW_TILE, WIDE_TILE = 6, 8
 With its inputs a tile fits into a core's cache; fewer neurons waste less of a narrow band.
 """
 CALM = 60.0
-"""Largest -exponent of a tile for which float32 loses nothing to cancellation or underflow."""
+"""Largest -exponent of a neuron for which float32 loses nothing to cancellation or underflow."""
 ORIGINS = 32
 """Tiles measure positions from the nearest multiple of 1 / ORIGINS, so that bases are shared."""
+NEARLY_ALL = 0.85
+"""Share of the products from which on tiles of all inputs are faster than sorting neurons."""
 USES = 64
 """A tiling is made anew after so many uses, as foci that shrink leave it too wide."""
 
@@ -42,15 +44,18 @@ class Tile(NamedTuple):
     Attributes:
         rows: which neurons, in the order of the tiling.
         columns: which inputs.
-        calm: no coefficient comes near underflow, so that the algebra of the product is safe.
         basis: [1, t, t^2] of these inputs, (1 + 2d, columns), where t is the position relative to
-            the origin of the tile; float64 if the tile is not calm.
+            the origin of the tile.
+        delicate: those of the rows, counted from the first, whose coefficients come near underflow
+            somewhere in the tile, which takes more care; None: there are none.
+        exact: the basis in float64, for these.
     """
 
     rows: slice
     columns: slice
-    calm: bool
     basis: Tensor
+    delicate: Tensor | None
+    exact: Tensor
 
 
 class Tiling:
@@ -62,6 +67,7 @@ class Tiling:
         work: share of the n * m products that the tiles compute.
         walk: an order of the tiles in which the first one sees all inputs, if any does.
         covered: whether one does.
+        delicate: the delicate neurons of all tiles, in their order; None: there are none.
         origin: where the tile of each neuron has its origin, the same on every axis, (n, 1).
     """
 
@@ -69,6 +75,8 @@ class Tiling:
         self, centers: Floats, widths: Floats, layout: Layout, reach: float, dtype: torch.dtype
     ) -> None:
         """Tile the foci (n, d); see ``plan`` for the arguments."""
+        self._narrowest = 0.9 * widths
+        self._leftmost, self._rightmost = centers - 0.5 * widths, centers + 0.5 * widths
         neurons, inputs = len(centers), layout.tau.shape[1]
         narrow = 2 * layout.radius(widths, reach).mean() < 0.5
         edges = tile_edges(neurons, NARROW_TILE if narrow else WIDE_TILE)
@@ -99,19 +107,21 @@ class Tiling:
         half = np.maximum(*(np.abs(side - origins[:, None] / ORIGINS) for side in (low, high)))
         self.origin = np.repeat(origins / ORIGINS, rows)[:, None]
         farthest = (np.abs(centers - self.origin) + half.repeat(rows, axis=0)) / widths
-        calm = np.maximum.reduceat((farthest**2).sum(1) / 2, edges) <= CALM
+        delicate = (farthest**2).sum(1) / 2 > CALM
         self.tiles = [
             Tile(
                 slice(row, row + count),
                 slice(first, last),
-                quiet,
-                layout.basis(index, dtype if quiet else torch.float64)[:, first:last],
+                layout.basis(index, dtype)[:, first:last],
+                _indices(delicate[row : row + count]),
+                layout.basis(index, torch.float64)[:, first:last],
             )
-            for row, count, first, last, index, quiet in zip(
-                *(part.tolist() for part in (edges, rows, start, stop, origins.astype(int), calm)),
+            for row, count, first, last, index in zip(
+                *(part.tolist() for part in (edges, rows, start, stop, origins.astype(int))),
                 strict=True,
             )
         ]
+        self.delicate = _indices(delicate)
         self.work = float(rows @ (stop - start)) / (neurons * inputs)
         whole = np.flatnonzero(stop - start == inputs)
         self.covered = len(whole) > 0
@@ -122,8 +132,9 @@ class Tiling:
         self.sizes = rows.tolist()
         self._indices = order
         self._lower, self._upper = lower.repeat(rows), upper.repeat(rows)
-        self._narrowest = 0.9 * widths
-        self._leftmost, self._rightmost = centers - 0.5 * widths, centers + 0.5 * widths
+        if order is not None:
+            back = np.argsort(order)
+            self._lower, self._upper = self._lower[back], self._upper[back]
         self._dtype = dtype
         self._left = USES
         self._scratch = threading.local()
@@ -133,11 +144,11 @@ class Tiling:
         return values if self._indices is None else values[self._indices]
 
     def holds(self, centers: Floats, widths: Floats, radius: Floats, dtype: torch.dtype) -> bool:
-        """Whether the tiling still serves these foci, which are in its order."""
+        """Whether the tiling still serves these foci."""
         self._left -= 1
         if self._left < 0 or dtype != self._dtype:
             return False
-        if (widths < self._narrowest).any():  # the tile may not be calm any more
+        if (widths < self._narrowest).any():  # some may have become delicate
             return False
         if (centers < self._leftmost).any() or (centers > self._rightmost).any():
             return False
@@ -220,7 +231,14 @@ class Layout:
 
     @np.errstate(all="ignore")  # foci that have diverged give NaN, as weights do
     def plan(
-        self, mu: Tensor, sigma: Tensor, reach: float, dtype: torch.dtype, normalizer: str
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        reach: float,
+        dtype: torch.dtype,
+        normalizer: str,
+        *,
+        always: bool = False,
     ) -> Plan:
         """Plan the product for the foci (n, d) of this moment.
 
@@ -231,19 +249,15 @@ class Layout:
                 skipped; infinity: none are.
             dtype: precision of the product.
             normalizer: name of the normaliser.
+            always: skip inputs even if it takes longer: neurons out of order cost a copy of what
+                they reach.
         """
         centers: Floats = mu.detach().double().numpy()
         widths: Floats = np.abs(sigma.detach().double().numpy())
-        tiling = self._tilings.get(reach)
-        if tiling is not None:
-            sorted_centers, sorted_widths = tiling.sort(centers), tiling.sort(widths)
-            radius = self.radius(sorted_widths, reach)
-            if not tiling.holds(sorted_centers, sorted_widths, radius, dtype):
-                tiling = None
-        if tiling is None:
-            with torch.inference_mode(False):  # what is kept must serve training too
-                tiling = self._tilings[reach] = Tiling(centers, widths, self, reach, dtype)
-            sorted_centers, sorted_widths = tiling.sort(centers), tiling.sort(widths)
+        tiling = self._tiling(centers, widths, reach, dtype)
+        if not always and tiling.order is not None and tiling.work >= NEARLY_ALL:
+            tiling = self._tiling(centers, widths, math.inf, dtype)
+        sorted_centers, sorted_widths = tiling.sort(centers), tiling.sort(widths)
         shift = sorted_centers - tiling.origin
         precision = 1 / (sorted_widths * sorted_widths)
         slope = shift * precision
@@ -258,6 +272,14 @@ class Layout:
             if spread is not None:
                 exponents[:, 0] += log_scale(spread, self.tau.shape[1], normalizer)
         return Plan(tiling, exponents, shift, precision, spread)
+
+    def _tiling(self, centers: Floats, widths: Floats, reach: float, dtype: torch.dtype) -> Tiling:
+        """The tiling of last time, if it still serves, or a new one."""
+        found = self._tilings.get(reach)
+        if found is None or not found.holds(centers, widths, self.radius(widths, reach), dtype):
+            with torch.inference_mode(False):  # what is kept must serve training too
+                found = self._tilings[reach] = Tiling(centers, widths, self, reach, dtype)
+        return found
 
     def _spread(self, centers: Floats, widths: Floats, normalizer: str) -> Floats | None:
         """Sums of q times [1, t, t^2], if the inputs are dense and none of the foci outside."""
@@ -284,6 +306,10 @@ def tile_edges(neurons: int, size: int) -> Ints:
     blocks = -(-neurons // BLOCK)
     count = max(1, round(blocks / size))
     return np.arange(count) * blocks // count * BLOCK
+
+
+def _indices(chosen: npt.NDArray[np.bool_]) -> Tensor | None:
+    return torch.from_numpy(np.flatnonzero(chosen)) if chosen.any() else None
 
 
 def _order(centers: Floats, widths: Floats) -> Ints | None:

@@ -142,7 +142,7 @@ class TiledProduct(torch.autograd.Function):
         for tile, own, out, (g, power) in zip(
             tiling.tiles, exponents, _split(y, tiling.sizes, 1), tiling.scratch(), strict=True
         ):
-            _gaussian(tile, plan, own, summed, g)
+            _gaussian(tile, plan, own, g, relative=summed)
             if moments is not None:
                 q = torch.mul(g, g, out=power) if normalizer == "l2" else g
                 _moments(tile, q, moments)
@@ -186,9 +186,7 @@ class TiledProduct(torch.autograd.Function):
         grads, scratch = _split(grad_y, tiling.sizes, 1), tiling.scratch()
         for place, index in enumerate(tiling.walk):
             tile, grad, (phi, product) = tiling.tiles[index], grads[index], scratch[index]
-            _gaussian(tile, plan, exponents[index], scale is not None, phi)
-            if scale is not None and not tile.calm:
-                phi *= scale[tile.rows, None]
+            _gaussian(tile, plan, exponents[index], phi, relative=scale is not None, scale=scale)
             if mask is not None:
                 phi *= _pick(mask, tile, order)
             torch.mul(phi, _pick(weight, tile, order), out=product)
@@ -221,12 +219,15 @@ class TiledProduct(torch.autograd.Function):
 
 
 def _of_tiles(plan: Plan, exponents: Floats, dtype: torch.dtype) -> Sequence[Tensor]:
-    return _split(torch.from_numpy(exponents).to(dtype), plan.tiling.sizes)
+    found = torch.from_numpy(exponents).to(dtype, copy=True)
+    if plan.tiling.delicate is not None:
+        found.index_fill_(0, plan.tiling.delicate, 0)  # they would underflow, which takes long
+    return _split(found, plan.tiling.sizes)
 
 
 def _room(plan: Plan, dtype: torch.dtype) -> Tensor:
-    """For moments of all neurons, (1 + 2d, n), as exact as those of the most delicate tile."""
-    exact = dtype if all(tile.calm for tile in plan.tiling.tiles) else torch.float64
+    """For moments of all neurons, (1 + 2d, n), as exact as those of the most delicate."""
+    exact = dtype if plan.tiling.delicate is None else torch.float64
     return torch.empty(plan.exponents.shape[::-1], dtype=exact, device="cpu")
 
 
@@ -236,27 +237,45 @@ def _pick(matrix: Tensor, tile: Tile, order: Tensor | None) -> Tensor:
     return matrix[:, tile.columns].index_select(0, order[tile.rows])
 
 
-def _gaussian(tile: Tile, plan: Plan, exponents: Tensor, summed: bool, out: Tensor) -> None:
+def _gaussian(
+    tile: Tile,
+    plan: Plan,
+    exponents: Tensor,
+    out: Tensor,
+    *,
+    relative: bool,
+    scale: Tensor | None = None,
+) -> None:
     """Write the coefficients of a tile into ``out``.
 
-    Where the normaliser is summed up, those of a tile that is not calm are relative to the largest.
+    Those of delicate neurons are relative to the largest, times ``scale``, if ``relative``: so
+    they are where the normaliser is summed up.
     """
-    if tile.calm:
+    rows = tile.delicate
+    if rows is None or len(rows) < len(out):
         torch.mm(exponents, tile.basis, out=out).exp_()
+    if rows is None:
         return
-    exponent = torch.from_numpy(plan.exponents[tile.rows]) @ tile.basis
-    if summed:
-        exponent -= exponent.amax(1, keepdim=True)
-    out.copy_(exponent.clamp_min_(math.log(FAINTEST))).exp_()
+    exact = torch.from_numpy(plan.exponents[tile.rows])[rows] @ tile.exact
+    if relative:
+        exact -= exact.amax(1, keepdim=True)
+    found = exact.clamp_min_(math.log(FAINTEST)).to(out.dtype).exp_()
+    if scale is not None:
+        found *= scale[tile.rows][rows, None]
+    out.index_copy_(0, rows, found)
 
 
 def _moments(tile: Tile, values: Tensor, out: Tensor) -> None:
     """Write sums of values * [1, t, t^2] over the inputs of a tile into its part of (1 + 2d, n)."""
-    own = out[:, tile.rows]
-    if tile.basis.dtype == values.dtype == out.dtype:
+    own, rows = out[:, tile.rows], tile.delicate
+    if out.dtype == values.dtype:
         torch.mm(tile.basis, values.t(), out=own)
-    else:
-        own.copy_(torch.mm(tile.basis, values.t().to(tile.basis.dtype)))
+        return
+    if rows is None or len(rows) < len(values):
+        own.copy_(torch.mm(tile.basis, values.t()))
+    if rows is not None:
+        delicate = values.index_select(0, rows).to(tile.exact.dtype)
+        own.index_copy_(1, rows, torch.mm(tile.exact, delicate.t()))
 
 
 def _about_centers(moments: Tensor, plan: Plan) -> Floats:

@@ -158,3 +158,31 @@ def test_small_moves_reuse_the_tiling_and_wear_out() -> None:
             layer.mu.add_(1e-6)
     assert len({id(each) for each in made}) == 2
     assert made[0] is made[USES]
+
+
+@pytest.mark.parametrize("normalizer", ["l2", "sum", "none"])
+@pytest.mark.parametrize("topology", [None, (20, 20)])
+def test_a_few_narrow_foci_among_wide_ones_are_as_exact(normalizer: str, topology: Any) -> None:
+    torch.manual_seed(0)
+    layers = [
+        FocusedLinear(400, 160, topology=topology, normalizer=normalizer, dtype=dtype, backend=own)
+        for own, dtype in (("auto", torch.float32), ("reference", torch.float64))
+    ]
+    with torch.no_grad():
+        layers[0].mu.uniform_()
+        layers[0].sigma.uniform_(0.2, 0.4)
+        layers[0].sigma[::20] = 0.015
+    layers[1].load_state_dict({name: v.double() for name, v in layers[0].state_dict().items()})
+    x = torch.randn(16, 400)
+    plan = layers[0]._plan(x)
+    assert plan is not None
+    delicate = [tile.delicate for tile in plan.tiling.tiles]
+    sizes = [0 if rows is None else len(rows) for rows in delicate]
+    assert 0 < sum(sizes) < 160 / 4
+    found = []
+    for layer in layers:
+        y = layer(x.to(layer.weight.dtype))
+        found.append([y, *torch.autograd.grad(y.square().sum(), list(layer.parameters()))])
+    for fast, exact in zip(*found, strict=True):
+        error = (fast.double() - exact).abs().max() / exact.abs().max()
+        assert error < 2e-6

@@ -167,11 +167,13 @@ class BandedLinear(nn.Module):
         """The operands of a dense product, if it is faster than tiles for these samples."""
         if x.is_meta or not len(x):
             return None
-        dense = next(filter(None, self._dense.values()), None)
+        dense = next(filter(None, list(self._dense.values())), None)
         if dense is None:
-            bias, place = self.bias, self.place
-            weight = self._plain(torch.eye(self.in_features, dtype=x.dtype, device=x.device), None)
-            dense = weight.t().contiguous(), bias if bias is None or place is None else bias[place]
+            with torch.inference_mode(False):  # it must serve outside of it too
+                bias, place = self.bias, self.place
+                every = torch.eye(self.in_features, dtype=x.dtype, device=x.device)
+                bias = bias if bias is None or place is None else bias[place]
+                dense = self._plain(every, None).t().contiguous(), bias
         tiled = _seconds(self._by_tiles, x)
         return None if tiled < _seconds(functional.linear, x, *dense) else dense
 

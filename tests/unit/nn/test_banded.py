@@ -111,8 +111,12 @@ def test_the_faster_product_is_kept(samples: int, topology: Any, faster: str) ->
     banded, x = layer.banded(), torch.randn(samples, 400)
     size = len(banded.state_dict())
     for _ in range(2):
-        torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
+        with torch.inference_mode():
+            torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
     assert any(banded._dense.values()) == (faster == "dense" and samples > 0)
+    ascending = x.clone().requires_grad_()
+    banded(ascending).sum().backward()  # also where the choice was made without gradients
+    assert ascending.grad is not None
     assert len(banded.state_dict()) == size
     doubled = {
         name: 2 * value if value.is_floating_point() else value

@@ -30,12 +30,12 @@ class BandedLinear(nn.Module):
 
     Neurons that need nearly the same inputs make a tile, which is a small dense layer on the slice
     of inputs that they need (or, for images, on a copy of these inputs). The tiles are chosen by
-    what they cost; where none pay, there is a single one of everything. The result is exact: only
-    zeros are left out.
+    what they cost; where none pay, there is a single one of everything. Only zeros are left out.
 
     A dense product makes better use of many threads than small tiles. So both are timed when a
-    number of samples (to within a factor of two) comes up for the first time with a number of
-    threads, and the faster is kept.
+    number of samples (to within a factor of two, up to 512) comes up for the first time with a
+    number of threads, and the faster is kept: results may differ in their last bits between runs,
+    but not under ``torch.use_deterministic_algorithms``, which leaves it to the tiles.
 
     Args:
         weight: (n, m), mostly zero.
@@ -100,7 +100,16 @@ class BandedLinear(nn.Module):
 
     def _forget(self) -> None:
         self._scratch: threading.local | None = None
-        self._dense: dict[tuple[int, int], Dense | None] = {}
+        self._dense: dict[tuple[int, int, torch.device], Dense | None] = {}
+        self._known: tuple[Tensor | None, int] = None, 0
+
+    def _check(self, weight: Tensor) -> None:
+        """Forget what is known of other weights, or of these before they changed."""
+        known, version = self._known
+        now = 0 if weight.is_inference() else weight._version
+        if weight is not known or now != version:
+            self._forget()
+            self._known = weight, now
 
     @classmethod
     def from_tiles(
@@ -130,34 +139,36 @@ class BandedLinear(nn.Module):
         if self._whole:
             return functional.linear(input, buffers["weight_0"], buffers.get("bias"))
         plain = needs_plain_operations()
-        if not plain:
-            samples = min(input.numel() // self.in_features, TRIED)
-            kind = samples.bit_length(), torch.get_num_threads()
-            dense = self._dense.get(kind)
-            if dense:
-                return functional.linear(input, *dense)
         # Slices of wider inputs would fit; torch.jit cannot record such a check.
         if not (plain and torch._C._get_tracing_state()) and input.shape[-1] != self.in_features:
             raise ValueError(
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )
+        if not plain:
+            self._check(buffers["weight_0"])
+            samples = min(input.numel() // self.in_features, TRIED)
+            kind = samples.bit_length(), torch.get_num_threads(), input.device
+            dense = self._dense.get(kind)
+            if dense:
+                return functional.linear(input, *dense)
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
         if (
             plain
             or (torch.is_grad_enabled() and x.requires_grad)
             or torch.is_autocast_enabled(x.device.type)
         ):
-            y = self._plain(x, self.bias)
-        elif kind in self._dense:
+            y = self._plain(x)
+        elif kind in self._dense or not _may_time():
             y = self._by_tiles(x)
         else:
             self._dense[kind] = self._faster(x[:samples])
             return self.forward(input)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
-    def _plain(self, x: Tensor, bias: Tensor | None) -> Tensor:
+    def _plain(self, x: Tensor) -> Tensor:
+        bias = self.bias
         y = torch.cat([torch.mm(part, weight) for part, weight in self._operands(x)], dim=1)
-        y = y if bias is None else y + bias
+        y = y if bias is None else y + bias.to(y.dtype)
         return y if self.place is None else y.index_select(1, self.place)
 
     def _by_tiles(self, x: Tensor) -> Tensor:
@@ -165,17 +176,24 @@ class BandedLinear(nn.Module):
 
     def _faster(self, x: Tensor) -> Dense | None:
         """The operands of a dense product, if it is faster than tiles for these samples."""
-        if x.is_meta or not len(x):
+        if not len(x):
             return None
-        dense = next(filter(None, list(self._dense.values())), None)
-        if dense is None:
-            with torch.inference_mode(False):  # it must serve outside of it too
-                bias, place = self.bias, self.place
-                every = torch.eye(self.in_features, dtype=x.dtype, device=x.device)
-                bias = bias if bias is None or place is None else bias[place]
-                dense = self._plain(every, None).t().contiguous(), bias
+        kept = [each for each in list(self._dense.values()) if each and each[0].device == x.device]
+        dense = kept[0] if kept else self._whole_operands()
         tiled = _seconds(self._by_tiles, x)
         return None if tiled < _seconds(functional.linear, x, *dense) else dense
+
+    @torch.inference_mode(False)  # they must serve outside of it too
+    def _whole_operands(self) -> Dense:
+        buffers: Any = self._buffers
+        weight = buffers["weight_0"].new_zeros(self.out_features, self.in_features)
+        parts = weight.split_with_sizes(self.sizes)
+        for (name, picked, start, width), own in zip(self._names, parts, strict=True):
+            own[:, buffers[picked] if picked else slice(start, start + width)] = buffers[name].t()
+        bias, place = self.bias, self.place
+        if place is None:
+            return weight, bias
+        return weight[place], None if bias is None else bias[place]
 
     def _many(self, x: Tensor) -> Tensor:
         """The product of many samples, some at a time: these stay in the cache for all tiles."""
@@ -239,16 +257,7 @@ class BandedLinear(nn.Module):
         return y.clone() if self.place is None else y.index_select(1, self.place)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scratch": None, "_dense": {}}
-
-    def _apply(self, *arguments: Any, **options: Any) -> BandedLinear:
-        self._forget()  # weights are about to change
-        super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
-        return self
-
-    def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
-        self._forget()
-        super()._load_from_state_dict(*arguments, **options)
+        return {**self.__dict__, "_scratch": None, "_dense": {}, "_known": (None, 0)}
 
     def extra_repr(self) -> str:
         """Sizes and what is left to compute."""
@@ -256,6 +265,15 @@ class BandedLinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, tiles={len(self.sizes)}, work={self.work:.3f}"
         )
+
+
+def _may_time() -> bool:
+    """Whether nobody watches, and results may depend on how long something takes."""
+    return (
+        not torch.are_deterministic_algorithms_enabled()
+        and torch.utils._python_dispatch._get_current_dispatch_mode() is None
+        and not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    )
 
 
 def _seconds(product: Callable[..., Tensor], *operands: Any) -> float:

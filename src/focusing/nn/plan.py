@@ -48,7 +48,7 @@ class Tile(NamedTuple):
             the origin of the tile.
         delicate: those of the rows, counted from the first, whose coefficients come near underflow
             somewhere in the tile, which takes more care; None: there are none.
-        exact: the basis in float64, for these.
+        exact: the basis in float64, if there are any.
     """
 
     rows: slice
@@ -107,17 +107,18 @@ class Tiling:
         half = np.maximum(*(np.abs(side - origins[:, None] / ORIGINS) for side in (low, high)))
         self.origin = np.repeat(origins / ORIGINS, rows)[:, None]
         farthest = (np.abs(centers - self.origin) + half.repeat(rows, axis=0)) / widths
-        delicate = (farthest**2).sum(1) / 2 > CALM
+        delicate = ~((farthest**2).sum(1) / 2 <= CALM)  # those that have diverged, too
         self.tiles = [
             Tile(
                 slice(row, row + count),
                 slice(first, last),
                 layout.basis(index, dtype)[:, first:last],
                 _indices(delicate[row : row + count]),
-                layout.basis(index, torch.float64)[:, first:last],
+                layout.basis(index, torch.float64 if exact else dtype)[:, first:last],
             )
-            for row, count, first, last, index in zip(
+            for row, count, first, last, index, exact in zip(
                 *(part.tolist() for part in (edges, rows, start, stop, origins.astype(int))),
+                np.logical_or.reduceat(delicate, edges),
                 strict=True,
             )
         ]
@@ -148,9 +149,10 @@ class Tiling:
         self._left -= 1
         if self._left < 0 or dtype != self._dtype:
             return False
-        if (widths < self._narrowest).any():  # some may have become delicate
+        # Bounds of foci that had diverged are NaN and hold for none.
+        if not (widths >= self._narrowest).all():  # some may have become delicate
             return False
-        if (centers < self._leftmost).any() or (centers > self._rightmost).any():
+        if not ((centers >= self._leftmost).all() and (centers <= self._rightmost).all()):
             return False
         if self.work == 1:
             return True

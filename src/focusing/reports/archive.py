@@ -22,7 +22,7 @@ from focusing.results.files import write_whole
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
 
-TIMES = 26
+TIMES = 16
 """At which foci are kept: the first, the last, and others evenly between them."""
 NEURONS = 8
 """Of which weights are kept."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from focusing import BandedLinear, FocusedLinear
 from tests.unit.nn.oracle import FOCI
@@ -127,16 +128,63 @@ def test_the_faster_product_is_kept(samples: int, topology: Any, faster: str) ->
     torch.testing.assert_close(banded.double()(x.double()).float(), 2 * layer(x))
 
 
+def banded_of() -> BandedLinear:
+    torch.manual_seed(0)
+    layer = FocusedLinear(400, 800, mu="random", sigma=0.05)
+    torch.nn.init.normal_(layer.bias)
+    layer.prune(1.0)
+    return layer.banded()
+
+
+@pytest.mark.parametrize("faster", ["tiles", "dense"], indirect=True)
+def test_weights_may_change(faster: str) -> None:
+    banded, x = banded_of(), torch.randn(4, 400)
+    before = banded(x)
+    doubled = {
+        name: 2 * value if value.is_floating_point() else value
+        for name, value in banded.state_dict().items()
+    }
+    torch.testing.assert_close(torch.func.functional_call(banded, doubled, x), 2 * before)
+    torch.testing.assert_close(banded(x), before)
+    with torch.no_grad():
+        for value in banded.buffers():
+            if value.is_floating_point():
+                value.mul_(2)
+    torch.testing.assert_close(banded(x), 2 * before)
+
+
+@pytest.mark.parametrize("faster", ["tiles", "dense"], indirect=True)
+def test_autocast_gives_what_it_gives_a_linear_layer(faster: str) -> None:
+    banded, x = banded_of(), torch.randn(4, 400)
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16):
+            assert banded(x).dtype == torch.bfloat16
+        banded(x)
+
+
+@pytest.mark.parametrize("faster", ["dense"], indirect=True)
+def test_nothing_is_timed_while_somebody_watches() -> None:
+    banded, x = banded_of(), torch.randn(64, 400)
+    with FlopCounterMode(display=False) as counter:
+        banded(x)
+    assert counter.get_total_flops() == round(2 * 64 * 400 * 800 * banded.work)
+    assert not banded._dense
+    torch.use_deterministic_algorithms(True)
+    try:
+        banded(x)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert not banded._dense
+
+
 @pytest.mark.parametrize("faster", ["dense"], indirect=True)
 def test_each_number_of_samples_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    focused = FocusedLinear(120, 800, sigma=0.05)
-    focused.prune(1.0)
-    layer = focused.banded()
+    layer = banded_of()
     tried = []
     original = layer._faster
     monkeypatch.setattr(layer, "_faster", lambda x: tried.append(len(x)) or original(x))
     for samples in (1, 1, 5, 6, 512, 700, 4000):
-        layer(torch.randn(samples, 120))
+        layer(torch.randn(samples, 400))
     assert tried == [1, 5, 512]
 
 

@@ -1,5 +1,6 @@
 """What a layer remembers of its foci, and what it skips: right while they move."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -186,3 +187,17 @@ def test_a_few_narrow_foci_among_wide_ones_are_as_exact(normalizer: str, topolog
     for fast, exact in zip(*found, strict=True):
         error = (fast.double() - exact).abs().max() / exact.abs().max()
         assert error < 2e-6
+
+
+@pytest.mark.parametrize("foci", [{"sigma": 0.01}, {"mu": 1.2, "sigma": 0.01}], ids=str)
+def test_foci_that_have_diverged_and_come_back_are_planned_anew(foci: dict[str, float]) -> None:
+    options = {"mu_range": (0.0, 2.0), **foci}
+    layer = FocusedLinear(400, 160, **options)  # type: ignore[arg-type]
+    x, kept = torch.randn(8, 400), copy.deepcopy(layer.state_dict())
+    expected = FocusedLinear(400, 160, backend="reference", **options)  # type: ignore[arg-type]
+    expected.load_state_dict(kept)
+    with torch.no_grad():
+        layer.mu.fill_(torch.nan)
+        assert layer(x).isnan().all()
+        layer.load_state_dict(kept)
+        torch.testing.assert_close(layer(x), expected(x), rtol=1e-5, atol=1e-5)

@@ -22,8 +22,10 @@ from focusing.results.files import write_whole
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
 
-TIMES = 16
-"""At which foci are kept: the first, the last, and others evenly between them."""
+TIMES, FEW_TIMES = 26, 11
+"""At which foci are kept: the first, the last, and others evenly between them; few of many foci."""
+MANY = 100
+"""Foci of a network with many."""
 NEURONS = 8
 """Of which weights are kept."""
 SMALL = 2**16
@@ -103,7 +105,8 @@ def _may_be_rounded(name: str, array: Any) -> bool:
 
 def _thin(arrays: dict[str, Any]) -> dict[str, Any]:
     """Some epochs of the foci, and the weights of some neurons."""
-    times = _evenly(len(arrays["epoch"]), TIMES)
+    foci = sum(each.shape[1] for name, each in arrays.items() if name.endswith("/mu"))
+    times = _evenly(len(arrays["epoch"]), FEW_TIMES if foci > MANY else TIMES)
     thin = {}
     for name, each in arrays.items():
         layer, _, what = name.rpartition("/")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from focusing.cli import main as command
-from focusing.reports.archive import NEURONS, TIMES, main
+from focusing.reports.archive import FEW_TIMES, NEURONS, TIMES, main
 from focusing.reports.foci import read_foci
 from focusing.results.archive import ARCHIVE, read_archive
 from focusing.results.collect import collect
@@ -73,8 +73,8 @@ def test_runs_on_other_data_keep_their_own_folder(tmp_path: Path) -> None:
     assert len(read_archive(tmp_path / "results" / "e" / ARCHIVE)) == 2
 
 
-@pytest.mark.parametrize("neurons", [3, 64])
-def test_foci_are_thinned_and_stay_readable(tmp_path: Path, neurons: int) -> None:
+@pytest.mark.parametrize(("neurons", "times"), [(3, TIMES), (64, TIMES), (200, FEW_TIMES)])
+def test_foci_are_thinned_and_stay_readable(tmp_path: Path, neurons: int, times: int) -> None:
     folder = leave(tmp_path / "outputs", "e", "dna", "focus_s", 0, [0.25])
     leave_foci(folder, neurons)
     main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
@@ -85,7 +85,7 @@ def test_foci_are_thinned_and_stay_readable(tmp_path: Path, neurons: int) -> Non
         min(neurons, NEURONS)
     ] * 3
     np.testing.assert_allclose(foci.tau, whole.tau, rtol=0, atol=0)
-    assert len(foci.epochs) == TIMES
+    assert len(foci.epochs) == times
     assert (foci.epochs[0], foci.epochs[-1]) == (0, 59)
     assert foci.mu.dtype == np.float32
     np.testing.assert_allclose(foci.mu[-1], whole.mu[-1], atol=3e-4)

@@ -1,7 +1,7 @@
 """REPRODUCTION.md says what the committed records say."""
 
-import gzip
 import importlib.util
+import lzma
 import re
 import subprocess
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_archives_are_small_and_name_no_folder_of_a_machine() -> None:
     archives = [path for path in files if path.name == ARCHIVE]
     assert archives
     for path in archives:
-        text = gzip.decompress(path.read_bytes()).decode()
+        text = lzma.decompress(path.read_bytes()).decode()
         assert '"paths"' not in text
         assert "/tmp/" not in text  # noqa: S108
 

@@ -100,16 +100,8 @@ class BandedLinear(nn.Module):
 
     def _forget(self) -> None:
         self._scratch: threading.local | None = None
-        self._dense: dict[tuple[int, int, torch.device], Dense | None] = {}
-        self._known: tuple[Tensor | None, int] = None, 0
-
-    def _check(self, weight: Tensor) -> None:
-        """Forget what is known of other weights, or of these before they changed."""
-        known, version = self._known
-        now = 0 if weight.is_inference() else weight._version
-        if weight is not known or now != version:
-            self._forget()
-            self._known = weight, now
+        self._dense: dict[tuple[int, int], Dense | None] = {}
+        self._known: tuple[Tensor | None, int | None] = None, None
 
     @classmethod
     def from_tiles(
@@ -145,9 +137,13 @@ class BandedLinear(nn.Module):
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )
         if not plain:
-            self._check(buffers["weight_0"])
+            weight: Tensor = buffers["weight_0"]
+            known, version = self._known
+            if weight is not known or (version is not None and version != weight._version):
+                self._forget()  # what is known is of other weights, or of these before they changed
+                self._known = weight, None if weight.is_inference() else weight._version
             samples = min(input.numel() // self.in_features, TRIED)
-            kind = samples.bit_length(), torch.get_num_threads(), input.device
+            kind = samples.bit_length(), torch.get_num_threads()
             dense = self._dense.get(kind)
             if dense:
                 return functional.linear(input, *dense)
@@ -178,8 +174,8 @@ class BandedLinear(nn.Module):
         """The operands of a dense product, if it is faster than tiles for these samples."""
         if not len(x):
             return None
-        kept = [each for each in list(self._dense.values()) if each and each[0].device == x.device]
-        dense = kept[0] if kept else self._whole_operands()
+        kept = next(filter(None, list(self._dense.values())), None)
+        dense = kept or self._whole_operands()
         tiled = _seconds(self._by_tiles, x)
         return None if tiled < _seconds(functional.linear, x, *dense) else dense
 
@@ -257,7 +253,7 @@ class BandedLinear(nn.Module):
         return y.clone() if self.place is None else y.index_select(1, self.place)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scratch": None, "_dense": {}, "_known": (None, 0)}
+        return {**self.__dict__, "_scratch": None, "_dense": {}, "_known": (None, None)}
 
     def extra_repr(self) -> str:
         """Sizes and what is left to compute."""

@@ -40,14 +40,14 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(nothing(folders))
     collection = collect([*folders, *([options.out] if options.out.is_dir() else [])])
     write_archives(collection, options.out)
-    files = (path for path in options.out.rglob("*") if path.suffix in (".gz", ".npz"))
+    files = (path for path in options.out.rglob("*") if path.suffix in (".xz", ".npz"))
     size = sum(path.stat().st_size for path in files)
     runs = len(collection.runs) + len(collection.failed)
     print(f"{runs} records: {options.out} ({size / 2**20:.1f} MiB)")
 
 
 def write_archives(collection: Collection, out: Path) -> None:
-    """Write ``<experiment>/records.jsonl.gz``, and beside it the arrays that figures are made from.
+    """Write ``<experiment>/records.jsonl.xz``, and beside it the arrays that figures are made from.
 
     Args:
         collection: what to keep, what is in ``out`` already included.

@@ -1,9 +1,9 @@
-"""``records.jsonl.gz``: the records of many runs in one small file, for publishing them."""
+"""``records.jsonl.xz``: the records of many runs in one small file, for publishing them."""
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from focusing.results.files import write_whole
 
-ARCHIVE = "records.jsonl.gz"
+ARCHIVE = "records.jsonl.xz"
 DIGITS = 5
 """Of each value of a series, more than a figure shows; scores are exact."""
 
@@ -32,7 +32,7 @@ def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
     )
     text = "".join(f"{line}\n" for line in lines)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / ARCHIVE, gzip.compress(text.encode(), mtime=0))
+    write_whole(folder / ARCHIVE, lzma.compress(text.encode()))
 
 
 def read_archive(file: Path) -> dict[str, Record]:
@@ -42,10 +42,10 @@ def read_archive(file: Path) -> dict[str, Record]:
         ValueError: it is damaged.
     """
     try:
-        lines = gzip.decompress(file.read_bytes()).decode().splitlines()
+        lines = lzma.decompress(file.read_bytes()).decode().splitlines()
         records = [json.loads(line) for line in lines]
         return {record.pop("folder"): record for record in records}
-    except (EOFError, gzip.BadGzipFile, ValueError, KeyError, AttributeError, TypeError):
+    except (EOFError, lzma.LZMAError, ValueError, KeyError, AttributeError, TypeError):
         raise ValueError("not an archive of records") from None
 
 

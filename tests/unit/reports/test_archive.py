@@ -1,6 +1,6 @@
 """An archive says what the run folders said, in less space, and without this machine's paths."""
 
-import gzip
+import lzma
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +51,7 @@ def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert after.runs[1].series()["test/acc"] == [0.5, 0.33333]
     assert after.runs[1].scores["last"] == 1 / 3  # scores are exact
     assert "paths" not in after.runs[0].config
-    assert str(tmp_path) not in gzip.decompress((results / "e" / ARCHIVE).read_bytes()).decode()
+    assert str(tmp_path) not in lzma.decompress((results / "e" / ARCHIVE).read_bytes()).decode()
 
 
 def test_an_archive_grows_and_does_not_change_without_need(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_large_arrays_are_kept_of_the_best_run_alone(
 def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:
     leave(tmp_path / "e", "e", "dna", "dense", 0, [0.25])
     (tmp_path / "results").mkdir()
-    whole = gzip.compress(b'{"folder": "a/seed=0"}\n')
-    for content in (whole[:-3], b"no gzip", gzip.compress(b"no json"), gzip.compress(b"[]\n")):
+    whole = lzma.compress(b'{"folder": "a/seed=0"}\n')
+    for content in (whole[:-3], b"no xz", lzma.compress(b"no json"), lzma.compress(b"[]\n")):
         (tmp_path / "results" / ARCHIVE).write_bytes(content)
         found = collect([tmp_path])
         assert len(found.runs) == 1

@@ -105,8 +105,8 @@ def tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Tiling:
     if positions.shape[1] > 1:
         ways.append(_alike(used, extent, rows, size, patches=True))
     for blocks in ways:
-        for call in (CALL, 8 * CALL, 64 * CALL):  # fewer tiles, if many are too many for one sample
-            found = Tiling(_merge(used, blocks, call, neighbours=blocks is ways[0]))
+        for times in (1, 4, 16, 64):  # fewer tiles, if many are too many for one sample
+            found = Tiling(_merge(used, blocks, times * CALL, neighbours=blocks is ways[0]))
             if found.cost(alone=True, restore=restore) <= limit:
                 if found.cost(restore=restore) < cost:
                     best, cost = found, found.cost(restore=restore)

@@ -19,9 +19,9 @@ from focusing.nn.initial import (
     initial_sigma,
     weight_bound,
 )
-from focusing.nn.plan import Layout, Plan
+from focusing.nn.plan import Layout, Tiling
 from focusing.nn.positions import Topology, positions, read_topology
-from focusing.nn.product import FusedProduct, TiledProduct
+from focusing.nn.product import CompiledProduct, FusedProduct
 from focusing.nn.tracing import needs_plain_operations
 
 BACKENDS = ("auto", "reference", "fused", "banded")
@@ -130,7 +130,8 @@ class FocusedLinear(nn.Module):
         self.sigma_range = _check_range("sigma_range", sigma_range, 0.0)
         self._start = (mu, sigma)
         self._layout: Layout | None = None
-        self._tiles_pay = backend == "banded" or in_features * out_features >= SMALL
+        large = in_features * out_features >= SMALL
+        self._tiles_pay = backend == "banded" or (backend == "auto" and large)
 
         weight = torch.empty(out_features, in_features, device=device, dtype=dtype)
         self.weight = nn.Parameter(weight)
@@ -201,31 +202,35 @@ class FocusedLinear(nn.Module):
         weight, bias, mask = self.weight, self.bias, self.mask
         mu: Tensor = self.mu
         sigma: Tensor = self.sigma
-        plan = self._plan(x) if self._tiles_pay else None
-        if plan is None:
+        if x.device.type == "cpu" and x.dtype == weight.dtype == self.tau.dtype:
+            if self._layout is None:
+                self._layout = Layout(self.tau, regular=not isinstance(self.topology, Tensor))
+            y: Tensor = CompiledProduct.apply(  # type: ignore[no-untyped-call]
+                x,
+                weight,
+                bias,
+                mu,
+                sigma,
+                mask,
+                self._layout.tau,
+                self._tiling(self._layout),
+                self.normalizer,
+            )
+        else:
             tau = self.tau
             if mu.dtype != tau.dtype:
                 mu, sigma = mu.to(tau.dtype), sigma.to(tau.dtype)
-            y: Tensor = FusedProduct.apply(  # type: ignore[no-untyped-call]
+            y = FusedProduct.apply(  # type: ignore[no-untyped-call]
                 x, weight, bias, mu, sigma, tau, mask, self.normalizer
-            )
-        else:
-            y = TiledProduct.apply(  # type: ignore[no-untyped-call]
-                x, weight, bias, mu, sigma, mask, plan, self.normalizer
             )
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
-    def _plan(self, x: Tensor) -> Plan | None:
-        """How to tile the product for the foci of this moment; None: in one piece."""
-        if x.device.type != "cpu" or not x.dtype == self.weight.dtype == self.tau.dtype:
-            return None
-        if self._layout is None:
-            self._layout = Layout(self.tau, regular=not isinstance(self.topology, Tensor))
-        reach = math.inf if self.backend == "fused" else math.sqrt(-2 * math.log(self.cutoff))
-        always = self.backend == "banded"
-        return self._layout.plan(
-            self.mu, self.sigma, reach, x.dtype, self.normalizer, always=always
-        )
+    def _tiling(self, layout: Layout) -> Tiling:
+        """How to tile the product for the foci of this moment."""
+        if not self._tiles_pay:
+            return layout.whole(self.out_features)
+        reach = math.sqrt(-2 * math.log(self.cutoff))
+        return layout.tiling(self.mu, self.sigma, reach, always=self.backend == "banded")
 
     @torch.no_grad()
     def constrain_(self) -> None:

@@ -9,7 +9,6 @@ dL/dmu = sum(H t) / sigma^2 and dL/dsigma = sum(H t^2) / sigma^3 with t = tau - 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from focusing.nn.focus import FAINTEST
-from focusing.nn.plan import Floats, Plan, Tile, log_scale
+from focusing.nn import kernels
+from focusing.nn.focus import FAINTEST, NORMALIZERS
+from focusing.nn.memory import scratch
+from focusing.nn.plan import Tiling
 
 Gradients = tuple[Tensor | None, ...]
 
-_split = torch.split_with_sizes
+UNPRUNED = torch.empty(0, 0, dtype=torch.bool)
 
 
 class FusedProduct(torch.autograd.Function):
@@ -112,13 +113,11 @@ def _row_sums(terms: list[Tensor]) -> Tensor:
     return sums[0] if len(sums) == 1 else torch.cat(sums, 1)
 
 
-class TiledProduct(torch.autograd.Function):
-    """The product over the tiles of a plan, for CPUs.
+class CompiledProduct(torch.autograd.Function):
+    """The product over the tiles of a plan, for CPUs, with compiled loops for the coefficients.
 
-    phi is computed tile by tile while it is in the cache, never stored, and computed again for
-    the gradient. The exponent of the gaussian is linear in the basis [1, t, t^2]: one small
-    matrix product gives the exponents of a tile, and another one, its moments in this basis, all
-    that the gradients of mu and sigma need.
+    Gradients of mu and sigma are low moments of dL/dphi o phi, summed up while phi, which is never
+    stored, is computed again.
     """
 
     @staticmethod
@@ -130,172 +129,67 @@ class TiledProduct(torch.autograd.Function):
         mu: Tensor,
         sigma: Tensor,
         mask: Tensor | None,
-        plan: Plan,
+        tau: Any,
+        tiling: Tiling,
         normalizer: str,
     ) -> Tensor:
-        """Take x (b, m), weight and mask (n, m), foci (n, d) and the plan made for them."""
-        tiling, order, spread = plan.tiling, plan.tiling.order, plan.spread
-        summed = normalizer != "none" and spread is None
-        exponents, scale = _of_tiles(plan, plan.exponents, x.dtype), None
-        y = x.new_empty(x.shape[0], weight.shape[0])
-        moments = _room(plan, x.dtype) if summed else None
-        for tile, own, out, (g, power) in zip(
-            tiling.tiles, exponents, _split(y, tiling.sizes, 1), tiling.scratch(), strict=True
-        ):
-            _gaussian(tile, plan, own, g, relative=summed)
-            if moments is not None:
-                q = torch.mul(g, g, out=power) if normalizer == "l2" else g
-                _moments(tile, q, moments)
-            g *= _pick(weight, tile, order)
-            if mask is not None:
-                g *= _pick(mask, tile, order)
-            torch.mm(x[:, tile.columns], g.t(), out=out)
-        if moments is not None:
-            spread = _about_centers(moments, plan)
-            logarithm = log_scale(spread, weight.shape[1], normalizer)
-            scaled = plan.exponents.copy()
-            scaled[:, 0] += logarithm  # in the gradient it costs nothing
-            exponents = _of_tiles(plan, scaled, x.dtype)
-            scale = torch.from_numpy(np.exp(logarithm)).to(x.dtype)
-            y *= scale
-        if order is not None:
-            y = torch.empty_like(y).index_copy_(1, order, y)
+        """Take x (b, m), weight and mask (n, m), foci (n, d), positions (d, m) and the tiles."""
+        neurons, axes = mu.shape
+        product = weight.new_empty(tiling.size)
+        power = NORMALIZERS[normalizer] or 0
+        state = np.empty((neurons, 3 + 2 * axes))
+        foci_and_weights = _arrays(mu, sigma, weight, UNPRUNED if mask is None else mask)
+        given = tiling.table, tau, *foci_and_weights, power
+        kernels.products(*given, product.numpy(), state)
+        ctx.save_for_backward(x, weight, mu, sigma, mask, product)  # all: it sees if they change
+        ctx.given, ctx.tiling, ctx.state = given, tiling, state
+        if tiling.whole:
+            return functional.linear(x, product.view(weight.shape), bias)
+        y = x.new_empty(len(x), neurons)
+        for tile in tiling.tiles:
+            torch.mm(x[:, tile.columns], tile.of(product).t(), out=y[:, tile.rows])
+        if tiling.order is not None:
+            y = torch.empty_like(y).index_copy_(1, tiling.order, y)
         if bias is not None:
             y += bias
-        ctx.save_for_backward(x, weight, mu, sigma, mask)
-        ctx.plan, ctx.spread, ctx.exponents, ctx.scale = plan, spread, exponents, scale
         return y
 
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> Gradients:
         """Gradients of x, weight, bias, mu and sigma."""
         _refuse_second_derivatives()
-        x, weight, mu, sigma, mask = ctx.saved_tensors
-        plan, tiling, order = ctx.plan, ctx.plan.tiling, ctx.plan.tiling.order
-        needs = ctx.needs_input_grad
-        grad_bias = grad_y.sum(0) if needs[2] else None
-        if order is not None:
-            grad_y = grad_y.index_select(1, order)
-        exponents, scale = ctx.exponents, ctx.scale
-        grad_x = None
-        if needs[0]:
-            grad_x = torch.empty_like(x) if tiling.covered else torch.zeros_like(x)
-        scattered = order is not None and tiling.work < 1
-        grad_weight = torch.zeros_like(weight) if scattered else torch.empty_like(weight)
-        moments = _room(plan, x.dtype)
-        grads, scratch = _split(grad_y, tiling.sizes, 1), tiling.scratch()
-        for place, index in enumerate(tiling.walk):
-            tile, grad, (phi, product) = tiling.tiles[index], grads[index], scratch[index]
-            _gaussian(tile, plan, exponents[index], phi, relative=scale is not None, scale=scale)
-            if mask is not None:
-                phi *= _pick(mask, tile, order)
-            torch.mul(phi, _pick(weight, tile, order), out=product)
-            inputs = x[:, tile.columns]
-            if grad_x is not None:
-                if place == 0 and tiling.covered:
-                    torch.mm(grad, product, out=grad_x)
+        x, weight, mu, sigma, mask, product = ctx.saved_tensors
+        tiling: Tiling = ctx.tiling
+        grad_bias = grad_y.sum(0) if ctx.needs_input_grad[2] else None
+        if tiling.order is not None:
+            grad_y = grad_y.index_select(1, tiling.order)
+        grad_x, change = None, x.new_empty(0)
+        if tiling.whole:
+            if ctx.needs_input_grad[0]:
+                grad_x = grad_y.mm(product.view(weight.shape))
+            grad_weight = grad_y.t().mm(x)
+        else:
+            grad_weight = torch.empty_like(weight)
+            if tiling.order is not None:
+                change = scratch(tiling.size, x.dtype, x.device)
+            for tile in tiling.tiles:
+                grad, inputs = grad_y[:, tile.rows], x[:, tile.columns]
+                if tiling.order is None:
+                    torch.mm(grad.t(), inputs, out=grad_weight[tile.rows, tile.columns])
                 else:
-                    grad_x[:, tile.columns].addmm_(grad, product)
-            if order is None:
-                own_grad = grad_weight[tile.rows]
-                own_grad[:, : tile.columns.start] = 0  # cheaper than to clear all of it before
-                own_grad[:, tile.columns.stop :] = 0
-                change = torch.mm(grad.t(), inputs, out=own_grad[:, tile.columns])
-            else:
-                change = torch.mm(grad.t(), inputs)
-            _moments(tile, product.mul_(change), moments)
-            change *= phi
-            if order is not None:
-                grad_weight[:, tile.columns].index_copy_(0, order[tile.rows], change)
-        grad_mu, grad_sigma = _chain(_about_centers(moments, plan), ctx.spread, plan)
-        return (
-            grad_x,
-            grad_weight,
-            grad_bias,
-            grad_mu.to(mu.dtype),
-            grad_sigma.to(sigma.dtype).div_(sigma),
-            *[None] * 3,
-        )
+                    torch.mm(grad.t(), inputs, out=tile.of(change))
+                if not ctx.needs_input_grad[0]:
+                    continue
+                if grad_x is None and inputs.shape == x.shape:
+                    grad_x = grad.mm(tile.of(product))
+                    continue
+                if grad_x is None:
+                    grad_x = torch.zeros_like(x)
+                grad_x[:, tile.columns].addmm_(grad, tile.of(product))
+        foci = mu.new_empty(2, *mu.shape)
+        kernels.gradients(*ctx.given, change.numpy(), ctx.state, grad_weight.numpy(), foci.numpy())
+        return grad_x, grad_weight, grad_bias, foci[0], foci[1], *[None] * 4
 
 
-def _of_tiles(plan: Plan, exponents: Floats, dtype: torch.dtype) -> Sequence[Tensor]:
-    found = torch.from_numpy(exponents).to(dtype, copy=True)
-    if plan.tiling.delicate is not None:
-        found.index_fill_(0, plan.tiling.delicate, 0)  # they would underflow, which takes long
-    return _split(found, plan.tiling.sizes)
-
-
-def _room(plan: Plan, dtype: torch.dtype) -> Tensor:
-    """For moments of all neurons, (1 + 2d, n), as exact as those of the most delicate."""
-    exact = dtype if plan.tiling.delicate is None else torch.float64
-    return torch.empty(plan.exponents.shape[::-1], dtype=exact, device="cpu")
-
-
-def _pick(matrix: Tensor, tile: Tile, order: Tensor | None) -> Tensor:
-    if order is None:
-        return matrix[tile.rows, tile.columns]
-    return matrix[:, tile.columns].index_select(0, order[tile.rows])
-
-
-def _gaussian(
-    tile: Tile,
-    plan: Plan,
-    exponents: Tensor,
-    out: Tensor,
-    *,
-    relative: bool,
-    scale: Tensor | None = None,
-) -> None:
-    """Write the coefficients of a tile into ``out``.
-
-    Those of delicate neurons are relative to the largest, times ``scale``, if ``relative``: so
-    they are where the normaliser is summed up.
-    """
-    rows = tile.delicate
-    if rows is None or len(rows) < len(out):
-        torch.mm(exponents, tile.basis, out=out).exp_()
-    if rows is None:
-        return
-    exact = torch.from_numpy(plan.exponents[tile.rows])[rows] @ tile.exact
-    if relative:
-        exact -= exact.amax(1, keepdim=True)
-    found = exact.clamp_min_(math.log(FAINTEST)).to(out.dtype).exp_()
-    if scale is not None:
-        found *= scale[tile.rows][rows, None]
-    out.index_copy_(0, rows, found)
-
-
-def _moments(tile: Tile, values: Tensor, out: Tensor) -> None:
-    """Write sums of values * [1, t, t^2] over the inputs of a tile into its part of (1 + 2d, n)."""
-    own, rows = out[:, tile.rows], tile.delicate
-    if out.dtype == values.dtype:
-        torch.mm(tile.basis, values.t(), out=own)
-        return
-    if rows is None or len(rows) < len(values):
-        own.copy_(torch.mm(tile.basis, values.t()))
-    if rows is not None:
-        delicate = values.index_select(0, rows).to(tile.exact.dtype)
-        own.index_copy_(1, rows, torch.mm(tile.exact, delicate.t()))
-
-
-def _about_centers(moments: Tensor, plan: Plan) -> Floats:
-    """Moments in t relative to the centre of each neuron instead of the origin of its tile."""
-    found: Floats = moments.double().numpy()
-    shift = plan.shift.T
-    constant, first, second = found[:1], found[1 : 1 + len(shift)], found[1 + len(shift) :]
-    moved = shift * constant
-    second -= shift * (2 * first - moved)
-    first -= moved
-    return found
-
-
-def _chain(moments: Floats, spread: Floats | None, plan: Plan) -> tuple[Tensor, Tensor]:
-    """dL/dmu and sigma * dL/dsigma from the moments of G and, of the normaliser, of q."""
-    sums = moments[1:]
-    if spread is not None:
-        sums = sums - spread[1:] * (moments[0] / spread[0])
-    axes = plan.shift.shape[1]
-    grads = torch.from_numpy(sums.reshape(2, axes, -1) * plan.precision.T).mT
-    if plan.tiling.order is not None:
-        grads = torch.empty_like(grads).index_copy_(1, plan.tiling.order, grads)
-    return grads[0], grads[1]
+def _arrays(*tensors: Tensor) -> list[Any]:
+    return [tensor.detach().contiguous().numpy() for tensor in tensors]

@@ -144,6 +144,8 @@ def test_auto_skips_far_inputs_only_while_foci_are_narrow() -> None:
     assert trained_connections(layer).all()
     with torch.no_grad():
         layer.sigma.fill_(0.01)
+        for _ in range(USES):  # it looks again from time to time
+            layer(torch.ones(2, 784))
     assert trained_connections(layer).float().mean() < 0.4
 
 
@@ -154,7 +156,7 @@ def test_small_moves_reuse_the_tiling_and_wear_out() -> None:
     made = []
     for _ in range(USES + 2):
         layer(x)
-        made.append(next(iter(layer._layout._tilings.values())))
+        made.append(layer._layout._band)
         with torch.no_grad():
             layer.mu.add_(1e-6)
     assert len({id(each) for each in made}) == 2
@@ -175,11 +177,6 @@ def test_a_few_narrow_foci_among_wide_ones_are_as_exact(normalizer: str, topolog
         layers[0].sigma[::20] = 0.015
     layers[1].load_state_dict({name: v.double() for name, v in layers[0].state_dict().items()})
     x = torch.randn(16, 400)
-    plan = layers[0]._plan(x)
-    assert plan is not None
-    delicate = [tile.delicate for tile in plan.tiling.tiles]
-    sizes = [0 if rows is None else len(rows) for rows in delicate]
-    assert 0 < sum(sizes) < 160 / 4
     found = []
     for layer in layers:
         y = layer(x.to(layer.weight.dtype))

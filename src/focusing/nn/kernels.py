@@ -220,9 +220,9 @@ def products(table, tau, mu, sigma, weight, mask, power, out, state):  # type: i
 
 @_compiled
 def gradients(  # type: ignore[no-untyped-def]
-    table, tau, mu, sigma, weight, mask, power, change, state, grad_weight, foci
+    table, tau, mu, sigma, weight, mask, power, change, state, grad_weight, grad_mu, grad_sigma
 ):
-    """Turn gradients of the products into those of weights, (n, m), and of mu and sigma, (2, n, d).
+    """Turn gradients of the products into those of weights, (n, m), and of mu and sigma, (n, d).
 
     The gradients of the products are in ``change``, in the places that the table gives or, if that
     is empty, in ``grad_weight``. The other arguments are as ``products`` had and left them.
@@ -267,8 +267,8 @@ def gradients(  # type: ignore[no-untyped-def]
             width = sigma[neuron, axis]
             first_moment = moments[axis] - share * known[3 + axis]
             second_moment = moments[axes + axis] - share * known[3 + axes + axis]
-            foci[0, neuron, axis] = first_moment / (width * STEEP)
-            foci[1, neuron, axis] = (second_moment - way * first_moment) / (width * STEEP**2)
+            grad_mu[neuron, axis] = first_moment / (width * STEEP)
+            grad_sigma[neuron, axis] = (second_moment - way * first_moment) / (width * STEEP**2)
         grad_weight[neuron, :first] = 0
         grad_weight[neuron, last:] = 0
         if change.size:

@@ -203,18 +203,9 @@ class FocusedLinear(nn.Module):
         mu: Tensor = self.mu
         sigma: Tensor = self.sigma
         if x.device.type == "cpu" and x.dtype == weight.dtype == self.tau.dtype:
-            if self._layout is None:
-                self._layout = Layout(self.tau, regular=not isinstance(self.topology, Tensor))
+            layout, tiling = self._tiling()
             y: Tensor = CompiledProduct.apply(  # type: ignore[no-untyped-call]
-                x,
-                weight,
-                bias,
-                mu,
-                sigma,
-                mask,
-                self._layout.tau,
-                self._tiling(self._layout),
-                self.normalizer,
+                x, weight, bias, mu, sigma, mask, layout, tiling, self.normalizer
             )
         else:
             tau = self.tau
@@ -225,12 +216,14 @@ class FocusedLinear(nn.Module):
             )
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
-    def _tiling(self, layout: Layout) -> Tiling:
-        """How to tile the product for the foci of this moment."""
+    def _tiling(self) -> tuple[Layout, Tiling]:
+        """Where the inputs are, and how to tile the product for the foci of this moment."""
+        if self._layout is None:
+            self._layout = Layout(self.tau, regular=not isinstance(self.topology, Tensor))
         if not self._tiles_pay:
-            return layout.whole(self.out_features)
-        reach = math.sqrt(-2 * math.log(self.cutoff))
-        return layout.tiling(self.mu, self.sigma, reach, always=self.backend == "banded")
+            return self._layout, self._layout.whole(self.out_features)
+        reach, always = math.sqrt(-2 * math.log(self.cutoff)), self.backend == "banded"
+        return self._layout, self._layout.tiling(self.mu, self.sigma, reach, always=always)
 
     @torch.no_grad()
     def constrain_(self) -> None:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from focusing.nn.memory import Reserve
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
@@ -49,7 +51,7 @@ class Tiling:
 
     Attributes:
         whole: whether it is one tile of all neurons, as they are, and all inputs.
-        tiles: the tiles; if any sees all inputs, the first one does.
+        tiles: the tiles.
         order: neurons in the order of the tiles; None: as they are.
         size: number of coefficients in all tiles.
         table: for each row of the tiling its neuron, its first input, the one behind the last, and
@@ -62,14 +64,13 @@ class Tiling:
         ends = np.cumsum(rows * columns)
         places = ends - rows * columns
         limits = (part.tolist() for part in (edges, edges + rows, start, stop, places, ends))
-        tiles = [
+        self.tiles = [
             Tile(slice(row, below), slice(first, last), slice(place, end))
             for row, below, first, last, place, end in zip(*limits, strict=True)
         ]
         within = np.arange(len(order)) - edges.repeat(rows)
         place = places.repeat(rows) + within * columns.repeat(rows)
         self.whole, self.size = whole, int(ends[-1])
-        self.tiles = sorted(tiles, key=lambda tile: tile.columns.start - tile.columns.stop)
         self.order = None if (np.diff(order) == 1).all() else torch.from_numpy(order)
         self.table = np.column_stack([order, start.repeat(rows), stop.repeat(rows), place])
 
@@ -106,11 +107,13 @@ class Layout:
 
     Attributes:
         tau: positions, (d, m).
+        memory: for coefficients.
     """
 
     def __init__(self, tau: Tensor, *, regular: bool) -> None:
         """Read positions of shape (m, d); regular: they form a grid."""
         self.tau = np.ascontiguousarray(tau.detach().numpy().T)
+        self.memory = Reserve()
         self._line: Floats = self.tau[0].astype(np.float64)
         gaps = np.diff(self._line)
         # Only then are inputs that are near each other neighbours, so that slices can be skipped.

@@ -19,11 +19,11 @@ from torch.nn import functional
 from focusing.nn import kernels
 from focusing.nn.focus import FAINTEST, NORMALIZERS
 from focusing.nn.memory import scratch
-from focusing.nn.plan import Tiling
+from focusing.nn.plan import Layout, Tiling
 
 Gradients = tuple[Tensor | None, ...]
 
-UNPRUNED = torch.empty(0, 0, dtype=torch.bool)
+UNPRUNED = np.empty((0, 0), np.bool_)
 
 
 class FusedProduct(torch.autograd.Function):
@@ -129,29 +129,30 @@ class CompiledProduct(torch.autograd.Function):
         mu: Tensor,
         sigma: Tensor,
         mask: Tensor | None,
-        tau: Any,
+        layout: Layout,
         tiling: Tiling,
         normalizer: str,
     ) -> Tensor:
-        """Take x (b, m), weight and mask (n, m), foci (n, d), positions (d, m) and the tiles."""
+        """Take x (b, m), weight and mask (n, m), foci (n, d), where the inputs are, and tiles."""
         neurons, axes = mu.shape
-        product = weight.new_empty(tiling.size)
-        power = NORMALIZERS[normalizer] or 0
+        product = layout.memory.lend(tiling.size, x.dtype)
+        kept = UNPRUNED if mask is None else _array(mask)
+        foci_and_weights = _array(mu), _array(sigma), _array(weight), kept
+        given = tiling.table, layout.tau, *foci_and_weights, NORMALIZERS[normalizer] or 0
         state = np.empty((neurons, 3 + 2 * axes))
-        foci_and_weights = _arrays(mu, sigma, weight, UNPRUNED if mask is None else mask)
-        given = tiling.table, tau, *foci_and_weights, power
         kernels.products(*given, product.numpy(), state)
         ctx.save_for_backward(x, weight, mu, sigma, mask, product)  # all: it sees if they change
-        ctx.given, ctx.tiling, ctx.state = given, tiling, state
+        ctx.given, ctx.layout, ctx.tiling, ctx.state = given, layout, tiling, state
         if tiling.whole:
-            return functional.linear(x, product.view(weight.shape), bias)
-        y = x.new_empty(len(x), neurons)
-        for tile in tiling.tiles:
-            torch.mm(x[:, tile.columns], tile.of(product).t(), out=y[:, tile.rows])
-        if tiling.order is not None:
-            y = torch.empty_like(y).index_copy_(1, tiling.order, y)
+            y = x.mm(product.view(weight.shape).t())
+        else:
+            y = x.new_empty(len(x), neurons)
+            for tile in tiling.tiles:
+                torch.mm(x[:, tile.columns], tile.of(product).t(), out=y[:, tile.rows])
+            if tiling.order is not None:
+                y = torch.empty_like(y).index_copy_(1, tiling.order, y)
         if bias is not None:
-            y += bias
+            y += bias  # faster than addmm
         return y
 
     @staticmethod
@@ -163,33 +164,31 @@ class CompiledProduct(torch.autograd.Function):
         grad_bias = grad_y.sum(0) if ctx.needs_input_grad[2] else None
         if tiling.order is not None:
             grad_y = grad_y.index_select(1, tiling.order)
-        grad_x, change = None, x.new_empty(0)
+        grad_x, wants_x = None, ctx.needs_input_grad[0]
+        change = ctx.layout.tau[0, :0]
         if tiling.whole:
-            if ctx.needs_input_grad[0]:
+            if wants_x:
                 grad_x = grad_y.mm(product.view(weight.shape))
             grad_weight = grad_y.t().mm(x)
         else:
-            grad_weight = torch.empty_like(weight)
+            grad_weight = weight.new_empty(weight.shape)
+            if wants_x:
+                grad_x = torch.zeros_like(x)
             if tiling.order is not None:
-                change = scratch(tiling.size, x.dtype, x.device)
+                space = scratch(tiling.size, x.dtype, x.device)
+                change = space.numpy()
             for tile in tiling.tiles:
-                grad, inputs = grad_y[:, tile.rows], x[:, tile.columns]
-                if tiling.order is None:
-                    torch.mm(grad.t(), inputs, out=grad_weight[tile.rows, tile.columns])
-                else:
-                    torch.mm(grad.t(), inputs, out=tile.of(change))
-                if not ctx.needs_input_grad[0]:
-                    continue
-                if grad_x is None and inputs.shape == x.shape:
-                    grad_x = grad.mm(tile.of(product))
-                    continue
-                if grad_x is None:
-                    grad_x = torch.zeros_like(x)
-                grad_x[:, tile.columns].addmm_(grad, tile.of(product))
-        foci = mu.new_empty(2, *mu.shape)
-        kernels.gradients(*ctx.given, change.numpy(), ctx.state, grad_weight.numpy(), foci.numpy())
-        return grad_x, grad_weight, grad_bias, foci[0], foci[1], *[None] * 4
+                grad, rows, columns = grad_y[:, tile.rows], tile.rows, tile.columns
+                own = grad_weight[rows, columns] if tiling.order is None else tile.of(space)
+                torch.mm(grad.t(), x[:, columns], out=own)
+                if grad_x is not None:
+                    grad_x[:, columns].addmm_(grad, tile.of(product))
+        grad_mu, grad_sigma = mu.new_empty(mu.shape), mu.new_empty(mu.shape)
+        kernels.gradients(
+            *ctx.given, change, ctx.state, *(g.numpy() for g in (grad_weight, grad_mu, grad_sigma))
+        )
+        return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma, *[None] * 4
 
 
-def _arrays(*tensors: Tensor) -> list[Any]:
-    return [tensor.detach().contiguous().numpy() for tensor in tensors]
+def _array(tensor: Tensor) -> Any:
+    return tensor.detach().contiguous().numpy()

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from focusing.nn.kernels import dots
 from focusing.nn.memory import scratch
 from focusing.nn.tiles import Tiling, tiling
 from focusing.nn.tracing import needs_plain_operations
@@ -21,7 +23,9 @@ FEW = 256
 MANY = 600_000
 """Inputs of the samples that are computed at once, such that these stay in the cache."""
 TRIED = 512
-"""Samples at most with which tiles are timed."""
+"""Samples at most with which ways are timed."""
+ALONE = 8
+"""Fewer samples than these may be faster one by one."""
 Dense = tuple[Tensor, Tensor | None]
 
 
@@ -32,10 +36,11 @@ class BandedLinear(nn.Module):
     of inputs that they need (or, for images, on a copy of these inputs). The tiles are chosen by
     what they cost; where none pay, there is a single one of everything. Only zeros are left out.
 
-    A dense product makes better use of many threads than small tiles. So both are timed when a
-    number of samples (to within a factor of two, up to 512) comes up for the first time with a
-    number of threads, and the faster is kept: results may differ in their last bits between runs,
-    but not under ``torch.use_deterministic_algorithms``, which leaves it to the tiles.
+    A dense product makes better use of many threads than small tiles, and on a CPU a single sample
+    wants neither, but each neuron's own interval of inputs. So these are timed when a number of
+    samples (to within a factor of two, up to 512) comes up for the first time with a number of
+    threads, and the fastest is kept: results may differ in their last bits between runs, but not
+    under ``torch.use_deterministic_algorithms``, which leaves it to the tiles.
 
     Args:
         weight: (n, m), mostly zero.
@@ -100,7 +105,7 @@ class BandedLinear(nn.Module):
 
     def _forget(self) -> None:
         self._scratch: threading.local | None = None
-        self._dense: dict[tuple[int, int], Dense | None] = {}
+        self._ways: dict[tuple[int, int], Dense | Intervals | None] = {}
         self._known: tuple[Tensor | None, int | None] = None, None
 
     @classmethod
@@ -128,14 +133,14 @@ class BandedLinear(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
         buffers: Any = self._buffers  # many times faster than attributes
-        if self._whole:
-            return functional.linear(input, buffers["weight_0"], buffers.get("bias"))
         plain = needs_plain_operations()
         # Slices of wider inputs would fit; torch.jit cannot record such a check.
         if not (plain and torch._C._get_tracing_state()) and input.shape[-1] != self.in_features:
             raise ValueError(
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )
+        if self._whole and (plain or input.numel() >= ALONE * self.in_features):
+            return functional.linear(input, buffers["weight_0"], buffers.get("bias"))
         if not plain:
             weight: Tensor = buffers["weight_0"]
             known, version = self._known
@@ -144,9 +149,9 @@ class BandedLinear(nn.Module):
                 self._known = weight, None if weight.is_inference() else weight._version
             samples = min(input.numel() // self.in_features, TRIED)
             kind = samples.bit_length(), torch.get_num_threads()
-            dense = self._dense.get(kind)
-            if dense:
-                return functional.linear(input, *dense)
+            way = self._ways.get(kind)
+            if isinstance(way, tuple):
+                return functional.linear(input, *way)
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
         if (
             plain
@@ -154,34 +159,46 @@ class BandedLinear(nn.Module):
             or torch.is_autocast_enabled(x.device.type)
         ):
             y = self._plain(x)
-        elif kind in self._dense or not _may_time():
+        elif isinstance(way, Intervals):
+            y = way(x)
+        elif kind in self._ways or not samples or not _may_time():
             y = self._by_tiles(x)
         else:
-            self._dense[kind] = self._faster(x[:samples])
+            self._ways[kind] = self._fastest(x[:samples])
             return self.forward(input)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
     def _plain(self, x: Tensor) -> Tensor:
         bias = self.bias
+        if self._whole:
+            return functional.linear(x, *self._whole_operands())
         y = torch.cat([torch.mm(part, weight) for part, weight in self._operands(x)], dim=1)
         y = y if bias is None else y + bias.to(y.dtype)
         return y if self.place is None else y.index_select(1, self.place)
 
     def _by_tiles(self, x: Tensor) -> Tensor:
+        if self._whole:
+            return functional.linear(x, *self._whole_operands())
         return self._few(x) if len(x) <= FEW else self._many(x)
 
-    def _faster(self, x: Tensor) -> Dense | None:
-        """The operands of a dense product, if it is faster than tiles for these samples."""
-        if not len(x):
-            return None
-        kept = next(filter(None, list(self._dense.values())), None)
-        dense = kept or self._whole_operands()
-        tiled = _seconds(self._by_tiles, x)
-        return None if tiled < _seconds(functional.linear, x, *dense) else dense
+    def _fastest(self, x: Tensor) -> Dense | Intervals | None:
+        """A dense product, intervals or, None, tiles: what takes these samples least time."""
+        dense = next((way for way in self._ways.values() if isinstance(way, tuple)), None)
+        dense = dense or self._whole_operands()
+        ways: list[tuple[float, Dense | Intervals | None]] = [
+            (_seconds(self._by_tiles, x), None),
+            (_seconds(functional.linear, x, *dense), dense),
+        ]
+        if len(x) < ALONE and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+            intervals = Intervals(*dense)
+            ways.append((_seconds(intervals, x), intervals))
+        return min(ways, key=lambda way: way[0])[1]
 
     @torch.inference_mode(False)  # they must serve outside of it too
     def _whole_operands(self) -> Dense:
         buffers: Any = self._buffers
+        if self._whole:
+            return buffers["weight_0"], buffers.get("bias")
         weight = buffers["weight_0"].new_zeros(self.out_features, self.in_features)
         parts = weight.split_with_sizes(self.sizes)
         for (name, picked, start, width), own in zip(self._names, parts, strict=True):
@@ -253,7 +270,7 @@ class BandedLinear(nn.Module):
         return y.clone() if self.place is None else y.index_select(1, self.place)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scratch": None, "_dense": {}, "_known": (None, None)}
+        return {**self.__dict__, "_scratch": None, "_ways": {}, "_known": (None, None)}
 
     def extra_repr(self) -> str:
         """Sizes and what is left to compute."""
@@ -261,6 +278,29 @@ class BandedLinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, tiles={len(self.sizes)}, work={self.work:.3f}"
         )
+
+
+class Intervals:
+    """The product of few samples, each neuron from its first to its last input."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Take what is needed of a weight (n, m), and a bias (n,)."""
+        array = weight.numpy()
+        neurons, inputs = array.shape
+        used = array != 0
+        some, columns = used.any(1), np.arange(inputs)
+        first = np.where(some, used.argmax(1), 0)
+        last = np.where(some, inputs - used[:, ::-1].argmax(1), 0)
+        self._weight = array[(columns >= first[:, None]) & (columns < last[:, None])]
+        self._table = np.column_stack([first, last, np.cumsum(last - first) - (last - first)])
+        self._bias = np.zeros(neurons, array.dtype) if bias is None else bias.numpy()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map (b, m) to (b, n)."""
+        y = x.new_empty(len(x), len(self._bias))
+        inputs = x.detach().contiguous().numpy()
+        dots(inputs, self._table, self._weight, self._bias, y.numpy())
+        return y
 
 
 def _may_time() -> bool:

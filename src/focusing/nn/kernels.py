@@ -31,10 +31,11 @@ UNSEEN = 0.01
 
 
 def _compiled(loop: Callable[..., Any]) -> Any:
+    options: Any = {"fastmath": FASTMATH, "error_model": "numpy", "nogil": True}  # 1 / 0 is inf
     try:
-        return numba.njit(loop, fastmath=FASTMATH, nogil=True, cache=True)
+        return numba.njit(loop, cache=True, **options)
     except RuntimeError:  # nowhere to write to: compile anew in each process
-        return numba.njit(loop, fastmath=FASTMATH, nogil=True)
+        return numba.njit(loop, **options)
 
 
 @intrinsic
@@ -273,3 +274,25 @@ def gradients(  # type: ignore[no-untyped-def]
         grad_weight[neuron, last:] = 0
         if change.size:
             grad_weight[neuron, first:last] = own
+
+
+@_compiled
+def dots(x, table, weight, bias, out):  # type: ignore[no-untyped-def]
+    """Write the outputs of neurons that each see one interval of the inputs into ``out``, (b, n).
+
+    Args:
+        x: inputs, (b, m).
+        table: for each neuron its first input, the one behind the last, and the place of its first
+            weight, (n, 3).
+        weight: the weights of all intervals.
+        bias: added to the outputs, (n,).
+        out: where the outputs go.
+    """
+    for sample in range(len(x)):
+        for neuron in range(len(table)):
+            first, last, place = table[neuron]
+            inputs, own = x[sample, first:last], weight[place : place + last - first]
+            total = bias[neuron]
+            for j in range(len(own)):
+                total += inputs[j] * own[j]
+            out[sample, neuron] = total

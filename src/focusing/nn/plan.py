@@ -131,6 +131,7 @@ class Layout:
             self._whole = Tiling(first, first, inputs, np.arange(neurons), whole=True)
         return self._whole
 
+    @np.errstate(all="ignore")  # foci that have diverged give NaN, as weights do
     def tiling(self, mu: Tensor, sigma: Tensor, reach: float, *, always: bool) -> Tiling:
         """Tile the product for the foci (n, d) of this moment.
 

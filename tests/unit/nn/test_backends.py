@@ -222,6 +222,16 @@ def test_diverged_foci_give_nan_as_diverged_weights_do(name: str, backend: str) 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_an_aperture_of_zero_is_no_error(backend: str) -> None:
+    """Layers that await their weights may hold zeros."""
+    layer = FocusedLinear(200, 300, backend=backend)
+    with torch.no_grad():
+        layer.sigma.zero_()
+    layer(torch.ones(2, 200)).sum().backward()
+    assert layer.mu.grad is not None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_precision_may_change_after_the_first_call(backend: str) -> None:
     layer = FocusedLinear(200, 200, sigma=0.05, backend=backend, cutoff=TINY)
     layer(torch.randn(2, 200))

@@ -11,21 +11,27 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from focusing import BandedLinear, FocusedLinear
+from focusing.nn.banded import ALONE, Intervals
 from tests.unit.nn.oracle import FOCI
 
 
 @pytest.fixture(params=["tiles"], autouse=True)
-def faster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Which product is found to be the faster one."""
-    seconds = {"tiles": 2.0, "dense": 1.0}
+def fastest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which product is found to be the fastest one."""
 
     def measured(product: Any, *_: Any) -> float:
-        return seconds[request.param] if product is torch.nn.functional.linear else 1.5
+        kind = "intervals" if isinstance(product, Intervals) else "tiles"
+        kind = "dense" if product is torch.nn.functional.linear else kind
+        return 1.0 if kind == request.param else 2.0
 
     monkeypatch.setattr("focusing.nn.banded._seconds", measured)
     return str(request.param)
 
 
+WAYS = ["tiles", "dense", "intervals"]
+
+
+@pytest.mark.parametrize("fastest", ["tiles", "intervals"], indirect=True)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("threshold", [None, 0.8, 3.0])
 @pytest.mark.parametrize("topology", [None, (10, 12), "unsorted"])
@@ -101,10 +107,10 @@ def test_inputs_that_no_neuron_needs_do_not_matter() -> None:
     assert torch.equal(banded(x), banded(other))
 
 
-@pytest.mark.parametrize("faster", ["tiles", "dense"], indirect=True)
+@pytest.mark.parametrize("fastest", WAYS, indirect=True)
 @pytest.mark.parametrize("topology", [None, (20, 20)])
 @pytest.mark.parametrize("samples", [0, 1, 40, 600])
-def test_the_faster_product_is_kept(samples: int, topology: Any, faster: str) -> None:
+def test_the_fastest_product_is_kept(samples: int, topology: Any, fastest: str) -> None:
     torch.manual_seed(0)
     layer = FocusedLinear(400, 800, topology=topology, mu="random", sigma=0.03).eval()
     torch.nn.init.normal_(layer.bias)
@@ -114,7 +120,9 @@ def test_the_faster_product_is_kept(samples: int, topology: Any, faster: str) ->
     for _ in range(2):
         with torch.inference_mode():
             torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
-    assert any(banded._dense.values()) == (faster == "dense" and samples > 0)
+    kinds = {"tiles": type(None), "dense": tuple, "intervals": Intervals}
+    wanted = "tiles" if samples >= ALONE and fastest == "intervals" else fastest
+    assert [type(way) for way in banded._ways.values()] == ([kinds[wanted]] if samples else [])
     ascending = x.clone().requires_grad_()
     banded(ascending).sum().backward()  # also where the choice was made without gradients
     assert ascending.grad is not None
@@ -136,8 +144,22 @@ def banded_of() -> BandedLinear:
     return layer.banded()
 
 
-@pytest.mark.parametrize("faster", ["tiles", "dense"], indirect=True)
-def test_weights_may_change(faster: str) -> None:
+@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+def test_layers_that_stay_whole(fastest: str) -> None:
+    layer = FocusedLinear(60, 40, mu="random", sigma=0.2).eval()
+    layer.prune(0.3)
+    banded = layer.banded()
+    assert banded.work == 1
+    for samples in (0, 1, 3, 40):
+        x = torch.randn(samples, 60)
+        torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(banded(x.requires_grad_()), layer(x), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match=r"BandedLinear expects inputs \(\*, 60\), not \(2, 61\)."):
+        banded(torch.randn(2, 61))
+
+
+@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+def test_weights_may_change(fastest: str) -> None:
     banded, x = banded_of(), torch.randn(4, 400)
     before = banded(x)
     doubled = {
@@ -153,8 +175,8 @@ def test_weights_may_change(faster: str) -> None:
     torch.testing.assert_close(banded(x), 2 * before)
 
 
-@pytest.mark.parametrize("faster", ["tiles", "dense"], indirect=True)
-def test_autocast_gives_what_it_gives_a_linear_layer(faster: str) -> None:
+@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+def test_autocast_gives_what_it_gives_a_linear_layer(fastest: str) -> None:
     banded, x = banded_of(), torch.randn(4, 400)
     for _ in range(2):
         with torch.autocast("cpu", torch.bfloat16):
@@ -162,27 +184,27 @@ def test_autocast_gives_what_it_gives_a_linear_layer(faster: str) -> None:
         banded(x)
 
 
-@pytest.mark.parametrize("faster", ["dense"], indirect=True)
+@pytest.mark.parametrize("fastest", ["dense"], indirect=True)
 def test_nothing_is_timed_while_somebody_watches() -> None:
     banded, x = banded_of(), torch.randn(64, 400)
     with FlopCounterMode(display=False) as counter:
         banded(x)
     assert counter.get_total_flops() == round(2 * 64 * 400 * 800 * banded.work)
-    assert not banded._dense
+    assert not banded._ways
     torch.use_deterministic_algorithms(True)
     try:
         banded(x)
     finally:
         torch.use_deterministic_algorithms(False)
-    assert not banded._dense
+    assert not banded._ways
 
 
-@pytest.mark.parametrize("faster", ["dense"], indirect=True)
+@pytest.mark.parametrize("fastest", ["dense"], indirect=True)
 def test_each_number_of_samples_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = banded_of()
     tried = []
-    original = layer._faster
-    monkeypatch.setattr(layer, "_faster", lambda x: tried.append(len(x)) or original(x))
+    original = layer._fastest
+    monkeypatch.setattr(layer, "_fastest", lambda x: tried.append(len(x)) or original(x))
     for samples in (1, 1, 5, 6, 512, 700, 4000):
         layer(torch.randn(samples, 400))
     assert tried == [1, 5, 512]

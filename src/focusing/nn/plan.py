@@ -71,7 +71,8 @@ class Tiling:
         within = np.arange(len(order)) - edges.repeat(rows)
         place = places.repeat(rows) + within * columns.repeat(rows)
         self.whole, self.size = whole, int(ends[-1])
-        self.order = None if (np.diff(order) == 1).all() else torch.from_numpy(order)
+        with torch.inference_mode(False):  # it must serve training too
+            self.order = None if (np.diff(order) == 1).all() else torch.from_numpy(order)
         self.table = np.column_stack([order, start.repeat(rows), stop.repeat(rows), place])
 
 
@@ -131,7 +132,6 @@ class Layout:
             self._whole = Tiling(first, first, inputs, np.arange(neurons), whole=True)
         return self._whole
 
-    @np.errstate(all="ignore")  # foci that have diverged give NaN, as weights do
     def tiling(self, mu: Tensor, sigma: Tensor, reach: float, *, always: bool) -> Tiling:
         """Tile the product for the foci (n, d) of this moment.
 
@@ -150,15 +150,15 @@ class Layout:
             return whole
         centers: Floats = mu.detach().numpy()[:, 0].astype(np.float64)
         widths: Floats = np.abs(sigma.detach().numpy()[:, 0].astype(np.float64))
-        radius = widths * reach + self._nearest
-        if self._left >= 0 and self._band is not None and self._band.holds(centers, radius):
-            return self._band
-        self._left, self._band = USES, None
-        if np.isfinite(centers).all() and np.isfinite(radius).all():  # not diverged
-            with torch.inference_mode(False):  # what is kept must serve training too
+        with np.errstate(all="ignore"):  # foci that have diverged give NaN, as weights do
+            radius = widths * reach + self._nearest
+            if self._left >= 0 and self._band is not None and self._band.holds(centers, radius):
+                return self._band
+            self._left, self._band = USES, None
+            if np.isfinite(centers).all() and np.isfinite(radius).all():
                 band = Band(centers, widths, radius, self._line)
-            if always or band.size < NEARLY_ALL * whole.size:
-                self._band = band
+                if always or band.size < NEARLY_ALL * whole.size:
+                    self._band = band
         return self._band or whole
 
 

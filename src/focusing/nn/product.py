@@ -161,32 +161,31 @@ class CompiledProduct(torch.autograd.Function):
         _refuse_second_derivatives()
         x, weight, mu, sigma, mask, product = ctx.saved_tensors
         tiling: Tiling = ctx.tiling
-        grad_bias = grad_y.sum(0) if ctx.needs_input_grad[2] else None
-        if tiling.order is not None:
-            grad_y = grad_y.index_select(1, tiling.order)
+        grad, change = grad_y, ctx.layout.tau[0, :0]
         grad_x, wants_x = None, ctx.needs_input_grad[0]
-        change = ctx.layout.tau[0, :0]
         if tiling.whole:
+            grad_weight = grad.t().mm(x)
             if wants_x:
-                grad_x = grad_y.mm(product.view(weight.shape))
-            grad_weight = grad_y.t().mm(x)
+                grad_x = grad.mm(product.view(weight.shape))
         else:
             grad_weight = weight.new_empty(weight.shape)
             if wants_x:
                 grad_x = torch.zeros_like(x)
             if tiling.order is not None:
+                grad = grad.index_select(1, tiling.order)
                 space = scratch(tiling.size, x.dtype, x.device)
                 change = space.numpy()
             for tile in tiling.tiles:
-                grad, rows, columns = grad_y[:, tile.rows], tile.rows, tile.columns
+                rows, columns = tile.rows, tile.columns
                 own = grad_weight[rows, columns] if tiling.order is None else tile.of(space)
-                torch.mm(grad.t(), x[:, columns], out=own)
+                torch.mm(grad[:, rows].t(), x[:, columns], out=own)
                 if grad_x is not None:
-                    grad_x[:, columns].addmm_(grad, tile.of(product))
+                    grad_x[:, columns].addmm_(grad[:, rows], tile.of(product))
         grad_mu, grad_sigma = mu.new_empty(mu.shape), mu.new_empty(mu.shape)
         kernels.gradients(
             *ctx.given, change, ctx.state, *(g.numpy() for g in (grad_weight, grad_mu, grad_sigma))
         )
+        grad_bias = grad_y.sum(0) if ctx.needs_input_grad[2] else None
         return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma, *[None] * 4
 
 

@@ -39,8 +39,9 @@ class BandedLinear(nn.Module):
     A dense product makes better use of many threads than small tiles, and on a CPU a single sample
     wants neither, but each neuron's own interval of inputs. So these are timed when a number of
     samples (to within a factor of two, up to 512) comes up for the first time with a number of
-    threads, and the fastest is kept: results may differ in their last bits between runs, but not
-    under ``torch.use_deterministic_algorithms``, which leaves it to the tiles.
+    threads, and the fastest is kept until weights change (``weight_0`` or ``bias``): results may
+    differ in their last bits between runs, but not under ``torch.use_deterministic_algorithms``,
+    which leaves it to the tiles.
 
     Args:
         weight: (n, m), mostly zero.
@@ -106,7 +107,7 @@ class BandedLinear(nn.Module):
     def _forget(self) -> None:
         self._scratch: threading.local | None = None
         self._ways: dict[tuple[int, int], Dense | Intervals | None] = {}
-        self._known: tuple[Tensor | None, int | None] = None, None
+        self._known: tuple[Any, Any, tuple[int, int] | None] = None, None, None
 
     @classmethod
     def from_tiles(
@@ -141,12 +142,9 @@ class BandedLinear(nn.Module):
             )
         if self._whole and (plain or input.numel() >= ALONE * self.in_features):
             return functional.linear(input, buffers["weight_0"], buffers.get("bias"))
-        if not plain:
-            weight: Tensor = buffers["weight_0"]
-            known, version = self._known
-            if weight is not known or (version is not None and version != weight._version):
-                self._forget()  # what is known is of other weights, or of these before they changed
-                self._known = weight, None if weight.is_inference() else weight._version
+        way, samples, watched = None, 0, plain or not _may_choose(input)
+        if not watched:
+            self._look_for_changes()
             samples = min(input.numel() // self.in_features, TRIED)
             kind = samples.bit_length(), torch.get_num_threads()
             way = self._ways.get(kind)
@@ -159,14 +157,27 @@ class BandedLinear(nn.Module):
             or torch.is_autocast_enabled(x.device.type)
         ):
             y = self._plain(x)
-        elif isinstance(way, Intervals):
-            y = way(x)
-        elif kind in self._ways or not samples or not _may_time():
+        elif not samples or x.dtype != buffers["weight_0"].dtype:
             y = self._by_tiles(x)
-        else:
+        elif kind not in self._ways:
             self._ways[kind] = self._fastest(x[:samples])
             return self.forward(input)
+        else:
+            y = way(x) if isinstance(way, Intervals) else self._by_tiles(x)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
+
+    def _look_for_changes(self) -> None:
+        """Forget what is known of other weights, or of these before they changed."""
+        buffers: Any = self._buffers
+        weight, bias = buffers["weight_0"], buffers.get("bias")
+        other = weight if bias is None else bias
+        old_weight, old_other, versions = self._known
+        same = weight is old_weight and other is old_other
+        if same and (versions is None or versions == (weight._version, other._version)):
+            return
+        self._forget()
+        unknown = weight.is_inference() or other.is_inference()
+        self._known = weight, other, None if unknown else (weight._version, other._version)
 
     def _plain(self, x: Tensor) -> Tensor:
         bias = self.bias
@@ -183,14 +194,16 @@ class BandedLinear(nn.Module):
 
     def _fastest(self, x: Tensor) -> Dense | Intervals | None:
         """A dense product, intervals or, None, tiles: what takes these samples least time."""
-        dense = next((way for way in self._ways.values() if isinstance(way, tuple)), None)
+        known = [way for way in self._ways.values() if way is not None]  # they need memory
+        dense = next((way for way in known if isinstance(way, tuple)), None)
         dense = dense or self._whole_operands()
         ways: list[tuple[float, Dense | Intervals | None]] = [
             (_seconds(self._by_tiles, x), None),
             (_seconds(functional.linear, x, *dense), dense),
         ]
         if len(x) < ALONE and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
-            intervals = Intervals(*dense)
+            intervals = next((way for way in known if isinstance(way, Intervals)), None)
+            intervals = intervals or Intervals(*dense)
             ways.append((_seconds(intervals, x), intervals))
         return min(ways, key=lambda way: way[0])[1]
 
@@ -270,7 +283,7 @@ class BandedLinear(nn.Module):
         return y.clone() if self.place is None else y.index_select(1, self.place)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scratch": None, "_ways": {}, "_known": (None, None)}
+        return {**self.__dict__, "_scratch": None, "_ways": {}, "_known": (None, None, None)}
 
     def extra_repr(self) -> str:
         """Sizes and what is left to compute."""
@@ -293,7 +306,7 @@ class Intervals:
         last = np.where(some, inputs - used[:, ::-1].argmax(1), 0)
         self._weight = array[(columns >= first[:, None]) & (columns < last[:, None])]
         self._table = np.column_stack([first, last, np.cumsum(last - first) - (last - first)])
-        self._bias = np.zeros(neurons, array.dtype) if bias is None else bias.numpy()
+        self._bias = np.zeros(neurons, array.dtype) if bias is None else bias.numpy().copy()
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map (b, m) to (b, n)."""
@@ -303,12 +316,12 @@ class Intervals:
         return y
 
 
-def _may_time() -> bool:
+def _may_choose(x: Tensor) -> bool:
     """Whether nobody watches, and results may depend on how long something takes."""
     return (
         not torch.are_deterministic_algorithms_enabled()
-        and torch.utils._python_dispatch._get_current_dispatch_mode() is None
-        and not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+        and torch._C._len_torch_dispatch_stack() == 0
+        and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
     )
 
 

@@ -23,7 +23,7 @@ from focusing.nn.focus import FAINTEST
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 """Sums in any order, so that they are vectorised; NaN and infinity keep their meaning."""
 TWO = np.float32(2)  # a constant in double precision would drag single precision along
-FAINTEST_EXPONENT = np.float32(math.log2(FAINTEST))
+FAINTEST_EXPONENT = np.float32(math.log2(FAINTEST))  # numba only notices changes in this file
 STEEP = math.sqrt(math.log2(math.e) / 2)
 """2^(-v^2) is the gaussian of u = v / STEEP."""
 UNSEEN = 0.01

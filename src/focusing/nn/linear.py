@@ -24,6 +24,8 @@ from focusing.nn.positions import Topology, positions, read_topology
 from focusing.nn.product import CompiledProduct, FusedProduct
 from focusing.nn.tracing import needs_plain_operations
 
+PLAIN = (Tensor, nn.Parameter)
+"""Kinds of tensors that have memory which a loop can write to."""
 BACKENDS = ("auto", "reference", "fused", "banded")
 
 SMALL = 2**15
@@ -199,16 +201,15 @@ class FocusedLinear(nn.Module):
         elif input.dtype != self.weight.dtype:
             return functional.linear(input, self.weight, self.bias)  # torch says what is wrong
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
-        weight, bias, mask = self.weight, self.bias, self.mask
+        weight, bias, mask, tau = self.weight, self.bias, self.mask, self.tau
         mu: Tensor = self.mu
         sigma: Tensor = self.sigma
-        if x.device.type == "cpu" and x.dtype == weight.dtype == self.tau.dtype:
-            layout, tiling = self._tiling()
+        if self._compilable(x, weight, mu, sigma, mask, tau):
+            layout, tiling = self._tiling(mu, sigma)
             y: Tensor = CompiledProduct.apply(  # type: ignore[no-untyped-call]
                 x, weight, bias, mu, sigma, mask, layout, tiling, self.normalizer
             )
         else:
-            tau = self.tau
             if mu.dtype != tau.dtype:
                 mu, sigma = mu.to(tau.dtype), sigma.to(tau.dtype)
             y = FusedProduct.apply(  # type: ignore[no-untyped-call]
@@ -216,14 +217,38 @@ class FocusedLinear(nn.Module):
             )
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
-    def _tiling(self) -> tuple[Layout, Tiling]:
+    def _compilable(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        mu: Tensor,
+        sigma: Tensor,
+        mask: Tensor | None,
+        tau: Tensor,
+    ) -> bool:
+        """Whether these may go to compiled loops, which check neither kinds nor sizes."""
+        neurons, inputs = self.out_features, self.in_features
+        foci = (neurons, tau.shape[1])
+        return (
+            x.device.type == "cpu"
+            and x.dtype == weight.dtype == mu.dtype == sigma.dtype == tau.dtype
+            and type(x) in PLAIN
+            and type(weight) in PLAIN
+            and x.shape[1] == inputs
+            and weight.shape == (neurons, inputs)
+            and mu.shape == foci
+            and sigma.shape == foci
+            and (mask is None or (mask.shape == weight.shape and mask.dtype == torch.bool))
+        )
+
+    def _tiling(self, mu: Tensor, sigma: Tensor) -> tuple[Layout, Tiling]:
         """Where the inputs are, and how to tile the product for the foci of this moment."""
         if self._layout is None:
             self._layout = Layout(self.tau, regular=not isinstance(self.topology, Tensor))
         if not self._tiles_pay:
             return self._layout, self._layout.whole(self.out_features)
         reach, always = math.sqrt(-2 * math.log(self.cutoff)), self.backend == "banded"
-        return self._layout, self._layout.tiling(self.mu, self.sigma, reach, always=always)
+        return self._layout, self._layout.tiling(mu, sigma, reach, always=always)
 
     @torch.no_grad()
     def constrain_(self) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,32 +29,26 @@ def scratch(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 class Reserve:
-    """Memory that is lent, and comes back when the tensor that was lent is forgotten.
+    """Memory on the CPU that is lent, and comes back when the last tensor that uses it is gone.
 
     Saved for a gradient it is lent until after the backward pass; meanwhile others get new memory.
     """
 
     def __init__(self) -> None:
-        self._free: list[Tensor] = []
+        self._free: list[Any] = []
 
-    def lend(self, size: int, dtype: torch.dtype) -> Tensor:
-        """Room for this many values on the CPU, as long as the tensor lives."""
+    def lend(self, size: int, dtype: np.dtype[Any]) -> Tensor:
+        """Room for this many values."""
         try:
             kept = self._free.pop()  # not asked before: another thread might get it
         except IndexError:
             kept = None
         if kept is None or len(kept) < size or kept.dtype != dtype:
-            with torch.inference_mode(False):
-                kept = torch.empty(size, dtype=dtype, device="cpu")
-        lent = kept[:size]
-        lent.loan = _Loan(kept, self._free)  # type: ignore[attr-defined]
-        return lent
+            kept = np.empty(size, dtype)
+        lent = kept[:size]  # tensors own this view, however many they are
+        weakref.finalize(lent, self._take_back, kept).atexit = False
+        return torch.from_numpy(lent)
 
-
-class _Loan:
-    def __init__(self, kept: Tensor, free: list[Tensor]) -> None:
-        self._kept, self._free = kept, free
-
-    def __del__(self) -> None:
+    def _take_back(self, kept: Any) -> None:
         if not self._free:
-            self._free.append(self._kept)
+            self._free.append(kept)

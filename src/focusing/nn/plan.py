@@ -83,9 +83,8 @@ class Band(Tiling):
         """Tile foci that see ``radius`` to either side of their centres, over inputs on a line."""
         order, edges = _order(centers, widths), tile_edges(len(centers), TILE)
         rows = np.diff(edges, append=len(order))
-        nearest = centers[order].clip(line[0], line[-1])  # a centre outside sees the border
-        left = np.minimum.reduceat(nearest - radius[order], edges)
-        right = np.maximum.reduceat(nearest + radius[order], edges)
+        left = np.minimum.reduceat((centers - radius)[order], edges)
+        right = np.maximum.reduceat((centers + radius)[order], edges)
         start = np.searchsorted(line, left) // BLOCK * BLOCK
         stop = np.searchsorted(line, right, side="right")
         stop = np.minimum(-(-stop // BLOCK) * BLOCK, len(line))
@@ -98,7 +97,7 @@ class Band(Tiling):
 
     def holds(self, centers: Floats, radius: Floats) -> bool:
         """Whether it still serves foci that have moved; those that have diverged have no place."""
-        return bool(
+        return len(centers) == len(self._lower) and bool(
             (centers - radius > self._lower).all() and (centers + radius < self._upper).all()
         )
 
@@ -113,7 +112,7 @@ class Layout:
 
     def __init__(self, tau: Tensor, *, regular: bool) -> None:
         """Read positions of shape (m, d); regular: they form a grid."""
-        self.tau = np.ascontiguousarray(tau.detach().numpy().T)
+        self.tau = tau.detach().numpy().T.copy()  # not a view: tensors may move
         self.memory = Reserve()
         self._line: Floats = self.tau[0].astype(np.float64)
         gaps = np.diff(self._line)
@@ -127,7 +126,7 @@ class Layout:
 
     def whole(self, neurons: int) -> Tiling:
         """One tile of everything."""
-        if self._whole is None:
+        if self._whole is None or len(self._whole.table) != neurons:
             first, inputs = np.zeros(1, np.intp), np.full(1, len(self._line))
             self._whole = Tiling(first, first, inputs, np.arange(neurons), whole=True)
         return self._whole
@@ -142,24 +141,27 @@ class Layout:
                 skipped.
             always: skip inputs even if a product in one piece is faster.
         """
-        whole = self.whole(len(mu))
+        whole, band = self.whole(len(mu)), self._band
         if not self._sliceable:
             return whole
         self._left -= 1
-        if self._left >= 0 and self._band is None:
+        if self._left >= 0 and band is None:
             return whole
+        line = self._line
         centers: Floats = mu.detach().numpy()[:, 0].astype(np.float64)
+        centers = centers.clip(line[0], line[-1])  # a centre outside sees the border
         widths: Floats = np.abs(sigma.detach().numpy()[:, 0].astype(np.float64))
         with np.errstate(all="ignore"):  # foci that have diverged give NaN, as weights do
             radius = widths * reach + self._nearest
-            if self._left >= 0 and self._band is not None and self._band.holds(centers, radius):
-                return self._band
-            self._left, self._band = USES, None
+            if self._left >= 0 and band is not None and band.holds(centers, radius):
+                return band
+            band = None
             if np.isfinite(centers).all() and np.isfinite(radius).all():
-                band = Band(centers, widths, radius, self._line)
-                if always or band.size < NEARLY_ALL * whole.size:
-                    self._band = band
-        return self._band or whole
+                band = Band(centers, widths, radius, line)
+                if not always and band.size >= NEARLY_ALL * whole.size:
+                    band = None
+        self._left, self._band = USES, band
+        return band or whole
 
 
 def tile_edges(neurons: int, size: int) -> Ints:

@@ -27,7 +27,7 @@ UNPRUNED = np.empty((0, 0), np.bool_)
 
 
 class FusedProduct(torch.autograd.Function):
-    """The product in one piece: few calls, so best for small layers and for GPUs.
+    """The product in one piece, of torch operations, for GPUs and mixed precision.
 
     A normalised gaussian is a softmax p, which is safe however far away all inputs are:
     phi = sqrt(m p) for l2 and sqrt(m) p for sum, with q / sum(q) = p in both cases.
@@ -101,7 +101,7 @@ def _refuse_second_derivatives() -> None:
 
 def _offsets(tau: Tensor, mu: Tensor, sigma: Tensor) -> list[Tensor]:
     """(tau - mu) / sigma, of shape (n, m), for each axis."""
-    if tau.shape[1] == 1:  # no axes to take apart: small layers spend their time on such calls
+    if tau.shape[1] == 1:  # no axes to take apart, so fewer calls
         return [torch.sub(tau.t(), mu).div_(sigma)]
     foci = zip(tau.unbind(1), mu.unsqueeze(2).unbind(1), sigma.unsqueeze(2).unbind(1), strict=True)
     return [torch.sub(line, center).div_(width) for line, center, width in foci]
@@ -135,22 +135,20 @@ class CompiledProduct(torch.autograd.Function):
     ) -> Tensor:
         """Take x (b, m), weight and mask (n, m), foci (n, d), where the inputs are, and tiles."""
         neurons, axes = mu.shape
-        product = layout.memory.lend(tiling.size, x.dtype)
-        kept = UNPRUNED if mask is None else _array(mask)
-        foci_and_weights = _array(mu), _array(sigma), _array(weight), kept
-        given = tiling.table, layout.tau, *foci_and_weights, NORMALIZERS[normalizer] or 0
+        product = layout.memory.lend(tiling.size, layout.tau.dtype)
         state = np.empty((neurons, 3 + 2 * axes))
+        given = _arguments(layout, tiling, normalizer, mu, sigma, weight, mask)
         kernels.products(*given, product.numpy(), state)
-        ctx.save_for_backward(x, weight, mu, sigma, mask, product)  # all: it sees if they change
-        ctx.given, ctx.layout, ctx.tiling, ctx.state = given, layout, tiling, state
+        ctx.save_for_backward(x, weight, mu, sigma, mask, product)
+        ctx.rest, ctx.state = (layout, tiling, normalizer), state
+        y = x.new_empty(len(x), neurons)
         if tiling.whole:
-            y = x.mm(product.view(weight.shape).t())
+            torch.mm(x, product.view(weight.shape).t(), out=y)
         else:
-            y = x.new_empty(len(x), neurons)
             for tile in tiling.tiles:
                 torch.mm(x[:, tile.columns], tile.of(product).t(), out=y[:, tile.rows])
-            if tiling.order is not None:
-                y = torch.empty_like(y).index_copy_(1, tiling.order, y)
+        if tiling.order is not None:
+            y = torch.empty_like(y).index_copy_(1, tiling.order, y)
         if bias is not None:
             y += bias  # faster than addmm
         return y
@@ -160,8 +158,8 @@ class CompiledProduct(torch.autograd.Function):
         """Gradients of x, weight, bias, mu and sigma."""
         _refuse_second_derivatives()
         x, weight, mu, sigma, mask, product = ctx.saved_tensors
-        tiling: Tiling = ctx.tiling
-        grad, change = grad_y, ctx.layout.tau[0, :0]
+        layout, tiling, normalizer = ctx.rest
+        grad, change = grad_y, layout.tau[0, :0]
         grad_x, wants_x = None, ctx.needs_input_grad[0]
         if tiling.whole:
             grad_weight = grad.t().mm(x)
@@ -182,12 +180,18 @@ class CompiledProduct(torch.autograd.Function):
                 if grad_x is not None:
                     grad_x[:, columns].addmm_(grad[:, rows], tile.of(product))
         grad_mu, grad_sigma = mu.new_empty(mu.shape), mu.new_empty(mu.shape)
-        kernels.gradients(
-            *ctx.given, change, ctx.state, *(g.numpy() for g in (grad_weight, grad_mu, grad_sigma))
-        )
+        given = _arguments(layout, tiling, normalizer, mu, sigma, weight, mask)
+        found = (each.numpy() for each in (grad_weight, grad_mu, grad_sigma))
+        kernels.gradients(*given, change, ctx.state, *found)
         grad_bias = grad_y.sum(0) if ctx.needs_input_grad[2] else None
         return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma, *[None] * 4
 
 
-def _array(tensor: Tensor) -> Any:
-    return tensor.detach().contiguous().numpy()
+def _arguments(
+    layout: Layout, tiling: Tiling, normalizer: str, *tensors: Tensor | None
+) -> tuple[Any, ...]:
+    """What both loops want. Never kept: arrays do not notice when their tensors move."""
+    arrays = [
+        UNPRUNED if tensor is None else tensor.detach().contiguous().numpy() for tensor in tensors
+    ]
+    return tiling.table, layout.tau, *arrays, NORMALIZERS[normalizer] or 0

@@ -118,7 +118,7 @@ def test_backends_equal_the_formulas_in_float64(
             expected.check(measured(layer, x, grad_y), 1e-9, f"{backend}, step {step}")
 
 
-LARGE = [  # beyond one tile, and above the size at which fused works in tiles
+LARGE = [  # beyond one tile, and above the size at which auto works in tiles
     (130, 300, None),
     (900, 37, (30, 30)),
     (300, 130, (10, 10, 3)),
@@ -153,6 +153,27 @@ def test_large_layers_agree_in_float32(
             set_foci(layer, mu, sigma, generator.manual_seed(3))
             expected = derivatives(layer, x, grad_y)
             expected.check(measured(layer, x, grad_y), 1e-4, f"{backend}, mu {mu}")
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("topology", [None, (6, 7), (3, 4, 5)], ids=str)
+def test_torch_operations_of_other_devices_equal_the_formulas(
+    topology: Any, normalizer: str, pruned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FocusedLinear, "_compilable", lambda *_: False)
+    inputs = math.prod(topology or (40,))
+    layer = FocusedLinear(inputs, 20, topology=topology, normalizer=normalizer, dtype=torch.float64)
+    for mu in MUS:
+        for sigma in SIGMAS:
+            set_foci(layer, mu, sigma, torch.Generator().manual_seed(3))
+            layer.mask = None
+            if pruned:
+                layer.prune(0.5)
+            x = torch.randn(4, inputs, dtype=torch.float64, requires_grad=True)
+            grad_y = torch.randn(4, 20, dtype=torch.float64)
+            expected = derivatives(layer, x, grad_y)
+            expected.check(measured(layer, x, grad_y), 1e-9, f"mu {mu}, sigma {sigma}")
 
 
 @pytest.mark.parametrize("neurons", [5, 300])

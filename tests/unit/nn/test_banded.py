@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from focusing import BandedLinear, FocusedLinear
@@ -182,6 +183,43 @@ def test_autocast_gives_what_it_gives_a_linear_layer(fastest: str) -> None:
         with torch.autocast("cpu", torch.bfloat16):
             assert banded(x).dtype == torch.bfloat16
         banded(x)
+
+
+@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+def test_biases_may_change(fastest: str) -> None:
+    banded, x = banded_of(), torch.randn(1, 400)
+    before = banded(x)
+    assert banded.bias is not None
+    banded.bias.add_(1)
+    torch.testing.assert_close(banded(x), before + 1)
+    banded.bias = banded.bias + 1
+    torch.testing.assert_close(banded(x), before + 2)
+
+
+@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bool, torch.bfloat16])
+def test_inputs_of_another_type_are_refused(dtype: torch.dtype, fastest: str) -> None:
+    banded, x = banded_of(), torch.randn(1, 400)
+    banded(x)
+    with pytest.raises(RuntimeError, match="dtype"):
+        banded(x.to(dtype))
+
+
+@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+@pytest.mark.parametrize("samples", [1, 64])
+def test_what_was_chosen_is_not_used_while_somebody_watches(samples: int, fastest: str) -> None:
+    banded, x, other = banded_of(), torch.randn(samples, 400), torch.randn(samples, 400)
+    tiles = copy.deepcopy(banded)._by_tiles(x)
+    banded(x)
+    with FlopCounterMode(display=False) as counter:
+        banded(x)
+    assert counter.get_total_flops() == round(2 * samples * 400 * 800 * banded.work)
+    torch.testing.assert_close(make_fx(banded)(x)(other), banded(other), rtol=1e-4, atol=1e-4)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.equal(banded(x), tiles)
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize("fastest", ["dense"], indirect=True)

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from focusing import FocusedLinear
 from tests.unit.nn.oracle import BACKENDS, FOCI
@@ -286,3 +294,71 @@ def test_second_derivatives_are_right_or_refused(backend: str) -> None:
     else:
         with pytest.raises(RuntimeError, match="backend='reference'"):
             torch.autograd.grad(loss, layer.mu, create_graph=True)
+
+
+LARGE = {"in_features": 300, "out_features": 200}
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.3])
+@pytest.mark.parametrize("size", [{"in_features": 9, "out_features": 3}, LARGE], ids=str)
+def test_recorded_and_fake_computations(size: dict[str, int], sigma: float) -> None:
+    layer = FocusedLinear(**size, sigma=sigma)
+    x, other = torch.randn(4, layer.in_features), torch.randn(4, layer.in_features)
+    layer(x)
+    recorded = make_fx(layer)(x)
+    torch.testing.assert_close(recorded(other), layer(other), rtol=1e-4, atol=1e-4)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert layer(torch.empty(4, layer.in_features)).shape == (4, layer.out_features)
+    torch.testing.assert_close(recorded(other), layer(other), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_forward_derivatives(backend: str) -> None:
+    layer = make(backend)
+    x, tangent = torch.randn(4, 24), torch.randn(4, 24)
+    with forward_ad.dual_level():
+        y = layer(forward_ad.make_dual(x, tangent))
+        found = forward_ad.unpack_dual(y).tangent
+    torch.testing.assert_close(found, tangent @ layer.effective_weight().t(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parameters_may_be_replaced_by_others_of_another_shape(backend: str) -> None:
+    for before, after in ((200, 400), (400, 200), (1, 20)):
+        layer = FocusedLinear(300, before, sigma=0.02, backend=backend)
+        x = torch.randn(4, 300)
+        layer(x)
+        new = FocusedLinear(300, after, sigma=0.02, backend=backend)
+        for name, value in new.named_parameters():
+            setattr(layer, name, nn.Parameter(value.detach().clone()))
+        torch.testing.assert_close(layer(x), new(x), rtol=1e-5, atol=1e-5)
+        layer.sigma = nn.Parameter(layer.sigma[:1].detach())  # one for all
+        torch.testing.assert_close(layer(x), new(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("width", [23, 25, 48])
+def test_inputs_of_a_wrong_width_are_refused(width: int, backend: str) -> None:
+    for layer in (make(backend), FocusedLinear(24, 2000, sigma=0.02, backend=backend)):
+        layer(torch.ones(2, 24))
+        with pytest.raises(RuntimeError, match=r"shape|size"):
+            layer(torch.ones(2, width))
+
+
+def test_checkpoints_that_save_products() -> None:
+    def policy(_: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        saved = op == torch.ops.aten.mm.default
+        return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
+
+    for sigma in (0.02, 0.3):
+        layer = FocusedLinear(**LARGE, sigma=sigma)
+        x = torch.randn(4, 300, requires_grad=True)
+        expected = torch.autograd.grad(layer(x).square().sum(), layer.mu)[0]
+        y = checkpoint(
+            layer,
+            x,
+            use_reentrant=False,
+            context_fn=lambda: create_selective_checkpoint_contexts(policy),
+        )
+        torch.testing.assert_close(torch.autograd.grad(y.square().sum(), layer.mu)[0], expected)

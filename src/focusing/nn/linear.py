@@ -192,22 +192,23 @@ class FocusedLinear(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
         fusible = self.backend != "reference" and self.focus == "gaussian" and not input.is_meta
+        weight, bias = self._parameter("weight"), self._parameter("bias")
         if not fusible or needs_plain_operations():
-            product = (self._phi(sample=self.training) * self.weight).to(self.weight.dtype)
-            return functional.linear(input, product, self.bias)
-        if torch.is_autocast_enabled(input.device.type):
+            product = (self._phi(sample=self.training) * weight).to(weight.dtype)
+            return functional.linear(input, product, bias)
+        if torch.is_autocast_enabled("cpu" if input.is_cpu else input.device.type):
             if input.dtype != torch.float64:  # which autocast leaves alone
                 input = input.to(torch.get_autocast_dtype(input.device.type))
-        elif input.dtype != self.weight.dtype:
-            return functional.linear(input, self.weight, self.bias)  # torch says what is wrong
+        elif input.dtype != weight.dtype:
+            return functional.linear(input, weight, bias)  # torch says what is wrong
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
-        weight, bias, mask, tau = self.weight, self.bias, self.mask, self.tau
-        mu: Tensor = self.mu
-        sigma: Tensor = self.sigma
+        buffers: Any = self._buffers  # many times faster than attributes
+        mask, tau = buffers["mask"], buffers["tau"]
+        mu, sigma = self._parameter("mu"), self._parameter("sigma")
         if self._compilable(x, weight, mu, sigma, mask, tau):
-            layout, tiling = self._tiling(mu, sigma)
+            how = *self._tiling(mu, sigma), self.normalizer
             y: Tensor = CompiledProduct.apply(  # type: ignore[no-untyped-call]
-                x, weight, bias, mu, sigma, mask, layout, tiling, self.normalizer
+                x, weight, bias, mu, sigma, mask, how
             )
         else:
             if mu.dtype != tau.dtype:
@@ -216,6 +217,11 @@ class FocusedLinear(nn.Module):
                 x, weight, bias, mu, sigma, tau, mask, self.normalizer
             )
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
+
+    def _parameter(self, name: str) -> Any:
+        """The attribute, several times faster unless it is computed from other parameters."""
+        found = self._parameters.get(name)
+        return getattr(self, name) if found is None else found
 
     def _compilable(
         self,
@@ -230,7 +236,7 @@ class FocusedLinear(nn.Module):
         neurons, inputs = self.out_features, self.in_features
         foci = (neurons, tau.shape[1])
         return (
-            x.device.type == "cpu"
+            x.is_cpu
             and x.dtype == weight.dtype == mu.dtype == sigma.dtype == tau.dtype
             and type(x) in PLAIN
             and type(weight) in PLAIN

@@ -22,8 +22,12 @@ from focusing.nn.memory import scratch
 from focusing.nn.plan import Layout, Tiling
 
 Gradients = tuple[Tensor | None, ...]
+How = tuple[Layout, Tiling, str]
+"""Where the inputs are, tiles of the product, and the name of the normaliser."""
 
 UNPRUNED = np.empty((0, 0), np.bool_)
+FRESH = 2**14
+"""Fewer values than these are as soon had from the system as from a reserve."""
 
 
 class FusedProduct(torch.autograd.Function):
@@ -129,21 +133,26 @@ class CompiledProduct(torch.autograd.Function):
         mu: Tensor,
         sigma: Tensor,
         mask: Tensor | None,
-        layout: Layout,
-        tiling: Tiling,
-        normalizer: str,
+        how: How,
     ) -> Tensor:
-        """Take x (b, m), weight and mask (n, m), foci (n, d), where the inputs are, and tiles."""
+        """Take x (b, m), weight and mask (n, m), foci (n, d), and how to compute their product."""
+        layout, tiling, _ = how
         neurons, axes = mu.shape
-        product = layout.memory.lend(tiling.size, layout.tau.dtype)
+        # Detached they have arrays, and autograd sees all the same if somebody changes them.
+        weight, mu, sigma = weight.detach(), mu.detach(), sigma.detach()
+        if tiling.size < FRESH:
+            product = x.new_empty(tiling.size)
+        else:
+            product = layout.memory.lend(tiling.size, layout.tau.dtype)
         state = np.empty((neurons, 3 + 2 * axes))
-        given = _arguments(layout, tiling, normalizer, mu, sigma, weight, mask)
-        kernels.products(*given, product.numpy(), state)
+        kernels.products(*_arguments(how, mu, sigma, weight, mask), product.numpy(), state)
+        if tiling.whole:
+            product = product.view(weight.shape)
         ctx.save_for_backward(x, weight, mu, sigma, mask, product)
-        ctx.rest, ctx.state = (layout, tiling, normalizer), state
+        ctx.how, ctx.state = how, state
         y = x.new_empty(len(x), neurons)
         if tiling.whole:
-            torch.mm(x, product.view(weight.shape).t(), out=y)
+            torch.mm(x, product.t(), out=y)
         else:
             for tile in tiling.tiles:
                 torch.mm(x[:, tile.columns], tile.of(product).t(), out=y[:, tile.rows])
@@ -158,13 +167,13 @@ class CompiledProduct(torch.autograd.Function):
         """Gradients of x, weight, bias, mu and sigma."""
         _refuse_second_derivatives()
         x, weight, mu, sigma, mask, product = ctx.saved_tensors
-        layout, tiling, normalizer = ctx.rest
+        layout, tiling, _ = ctx.how
         grad, change = grad_y, layout.tau[0, :0]
         grad_x, wants_x = None, ctx.needs_input_grad[0]
         if tiling.whole:
             grad_weight = grad.t().mm(x)
             if wants_x:
-                grad_x = grad.mm(product.view(weight.shape))
+                grad_x = grad.mm(product)
         else:
             grad_weight = weight.new_empty(weight.shape)
             if wants_x:
@@ -180,18 +189,15 @@ class CompiledProduct(torch.autograd.Function):
                 if grad_x is not None:
                     grad_x[:, columns].addmm_(grad[:, rows], tile.of(product))
         grad_mu, grad_sigma = mu.new_empty(mu.shape), mu.new_empty(mu.shape)
-        given = _arguments(layout, tiling, normalizer, mu, sigma, weight, mask)
+        given = _arguments(ctx.how, mu, sigma, weight, mask)
         found = (each.numpy() for each in (grad_weight, grad_mu, grad_sigma))
         kernels.gradients(*given, change, ctx.state, *found)
         grad_bias = grad_y.sum(0) if ctx.needs_input_grad[2] else None
-        return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma, *[None] * 4
+        return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma, None, None
 
 
-def _arguments(
-    layout: Layout, tiling: Tiling, normalizer: str, *tensors: Tensor | None
-) -> tuple[Any, ...]:
+def _arguments(how: How, *tensors: Tensor | None) -> tuple[Any, ...]:
     """What both loops want. Never kept: arrays do not notice when their tensors move."""
-    arrays = [
-        UNPRUNED if tensor is None else tensor.detach().contiguous().numpy() for tensor in tensors
-    ]
+    layout, tiling, normalizer = how
+    arrays = [UNPRUNED if tensor is None else tensor.contiguous().numpy() for tensor in tensors]
     return tiling.table, layout.tau, *arrays, NORMALIZERS[normalizer] or 0

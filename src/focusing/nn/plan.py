@@ -148,10 +148,10 @@ class Layout:
         if self._left >= 0 and band is None:
             return whole
         line = self._line
-        centers: Floats = mu.detach().numpy()[:, 0].astype(np.float64)
-        centers = centers.clip(line[0], line[-1])  # a centre outside sees the border
-        widths: Floats = np.abs(sigma.detach().numpy()[:, 0].astype(np.float64))
         with np.errstate(all="ignore"):  # foci that have diverged give NaN, as weights do
+            centers: Floats = mu.detach().numpy()[:, 0].astype(np.float64)
+            centers = centers.clip(line[0], line[-1])  # a centre outside sees the border
+            widths: Floats = np.abs(sigma.detach().numpy()[:, 0].astype(np.float64))
             radius = widths * reach + self._nearest
             if self._left >= 0 and band is not None and band.holds(centers, radius):
                 return band

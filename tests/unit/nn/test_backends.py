@@ -243,11 +243,13 @@ def test_diverged_foci_give_nan_as_diverged_weights_do(name: str, backend: str) 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_an_aperture_of_zero_is_no_error(backend: str) -> None:
-    """Layers that await their weights may hold zeros."""
+@pytest.mark.parametrize("bits", [0, 0x7F800001, 0x7FC00000, 0x7F800000, 0x00000001])
+@pytest.mark.parametrize("name", ["mu", "sigma"])
+def test_foci_of_any_bits_are_no_error(name: str, bits: int, backend: str) -> None:
+    """Layers that await their weights hold what was in memory, such as signalling NaN."""
     layer = FocusedLinear(200, 300, backend=backend)
     with torch.no_grad():
-        layer.sigma.zero_()
+        getattr(layer, name).view(torch.int32).fill_(bits)
     layer(torch.ones(2, 200)).sum().backward()
     assert layer.mu.grad is not None
 

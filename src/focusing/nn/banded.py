@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import math
-import threading
+import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.nn.kernels import dots
-from focusing.nn.memory import scratch
+from focusing.nn.blocks import Blocks, team
 from focusing.nn.tiles import Tiling, tiling
 from focusing.nn.tracing import needs_plain_operations
 
-FEW = 256
-"""Samples up to which preparing calls takes as long as the arithmetic."""
-MANY = 600_000
-"""Inputs of the samples that are computed at once, such that these stay in the cache."""
-TRIED = 512
+TRIED = 2048
 """Samples at most with which ways are timed."""
-ALONE = 8
-"""Fewer samples than these may be faster one by one."""
-Dense = tuple[Tensor, Tensor | None]
+NEARLY_ALL = 0.9
+"""Share of the products from which on a product without zeros is not even tried."""
+PLAIN = (Tensor, nn.Parameter)
+Way = Callable[[Tensor], Tensor]
 
 
 class BandedLinear(nn.Module):
@@ -36,9 +31,9 @@ class BandedLinear(nn.Module):
     of inputs that they need (or, for images, on a copy of these inputs). The tiles are chosen by
     what they cost; where none pay, there is a single one of everything. Only zeros are left out.
 
-    A dense product makes better use of many threads than small tiles, and on a CPU a single sample
-    wants neither, but each neuron's own interval of inputs. So these are timed when a number of
-    samples (to within a factor of two, up to 512) comes up for the first time with a number of
+    In single precision on a CPU there are no such tiles, but smaller blocks (``nn/blocks.py``), in
+    one thread or all. These, or elsewhere the tiles, and a dense product are timed when a number of
+    samples (to within a factor of two, up to 2048) comes up for the first time with a number of
     threads, and the fastest is kept until weights change (``weight_0`` or ``bias``): results may
     differ in their last bits between runs, but not under ``torch.use_deterministic_algorithms``,
     which leaves it to the tiles.
@@ -105,8 +100,8 @@ class BandedLinear(nn.Module):
         self._forget()
 
     def _forget(self) -> None:
-        self._scratch: threading.local | None = None
-        self._ways: dict[tuple[int, int], Dense | Intervals | None] = {}
+        self._blocks: Blocks | None = None
+        self._ways: dict[tuple[int, int], Way] = {}
         self._known: tuple[Any, Any, tuple[int, int] | None] = None, None, None
 
     @classmethod
@@ -133,38 +128,56 @@ class BandedLinear(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
-        buffers: Any = self._buffers  # many times faster than attributes
-        plain = needs_plain_operations()
+        watched = needs_plain_operations()
         # Slices of wider inputs would fit; torch.jit cannot record such a check.
-        if not (plain and torch._C._get_tracing_state()) and input.shape[-1] != self.in_features:
+        if not (watched and torch._C._get_tracing_state()) and input.shape[-1] != self.in_features:
             raise ValueError(
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )
-        if self._whole and (plain or input.numel() >= ALONE * self.in_features):
-            return functional.linear(input, buffers["weight_0"], buffers.get("bias"))
-        way, samples, watched = None, 0, plain or not _may_choose(input)
-        if not watched:
-            self._look_for_changes()
-            samples = min(input.numel() // self.in_features, TRIED)
-            kind = samples.bit_length(), torch.get_num_threads()
-            way = self._ways.get(kind)
-            if isinstance(way, tuple):
-                return functional.linear(input, *way)
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
-        if (
-            plain
-            or (torch.is_grad_enabled() and x.requires_grad)
-            or torch.is_autocast_enabled(x.device.type)
-        ):
-            y = self._plain(x)
-        elif not samples or x.dtype != buffers["weight_0"].dtype:
-            y = self._by_tiles(x)
-        elif kind not in self._ways:
-            self._ways[kind] = self._fastest(x[:samples])
-            return self.forward(input)
-        else:
-            y = way(x) if isinstance(way, Intervals) else self._by_tiles(x)
+        y = self._by_tiles(x) if watched or not self._may_choose(x) else self._way(x)(x)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
+
+    def _may_choose(self, x: Tensor) -> bool:
+        """Whether any product will do, nobody watches, and results may depend on time."""
+        weight: Any = self._buffers["weight_0"]  # many times faster than attributes
+        return (
+            x.dtype == weight.dtype
+            and x.device == weight.device
+            and type(x) in PLAIN
+            and type(weight) in PLAIN
+            and x.shape[0] > 0
+            and not (x.requires_grad and torch.is_grad_enabled())
+            and not x.is_neg()
+            and not torch._C._is_any_autocast_enabled()
+            and not torch._C._get_deterministic_algorithms()
+            and torch._C._len_torch_dispatch_stack() == 0
+            and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
+        )
+
+    def _way(self, x: Tensor) -> Way:
+        """The fastest product for so many samples and threads, as far as is known."""
+        self._look_for_changes()
+        samples, threads = min(x.shape[0], TRIED), torch.get_num_threads()
+        kind = samples.bit_length(), threads
+        way = self._ways.get(kind)
+        if way is None:
+            ways = self._candidates(x, threads)
+            way = min(ways, key=lambda each: _seconds(each, x[:samples])) if ways[1:] else ways[0]
+            self._ways[kind] = way
+        return way
+
+    def _candidates(self, x: Tensor, threads: int) -> list[Way]:
+        known = (way for way in self._ways.values() if isinstance(way, Dense))
+        dense = next(known, None) or Dense(*self._dense())
+        if x.device.type != "cpu" or x.dtype != torch.float32:
+            return [dense] if self._whole else [dense, self._by_tiles]
+        if self._blocks is None:
+            self._blocks = Blocks(*dense.operands)
+        if self._blocks.work > NEARLY_ALL:
+            return [dense]
+        shared = [partial(self._blocks, threads=threads)] if threads > 1 and team() else []
+        return [dense, self._blocks, *shared]
 
     def _look_for_changes(self) -> None:
         """Forget what is known of other weights, or of these before they changed."""
@@ -179,36 +192,9 @@ class BandedLinear(nn.Module):
         unknown = weight.is_inference() or other.is_inference()
         self._known = weight, other, None if unknown else (weight._version, other._version)
 
-    def _plain(self, x: Tensor) -> Tensor:
-        bias = self.bias
-        if self._whole:
-            return functional.linear(x, *self._whole_operands())
-        y = torch.cat([torch.mm(part, weight) for part, weight in self._operands(x)], dim=1)
-        y = y if bias is None else y + bias.to(y.dtype)
-        return y if self.place is None else y.index_select(1, self.place)
-
-    def _by_tiles(self, x: Tensor) -> Tensor:
-        if self._whole:
-            return functional.linear(x, *self._whole_operands())
-        return self._few(x) if len(x) <= FEW else self._many(x)
-
-    def _fastest(self, x: Tensor) -> Dense | Intervals | None:
-        """A dense product, intervals or, None, tiles: what takes these samples least time."""
-        known = [way for way in self._ways.values() if way is not None]  # they need memory
-        dense = next((way for way in known if isinstance(way, tuple)), None)
-        dense = dense or self._whole_operands()
-        ways: list[tuple[float, Dense | Intervals | None]] = [
-            (_seconds(self._by_tiles, x), None),
-            (_seconds(functional.linear, x, *dense), dense),
-        ]
-        if len(x) < ALONE and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
-            intervals = next((way for way in known if isinstance(way, Intervals)), None)
-            intervals = intervals or Intervals(*dense)
-            ways.append((_seconds(intervals, x), intervals))
-        return min(ways, key=lambda way: way[0])[1]
-
     @torch.inference_mode(False)  # they must serve outside of it too
-    def _whole_operands(self) -> Dense:
+    def _dense(self) -> tuple[Tensor, Tensor | None]:
+        """The weight (n, m) and the bias, in the order of the outputs."""
         buffers: Any = self._buffers
         if self._whole:
             return buffers["weight_0"], buffers.get("bias")
@@ -221,69 +207,23 @@ class BandedLinear(nn.Module):
             return weight, bias
         return weight[place], None if bias is None else bias[place]
 
-    def _many(self, x: Tensor) -> Tensor:
-        """The product of many samples, some at a time: these stay in the cache for all tiles."""
-        bias, place = self.bias, self.place
-        y = x.new_empty(len(x), self.out_features)
-        step = max(64, MANY // self.in_features)
-        room = None
-        if place is not None:
-            size = min(len(x), step), self.out_features
-            room = scratch(math.prod(size), x.dtype, x.device).view(size)
-        for first in range(0, len(x), step):
-            samples, result = x[first : first + step], y[first : first + step]
-            own = result if room is None else room[: len(samples)]
-            outs = own.split_with_sizes(self.sizes, 1)
-            for (part, weight), out in zip(self._operands(samples), outs, strict=True):
-                torch.mm(part, weight, out=out)  # straight to where the result belongs
-            if bias is not None:
-                own.add_(bias)
-            if place is not None:
-                torch.index_select(own, 1, place, out=result)
-        return y
-
-    def _operands(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Inputs and weights of each tile."""
-        buffers: Any = self._buffers  # many times faster than attributes
-        return [
-            (
+    def _by_tiles(self, x: Tensor) -> Tensor:
+        buffers: Any = self._buffers
+        if self._whole:
+            return functional.linear(x, buffers["weight_0"], buffers.get("bias"))
+        parts = [
+            torch.mm(
                 x.index_select(1, buffers[picked]) if picked else x.narrow(1, start, width),
                 buffers[weight],
             )
             for weight, picked, start, width in self._names
         ]
-
-    def _few(self, x: Tensor) -> Tensor:
-        """The product of few samples, in memory that the next call will use again.
-
-        The time of few samples goes into preparing calls, which slices of such memory need not.
-        """
-        if self._scratch is None:
-            self._scratch = threading.local()
-        room = getattr(self._scratch, "room", None)
-        kind = x.shape, x.dtype, x.device
-        if room is None or room[0] != kind:
-            with torch.inference_mode(False):  # it must serve outside of it too
-                inputs, y = torch.empty_like(x), x.new_empty(len(x), self.out_features)
-            parts = [
-                inputs if picked else inputs.narrow(1, start, width)
-                for _, picked, start, width in self._names
-            ]
-            outs = y.split_with_sizes(self.sizes, 1)
-            room = kind, inputs, y, list(zip(self._names, parts, outs, strict=True))
-            self._scratch.room = room
-        _, inputs, y, tiles = room
-        inputs.copy_(x)
-        buffers: Any = self._buffers
-        for (weight, picked, _, _), part, out in tiles:
-            needed = part.index_select(1, buffers[picked]) if picked else part
-            torch.mm(needed, buffers[weight], out=out)
-        if self.bias is not None:
-            y.add_(self.bias)
-        return y.clone() if self.place is None else y.index_select(1, self.place)
+        y, bias, place = torch.cat(parts, dim=1), self.bias, self.place
+        y = y if bias is None else y + bias.to(y.dtype)
+        return y if place is None else y.index_select(1, place)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scratch": None, "_ways": {}, "_known": (None, None, None)}
+        return {**self.__dict__, "_blocks": None, "_ways": {}, "_known": (None, None, None)}
 
     def extra_repr(self) -> str:
         """Sizes and what is left to compute."""
@@ -293,46 +233,25 @@ class BandedLinear(nn.Module):
         )
 
 
-class Intervals:
-    """The product of few samples, each neuron from its first to its last input."""
+class Dense:
+    """A product with all of a matrix."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Take what is needed of a weight (n, m), and a bias (n,)."""
-        array = weight.numpy()
-        neurons, inputs = array.shape
-        used = array != 0
-        some, columns = used.any(1), np.arange(inputs)
-        first = np.where(some, used.argmax(1), 0)
-        last = np.where(some, inputs - used[:, ::-1].argmax(1), 0)
-        self._weight = array[(columns >= first[:, None]) & (columns < last[:, None])]
-        self._table = np.column_stack([first, last, np.cumsum(last - first) - (last - first)])
-        self._bias = np.zeros(neurons, array.dtype) if bias is None else bias.numpy().copy()
+    def __init__(self, *operands: Tensor | None) -> None:
+        self.operands: Any = operands
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map (b, m) to (b, n)."""
-        y = x.new_empty(len(x), len(self._bias))
-        inputs = x.detach().contiguous().numpy()
-        dots(inputs, self._table, self._weight, self._bias, y.numpy())
-        return y
+        return functional.linear(x, *self.operands)
 
 
-def _may_choose(x: Tensor) -> bool:
-    """Whether nobody watches, and results may depend on how long something takes."""
-    return (
-        not torch.are_deterministic_algorithms_enabled()
-        and torch._C._len_torch_dispatch_stack() == 0
-        and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
-    )
-
-
-def _seconds(product: Callable[..., Tensor], *operands: Any) -> float:
-    """The shortest time of some calls."""
-    times = []
-    for _ in range(5):
+def _seconds(way: Way, x: Tensor) -> float:
+    """What it takes these samples, as a rule."""
+    times: list[float] = []
+    while len(times) < 6 or (len(times) < 60 and sum(times) < 0.003):
         start = time.perf_counter()
-        float(product(*operands)[0, 0])  # waits for other devices
+        float(way(x)[0, 0])  # waits for other devices
         times.append(time.perf_counter() - start)
-    return min(times)
+    return statistics.median(times[len(times) // 3 :])  # at first, others may be in the way
 
 
 def _cut(weight: Tensor, found: Tiling) -> tuple[dict[str, Tensor], list[list[int]]]:

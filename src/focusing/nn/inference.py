@@ -17,6 +17,8 @@ from focusing.nn.linear import FocusedLinear
 
 ELEMENTWISE = (nn.ReLU, nn.Identity, nn.Dropout, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Tanh)
 """Layers that do not mind in which order they see values."""
+NEARLY_ALL = 0.8
+"""Share of weights that are not zero from which on a layer stays what it is."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _cut(net: nn.Module, name: str, positions: dict[str, Tensor], plan: _Plan) -
     banded = BandedLinear(
         layer.weight, layer.bias, positions=positions[name], restore=not free
     ).eval()
-    if banded.work == 1:
+    if banded.work == 1 and layer.weight.count_nonzero() > NEARLY_ALL * layer.weight.numel():
         return net
     if free and banded.order is not None:
         assert isinstance(after, nn.Linear)  # noqa: S101 - for the type checker

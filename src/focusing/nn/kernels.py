@@ -30,12 +30,13 @@ UNSEEN = 0.01
 """A sum of q below this means a focus that all inputs are far from."""
 
 
-def _compiled(loop: Callable[..., Any]) -> Any:
+def compiled(loop: Callable[..., Any], compile: Callable[..., Any] = numba.njit) -> Any:
+    """Compile a loop, and keep the result on disk."""
     options: Any = {"fastmath": FASTMATH, "error_model": "numpy", "nogil": True}  # 1 / 0 is inf
     try:
-        return numba.njit(loop, cache=True, **options)
+        return compile(cache=True, **options)(loop)
     except RuntimeError:  # nowhere to write to: compile anew in each process
-        return numba.njit(loop, **options)
+        return compile(**options)(loop)
 
 
 @intrinsic
@@ -100,7 +101,7 @@ def _power_of_type(x: Any) -> Any:
     return single if x == types.float32 else double
 
 
-@_compiled
+@compiled
 def _origin(tau, mu, sigma, axis, nearest):  # type: ignore[no-untyped-def]
     """Where positions are measured from, how steeply, and twice the way from there to the centre.
 
@@ -114,7 +115,7 @@ def _origin(tau, mu, sigma, axis, nearest):  # type: ignore[no-untyped-def]
     return origin, steep, (mu[axis] - origin) * steep * TWO
 
 
-@_compiled
+@compiled
 def _exponents(tau, mu, sigma, first, nearest, out):  # type: ignore[no-untyped-def]
     """Add the exponents along all axes but the last to ``out``."""
     for axis in range(len(tau) - 1):
@@ -125,7 +126,7 @@ def _exponents(tau, mu, sigma, first, nearest, out):  # type: ignore[no-untyped-
             out[j] += v * (way - v)
 
 
-@_compiled
+@compiled
 def _moments(tau, mu, sigma, first, nearest, values, out):  # type: ignore[no-untyped-def]
     """Write sums of values times v and v^2 along all axes but the last into ``out``."""
     axes = len(tau)
@@ -141,7 +142,7 @@ def _moments(tau, mu, sigma, first, nearest, values, out):  # type: ignore[no-un
         out[axis], out[axes + axis] = once, twice
 
 
-@_compiled
+@compiled
 def _nearest(tau, mu, sigma, first, last):  # type: ignore[no-untyped-def]
     """Which input is the nearest to a focus."""
     found, least = first, np.inf
@@ -155,7 +156,7 @@ def _nearest(tau, mu, sigma, first, last):  # type: ignore[no-untyped-def]
     return found
 
 
-@_compiled
+@compiled
 def products(table, tau, mu, sigma, weight, mask, power, out, state):  # type: ignore[no-untyped-def]
     """Write phi o W of the neurons of a tiling into ``out``.
 
@@ -219,7 +220,7 @@ def products(table, tau, mu, sigma, weight, mask, power, out, state):  # type: i
                 product[j] *= kept[j]
 
 
-@_compiled
+@compiled
 def gradients(  # type: ignore[no-untyped-def]
     table, tau, mu, sigma, weight, mask, power, change, state, grad_weight, grad_mu, grad_sigma
 ):
@@ -274,25 +275,3 @@ def gradients(  # type: ignore[no-untyped-def]
         grad_weight[neuron, last:] = 0
         if change.size:
             grad_weight[neuron, first:last] = own
-
-
-@_compiled
-def dots(x, table, weight, bias, out):  # type: ignore[no-untyped-def]
-    """Write the outputs of neurons that each see one interval of the inputs into ``out``, (b, n).
-
-    Args:
-        x: inputs, (b, m).
-        table: for each neuron its first input, the one behind the last, and the place of its first
-            weight, (n, 3).
-        weight: the weights of all intervals.
-        bias: added to the outputs, (n,).
-        out: where the outputs go.
-    """
-    for sample in range(len(x)):
-        for neuron in range(len(table)):
-            first, last, place = table[neuron]
-            inputs, own = x[sample, first:last], weight[place : place + last - first]
-            total = bias[neuron]
-            for j in range(len(own)):
-                total += inputs[j] * own[j]
-            out[sample, neuron] = total

@@ -28,6 +28,14 @@ def scratch(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return space[:size]
 
 
+def room(size: int) -> Tensor:
+    """Room for at least this many float32 until the next call in this thread."""
+    kept: Tensor | None = getattr(_kept, "room", None)
+    if kept is None or kept.numel() < size:
+        kept = _kept.room = torch.empty(size, dtype=torch.float32, device="cpu")
+    return kept
+
+
 class Reserve:
     """Memory on the CPU that is lent, and comes back when the last tensor that uses it is gone.
 

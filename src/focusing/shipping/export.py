@@ -100,7 +100,7 @@ def _tiles(net: Network, fast: nn.Module) -> str:
     banded = {
         name: each.work
         for name, each in fast.named_modules()
-        if isinstance(each, BandedLinear) and name in focused
+        if isinstance(each, BandedLinear) and each.work < 1 and name in focused
     }
     if not banded:
         return "No tiles pay: it is stored dense."

@@ -3,7 +3,9 @@
 import copy
 import io
 import json
+import types
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,27 +14,29 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from focusing import BandedLinear, FocusedLinear
-from focusing.nn.banded import ALONE, Intervals
+from focusing.nn.banded import Dense
+from focusing.nn.blocks import Blocks
 from tests.unit.nn.oracle import FOCI
 
+WAYS = {"dense": Dense, "blocks": Blocks, "shared": partial, "tiles": types.MethodType}
 
-@pytest.fixture(params=["tiles"], autouse=True)
+
+@pytest.fixture(params=["blocks"], autouse=True)
 def fastest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Which product is found to be the fastest one."""
-
-    def measured(product: Any, *_: Any) -> float:
-        kind = "intervals" if isinstance(product, Intervals) else "tiles"
-        kind = "dense" if product is torch.nn.functional.linear else kind
-        return 1.0 if kind == request.param else 2.0
-
-    monkeypatch.setattr("focusing.nn.banded._seconds", measured)
+    wanted = WAYS[request.param]
+    monkeypatch.setattr(
+        "focusing.nn.banded._seconds", lambda way, _: 1.0 if isinstance(way, wanted) else 2.0
+    )
+    if request.param == "shared":
+        monkeypatch.setattr("torch.get_num_threads", lambda: 3)
     return str(request.param)
 
 
-WAYS = ["tiles", "dense", "intervals"]
+every_way = pytest.mark.parametrize("fastest", ["dense", "blocks", "shared"], indirect=True)
 
 
-@pytest.mark.parametrize("fastest", ["tiles", "intervals"], indirect=True)
+@every_way
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("threshold", [None, 0.8, 3.0])
 @pytest.mark.parametrize("topology", [None, (10, 12), "unsorted"])
@@ -108,7 +112,7 @@ def test_inputs_that_no_neuron_needs_do_not_matter() -> None:
     assert torch.equal(banded(x), banded(other))
 
 
-@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+@every_way
 @pytest.mark.parametrize("topology", [None, (20, 20)])
 @pytest.mark.parametrize("samples", [0, 1, 40, 600])
 def test_the_fastest_product_is_kept(samples: int, topology: Any, fastest: str) -> None:
@@ -121,9 +125,7 @@ def test_the_fastest_product_is_kept(samples: int, topology: Any, fastest: str) 
     for _ in range(2):
         with torch.inference_mode():
             torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
-    kinds = {"tiles": type(None), "dense": tuple, "intervals": Intervals}
-    wanted = "tiles" if samples >= ALONE and fastest == "intervals" else fastest
-    assert [type(way) for way in banded._ways.values()] == ([kinds[wanted]] if samples else [])
+    assert [type(way) for way in banded._ways.values()] == ([WAYS[fastest]] if samples else [])
     ascending = x.clone().requires_grad_()
     banded(ascending).sum().backward()  # also where the choice was made without gradients
     assert ascending.grad is not None
@@ -137,6 +139,16 @@ def test_the_fastest_product_is_kept(samples: int, topology: Any, fastest: str) 
     torch.testing.assert_close(banded.double()(x.double()).float(), 2 * layer(x))
 
 
+@pytest.mark.parametrize("fastest", ["tiles", "dense"], indirect=True)
+@pytest.mark.parametrize("samples", [1, 50])
+def test_double_precision_has_tiles(samples: int, fastest: str) -> None:
+    banded, x = banded_of(), torch.randn(samples, 400, dtype=torch.float64)
+    weight, bias = banded._dense()
+    wanted = torch.nn.functional.linear(x, weight.double(), bias.double())
+    torch.testing.assert_close(banded.double()(x), wanted)
+    assert [type(way) for way in banded._ways.values()] == [WAYS[fastest]]
+
+
 def banded_of() -> BandedLinear:
     torch.manual_seed(0)
     layer = FocusedLinear(400, 800, mu="random", sigma=0.05)
@@ -145,7 +157,7 @@ def banded_of() -> BandedLinear:
     return layer.banded()
 
 
-@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+@every_way
 def test_layers_that_stay_whole(fastest: str) -> None:
     layer = FocusedLinear(60, 40, mu="random", sigma=0.2).eval()
     layer.prune(0.3)
@@ -159,7 +171,7 @@ def test_layers_that_stay_whole(fastest: str) -> None:
         banded(torch.randn(2, 61))
 
 
-@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+@every_way
 def test_weights_may_change(fastest: str) -> None:
     banded, x = banded_of(), torch.randn(4, 400)
     before = banded(x)
@@ -176,7 +188,7 @@ def test_weights_may_change(fastest: str) -> None:
     torch.testing.assert_close(banded(x), 2 * before)
 
 
-@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+@every_way
 def test_autocast_gives_what_it_gives_a_linear_layer(fastest: str) -> None:
     banded, x = banded_of(), torch.randn(4, 400)
     for _ in range(2):
@@ -185,7 +197,7 @@ def test_autocast_gives_what_it_gives_a_linear_layer(fastest: str) -> None:
         banded(x)
 
 
-@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+@every_way
 def test_biases_may_change(fastest: str) -> None:
     banded, x = banded_of(), torch.randn(1, 400)
     before = banded(x)
@@ -196,7 +208,7 @@ def test_biases_may_change(fastest: str) -> None:
     torch.testing.assert_close(banded(x), before + 2)
 
 
-@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+@every_way
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bool, torch.bfloat16])
 def test_inputs_of_another_type_are_refused(dtype: torch.dtype, fastest: str) -> None:
     banded, x = banded_of(), torch.randn(1, 400)
@@ -205,11 +217,11 @@ def test_inputs_of_another_type_are_refused(dtype: torch.dtype, fastest: str) ->
         banded(x.to(dtype))
 
 
-@pytest.mark.parametrize("fastest", WAYS, indirect=True)
+@every_way
 @pytest.mark.parametrize("samples", [1, 64])
 def test_what_was_chosen_is_not_used_while_somebody_watches(samples: int, fastest: str) -> None:
     banded, x, other = banded_of(), torch.randn(samples, 400), torch.randn(samples, 400)
-    tiles = copy.deepcopy(banded)._by_tiles(x)
+    tiles = banded._by_tiles(x)
     banded(x)
     with FlopCounterMode(display=False) as counter:
         banded(x)
@@ -241,11 +253,13 @@ def test_nothing_is_timed_while_somebody_watches() -> None:
 def test_each_number_of_samples_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = banded_of()
     tried = []
-    original = layer._fastest
-    monkeypatch.setattr(layer, "_fastest", lambda x: tried.append(len(x)) or original(x))
-    for samples in (1, 1, 5, 6, 512, 700, 4000):
+    original = layer._candidates
+    monkeypatch.setattr(
+        layer, "_candidates", lambda x, threads: tried.append(len(x)) or original(x, threads)
+    )
+    for samples in (1, 1, 5, 6, 512, 700, 2048, 4000):
         layer(torch.randn(samples, 400))
-    assert tried == [1, 5, 512]
+    assert tried == [1, 5, 512, 2048]
 
 
 def test_keeps_mode_dtype_and_is_a_copy() -> None:

@@ -69,6 +69,19 @@ def test_layers_that_do_not_gain_stay_dense() -> None:
     assert type(to_inference(net, sparse=True)[0]) is nn.Linear
 
 
+def test_layers_whose_tiles_do_not_pay_may_gain_from_smaller_blocks() -> None:
+    torch.manual_seed(0)
+    layer = FocusedLinear(100, 40, mu="random", sigma=(0.05, 0.2)).eval()
+    layer.prune(1.0)
+    fast = to_inference(layer, sparse=True)
+    assert isinstance(fast, BandedLinear)
+    assert fast.work == 1
+    x = torch.randn(50, 100)
+    torch.testing.assert_close(fast(x), layer(x), rtol=1e-4, atol=1e-4)
+    assert fast._blocks is not None
+    assert fast._blocks.work < 0.7
+
+
 def test_a_layer_alone() -> None:
     layer = FocusedLinear(784, 400, sigma=0.02).eval()
     layer.prune(1.0)

@@ -1,0 +1,206 @@
+"""The product with a sparse matrix on a CPU, by vector instructions of our own.
+
+A matrix product is fast on large tiles, and large tiles hold many zeros. A block here is no more
+than eight neurons and the inputs that any of them needs. What fills the processor's vectors are
+samples: their inputs are laid side by side, so that a weight is multiplied with all of them at
+once. Few samples are computed one by one, with the neurons of a block side by side.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache, partial
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import carray, types  # type: ignore[attr-defined]
+from torch import Tensor
+
+from focusing.nn.kernels import compiled
+from focusing.nn.memory import room
+from focusing.nn.vectors import (
+    BYTES,
+    LANES,
+    NEURONS,
+    PANEL,
+    block_of,
+    pointer_to,
+    sample,
+    take,
+    transpose,
+)
+
+FEW = 4
+"""Fewer samples than these are computed one by one."""
+NEAR = 256
+"""Neurons that are looked at to fill a block."""
+Ints = npt.NDArray[np.intp]
+
+_panel, _half_panel = block_of(PANEL), block_of(LANES)
+_floats, _shorts, _indices = map(pointer_to, (types.float32, types.int32, types.intp))
+
+
+@compiled
+def _transposed(source, width, rows, columns, target, target_width):  # type: ignore[no-untyped-def]
+    """Write the first rows and columns of a matrix into another one, transposed."""
+    whole_rows, whole_columns = rows // LANES * LANES, columns // LANES * LANES
+    for column in range(0, whole_columns, LANES):
+        for row in range(0, whole_rows, LANES):
+            start = source + (row * width + column) * BYTES
+            end = target + (column * target_width + row) * BYTES
+            transpose(start, width, end, target_width)  # type: ignore[call-arg]
+    old = carray(_floats(source), (rows, width))
+    new = carray(_floats(target), (columns, target_width))
+    for row in range(rows):
+        for column in range(whole_columns if row < whole_rows else 0, columns):
+            new[column, row] = old[row, column]
+
+
+@compiled
+def _work(task):  # type: ignore[no-untyped-def]
+    """Compute outputs until none are left, beside other threads that do the same.
+
+    Args:
+        task: address of the whole numbers that :class:`Blocks` puts together.
+    """
+    given = carray(_indices(task), 15)
+    x, out, space, samples, threads, inputs, neurons, blocks = given[2:10]
+    places, columns, weight, bias, rows = given[10:]
+    place = carray(_indices(places), blocks + 1)
+    row = carray(_shorts(rows), (blocks, NEURONS))
+    result = carray(_floats(out), (samples, neurons))
+    slot: Any = take(task)  # type: ignore[call-arg]
+    packed = space + slot * (inputs + neurons + 1) * PANEL * BYTES
+    group = 1 if samples < FEW else PANEL if samples >= PANEL * threads else LANES
+    shares = threads if group == 1 else 1  # of the neurons
+    while True:
+        number = take(task + given.itemsize)
+        first, share = number // shares * group, number % shares
+        if first >= samples:
+            return
+        known = min(group, samples - first)
+        size = PANEL if known > LANES else LANES
+        found = packed + inputs * size * BYTES
+        start = x + first * inputs * BYTES
+        if group > 1:
+            if known < size:  # what is left there might be slow to compute with
+                carray(_floats(packed), inputs * size)[:] = 0
+            _transposed(start, inputs, known, inputs, packed, size)
+        for block in range(blocks * share // shares, blocks * (share + 1) // shares):
+            count = place[block + 1] - place[block]
+            needed = columns + place[block] * BYTES
+            weights = weight + place[block] * NEURONS * BYTES
+            biases, own = bias + block * NEURONS * BYTES, rows + block * NEURONS * BYTES
+            if group == 1:
+                sample(start, needed, count, weights, biases, found)
+                outputs = carray(_floats(found), NEURONS)
+                for place_in_block in range(NEURONS):
+                    neuron = row[block, place_in_block]
+                    if neuron < neurons:
+                        result[first, neuron] = outputs[place_in_block]
+            elif size == PANEL:
+                _panel(packed, needed, count, weights, biases, own, found)
+            else:
+                _half_panel(packed, needed, count, weights, biases, own, found)
+        if group > 1:
+            _transposed(found, size, neurons, known, out + first * neurons * BYTES, neurons)
+
+
+@compiled
+def _work_alone(task):  # type: ignore[no-untyped-def]
+    _work(task.ctypes.data)
+
+
+def _work_in_team(task):  # type: ignore[no-untyped-def]
+    _work(task)
+
+
+@cache
+def team() -> tuple[Any, int] | None:
+    """What runs a function in torch's threads, and the address of the one to run.
+
+    Threads of our own would not get far beside these, which wait busily for more work. None: torch
+    has others than those of GNU's OpenMP.
+    """
+    try:
+        run = ctypes.CDLL(None).GOMP_parallel  # (function, argument, threads, flags)
+    except (AttributeError, OSError, TypeError):
+        return None
+    run.argtypes, run.restype = [ctypes.c_void_p] * 2 + [ctypes.c_uint] * 2, None
+    return run, compiled(_work_in_team, partial(numba.cfunc, types.void(types.intp))).address
+
+
+class Blocks:
+    """Multiplies with a sparse matrix, in single precision on a CPU.
+
+    Attributes:
+        work: share of the n * m products that are computed.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Take what is needed of a weight (n, m) and a bias (n,)."""
+        matrix = weight.numpy()
+        neurons, inputs = matrix.shape
+        used = matrix != 0
+        groups = alike(used)
+        needed = [np.flatnonzero(used[group].any(0)) for group in groups]
+        places = np.cumsum([0, *map(len, needed)])
+        columns = np.concatenate(needed).astype(np.int32)
+        weights = np.zeros((len(columns), NEURONS), np.float32)
+        biases = np.zeros((len(groups), NEURONS), np.float32)
+        rows = np.full((len(groups), NEURONS), neurons, np.int32)  # the last one may have fewer
+        for block, group in enumerate(groups):
+            own, size = slice(places[block], places[block + 1]), len(group)
+            weights[own, :size] = matrix[np.ix_(group, needed[block])].T
+            biases[block, :size] = 0 if bias is None else bias.numpy()[group]
+            rows[block, :size] = group
+        self.work = weights.size / matrix.size
+        self._arrays = places, columns, weights, biases, rows
+        addresses = (each.ctypes.data for each in self._arrays)
+        # Counters of threads and of what is done; x, out, space, samples, threads; what stays.
+        self._task = np.array([0] * 7 + [inputs, neurons, len(groups), *addresses], np.intp)
+        self._neurons, self._space = neurons, (inputs + neurons + 1) * PANEL
+
+    def __call__(self, x: Tensor, threads: int = 1) -> Tensor:
+        """Map (b, m) to (b, n), in some threads; more than one only if there is a ``team``."""
+        x, samples = x.contiguous(), x.shape[0]
+        y = x.new_empty(samples, self._neurons)
+        space = room(threads * self._space)
+        task = self._task.copy()
+        task[2:7] = x.data_ptr(), y.data_ptr(), space.data_ptr(), samples, threads
+        helpers = team() if threads > 1 else None
+        if helpers is None:
+            _work_alone(task)
+        else:
+            run, work = helpers
+            run(work, task.ctypes.data, threads, 0)
+        return y
+
+
+def alike(used: npt.NDArray[np.bool_]) -> list[Ints]:
+    """Groups of neurons that need nearly the same inputs.
+
+    Whoever adds least to the work of a group joins it, until it is full.
+
+    Args:
+        used: which inputs each neuron needs, (n, m).
+    """
+    needs = [int.from_bytes(np.packbits(each).tobytes(), "big") for each in used]  # sets of bits
+    left = np.argsort(used.argmax(1), kind="stable").tolist()
+    groups = []
+    while left:
+        group = [left.pop(0)]
+        inputs = needs[group[0]]
+        while left and len(group) < NEURONS:
+            # All others pay for inputs that only one needs, and that one for what it needs not.
+            added = [
+                len(group) * needs[each].bit_count()
+                - (len(group) + 1) * (needs[each] & inputs).bit_count()
+                for each in left[:NEAR]
+            ]
+            group.append(left.pop(added.index(min(added))))
+            inputs |= needs[group[-1]]
+        groups.append(np.sort(group))
+    return groups

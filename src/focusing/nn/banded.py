@@ -31,12 +31,12 @@ class BandedLinear(nn.Module):
     of inputs that they need (or, for images, on a copy of these inputs). The tiles are chosen by
     what they cost; where none pay, there is a single one of everything. Only zeros are left out.
 
-    In single precision on a CPU there are no such tiles, but smaller blocks (``nn/blocks.py``), in
-    one thread or all. These, or elsewhere the tiles, and a dense product are timed when a number of
-    samples (to within a factor of two, up to 2048) comes up for the first time with a number of
+    In single precision on a CPU, smaller blocks (``nn/blocks.py``) take the place of the tiles, in
+    one thread or in all. These, or elsewhere the tiles, and a dense product are timed when a number
+    of samples (to within a factor of two, up to 2048) comes up for the first time with a number of
     threads, and the fastest is kept until weights change (``weight_0`` or ``bias``): results may
     differ in their last bits between runs, but not under ``torch.use_deterministic_algorithms``,
-    which leaves it to the tiles.
+    which takes the blocks, or tiles, untimed.
 
     Args:
         weight: (n, m), mostly zero.
@@ -101,7 +101,7 @@ class BandedLinear(nn.Module):
 
     def _forget(self) -> None:
         self._blocks: Blocks | None = None
-        self._ways: dict[tuple[int, int], Way] = {}
+        self._ways: dict[tuple[int, int, bool], Way] = {}
         self._known: tuple[Any, Any, tuple[int, int] | None] = None, None, None
 
     @classmethod
@@ -139,7 +139,7 @@ class BandedLinear(nn.Module):
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
     def _may_choose(self, x: Tensor) -> bool:
-        """Whether any product will do, nobody watches, and results may depend on time."""
+        """Whether any product will do, and nobody watches."""
         weight: Any = self._buffers["weight_0"]  # many times faster than attributes
         return (
             x.dtype == weight.dtype
@@ -150,7 +150,6 @@ class BandedLinear(nn.Module):
             and not (x.requires_grad and torch.is_grad_enabled())
             and not x.is_neg()
             and not torch._C._is_any_autocast_enabled()
-            and not torch._C._get_deterministic_algorithms()
             and torch._C._len_torch_dispatch_stack() == 0
             and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
         )
@@ -159,15 +158,17 @@ class BandedLinear(nn.Module):
         """The fastest product for so many samples and threads, as far as is known."""
         self._look_for_changes()
         samples, threads = min(x.shape[0], TRIED), torch.get_num_threads()
-        kind = samples.bit_length(), threads
+        kind = samples.bit_length(), threads, torch._C._get_deterministic_algorithms()
         way = self._ways.get(kind)
         if way is None:
-            ways = self._candidates(x, threads)
-            way = min(ways, key=lambda each: _seconds(each, x[:samples])) if ways[1:] else ways[0]
+            *others, way = self._candidates(x, threads)
+            if others and not torch._C._get_deterministic_algorithms():
+                way = min([way, *others], key=lambda each: _seconds(each, x[:samples]))
             self._ways[kind] = way
         return way
 
     def _candidates(self, x: Tensor, threads: int) -> list[Way]:
+        """Products that may be the fastest; the last one is more often than others."""
         known = (way for way in self._ways.values() if isinstance(way, Dense))
         dense = next(known, None) or Dense(*self._dense())
         if x.device.type != "cpu" or x.dtype != torch.float32:

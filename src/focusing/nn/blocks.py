@@ -36,8 +36,11 @@ FEW = 4
 """Fewer samples than these are computed one by one."""
 NEAR = 256
 """Neurons that are looked at to fill a block."""
+TASK = 15
+"""Whole numbers that tell threads what to do."""
 Ints = npt.NDArray[np.intp]
 
+_Task = ctypes.c_ssize_t * TASK
 _panel, _half_panel = block_of(PANEL), block_of(LANES)
 _floats, _shorts, _indices = map(pointer_to, (types.float32, types.int32, types.intp))
 
@@ -65,7 +68,7 @@ def _work(task):  # type: ignore[no-untyped-def]
     Args:
         task: address of the whole numbers that :class:`Blocks` puts together.
     """
-    given = carray(_indices(task), 15)
+    given = carray(_indices(task), TASK)
     x, out, space, samples, threads, inputs, neurons, blocks = given[2:10]
     places, columns, weight, bias, rows = given[10:]
     place = carray(_indices(places), blocks + 1)
@@ -108,11 +111,6 @@ def _work(task):  # type: ignore[no-untyped-def]
             _transposed(found, size, neurons, known, out + first * neurons * BYTES, neurons)
 
 
-@compiled
-def _work_alone(task):  # type: ignore[no-untyped-def]
-    _work(task.ctypes.data)
-
-
 def _work_in_team(task):  # type: ignore[no-untyped-def]
     _work(task)
 
@@ -141,7 +139,7 @@ class Blocks:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Take what is needed of a weight (n, m) and a bias (n,)."""
-        matrix = weight.numpy()
+        matrix = weight.detach().numpy()
         neurons, inputs = matrix.shape
         used = matrix != 0
         groups = alike(used)
@@ -154,13 +152,13 @@ class Blocks:
         for block, group in enumerate(groups):
             own, size = slice(places[block], places[block + 1]), len(group)
             weights[own, :size] = matrix[np.ix_(group, needed[block])].T
-            biases[block, :size] = 0 if bias is None else bias.numpy()[group]
+            biases[block, :size] = 0 if bias is None else bias.detach().numpy()[group]
             rows[block, :size] = group
         self.work = weights.size / matrix.size
         self._arrays = places, columns, weights, biases, rows
         addresses = (each.ctypes.data for each in self._arrays)
         # Counters of threads and of what is done; x, out, space, samples, threads; what stays.
-        self._task = np.array([0] * 7 + [inputs, neurons, len(groups), *addresses], np.intp)
+        self._task = _Task(*[0] * 7, inputs, neurons, len(groups), *addresses)
         self._neurons, self._space = neurons, (inputs + neurons + 1) * PANEL
 
     def __call__(self, x: Tensor, threads: int = 1) -> Tensor:
@@ -168,14 +166,14 @@ class Blocks:
         x, samples = x.contiguous(), x.shape[0]
         y = x.new_empty(samples, self._neurons)
         space = room(threads * self._space)
-        task = self._task.copy()
-        task[2:7] = x.data_ptr(), y.data_ptr(), space.data_ptr(), samples, threads
+        task = _Task.from_buffer_copy(self._task)
+        task[2:7] = [x.data_ptr(), y.data_ptr(), space.data_ptr(), samples, threads]
         helpers = team() if threads > 1 else None
         if helpers is None:
-            _work_alone(task)
+            _work(ctypes.addressof(task))
         else:
             run, work = helpers
-            run(work, task.ctypes.data, threads, 0)
+            run(work, task, threads, 0)
         return y
 
 

@@ -36,6 +36,8 @@ GOALS = {0.7: 1.8, 0.9: 3.5}
 """Least speed-up over nn.Linear for batches of 32 and more; of a single sample it is 1."""
 SIGMA = 0.1
 """Of synthetic foci, whose centres are spread evenly."""
+IMAGES = {784: (28, 28), 3600: (60, 60)}
+"""Sizes of inputs that have synthetic foci in two dimensions too."""
 LEAST_ROUNDS = 5
 Foci = tuple[Tensor, Tensor]
 
@@ -81,11 +83,16 @@ def train_on_digits(epochs: int = 3) -> MLP:
     return net.eval()
 
 
-def layer_of(shape: tuple[int, int], foci: Foci | None, sparsity: float) -> FocusedLinear:
+def layer_of(
+    shape: tuple[int, int],
+    foci: Foci | None,
+    sparsity: float,
+    topology: tuple[int, ...] | None = None,
+) -> FocusedLinear:
     """A layer pruned by the paper's rule until this share of its connections is gone."""
     inputs, neurons = shape
     torch.manual_seed(0)
-    layer = FocusedLinear(inputs, neurons, sigma=SIGMA).eval()
+    layer = FocusedLinear(inputs, neurons, topology=topology, sigma=SIGMA).eval()
     if foci is not None:
         with torch.no_grad():  # positions are relative: foci fit any number of inputs
             layer.mu.copy_(foci[0])
@@ -151,9 +158,12 @@ def measure_layers(
         # Of two layers, the first has seen inputs, the second neurons.
         wanted = [each for each in foci.values() if each[0].shape == (shape[1], 1)]
         trained = wanted[-1] if shape[0] == shape[1] else wanted[0]
-        for kind, given in {"synthetic": None, "trained": trained}.items():
+        kinds = ["synthetic", "trained", *(["image"] if shape[0] in IMAGES else [])]
+        for kind in kinds:
             for sparsity in SPARSITIES:
-                layer = layer_of(shape, given, sparsity)
+                given = trained if kind == "trained" else None
+                topology = IMAGES[shape[0]] if kind == "image" else None
+                layer = layer_of(shape, given, sparsity, topology)
                 dense, banded = layer.fold(), layer.banded()
                 csr = Csr(dense)
                 work = round(Blocks(dense.weight, dense.bias).work, 3)

@@ -1,6 +1,7 @@
 """Vector instructions for numba's loops: what LLVM does not find by itself.
 
-Compiled for a processor by LLVM, as loops are; addresses and numbers are whole numbers.
+Addresses and numbers are whole numbers. Numba keeps compiled loops until their own file changes:
+touch ``blocks.py``, which uses these, after a change here.
 """
 
 from __future__ import annotations

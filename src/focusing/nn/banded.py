@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -33,9 +34,11 @@ class BandedLinear(nn.Module):
     In single precision on a CPU, smaller blocks (``nn/blocks.py``) take the place of the tiles, in
     one thread or in all. These, or elsewhere the tiles, and a dense product are timed when a number
     of samples (to within a factor of two, up to 2048) comes up for the first time with a number of
-    threads, and the fastest is kept until weights change (``weight_0`` or ``bias``): results may
-    differ in their last bits between runs, but not under ``torch.use_deterministic_algorithms``,
-    which takes the blocks, or tiles, untimed.
+    threads, and the fastest is kept until weights change (``weight_0`` or ``bias``; not by their
+    ``.data``). Results may differ in their last bits between runs, but not under
+    ``torch.use_deterministic_algorithms``, which takes the blocks, or tiles, untimed. An input that
+    is not finite may reach neurons that do not see it, as some zeros are multiplied too. The first
+    call of a kind needs memory for all of W.
 
     Args:
         weight: (n, m), mostly zero.
@@ -91,17 +94,13 @@ class BandedLinear(nn.Module):
             for index, (_, start, width) in enumerate(tiles)
         ]
         for name, value in buffers.items():
-            self.register_buffer(name, value)
+            with torch.inference_mode(False):  # changes of weights must be noticed
+                self.register_buffer(name, value.clone() if value.is_inference() else value)
         for name in ("bias", "place", "order"):
             if name not in buffers:
                 setattr(self, name, None)  # torch.export miscounts buffers that are None
         self._whole = len(tiles) == 1 and self.work == 1
-        self._forget()
-
-    def _forget(self) -> None:
-        self._blocks: Blocks | None = None
-        self._ways: dict[tuple[int, int, bool], Way] = {}
-        self._known: tuple[Any, Any, tuple[int, int] | None] = None, None, None
+        self._known: _Known | None = None
 
     @classmethod
     def from_tiles(
@@ -139,15 +138,25 @@ class BandedLinear(nn.Module):
 
     def _may_choose(self, x: Tensor) -> bool:
         """Whether any product will do, and nobody watches."""
-        weight: Any = self._buffers["weight_0"]  # many times faster than attributes
+        buffers: Any = self._buffers  # many times faster than attributes
+        weight, bias = buffers["weight_0"], buffers.get("bias")
         return (
             x.dtype == weight.dtype
             and x.device == weight.device
             and type(x) in PLAIN
             and type(weight) in PLAIN
             and x.shape[0] > 0
-            and not (x.requires_grad and torch.is_grad_enabled())
-            and not x.is_neg()
+            and not (
+                torch.is_grad_enabled()
+                and (
+                    x.requires_grad
+                    or weight.requires_grad
+                    or (bias is not None and bias.requires_grad)
+                )
+            )
+            and x.layout is torch.strided
+            and not (x.is_meta or x.is_neg() or x._is_zerotensor())
+            and not weight.is_inference()  # whose changes could not be noticed
             and not torch._C._is_any_autocast_enabled()
             and torch._C._len_torch_dispatch_stack() == 0
             and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
@@ -155,42 +164,43 @@ class BandedLinear(nn.Module):
 
     def _way(self, x: Tensor) -> Way:
         """The fastest product for so many samples and threads, as far as is known."""
-        self._look_for_changes()
+        known = self._what_is_known()
         samples, threads = min(x.shape[0], TRIED), torch.get_num_threads()
         kind = samples.bit_length(), threads, torch._C._get_deterministic_algorithms()
-        way = self._ways.get(kind)
+        way = known.ways.get(kind)
         if way is None:
-            *others, way = self._candidates(x, threads)
+            *others, way = self._candidates(known, x, threads)
             if others and not torch._C._get_deterministic_algorithms():
                 way = min([way, *others], key=lambda each: _seconds(each, x[:samples]))
-            self._ways[kind] = way
+            known.ways[kind] = way
         return way
 
-    def _candidates(self, x: Tensor, threads: int) -> list[Way]:
-        """Products that may be the fastest; the last one is more often than others."""
-        known = (way for way in self._ways.values() if isinstance(way, Dense))
-        dense = next(known, None) or Dense(*self._dense())
-        if x.device.type != "cpu" or x.dtype != torch.float32:
-            return [dense] if self._whole else [dense, self._by_tiles]
-        if self._blocks is None:
-            self._blocks = Blocks(*dense.operands)
-        if self._blocks.work > NEARLY_ALL:
-            return [dense]
-        shared = [partial(self._blocks, threads=threads)] if threads > 1 and team() else []
-        return [dense, self._blocks, *shared]
-
-    def _look_for_changes(self) -> None:
-        """Forget what is known of other weights, or of these before they changed."""
+    def _what_is_known(self) -> _Known:
+        """Of the weights as they are now: nothing, if they are others or have changed."""
         buffers: Any = self._buffers
         weight, bias = buffers["weight_0"], buffers.get("bias")
-        other = weight if bias is None else bias
-        old_weight, old_other, versions = self._known
-        same = weight is old_weight and other is old_other
-        if same and (versions is None or versions == (weight._version, other._version)):
-            return
-        self._forget()
-        unknown = weight.is_inference() or other.is_inference()
-        self._known = weight, other, None if unknown else (weight._version, other._version)
+        known, other = self._known, weight if bias is None else bias
+        if (
+            known is None
+            or known.weight is not weight
+            or known.other is not other
+            or known.versions != (weight._version, other._version)
+        ):
+            known = self._known = _Known(weight, other, (weight._version, other._version))
+        return known
+
+    def _candidates(self, known: _Known, x: Tensor, threads: int) -> list[Way]:
+        """Products that may be the fastest; the last one is more often than others."""
+        found = (way for way in list(known.ways.values()) if isinstance(way, Dense))
+        dense = next(found, None) or Dense(*self._dense())
+        if x.device.type != "cpu" or x.dtype != torch.float32:
+            return [dense] if self._whole else [dense, self._by_tiles]
+        if known.blocks is None:
+            known.blocks = Blocks(*dense.operands)
+        if known.blocks.work > NEARLY_ALL:
+            return [dense]
+        shared = [partial(known.blocks, threads=threads)] if threads > 1 and team() else []
+        return [dense, known.blocks, *shared]
 
     @torch.inference_mode(False)  # they must serve outside of it too
     def _dense(self) -> tuple[Tensor, Tensor | None]:
@@ -198,14 +208,16 @@ class BandedLinear(nn.Module):
         buffers: Any = self._buffers
         if self._whole:
             return buffers["weight_0"], buffers.get("bias")
-        weight = buffers["weight_0"].new_zeros(self.out_features, self.in_features)
-        parts = weight.split_with_sizes(self.sizes)
-        for (name, picked, start, width), own in zip(self._names, parts, strict=True):
-            own[:, buffers[picked] if picked else slice(start, start + width)] = buffers[name].t()
         bias, place = self.bias, self.place
-        if place is None:
-            return weight, bias
-        return weight[place], None if bias is None else bias[place]
+        with torch.no_grad():
+            weight = buffers["weight_0"].new_zeros(self.out_features, self.in_features)
+            parts = weight.split_with_sizes(self.sizes)
+            for (name, picked, start, width), own in zip(self._names, parts, strict=True):
+                columns = buffers[picked] if picked else slice(start, start + width)
+                own[:, columns] = buffers[name].t()
+            if place is None:
+                return weight, bias
+            return weight[place], None if bias is None else bias[place]
 
     def _by_tiles(self, x: Tensor) -> Tensor:
         buffers: Any = self._buffers
@@ -223,7 +235,7 @@ class BandedLinear(nn.Module):
         return y if place is None else y.index_select(1, place)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_blocks": None, "_ways": {}, "_known": (None, None, None)}
+        return {**self.__dict__, "_known": None}
 
     def extra_repr(self) -> str:
         """Sizes and what is left to compute."""
@@ -231,6 +243,17 @@ class BandedLinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, tiles={len(self.sizes)}, work={self.work:.3f}"
         )
+
+
+@dataclass
+class _Known:
+    """What was found out about some weights. Threads that are late write into one nobody reads."""
+
+    weight: Tensor
+    other: Tensor
+    versions: tuple[int, int]
+    ways: dict[tuple[int, int, bool], Way] = field(default_factory=dict)
+    blocks: Blocks | None = None
 
 
 class Dense:
@@ -249,7 +272,7 @@ def _seconds(way: Way, x: Tensor) -> float:
     times: list[float] = []
     while len(times) < 6 or (len(times) < 60 and sum(times) < 0.003):
         start = time.perf_counter()
-        float(way(x)[0, 0])  # waits for other devices
+        way(x)[0, 0].item()  # waits for other devices
         times.append(time.perf_counter() - start)
     return min(times)
 

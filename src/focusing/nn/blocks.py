@@ -15,119 +15,33 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
-from numba import carray, types  # type: ignore[attr-defined]
+from numba import types
 from torch import Tensor
 
 from focusing.nn.kernels import compiled
 from focusing.nn.memory import room
-from focusing.nn.vectors import (
-    BYTES,
-    LANES,
-    NEURONS,
-    PANEL,
-    block_of,
-    pointer_to,
-    sample,
-    take,
-    transpose,
-)
+from focusing.nn.vectors import NEURONS, PANEL, TASK, work, work_in_team
 
-FEW = 4
-"""Fewer samples than these are computed one by one."""
 NEAR = 256
 """Neurons that are looked at to fill a block."""
-TASK = 15
-"""Whole numbers that tell threads what to do."""
 Ints = npt.NDArray[np.intp]
 
 _Task = ctypes.c_ssize_t * TASK
-_panel, _half_panel = block_of(PANEL), block_of(LANES)
-_floats, _shorts, _indices = map(pointer_to, (types.float32, types.int32, types.intp))
-
-
-@compiled
-def _transposed(source, width, rows, columns, target, target_width):  # type: ignore[no-untyped-def]
-    """Write the first rows and columns of a matrix into another one, transposed."""
-    whole_rows, whole_columns = rows // LANES * LANES, columns // LANES * LANES
-    for column in range(0, whole_columns, LANES):
-        for row in range(0, whole_rows, LANES):
-            start = source + (row * width + column) * BYTES
-            end = target + (column * target_width + row) * BYTES
-            transpose(start, width, end, target_width)  # type: ignore[call-arg]
-    old = carray(_floats(source), (rows, width))
-    new = carray(_floats(target), (columns, target_width))
-    for row in range(rows):
-        for column in range(whole_columns if row < whole_rows else 0, columns):
-            new[column, row] = old[row, column]
-
-
-@compiled
-def _work(task):  # type: ignore[no-untyped-def]
-    """Compute outputs until none are left, beside other threads that do the same.
-
-    Args:
-        task: address of the whole numbers that :class:`Blocks` puts together.
-    """
-    given = carray(_indices(task), TASK)
-    x, out, space, samples, threads, inputs, neurons, blocks = given[2:10]
-    places, columns, weight, bias, rows = given[10:]
-    place = carray(_indices(places), blocks + 1)
-    row = carray(_shorts(rows), (blocks, NEURONS))
-    result = carray(_floats(out), (samples, neurons))
-    slot: Any = take(task)  # type: ignore[call-arg]
-    packed = space + slot * (inputs + neurons + 1) * PANEL * BYTES
-    group = 1 if samples < FEW else PANEL if samples >= PANEL * threads else LANES
-    shares = threads if group == 1 else 1  # of the neurons
-    while True:
-        number = take(task + given.itemsize)
-        first, share = number // shares * group, number % shares
-        if first >= samples:
-            return
-        known = min(group, samples - first)
-        size = PANEL if known > LANES else LANES
-        found = packed + inputs * size * BYTES
-        start = x + first * inputs * BYTES
-        if group > 1:
-            if known < size:  # what is left there might be slow to compute with
-                carray(_floats(packed), inputs * size)[:] = 0
-            _transposed(start, inputs, known, inputs, packed, size)
-        for block in range(blocks * share // shares, blocks * (share + 1) // shares):
-            count = place[block + 1] - place[block]
-            needed = columns + place[block] * BYTES
-            weights = weight + place[block] * NEURONS * BYTES
-            biases, own = bias + block * NEURONS * BYTES, rows + block * NEURONS * BYTES
-            if group == 1:
-                sample(start, needed, count, weights, biases, found)
-                outputs = carray(_floats(found), NEURONS)
-                for place_in_block in range(NEURONS):
-                    neuron = row[block, place_in_block]
-                    if neuron < neurons:
-                        result[first, neuron] = outputs[place_in_block]
-            elif size == PANEL:
-                _panel(packed, needed, count, weights, biases, own, found)
-            else:
-                _half_panel(packed, needed, count, weights, biases, own, found)
-        if group > 1:
-            _transposed(found, size, neurons, known, out + first * neurons * BYTES, neurons)
-
-
-def _work_in_team(task):  # type: ignore[no-untyped-def]
-    _work(task)
 
 
 @cache
-def team() -> tuple[Any, int] | None:
-    """What runs a function in torch's threads, and the address of the one to run.
+def team() -> tuple[Any, Any] | None:
+    """What runs a function in torch's threads, and the function to run.
 
-    Threads of our own would not get far beside these, which wait busily for more work. None: torch
-    has others than those of GNU's OpenMP.
+    Threads of our own would not get far beside these, which wait busily for more work. None: they
+    cannot be asked as those of GNU's OpenMP can.
     """
     try:
         run = ctypes.CDLL(None).GOMP_parallel  # (function, argument, threads, flags)
     except (AttributeError, OSError, TypeError):
         return None
     run.argtypes, run.restype = [ctypes.c_void_p] * 2 + [ctypes.c_uint] * 2, None
-    return run, compiled(_work_in_team, partial(numba.cfunc, types.void(types.intp))).address
+    return run, compiled(work_in_team, partial(numba.cfunc, types.void(types.intp)))
 
 
 class Blocks:
@@ -170,11 +84,14 @@ class Blocks:
         task[2:7] = [x.data_ptr(), y.data_ptr(), space.data_ptr(), samples, threads]
         helpers = team() if threads > 1 else None
         if helpers is None:
-            _work(ctypes.addressof(task))
+            work(ctypes.addressof(task))
         else:
-            run, work = helpers
-            run(work, task, threads, 0)
+            run, function = helpers
+            run(function.address, task, threads, 0)
         return y
+
+    def __getstate__(self) -> Any:
+        raise TypeError("Blocks hold addresses and cannot be copied; their layer can be.")
 
 
 def alike(used: npt.NDArray[np.bool_]) -> list[Ints]:

@@ -1,7 +1,7 @@
-"""Vector instructions for numba's loops: what LLVM does not find by itself.
+"""Loops over blocks of a sparse matrix, with vector instructions that LLVM does not find by itself.
 
-Addresses and numbers are whole numbers. Numba keeps compiled loops until their own file changes:
-touch ``blocks.py``, which uses these, after a change here.
+All in one file: numba keeps compiled loops until the file that they are in changes. Addresses are
+whole numbers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba import types
+from numba import carray, types  # type: ignore[attr-defined]
 from numba.core import cgutils, config
 from numba.extending import intrinsic
+
+from focusing.nn.kernels import compiled
 
 _FEATURES = config.CPU_FEATURES  # type: ignore[attr-defined]
 _FEATURES = binding.get_host_cpu_features().flatten() if _FEATURES is None else _FEATURES
@@ -23,6 +25,10 @@ PANEL = LANES * (2 if LANES == 16 or platform.machine() in ("aarch64", "arm64") 
 """Samples that are computed at once: where there are 32 registers, not 16, two vectors of them."""
 NEURONS = 8
 """Neurons that are computed at once."""
+FEW = 4
+"""Fewer samples than these are computed one by one."""
+TASK = 15
+"""Whole numbers that tell threads what to do."""
 BYTES = 4
 """Of a number in single precision, and of an index in memory."""
 _CHAINS = 8
@@ -96,7 +102,7 @@ def _instructions(arguments: int, write: Callable[..., None]) -> Any:
 
 
 @intrinsic
-def transpose(_, source, width, target, target_width):  # type: ignore[no-untyped-def]
+def _transpose(_, source, width, target, target_width):  # type: ignore[no-untyped-def]
     """Transpose a square of LANES rows and columns, from one matrix to another."""
 
     def write(to: _Writer, source: Value, width: Value, target: Value, target_width: Value) -> None:
@@ -118,7 +124,7 @@ def transpose(_, source, width, target, target_width):  # type: ignore[no-untype
     return _instructions(4, write)
 
 
-def block_of(samples: int) -> Any:
+def _block_of(samples: int) -> Any:
     """The outputs of NEURONS neurons, for so many samples.
 
     A function of
@@ -159,8 +165,8 @@ def block_of(samples: int) -> Any:
 
 
 @intrinsic
-def sample(_, x, columns, count, weight, bias, out):  # type: ignore[no-untyped-def]
-    """The outputs of NEURONS neurons for one sample; see :func:`block_of`."""
+def _sample(_, x, columns, count, weight, bias, out):  # type: ignore[no-untyped-def]
+    """The outputs of NEURONS neurons for one sample; see :func:`_block_of`."""
 
     def write(to: _Writer, x: Value, columns: Value, count: Value, *others: Value) -> None:
         weight, bias, out = others
@@ -189,7 +195,7 @@ def sample(_, x, columns, count, weight, bias, out):  # type: ignore[no-untyped-
 
 
 @intrinsic
-def take(_, counter):  # type: ignore[no-untyped-def]
+def _take(_, counter):  # type: ignore[no-untyped-def]
     """The next number, from a counter that threads share."""
 
     def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
@@ -199,7 +205,7 @@ def take(_, counter):  # type: ignore[no-untyped-def]
     return types.intp(types.intp), generate
 
 
-def pointer_to(kind: Any) -> Any:
+def _pointer_to(kind: Any) -> Any:
     """What makes a pointer to such values of an address."""
 
     @intrinsic
@@ -210,3 +216,78 @@ def pointer_to(kind: Any) -> Any:
         return types.CPointer(kind)(types.intp), generate  # type: ignore[no-untyped-call]
 
     return pointer
+
+
+_panel, _half_panel = _block_of(PANEL), _block_of(LANES)
+_floats, _shorts, _indices = map(_pointer_to, (types.float32, types.int32, types.intp))
+
+
+@compiled
+def _transposed(source, width, rows, columns, target, target_width):  # type: ignore[no-untyped-def]
+    """Write the first rows and columns of a matrix into another one, transposed."""
+    whole_rows, whole_columns = rows // LANES * LANES, columns // LANES * LANES
+    for column in range(0, whole_columns, LANES):
+        for row in range(0, whole_rows, LANES):
+            start = source + (row * width + column) * BYTES
+            end = target + (column * target_width + row) * BYTES
+            _transpose(start, width, end, target_width)  # type: ignore[call-arg]
+    old = carray(_floats(source), (rows, width))
+    new = carray(_floats(target), (columns, target_width))
+    for row in range(rows):
+        for column in range(whole_columns if row < whole_rows else 0, columns):
+            new[column, row] = old[row, column]
+
+
+@compiled
+def work(task):  # type: ignore[no-untyped-def]
+    """Compute outputs until none are left, beside other threads that do the same.
+
+    Args:
+        task: address of the whole numbers that :class:`Blocks` puts together.
+    """
+    given = carray(_indices(task), TASK)
+    x, out, space, samples, threads, inputs, neurons, blocks = given[2:10]
+    places, columns, weight, bias, rows = given[10:]
+    place = carray(_indices(places), blocks + 1)
+    row = carray(_shorts(rows), (blocks, NEURONS))
+    result = carray(_floats(out), (samples, neurons))
+    slot: Any = _take(task)  # type: ignore[call-arg]
+    packed = space + slot * (inputs + neurons + 1) * PANEL * BYTES
+    group = 1 if samples < FEW else PANEL if samples >= PANEL * threads else LANES
+    shares = threads if group == 1 else 1  # of the neurons
+    while True:
+        number = _take(task + given.itemsize)
+        first, share = number // shares * group, number % shares
+        if first >= samples:
+            return
+        known = min(group, samples - first)
+        size = PANEL if known > LANES else LANES
+        found = packed + inputs * size * BYTES
+        start = x + first * inputs * BYTES
+        if group > 1:
+            if known < size:  # what is left there might be slow to compute with
+                carray(_floats(packed), inputs * size)[:] = 0
+            _transposed(start, inputs, known, inputs, packed, size)
+        for block in range(blocks * share // shares, blocks * (share + 1) // shares):
+            count = place[block + 1] - place[block]
+            needed = columns + place[block] * BYTES
+            weights = weight + place[block] * NEURONS * BYTES
+            biases, own = bias + block * NEURONS * BYTES, rows + block * NEURONS * BYTES
+            if group == 1:
+                _sample(start, needed, count, weights, biases, found)
+                outputs = carray(_floats(found), NEURONS)
+                for place_in_block in range(NEURONS):
+                    neuron = row[block, place_in_block]
+                    if neuron < neurons:
+                        result[first, neuron] = outputs[place_in_block]
+            elif size == PANEL:
+                _panel(packed, needed, count, weights, biases, own, found)
+            else:
+                _half_panel(packed, needed, count, weights, biases, own, found)
+        if group > 1:
+            _transposed(found, size, neurons, known, out + first * neurons * BYTES, neurons)
+
+
+def work_in_team(task):  # type: ignore[no-untyped-def]
+    """To be compiled to a function that C can call."""
+    work(task)

@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -125,7 +126,9 @@ def test_the_fastest_product_is_kept(samples: int, topology: Any, fastest: str) 
     for _ in range(2):
         with torch.inference_mode():
             torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
-    assert [type(way) for way in banded._ways.values()] == ([WAYS[fastest]] if samples else [])
+    assert [type(way) for way in banded._what_is_known().ways.values()] == (
+        [WAYS[fastest]] if samples else []
+    )
     ascending = x.clone().requires_grad_()
     banded(ascending).sum().backward()  # also where the choice was made without gradients
     assert ascending.grad is not None
@@ -146,7 +149,7 @@ def test_double_precision_has_tiles(samples: int, fastest: str) -> None:
     weight, bias = banded._dense()
     wanted = torch.nn.functional.linear(x, weight.double(), bias.double())
     torch.testing.assert_close(banded.double()(x), wanted)
-    assert [type(way) for way in banded._ways.values()] == [WAYS[fastest]]
+    assert [type(way) for way in banded._what_is_known().ways.values()] == [WAYS[fastest]]
 
 
 def banded_of() -> BandedLinear:
@@ -186,6 +189,120 @@ def test_weights_may_change(fastest: str) -> None:
             if value.is_floating_point():
                 value.mul_(2)
     torch.testing.assert_close(banded(x), 2 * before)
+
+
+def doubled(banded: BandedLinear) -> dict[str, torch.Tensor]:
+    state = banded.state_dict()
+    return {name: 2 * each if each.is_floating_point() else each for name, each in state.items()}
+
+
+def test_weights_may_change_while_another_thread_looks_for_the_fastest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    banded, x = banded_of(), torch.randn(4, 400)
+    began, go_on = threading.Event(), threading.Event()
+
+    def measured(way: Any, _: Any) -> float:
+        if threading.current_thread() is late:
+            began.set()
+            go_on.wait()
+        return 1.0 if isinstance(way, Blocks) else 2.0
+
+    monkeypatch.setattr("focusing.nn.banded._seconds", measured)
+    late = threading.Thread(target=banded, args=(x,))
+    late.start()
+    began.wait()
+    banded.load_state_dict(doubled(banded))
+    wanted = banded(x)
+    go_on.set()
+    late.join()
+    assert torch.equal(banded(x), wanted)
+
+
+def test_weights_that_were_made_in_inference_mode_may_change() -> None:
+    with torch.inference_mode():
+        banded, x = banded_of(), torch.randn(4, 400)
+        before = banded(x)
+        banded.load_state_dict(doubled(banded))
+        torch.testing.assert_close(banded(x), 2 * before)
+        banded.to(torch.float64).to(torch.float32)  # now they can no longer be watched
+        again = banded(x)
+        banded.load_state_dict(doubled(banded))
+        torch.testing.assert_close(banded(x), 2 * again)
+
+
+@every_way
+def test_gradients_reach_weights_that_want_them(fastest: str) -> None:
+    banded, x = banded_of(), torch.randn(4, 400)
+    banded(x)
+    assert banded.bias is not None
+    banded.bias.requires_grad_()
+    banded(x).sum().backward()
+    assert torch.equal(banded.bias.grad, torch.full((800,), 4.0))
+    with torch.no_grad():
+        assert not banded(x).requires_grad
+    wanting = {
+        name: each.clone().requires_grad_() if each.is_floating_point() else each
+        for name, each in banded_of().state_dict().items()
+    }
+    with torch.no_grad():
+        found = torch.func.functional_call(banded_of(), wanting, x)
+    torch.testing.assert_close(found, banded_of()(x), rtol=1e-4, atol=1e-4)
+
+
+class Own(torch.Tensor):
+    """Somebody's own kind of tensor."""
+
+
+@every_way
+@pytest.mark.parametrize("kind", ["negated", "zero", "own", "sparse", "strided", "expanded"])
+def test_unusual_inputs(kind: str, fastest: str) -> None:
+    banded, x = banded_of(), torch.randn(40, 400)
+    given = {
+        "negated": torch.complex(x, x).conj().imag,
+        "zero": torch._efficientzerotensor(40, 400),
+        "own": x.as_subclass(Own),
+        "sparse": x.to_sparse(),
+        "strided": torch.randn(80, 800)[::2, ::2],
+        "expanded": torch.randn(1, 400).expand(40, 400),
+    }[kind]
+    banded(x)
+    weight, bias = banded._dense()
+    plain = given.to_dense() if kind == "sparse" else given.resolve_neg().as_subclass(torch.Tensor)
+    wanted = torch.nn.functional.linear(plain.clone(), weight, bias)
+    if kind == "sparse":
+        with pytest.raises(NotImplementedError):  # whatever was the fastest
+            banded(given)
+    else:
+        found = banded(given)
+        assert type(found) is type(given)
+        torch.testing.assert_close(found.as_subclass(torch.Tensor), wanted, rtol=1e-4, atol=1e-4)
+
+
+@every_way
+def test_only_shapes_are_known_on_meta(fastest: str) -> None:
+    banded = banded_of().to("meta")
+    assert banded(torch.empty(40, 400, device="meta")).shape == (40, 800)
+
+
+def test_each_number_of_threads_has_its_own_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    banded, x = banded_of(), torch.randn(64, 400)
+    for threads in (1, 2, 3):
+        monkeypatch.setattr("torch.get_num_threads", lambda threads=threads: threads)
+        banded(x)
+    ways = banded._what_is_known().ways
+    assert [threads for _, threads, _ in ways] == [1, 2, 3]
+
+
+def test_a_copy_outlives_its_original() -> None:
+    banded, x = banded_of(), torch.randn(64, 400)
+    wanted, blocks = banded(x), banded._what_is_known().blocks
+    twin = copy.deepcopy(banded)
+    assert twin._known is None
+    with pytest.raises(TypeError, match="Blocks hold addresses"):
+        copy.deepcopy(blocks)
+    del banded, blocks
+    assert torch.equal(twin(x), wanted)
 
 
 @every_way
@@ -234,7 +351,7 @@ def test_nothing_is_timed_while_somebody_watches() -> None:
     with FlopCounterMode(display=False) as counter:
         banded(x)
     assert counter.get_total_flops() == round(2 * 64 * 400 * 800 * banded.work)
-    assert not banded._ways
+    assert banded._known is None
 
 
 @pytest.mark.parametrize("fastest", ["dense", "shared"], indirect=True)
@@ -257,7 +374,7 @@ def test_each_number_of_samples_is_tried_once(monkeypatch: pytest.MonkeyPatch) -
     tried = []
     original = layer._candidates
     monkeypatch.setattr(
-        layer, "_candidates", lambda x, threads: tried.append(len(x)) or original(x, threads)
+        layer, "_candidates", lambda known, x, n: tried.append(len(x)) or original(known, x, n)
     )
     for samples in (1, 1, 5, 6, 512, 700, 2048, 4000):
         layer(torch.randn(samples, 400))
@@ -350,7 +467,7 @@ def test_results_are_nobody_elses_memory(samples: int) -> None:
 def test_threads_do_not_share_memory() -> None:
     layer = FocusedLinear(784, 200, sigma=0.01).eval()
     banded = layer.banded()
-    inputs = [torch.randn(4, 784) for _ in range(64)]
+    inputs = [torch.randn(64, 784) for _ in range(64)]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda x: [banded(x) for _ in range(20)][-1], inputs))
     for x, y in zip(inputs, found, strict=True):

@@ -78,8 +78,9 @@ def test_layers_whose_tiles_do_not_pay_may_gain_from_smaller_blocks() -> None:
     assert fast.work == 1
     x = torch.randn(50, 100)
     torch.testing.assert_close(fast(x), layer(x), rtol=1e-4, atol=1e-4)
-    assert fast._blocks is not None
-    assert fast._blocks.work < 0.7
+    blocks = fast._what_is_known().blocks
+    assert blocks is not None
+    assert blocks.work < 0.7
 
 
 def test_a_layer_alone() -> None:

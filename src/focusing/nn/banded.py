@@ -14,13 +14,12 @@ from torch.nn import functional
 
 from focusing.nn.blocks import Blocks, team
 from focusing.nn.tiles import Tiling, tiling
-from focusing.nn.tracing import needs_plain_operations
+from focusing.nn.tracing import PLAIN, needs_plain_operations
 
 TRIED = 2048
 """Samples at most with which ways are timed."""
 NEARLY_ALL = 0.9
 """Share of the products from which on a product without zeros is not even tried."""
-PLAIN = (Tensor, nn.Parameter)
 Way = Callable[[Tensor], Tensor]
 
 

@@ -15,11 +15,12 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
+import torch
 from numba import types
 from torch import Tensor
 
 from focusing.nn.kernels import compiled
-from focusing.nn.memory import room
+from focusing.nn.memory import scratch
 from focusing.nn.vectors import NEURONS, PANEL, TASK, work, work_in_team
 
 NEAR = 256
@@ -79,7 +80,7 @@ class Blocks:
         """Map (b, m) to (b, n), in some threads; more than one only if there is a ``team``."""
         x, samples = x.contiguous(), x.shape[0]
         y = x.new_empty(samples, self._neurons)
-        space = room(threads * self._space)
+        space = scratch(threads * self._space, torch.float32)
         task = _Task.from_buffer_copy(self._task)
         task[2:7] = [x.data_ptr(), y.data_ptr(), space.data_ptr(), samples, threads]
         helpers = team() if threads > 1 else None

@@ -22,10 +22,8 @@ from focusing.nn.initial import (
 from focusing.nn.plan import Layout, Tiling
 from focusing.nn.positions import Topology, positions, read_topology
 from focusing.nn.product import CompiledProduct, FusedProduct
-from focusing.nn.tracing import needs_plain_operations
+from focusing.nn.tracing import PLAIN, needs_plain_operations
 
-PLAIN = (Tensor, nn.Parameter)
-"""Kinds of tensors that have memory which a loop can write to."""
 BACKENDS = ("auto", "reference", "fused", "banded")
 
 SMALL = 2**15

@@ -13,27 +13,15 @@ from torch import Tensor
 _kept = threading.local()
 
 
-@torch.inference_mode(False)  # what is kept must serve training too
-def scratch(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Room for this many values until the next call in this thread, which gets the same.
-
-    Devices other than the CPU have an allocator that keeps memory anyway.
-    """
-    if device.type != "cpu":
-        return torch.empty(size, dtype=dtype, device=device)
-    space: Tensor | None = getattr(_kept, str(dtype), None)
-    if space is None or len(space) < size:
-        space = torch.empty(size, dtype=dtype, device="cpu")
-        setattr(_kept, str(dtype), space)
-    return space[:size]
-
-
-def room(size: int) -> Tensor:
-    """Room for at least this many float32 until the next call in this thread."""
-    kept: Tensor | None = getattr(_kept, "room", None)
-    if kept is None or kept.numel() < size:
-        kept = _kept.room = torch.empty(size, dtype=torch.float32, device="cpu")
-    return kept
+def scratch(size: int, dtype: torch.dtype) -> Tensor:
+    """Room on the CPU for at least this many values, until the next call in this thread."""
+    name = str(dtype)
+    space: Tensor | None = getattr(_kept, name, None)
+    if space is None or space.numel() < size:
+        with torch.inference_mode(False):  # what is kept must serve training too
+            space = torch.empty(size, dtype=dtype, device="cpu")
+        setattr(_kept, name, space)
+    return space
 
 
 class Reserve:

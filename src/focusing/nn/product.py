@@ -180,7 +180,7 @@ class CompiledProduct(torch.autograd.Function):
                 grad_x = torch.zeros_like(x)
             if tiling.order is not None:
                 grad = grad.index_select(1, tiling.order)
-                space = scratch(tiling.size, x.dtype, x.device)
+                space = scratch(tiling.size, x.dtype)
                 change = space.numpy()
             for tile in tiling.tiles:
                 rows, columns = tile.rows, tile.columns

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
 from torch.autograd import forward_ad
+
+PLAIN = (Tensor, nn.Parameter)
+"""Kinds of tensors that have memory which a loop can write to."""
 
 _FAKE, _PROXY = torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY
 

@@ -12,8 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.errors import UserError
 
-CHOICES = {
+CHOICES: dict[str, tuple[str | bool, ...]] = {
     "resume": ("auto", "never"),
+    "optim.drop_last": ("auto", True, False),
     "protocol.name": ("paper", "holdout", "last"),
     # Not 16-mixed: steps are made by hand, without its scaling of the loss.
     "trainer.precision": ("32-true", "64-true", "bf16-mixed", "bf16-true"),
@@ -49,8 +50,10 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     if "_mlp" in str(config["model"].get("_target_")):
         config["model"]["hidden"] = _widths(config["model"]["hidden"])
     for name, allowed in CHOICES.items():
-        if (value := _get(config, name)) not in allowed:
-            raise UserError(f"{name}={value} is not one of {', '.join(allowed)}.")
+        value = _get(config, name)
+        if not any(type(value) is type(choice) and value == choice for choice in allowed):
+            choices = ", ".join(str(choice).lower() for choice in allowed)
+            raise UserError(f"{name}={value} is not one of {choices}.")
     for name, least in AT_LEAST.items():
         value = _get(config, name)
         if value is not None and value < least:

@@ -266,6 +266,7 @@ class Optim:
     momentum: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
     batch_size: int = MISSING
+    drop_last: Any = "auto"
     shuffle: bool = True
     accumulate: int = 1
     clip_value: float | None = None

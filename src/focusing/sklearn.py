@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # type: ign
 from torch import Tensor
 
 from focusing.config import Optim
+from focusing.data.batches import drops_rest
 from focusing.models import MLP, focused_mlp
 from focusing.training.metrics import loss_of
 from focusing.training.optimizer import build_optimizer
@@ -50,6 +51,8 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         learning_rate_mu: of the centres.
         learning_rate_sigma: of the apertures.
         batch_size: samples of a step.
+        drop_last: leave out samples that do not fill a last batch; ``"auto"``: if they are fewer
+            than a quarter of one, as batch norm makes too much of a few samples.
         max_iter: epochs at most.
         early_stopping: hold out some of the training data, stop when its loss gets no better, and
             keep the epoch that was best. With fewer than 10 samples the training loss decides.
@@ -77,6 +80,7 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         learning_rate_mu: float = 0.01,
         learning_rate_sigma: float = 0.01,
         batch_size: int = 32,
+        drop_last: bool | str = "auto",
         max_iter: int = 100,
         early_stopping: bool = True,
         validation_fraction: float = 0.1,
@@ -92,6 +96,7 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         self.learning_rate_mu = learning_rate_mu
         self.learning_rate_sigma = learning_rate_sigma
         self.batch_size = batch_size
+        self.drop_last = drop_last
         self.max_iter = max_iter
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
@@ -111,6 +116,8 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"dropout={self.dropout} must be less than 1.")
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping={self.early_stopping!r} must be True or False.")
+        if self.drop_last not in ("auto", True, False):
+            raise ValueError(f"drop_last={self.drop_last!r} must be 'auto', True or False.")
         share = self.validation_fraction
         if self.early_stopping and not (isinstance(share, Real) and 0 < float(share) < 1):
             raise ValueError(f"validation_fraction={share!r} must lie between 0 and 1.")
@@ -195,8 +202,8 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         best, best_state, waited = math.inf, None, 0
         for _ in range(self.max_iter):
             net.train()
-            total = 0.0
-            for batch in _batches(len(x), self.batch_size):
+            total, seen = 0.0, 0
+            for batch in _batches(len(x), max(2, self.batch_size), self.drop_last):
                 optimizer.zero_grad()
                 loss = loss_of(net(x[batch]), y[batch])
                 torch.autograd.backward(loss)
@@ -204,7 +211,8 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
                 for layer in layers:
                     layer.constrain_()
                 total += loss.item() * len(batch)
-            self.loss_curve_.append(total / len(x))
+                seen += len(batch)
+            self.loss_curve_.append(total / seen)
             if held is not None:
                 with torch.no_grad():
                     self.validation_curve_.append(loss_of(net.eval()(held[0]), held[1]).item())
@@ -298,9 +306,12 @@ def _scale(values: Array) -> tuple[Array, Array]:
     return mean, np.where(spread > 0, spread, 1.0)
 
 
-def _batches(samples: int, size: int) -> list[Tensor]:
+def _batches(samples: int, size: int, drop_last: bool | str) -> list[Tensor]:
     """A new order of the samples in batches; none of one sample, which batch norm cannot take."""
-    batches = list(torch.split(torch.randperm(samples), max(2, size)))
+    order = torch.randperm(samples)
+    if drops_rest(drop_last, samples, size, batch_norm=True):
+        order = order[: samples - samples % size]
+    batches = list(torch.split(order, size))
     if len(batches) > 1 and len(batches[-1]) == 1:
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches

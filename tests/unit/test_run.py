@@ -168,6 +168,10 @@ def test_missing_data_is_a_sentence_and_leaves_nothing(
     ("override", "sentence"),
     [
         ("optim.batch_size=1", r"^optim\.batch_size=1: batch norm needs 2 or more samples"),
+        (
+            "optim.batch_size=3 optim.drop_last=false",
+            r"^optim\.drop_last=false leaves a last",
+        ),
         ("data.limit_train=1", r"^There is 1 training sample: batch norm needs 2 or more"),
     ],
 )
@@ -175,9 +179,9 @@ def test_batch_norm_of_a_single_sample_is_a_sentence_and_leaves_nothing(
     tmp_path: Path, override: str, sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):
-        train(config(tmp_path, "model=dense", override))
+        train(config(tmp_path, "model=dense", *override.split()))
     assert list(tmp_path.iterdir()) == []
-    train(config(tmp_path, "model=dense", override, "model.batch_norm=false"))
+    train(config(tmp_path, "model=dense", *override.split(), "model.batch_norm=false"))
 
 
 class TestEvaluate:

@@ -23,6 +23,25 @@ def epoch_seed(seed: int, epoch: int, stream: int = 0) -> int:
     return int(np.random.SeedSequence([seed, epoch, stream]).generate_state(1, np.uint64)[0] >> 1)
 
 
+def drops_rest(drop_last: bool | str, samples: int, batch_size: int, *, batch_norm: bool) -> bool:
+    """Whether an epoch leaves out the samples that do not fill a last batch.
+
+    Batch norm divides by the spread of a batch: a few samples have next to none, and one such step
+    an epoch was enough to bring the losses of whole runs into the thousands.
+
+    Args:
+        drop_last: ``"auto"`` leaves out a single sample, and less than a quarter of a batch where
+            there is batch norm.
+        samples: of an epoch; the only batch is never left out.
+        batch_size: samples of a whole batch.
+        batch_norm: the network has it.
+    """
+    rest = samples % batch_size
+    if drop_last == "auto":
+        drop_last = rest == 1 or (batch_norm and 4 * rest < batch_size)
+    return bool(drop_last) and samples > batch_size
+
+
 def resident(part: Part, device: torch.device) -> Part:
     """A part on the device where it is used, unless it takes more than half of what is free there.
 
@@ -50,7 +69,7 @@ class Batches:
         prepare: is applied to what is handed out; see ``DataSet.prepare``.
         augment: likewise, after it; see ``DataSet.augment``.
         augment_seed: of the changes, which are new in each epoch.
-        spare_single: leave out a last batch of one sample, of which batch norm has no variance.
+        drop_last: leave out samples that do not fill a last batch.
     """
 
     def __init__(
@@ -65,7 +84,7 @@ class Batches:
         prepare: Callable[[Tensor], Tensor] | None = None,
         augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
         augment_seed: int = 0,
-        spare_single: bool = False,
+        drop_last: bool = False,
     ) -> None:
         self.part, self.size, self.seed = part, size, seed
         self.device = part.targets.device if device is None else device
@@ -73,8 +92,8 @@ class Batches:
         self.epoch = 0
         samples = len(part.targets)
         self._used = samples if limit is None else min(samples, limit * size)
-        if spare_single and self._used > 1 and self._used % size == 1:
-            self._used -= 1
+        if drop_last:
+            self._used -= self._used % size
         self._stride = bundle * size
 
     def __len__(self) -> int:

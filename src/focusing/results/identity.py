@@ -1,31 +1,122 @@
-"""Which configs are the same experiment, and the folder of each."""
+"""Which configs are the same experiment, and the folder of each.
+
+Two configs compute the same if they differ from the schema's defaults in the same way. So an option
+that is new, and at its default, changes no hash, and finished runs stay finished. What else changes
+between versions is mapped by :func:`upgrade`: rename an option there, never in a record.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import MISSING as NO_DEFAULT
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from focusing.config import GROUP_SCHEMAS, Config
+from focusing.data.batches import drops_rest
+
+VERSION = 2
+"""Of the hash. Version 1 was made of every option, and changed with every new one."""
 IRRELEVANT = ("name", "seed", "resume", "force", "figures", "paths", "logger", "sweep")
 """Options of a run that do not change what it computes (the seed has a folder of its own)."""
 IRRELEVANT_TO_TRAINER = ("accelerator", "devices")
 ONLOOKERS = ("progress", "throughput", "flush", "stuck", "trajectory", "trial")
 """Callbacks that only watch; ``trial`` may end a run early, which is then not done."""
 
+Options = Mapping[str, Any]
 
-def config_hash(config: Mapping[str, Any]) -> str:
+
+def config_hash(config: Options) -> str:
     """Ten hexadecimal digits that are equal for configs that compute the same."""
     kept = {name: value for name, value in config.items() if name not in IRRELEVANT}
     for group, dropped in (("trainer", IRRELEVANT_TO_TRAINER), ("callbacks", ONLOOKERS)):
         options = kept.get(group) or {}
         kept[group] = {name: value for name, value in options.items() if name not in dropped}
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    for group, options in kept.items():
+        if isinstance(options, Mapping):
+            kept[group] = _differing(options, _schema(group, options.get("_target_")))
+    text = json.dumps([VERSION, kept], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def run_folder(config: Mapping[str, Any]) -> Path:
+def run_folder(config: Options) -> Path:
     """``<output_dir>/<name>/<hash>/seed=<seed>``."""
     output = Path(config["paths"]["output_dir"]).expanduser().absolute()
     return output.joinpath(config["name"], config_hash(config), f"seed={config['seed']}")
+
+
+def upgrade(config: Options, samples: int | None = None) -> dict[str, Any]:
+    """The config of an older record as this version would write it.
+
+    Args:
+        config: of a record.
+        samples: that the run was trained on, if it got so far.
+    """
+    upgraded = dict(config)
+    optim = config.get("optim")
+    if optim and "drop_last" not in optim and samples:
+        # Before the option every run trained on its last batch, unless that was a single sample.
+        batch_norm = bool(config["model"].get("batch_norm"))
+        size = optim["batch_size"]
+        leaves_out = drops_rest("auto", samples, size, batch_norm=batch_norm)
+        trained = leaves_out and samples % size not in (0, 1)
+        upgraded["optim"] = {**optim, "drop_last": False if trained else "auto"}
+    for group, options in upgraded.items():
+        schema = _schema(group, options.get("_target_") if isinstance(options, Mapping) else None)
+        if schema is not None:
+            upgraded[group] = _completed(options, schema)
+    return upgraded
+
+
+def _differing(options: Options, schema: type | None) -> dict[str, Any]:
+    """The options that are not at the schema's default."""
+    defaults = _defaults(schema) if schema else {}
+    kept = {}
+    for name, value in options.items():
+        default = defaults.get(name, NO_DEFAULT)
+        if isinstance(value, Mapping) and is_dataclass(default):
+            value = _differing(value, type(default))
+            default = {}
+        if default is NO_DEFAULT or value != default:
+            kept[name] = value
+    return kept
+
+
+def _completed(options: Options, schema: type) -> dict[str, Any]:
+    """Options with the schema's defaults for those that are missing."""
+    completed = dict(options)
+    for name, default in _defaults(schema).items():
+        if is_dataclass(default):
+            completed[name] = _completed(completed.get(name, {}), type(default))
+        else:
+            completed.setdefault(name, default)
+    return completed
+
+
+@cache
+def _schema(group: str, target: str | None) -> type | None:
+    """The schema of a group of options; of a network or a data set, that of its target."""
+    if group in GROUP_SCHEMAS:
+        by_target = {
+            _defaults(kind).get("_target_"): kind for kind in GROUP_SCHEMAS[group].values()
+        }
+        return by_target.get(target, by_target.get(None))  # the schema of images serves several
+    kinds = {field.name: field.default_factory for field in fields(Config)}
+    kind = kinds.get(group)
+    return kind if isinstance(kind, type) and is_dataclass(kind) else None
+
+
+@cache
+def _defaults(schema: type) -> dict[str, Any]:
+    """The defaults of a schema; what it leaves to the YAML files has none."""
+    defaults = {}
+    for field in fields(schema):
+        made = field.default_factory is not NO_DEFAULT
+        default = field.default_factory() if made else field.default  # type: ignore[misc]
+        if default not in (NO_DEFAULT, "???"):
+            defaults[field.name] = default
+    return defaults

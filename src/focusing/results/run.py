@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from focusing.results.archive import read_run
+from focusing.results.identity import config_hash, upgrade
 from focusing.results.record import FILE, SCHEMA
 
 UNSTATED = "unstated"
@@ -118,7 +119,7 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
     if record.get("schema") != SCHEMA:
         raise ValueError(f"schema {record.get('schema')}, not {SCHEMA}")
     try:
-        config = record["config"]
+        config = upgrade(record["config"], (record.get("data") or {}).get("train"))
         data = record.get("data") or {
             "name": config["data"]["name"]
         }  # it may fail before it has any
@@ -143,7 +144,7 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
             scores={name: float(score["value"]) for name, score in given.items()},
             epochs={name: int(score["epoch"]) for name, score in given.items()},
             config=config,
-            config_hash=str(record["config_hash"]),
+            config_hash=config_hash(config),
             sizes={name: value for name, value in data.items() if name not in NO_SIZES},
             network=record.get("network") or {},
             focus=record.get("focus") or {},

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from focusing.data import DataSet, Part, hold_out
 from focusing.data.preprocess import Preparation
@@ -98,14 +100,25 @@ def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = Tr
 
 def check_single(config: Mapping[str, Any], net: Network, train: Part) -> None:
     """Refuse batches of one sample for a network that cannot be trained on them."""
-    samples, size = len(train.targets), config["optim"]["batch_size"]
-    if min(samples, size) > 1:
+    samples, optim = len(train.targets), config["optim"]
+    size, limit = optim["batch_size"], config["trainer"]["limit_batches"]
+    if size == 1:
+        cause = "optim.batch_size=1"
+    elif samples == 1:
+        cause = "There is 1 training sample"
+    elif samples % size == 1 and optim["drop_last"] is False and not limit:
+        cause = "optim.drop_last=false leaves a last batch of 1 sample"
+    else:
         return
     try:  # nothing is computed on this device
         deepcopy(net).to("meta").train()(net.example().to("meta"))
     except ValueError:
-        cause = "optim.batch_size=1" if size == 1 else "There is 1 training sample"
         raise UserError(
             f"{cause}: batch norm needs 2 or more samples in a batch; use more, or "
             "model.batch_norm=false."
         ) from None
+
+
+def has_batch_norm(net: nn.Module) -> bool:
+    """Whether any layer normalises over a batch."""
+    return any(isinstance(layer, _BatchNorm) for layer in net.modules())

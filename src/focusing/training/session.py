@@ -19,9 +19,10 @@ from torch import Tensor
 
 from focusing.config import Optim
 from focusing.data import Batches, Part
-from focusing.data.batches import resident
+from focusing.data.batches import drops_rest, resident
 from focusing.errors import UserError
 from focusing.results.scores import Series, best_epoch
+from focusing.training.assembly import has_batch_norm
 from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO
 from focusing.training.interruption import interruptible
 from focusing.training.module import FocusingModule
@@ -138,6 +139,12 @@ def fit(
     seed = module.seed if optim.shuffle else None
     work = optim.batch_size * sum(each.numel() for each in module.parameters())
     bundle = max(1, min(BUNDLE_MOST, BUNDLE_WORK // work))
+    drop_last = drops_rest(
+        optim.drop_last,
+        len(train.targets),
+        optim.batch_size,
+        batch_norm=has_batch_norm(module.net),
+    )
     batches = Batches(
         resident(train, device),
         optim.batch_size,
@@ -148,7 +155,7 @@ def fit(
         prepare=prepare,
         augment=augment,
         augment_seed=module.seed,
-        spare_single=True,
+        drop_last=drop_last,
     )
     size = max(evaluation_batch(train), optim.batch_size)
     loaders = [

@@ -1,9 +1,10 @@
 """Batches: the same for a seed and an epoch, whatever happened before."""
 
+import pytest
 import torch
 
 from focusing.data import Batches, Part
-from focusing.data.batches import epoch_seed
+from focusing.data.batches import drops_rest, epoch_seed
 
 
 def part(samples: int = 10) -> Part:
@@ -57,9 +58,26 @@ def test_a_bundle_holds_the_same_batches_in_the_same_order() -> None:
     assert [batch.targets.tolist() for batch in apart] == [b.targets.tolist() for b in single]
 
 
-def test_a_last_batch_of_one_is_spared_where_asked() -> None:
-    part = Part(torch.arange(9.0).unsqueeze(1), torch.arange(9))
-    sizes = [len(each.targets) for each in Batches(part, 4, seed=0, spare_single=True)]
-    assert sizes == [4, 4]
-    assert [len(each.targets) for each in Batches(part, 4)] == [4, 4, 1]
-    assert [len(each.targets) for each in Batches(part, 5, seed=0, spare_single=True)] == [5, 4]
+def test_what_does_not_fill_a_last_batch_is_left_out_where_asked() -> None:
+    assert [len(batch.targets) for batch in Batches(part(), 4, seed=0, drop_last=True)] == [4, 4]
+    assert len(seen(Batches(part(), 4, limit=1, drop_last=True))) == 4
+
+
+@pytest.mark.parametrize(
+    ("drop_last", "samples", "batch_norm", "expected"),
+    [
+        ("auto", 1250, True, True),  # spoken digits: a last batch of 2
+        ("auto", 1250, False, False),
+        ("auto", 1249, False, True),  # a single sample, which has no spread
+        ("auto", 1255, True, True),
+        ("auto", 1256, True, False),  # a quarter of a batch
+        ("auto", 2, True, False),  # the only batch
+        (True, 1279, False, True),
+        (True, 31, False, False),
+        (False, 1249, True, False),
+    ],
+)
+def test_auto_leaves_out_what_batch_norm_would_make_too_much_of(
+    drop_last: bool | str, samples: int, batch_norm: bool, expected: bool
+) -> None:
+    assert drops_rest(drop_last, samples, 32, batch_norm=batch_norm) is expected

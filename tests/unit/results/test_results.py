@@ -4,7 +4,6 @@ import errno
 import json
 import platform
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from focusing.errors import UserError
 from focusing.results import record as record_module
 from focusing.results.files import write_whole
 from focusing.results.folder import claim, finished
-from focusing.results.identity import config_hash, run_folder
 from focusing.results.record import git_state, machine, read_record, versions, write_record
 from focusing.results.scores import best_epoch, scores
 
@@ -35,56 +33,6 @@ class TestScores:
 
     def test_nothing_yet(self) -> None:
         assert set(scores({}, "accuracy").values()) == {None}
-
-
-CONFIG: dict[str, Any] = {
-    "name": "x",
-    "seed": 0,
-    "resume": "auto",
-    "force": False,
-    "figures": True,
-    "paths": {"output_dir": "outputs"},
-    "logger": {"csv": {}},
-    "model": {"sigma": 0.1},
-    "trainer": {"max_epochs": 3, "accelerator": "cpu", "devices": 1},
-    "callbacks": {"clip": {"_target_": "a"}, "progress": {"_target_": "b"}},
-}
-
-
-class TestIdentity:
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"seed": 1},
-            {"force": True},
-            {"name": "y"},
-            {"logger": {"wandb": {}}},
-            {"paths": {"output_dir": "elsewhere"}},
-            {"trainer": {"max_epochs": 3, "accelerator": "gpu", "devices": [1]}},
-            {"callbacks": {"clip": {"_target_": "a"}}},
-        ],
-    )
-    def test_what_does_not_change_the_result_does_not_change_the_hash(self, change: Any) -> None:
-        assert config_hash({**CONFIG, **change}) == config_hash(CONFIG)
-
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"model": {"sigma": 0.2}},
-            {"trainer": {**CONFIG["trainer"], "max_epochs": 4}},
-            {"callbacks": {}},
-        ],
-    )
-    def test_what_does_changes_it(self, change: Any) -> None:
-        assert config_hash({**CONFIG, **change}) != config_hash(CONFIG)
-
-    def test_the_order_of_keys_is_nothing(self) -> None:
-        assert config_hash(dict(reversed(CONFIG.items()))) == config_hash(CONFIG)
-
-    def test_seed_0_has_a_folder(self) -> None:
-        folder = run_folder(CONFIG)
-        assert folder.parts[-4:] == ("outputs", "x", config_hash(CONFIG), "seed=0")
-        assert folder.is_absolute()
 
 
 class TestFiles:

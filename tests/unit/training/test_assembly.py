@@ -1,5 +1,7 @@
 """Which networks can be trained on batches of one sample."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -18,6 +20,11 @@ def resnet(size: int) -> Transfer:
     return Transfer((size, size, 3), 2, features="resnet18", hidden=2, batch_norm=False)
 
 
+def options(batch_size: int, drop_last: bool | str = False) -> dict[str, Any]:
+    optim = {"batch_size": batch_size, "drop_last": drop_last}
+    return {"optim": optim, "trainer": {"limit_batches": None}}
+
+
 @pytest.mark.parametrize(
     ("net", "single"),
     [
@@ -31,9 +38,8 @@ def resnet(size: int) -> Transfer:
 )
 def test_a_single_sample_is_refused_where_it_has_no_variance(net: Network, single: bool) -> None:
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    check_single({"optim": {"batch_size": 2}}, net, FEW)
-    for batch, part in ((1, FEW), (2, ONE)):
-        config = {"optim": {"batch_size": batch}}
+    check_single(options(2, drop_last="auto"), net, FEW)
+    for config, part in ((options(1), FEW), (options(2), ONE), (options(2), FEW)):
         if single:
             check_single(config, net, part)
         else:

@@ -46,6 +46,7 @@ def fit_stack(
     batch_size: int,
     seed: int | None,
     limit: int | None = None,
+    drop_last: bool = False,
     chooses: str | None = None,
 ) -> Course:
     """Train a stack, scoring every epoch.
@@ -58,13 +59,14 @@ def fit_stack(
         batch_size: samples of a batch.
         seed: of the order of the batches, which is that of a single run; None: no shuffling.
         limit: batches per epoch, at most.
+        drop_last: leave out samples that do not fill a last batch.
         chooses: the series whose best epoch's states are kept.
     """
     course = Course(best=[(-1.0, {})] * (2 * stack.trials))
     numbers = torch.arange(train.targets.shape[1])
     whole = len(numbers) // batch_size + 1  # an epoch in one piece
     orders = Batches(
-        Part(numbers, numbers), batch_size, seed, limit, bundle=whole, spare_single=True
+        Part(numbers, numbers), batch_size, seed, limit, bundle=whole, drop_last=drop_last
     )
     device = train.targets.device
     course.foci.append(_foci(stack))

@@ -16,6 +16,7 @@ import yaml
 from focusing.callbacks import Throughput
 from focusing.callbacks.trajectory import Trajectory
 from focusing.data import DataSet, Part
+from focusing.data.batches import drops_rest
 from focusing.errors import BusyError
 from focusing.models import Network
 from focusing.results.description import describe_end, describe_start
@@ -119,6 +120,8 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
         )
         for name in parts[0]
     }
+    samples = len(parts[0]["train"].targets)
+    drop_last = drops_rest(optim["drop_last"], samples, optim["batch_size"], batch_norm=True)
     del parts
     stack = Stack(
         [each.net.to(dtype) for each in members[0::2]],
@@ -135,6 +138,7 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
         batch_size=optim["batch_size"],
         seed=config["seed"] if optim["shuffle"] else None,
         limit=config["trainer"]["limit_batches"],
+        drop_last=drop_last,
         chooses=CHOOSES[config["protocol"]["name"]],
     )
     seconds = (time.perf_counter() - began) / len(members)

@@ -12,7 +12,7 @@ from focusing.results.identity import ONLOOKERS
 from focusing.sweep.table1.records import DTYPES
 
 FREE = {
-    "optim": ("lr", "lr_mu", "lr_sigma", "momentum", "batch_size", "shuffle", "l2"),
+    "optim": ("lr", "lr_mu", "lr_sigma", "momentum", "batch_size", "drop_last", "shuffle", "l2"),
     "model": ("name", "hidden", "mu", "sigma", "train_mu", "train_sigma", "init")
     + ("mu_range", "sigma_range", "backend", "cutoff", "later_sigma"),
 }

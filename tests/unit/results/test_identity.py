@@ -1,0 +1,126 @@
+"""Which configs are the same run, also after options were added."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from focusing.checks import check
+from focusing.compose import config_dir, prepare_hydra
+from focusing.results.collect import collect
+from focusing.results.identity import config_hash, run_folder, upgrade
+from focusing.results.run import Run
+
+PUBLISHED = Path(__file__).parents[3] / "results"
+
+CONFIG: dict[str, Any] = {
+    "name": "x",
+    "seed": 0,
+    "resume": "auto",
+    "force": False,
+    "figures": True,
+    "paths": {"output_dir": "outputs"},
+    "logger": {"csv": {}},
+    "data": {"_target_": "focusing.data.fashion", "augment": {"flip": False, "zoom": 0.1}},
+    "model": {"_target_": "focusing.models.focused_mlp", "sigma": 0.1},
+    "optim": {"lr": 0.1},
+    "trainer": {"max_epochs": 3, "accelerator": "cpu", "devices": 1},
+    "callbacks": {"clip": {"_target_": "a"}, "progress": {"_target_": "b"}},
+}
+
+
+class TestIdentity:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"seed": 1},
+            {"force": True},
+            {"name": "y"},
+            {"logger": {"wandb": {}}},
+            {"paths": {"output_dir": "elsewhere"}},
+            {"trainer": {"max_epochs": 3, "accelerator": "gpu", "devices": [1]}},
+            {"callbacks": {"clip": {"_target_": "a"}}},
+            # Options at their defaults, as if they had just been added to the schema.
+            {"model": {**CONFIG["model"], "focus": "gaussian", "mu_range": [0.0, 1.0]}},
+            {"optim": {"lr": 0.1, "drop_last": "auto"}},
+            {"data": {**CONFIG["data"], "augment": {"zoom": 0.1, "shear": 0.0}, "fold": 0}},
+        ],
+    )
+    def test_what_does_not_change_the_result_does_not_change_the_hash(self, change: Any) -> None:
+        assert config_hash({**CONFIG, **change}) == config_hash(CONFIG)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"model": {**CONFIG["model"], "sigma": 0.2}},
+            {"model": {**CONFIG["model"], "focus": "laplace"}},
+            {"optim": {"lr": 0.1, "drop_last": False}},
+            {"data": {**CONFIG["data"], "augment": {"flip": False, "zoom": 0.2}}},
+            {"trainer": {**CONFIG["trainer"], "max_epochs": 4}},
+            {"callbacks": {}},
+        ],
+    )
+    def test_what_does_changes_it(self, change: Any) -> None:
+        assert config_hash({**CONFIG, **change}) != config_hash(CONFIG)
+
+    def test_the_order_of_keys_is_nothing(self) -> None:
+        assert config_hash(dict(reversed(CONFIG.items()))) == config_hash(CONFIG)
+
+    def test_seed_0_has_a_folder(self) -> None:
+        folder = run_folder(CONFIG)
+        assert folder.parts[-4:] == ("outputs", "x", config_hash(CONFIG), "seed=0")
+        assert folder.is_absolute()
+
+
+class TestUpgrade:
+    model = {"_target_": "focusing.models.dense_mlp", "batch_norm": True}
+
+    @pytest.mark.parametrize(
+        ("samples", "batch_norm", "expected"),
+        [(1250, True, False), (1250, False, "auto"), (1249, True, "auto"), (1264, True, "auto")],
+    )
+    def test_an_older_run_that_was_trained_on_a_tiny_last_batch_says_so(
+        self, samples: int, batch_norm: bool, expected: bool | str
+    ) -> None:
+        config = {"model": {**self.model, "batch_norm": batch_norm}, "optim": {"batch_size": 32}}
+        assert upgrade(config, samples)["optim"]["drop_last"] == expected
+
+    def test_options_that_a_record_does_not_have_are_at_their_defaults(self) -> None:
+        upgraded = upgrade({"model": self.model, "optim": {}, "trainer": {"max_epochs": 3}})
+        assert upgraded["optim"]["drop_last"] == "auto"
+        assert upgraded["trainer"] == {"max_epochs": 3, "limit_batches": None}
+
+    def test_of_a_class_that_is_not_ours_nothing_is_known(self) -> None:
+        config = {"model": {"_target_": "mine.Net", "width": 3}}
+        assert upgrade(config) == config
+        assert config_hash(config) != config_hash({"model": {"_target_": "mine.Net"}})
+
+
+@cache
+def composed(choice: str = "model=focus_s") -> dict[str, Any]:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        return check(compose("train", [choice]))
+
+
+def composed_anew(run: Run) -> dict[str, Any]:
+    """What today's conf/ composes, with the values of a record; every option of it must exist."""
+    groups = {name: composed()[name] for name in ("optim", "protocol", "trainer")}
+    groups["data"] = composed(f"data={run.data}")["data"]
+    groups["model"] = composed(f"model={run.model}")["model"]
+    config = {"size": run.size, "variant": run.variant, "callbacks": run.config["callbacks"]}
+    for name, options in groups.items():
+        assert run.config[name].keys() <= options.keys(), (name, run.path)
+        config[name] = {**options, **run.config[name]}
+    return config
+
+
+def test_every_published_record_has_the_hash_of_its_config_composed_anew() -> None:
+    if not PUBLISHED.is_dir():
+        pytest.skip("results/ is not here: it is not part of the package.")
+    runs = collect([PUBLISHED]).runs
+    assert len(runs) > 3000
+    for run in runs:
+        assert config_hash(composed_anew(run)) == run.config_hash, run.path

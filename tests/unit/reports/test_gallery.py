@@ -121,6 +121,21 @@ def test_other_sources_sizes_and_variants_stay_apart(tmp_path: Path) -> None:
     assert [each.texts[0].get_text() for each in axes] == ["official", "other"]
 
 
+def test_the_penalty_has_a_panel_for_each_data_set_and_kind_of_network(tmp_path: Path) -> None:
+    for model, level in (("focus_s", 0.5), ("cnn_focus", 0.9)):
+        for data in ("mnist", "clt", "cifar10", "fashion"):
+            for value in (1e-10, 1e-5, 1e-3):
+                leave(tmp_path, "sigma_reg", data, model, 0, [level], size="quick",
+                      options={"optim.sigma_l2": value})  # fmt: skip
+    chart = figures_of(tmp_path)["sigma_reg_quick_paper_paper"]
+    axes = drawn(chart).axes
+    titles = [each.get_title(loc="left") for each in axes]
+    assert titles == [f"{data}, {model}" for model in ("Focus-s", "CNN+Fcs")
+                      for data in ("MNIST", "CLT", "CIFAR-10", "Fashion")]  # fmt: skip
+    assert {len(each.lines[0].get_xdata()) for each in axes} == {3}
+    assert [each.lines[0].get_ydata()[0] for each in axes] == [50.0] * 4 + [90.0] * 4
+
+
 def test_only_what_changed_is_drawn_again_and_what_is_gone_goes(tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "out"
     leave_widths(runs)
@@ -217,6 +232,28 @@ def test_each_panel_of_losses_says_which_split_it_shows(tmp_path: Path) -> None:
     assert "solid: validation" in said["MNIST"]
     assert "solid: test" in said["Fashion"]
     assert [text.get_text() for text in figure.legends[0].texts][-1] == "see panel"
+
+
+def test_of_two_lengths_the_longer_is_drawn_and_the_other_is_named(tmp_path: Path) -> None:
+    def run(data: str, epochs: int) -> None:
+        series = {"train/loss": [1.0] * epochs, "test/loss": [2.0] * epochs}
+        for model in ("dense", "focus_s"):
+            leave(tmp_path, "table2_simple", data, model, 0, [0.5] * epochs, series=series,
+                  options={"trainer.max_epochs": epochs})  # fmt: skip
+
+    for data, epochs in (("fashion", 2), ("fashion", 4), ("mnist", 3)):
+        run(data, epochs)
+    chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
+    lengths = {data: max(row["epoch"] for row in chart.rows if row["data"] == data)
+               for data in ("mnist", "fashion")}  # fmt: skip
+    assert lengths == {"mnist": 3, "fashion": 4}
+    assert [axes.get_title(loc="left") for axes in drawn(chart).axes] == ["MNIST", "Fashion"]
+    assert "left out: Fashion of 2 epochs." in chart.caption
+
+
+def test_losses_of_a_sweep_are_not_drawn(tmp_path: Path) -> None:
+    leave_widths(tmp_path)
+    assert not any(name.startswith("losses") for name in figures_of(tmp_path))
 
 
 def test_the_optimism_of_errors_is_not_missing(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from focusing.reports.figures.chart_runs import (
 from focusing.reports.names import data_name, data_order, dense_twin, model_name
 from focusing.reports.tables.cells import Block, blocks
 from focusing.results.collect import Collection
+from focusing.results.groups import group_by
 from focusing.results.run import Run
 
 COMPARED = ("focus_s", "cnn_focus", "vgg_focus", "fasttext_focus")
@@ -37,6 +38,8 @@ EXPECTED = {
 LINES = {"train": ":", "val": "-", "test": "-"}
 CHECKS = {"val": "validation split", "test": "test data, which chose the paper's epoch"}
 Rows = list[Mapping[str, Any]]
+Pair = tuple[Block, str]
+"""Runs that may be compared, and which focused network of theirs is compared with the dense one."""
 
 
 def loss_charts(collection: Collection) -> Drawn:
@@ -45,17 +48,33 @@ def loss_charts(collection: Collection) -> Drawn:
     for edition in editions(collection):
         pairs = [
             (block, model)
-            for block in blocks(edition.runs)
+            for block in sorted(blocks(edition.runs), key=lambda block: data_order(block.data))
             for model in COMPARED
             if {model, dense_twin(model)} <= block.models.keys()
         ]
-        swept = len({(block.data, block.source, model) for block, model in pairs}) < len(pairs)
-        if pairs and not swept and edition.experiment not in MEASURED:
-            drawn += _charts(edition, sorted(pairs, key=lambda pair: data_order(pair[0].data)))
+        longest = _longest(pairs)
+        if longest and edition.experiment not in MEASURED:
+            drawn += _charts(edition, longest, [pair for pair in pairs if pair not in longest])
     return [*drawn, *never_run(collection, EXPECTED)]
 
 
-def _charts(edition: Edition, pairs: Sequence[tuple[Block, str]]) -> list[Chart]:
+def _longest(pairs: Sequence[Pair]) -> list[Pair]:
+    """The longest training of each network on each data set; none if a sweep has several."""
+    longest: list[Pair] = []
+    for alike in group_by(pairs, lambda pair: (pair[0].data, pair[0].source, pair[1])).values():
+        most = max(map(_epochs, alike))
+        last = [pair for pair in alike if _epochs(pair) == most]
+        longest += last if len(last) == 1 else []
+    return longest
+
+
+def _epochs(pair: Pair) -> int:
+    block, model = pair
+    trainer = block.models[model][0].config.get("trainer") or {}
+    return int(trainer.get("max_epochs") or 0)
+
+
+def _charts(edition: Edition, pairs: Sequence[Pair], left_out: Sequence[Pair]) -> list[Chart]:
     rows: Rows = []
     for panel, (block, model) in enumerate(pairs):
         chosen, check = compared({name: block.models[name] for name in (dense_twin(model), model)})
@@ -73,6 +92,11 @@ def _charts(edition: Edition, pairs: Sequence[tuple[Block, str]]) -> list[Chart]
     )
     if counts[-1] > 1:
         caption += " Bands: from the lowest to the highest run."
+    if left_out:
+        names = ", ".join(
+            f"{data_name(pair[0].data)} of {_epochs(pair)} epochs" for pair in left_out
+        )
+        caption += f" The longest training on each data set is drawn; left out: {names}."
     return [
         Chart(
             edition.name("losses"),
@@ -126,7 +150,7 @@ def _curves(panel: int, block: Block, model: str, runs: Sequence[Run], check: st
     return rows
 
 
-def _draw(rows: Rows, pairs: Sequence[tuple[Block, str]]) -> Figure:
+def _draw(rows: Rows, pairs: Sequence[Pair]) -> Figure:
     with house_style():
         solid = [
             _solid(row for row in rows if row["panel"] == panel) for panel in range(len(pairs))

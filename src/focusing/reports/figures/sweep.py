@@ -23,7 +23,7 @@ from focusing.reports.figures.chart_runs import (
     run_count,
     shown_protocols,
 )
-from focusing.reports.names import data_name, data_order, model_name
+from focusing.reports.names import MODELS, data_name, data_order, dense_twin, model_name
 from focusing.reports.tables.cells import score_record
 from focusing.reports.tables.experiment import author_mean, limited_note
 from focusing.reports.tables.settings import Setting, settings_of, shown
@@ -63,7 +63,11 @@ def swept_number(found: Sequence[Setting]) -> str | None:
     for name in [each for each in names if each in AXES or len(names) == 1]:
         values = {width(each.values[name]) for each in found}
         lines = {_line(each, name) for each in found}
-        if None not in values and len(values) > 1 and len(lines) <= MOST_LINES * len(_data(found)):
+        if (
+            None not in values
+            and len(values) > 1
+            and len(lines) <= MOST_LINES * len(_panels(found))
+        ):
             return name
     return None
 
@@ -76,9 +80,18 @@ def width(value: Any) -> float | None:
     return float(value) if number else None
 
 
-def _data(found: Sequence[Setting]) -> list[tuple[str, str]]:
-    places = dict.fromkeys(each.data for each in found)
-    return sorted(places, key=lambda place: data_order(place[0]))
+Panel = tuple[tuple[str, str], str]
+"""A data set with its source, and a kind of network, by its dense one."""
+
+
+def _panel(each: Setting) -> Panel:
+    return each.data, dense_twin(each.model)
+
+
+def _panels(found: Sequence[Setting]) -> list[Panel]:
+    """As in the paper, kinds of networks apart: their accuracies have scales of their own."""
+    kinds = dict.fromkeys(map(_panel, found))
+    return sorted(kinds, key=lambda panel: (list(MODELS).index(panel[1]), data_order(panel[0][0])))
 
 
 def _line(each: Setting, option: str) -> tuple[Any, ...]:
@@ -147,10 +160,11 @@ def _draw(
     metrics: Mapping[str, str],
 ) -> Figure:
     with house_style():
-        places = _data(found)
-        figure, grid, columns = panels(len(places), HEIGHT, sharex=True)
-        for place, axes in zip(places, grid, strict=True):
-            there = [each for each in found if each.data == place]
+        kinds = _panels(found)
+        figure, grid, columns = panels(len(kinds), HEIGHT, sharex=True)
+        for kind, axes in zip(kinds, grid, strict=True):
+            place = kind[0]
+            there = [each for each in found if _panel(each) == kind]
             names = []
             for line, points in group_by(there, lambda each: _line(each, option)).items():
                 names.append(_plot(axes, points, option, protocol, line))
@@ -160,11 +174,14 @@ def _draw(
                         x = width(each.values[option]) or 0.0
                         axes.plot(x, mean, "x", color=GREY, ms=3.5, mew=0.7, zorder=1)
             _scale(axes, sorted({width(each.values[option]) or 0.0 for each in there}))
-            head(axes, data_name(place[0]), place[1])
+            several = len({_line(each, option)[1:] for each in found}) > 1
+            alone = several and len(names) == 1
+            title = ", ".join([data_name(place[0]), *([names[0][2]] if alone else [])])
+            head(axes, title, place[1])
             if axes in grid[::columns]:
                 accurate = metrics.get(place[0]) != "mae"
                 axes.set_ylabel("test accuracy (%)" if accurate else "test MAE")
-            if len({_line(each, option)[1:] for each in found}) > 1:
+            if several and not alone:
                 end_labels(axes, names, 72 * HEIGHT * 0.6)
             axes.margins(x=0.08)
         figure.supxlabel(AXES.get(option, option), fontsize=8)

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional
 
+from focusing.nn import kernels
 from focusing.nn.blocks import Blocks, team
 from focusing.nn.tiles import Tiling, tiling
-from focusing.nn.tracing import PLAIN, needs_plain_operations
+from focusing.nn.tracing import PLAIN, needs_plain_operations, record_call
 
 TRIED = 2048
 """Samples at most with which ways are timed."""
@@ -125,7 +126,10 @@ class BandedLinear(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
-        watched = needs_plain_operations()
+        watched = needs_plain_operations(input)
+        if isinstance(input, fx.Proxy):  # which has no shape yet
+            recorded = record_call(self, input)
+            return self._by_tiles(input) if recorded is None else recorded
         # Slices of wider inputs would fit; torch.jit cannot record such a check.
         if not (watched and torch._C._get_tracing_state()) and input.shape[-1] != self.in_features:
             raise ValueError(
@@ -192,7 +196,7 @@ class BandedLinear(nn.Module):
         """Products that may be the fastest; the last one is more often than others."""
         found = (way for way in list(known.ways.values()) if isinstance(way, Dense))
         dense = next(found, None) or Dense(*self._dense())
-        if x.device.type != "cpu" or x.dtype != torch.float32:
+        if not kernels.AVAILABLE or x.device.type != "cpu" or x.dtype != torch.float32:
             return [dense] if self._whole else [dense, self._by_tiles]
         if known.blocks is None:
             known.blocks = Blocks(*dense.operands)
@@ -223,15 +227,15 @@ class BandedLinear(nn.Module):
         if self._whole:
             return functional.linear(x, buffers["weight_0"], buffers.get("bias"))
         parts = [
-            torch.mm(
-                x.index_select(1, buffers[picked]) if picked else x.narrow(1, start, width),
+            torch.matmul(
+                x.index_select(-1, buffers[picked]) if picked else x.narrow(-1, start, width),
                 buffers[weight],
             )
             for weight, picked, start, width in self._names
         ]
-        y, bias, place = torch.cat(parts, dim=1), self.bias, self.place
+        y, bias, place = torch.cat(parts, dim=-1), self.bias, self.place
         y = y if bias is None else y + bias.to(y.dtype)
-        return y if place is None else y.index_select(1, place)
+        return y if place is None else y.index_select(-1, place)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_known": None}

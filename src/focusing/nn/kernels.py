@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -20,6 +21,8 @@ from numba.extending import intrinsic, overload
 
 from focusing.nn.focus import FAINTEST
 
+AVAILABLE = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+"""Whether numba compiles; without (``NUMBA_DISABLE_JIT``), loops in Python would take minutes."""
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 """Sums in any order, so that they are vectorised; NaN and infinity keep their meaning."""
 TWO = np.float32(2)  # a constant in double precision would drag single precision along
@@ -33,10 +36,27 @@ UNSEEN = 0.01
 def compiled(loop: Callable[..., Any], compile: Callable[..., Any] = numba.njit) -> Any:
     """Compile a loop, and keep the result on disk."""
     options: Any = {"fastmath": FASTMATH, "error_model": "numpy", "nogil": True}  # 1 / 0 is inf
+    if not AVAILABLE:
+        return loop
     try:
-        return compile(cache=True, **options)(loop)
-    except RuntimeError:  # nowhere to write to: compile anew in each process
+        function: Any = compile(cache=True, **options)(loop)
+    except (RuntimeError, OSError):  # nowhere to write to: compile anew in each process
         return compile(**options)(loop)
+    _save_if_possible(function._cache)
+    return function
+
+
+def _save_if_possible(cache: Any) -> None:
+    """A disk that is full now must not end what has been compiled in memory."""
+    save = cache.save_overload
+
+    def save_overload(signature: Any, result: Any) -> None:
+        try:
+            save(signature, result)
+        except OSError:  # perhaps of the data alone: the index would name those of older code
+            Path(cache._cache_file._index_path).unlink(missing_ok=True)
+
+    cache.save_overload = save_overload
 
 
 @intrinsic

@@ -6,9 +6,10 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional
 
+from focusing.nn import kernels
 from focusing.nn.banded import BandedLinear
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS, coefficients
 from focusing.nn.initial import (
@@ -22,8 +23,9 @@ from focusing.nn.initial import (
 from focusing.nn.plan import Layout, Tiling
 from focusing.nn.positions import Topology, positions, read_topology
 from focusing.nn.product import CompiledProduct, FusedProduct
-from focusing.nn.tracing import PLAIN, needs_plain_operations
+from focusing.nn.tracing import PLAIN, needs_plain_operations, record_call
 
+fx.wrap("coefficients")  # which asks for shapes: torch.fx records one call of it
 BACKENDS = ("auto", "reference", "fused", "banded")
 
 SMALL = 2**15
@@ -189,10 +191,14 @@ class FocusedLinear(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
-        fusible = self.backend != "reference" and self.focus == "gaussian" and not input.is_meta
+        if isinstance(input, fx.Proxy) and (recorded := record_call(self, input)) is not None:
+            return recorded
+        fusible = self.backend != "reference" and self.focus == "gaussian"
         weight, bias = self._parameter("weight"), self._parameter("bias")
-        if not fusible or needs_plain_operations():
-            product = (self._phi(sample=self.training) * weight).to(weight.dtype)
+        if not fusible or needs_plain_operations(input) or input.is_meta:
+            product = self._phi(sample=self.training) * weight
+            if weight.dtype != self.tau.dtype:
+                product = product.to(weight.dtype)
             return functional.linear(input, product, bias)
         if torch.is_autocast_enabled("cpu" if input.is_cpu else input.device.type):
             if input.dtype != torch.float64:  # which autocast leaves alone
@@ -234,10 +240,13 @@ class FocusedLinear(nn.Module):
         neurons, inputs = self.out_features, self.in_features
         foci = (neurons, tau.shape[1])
         return (
-            x.is_cpu
+            kernels.AVAILABLE
+            and x.is_cpu
             and x.dtype == weight.dtype == mu.dtype == sigma.dtype == tau.dtype
             and type(x) in PLAIN
             and type(weight) in PLAIN
+            and type(mu) in PLAIN
+            and type(sigma) in PLAIN
             and x.shape[1] == inputs
             and weight.shape == (neurons, inputs)
             and mu.shape == foci
@@ -332,7 +341,7 @@ class FocusedLinear(nn.Module):
             parts.append(f"topology={self.topology}")
         for name in ("mu", "sigma"):
             values = getattr(self, name)
-            if values.device.type != "meta":
+            if type(values) in PLAIN and not values.is_meta:  # of shards, a rank alone must not ask
                 fixed = "" if values.requires_grad else " (fixed)"
                 parts.append(f"{name}={values.min():.3g}..{values.max():.3g}{fixed}")
         if self.mask is not None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import weakref
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 _kept = threading.local()
+_DTYPES = {torch.float32: np.float32, torch.float64: np.float64, torch.bool: np.bool_}
 
 
 def scratch(size: int, dtype: torch.dtype) -> Tensor:
@@ -22,6 +25,20 @@ def scratch(size: int, dtype: torch.dtype) -> Tensor:
             space = torch.empty(size, dtype=dtype, device="cpu")
         setattr(_kept, name, space)
     return space
+
+
+def as_array(tensor: Tensor) -> npt.NDArray[Any]:
+    """A tensor on the CPU as an array to read, good until the tensor moves.
+
+    Unlike ``tensor.numpy()`` this lets the storage be resized later, as FSDP does with parameters.
+    """
+    tensor = tensor.contiguous()
+    if not tensor.untyped_storage().nbytes():
+        raise RuntimeError("The storage of a parameter is empty: FSDP has freed it.")
+    memory: Any = (ctypes.c_byte * tensor.nbytes).from_address(tensor.data_ptr())
+    memory.owner = tensor
+    array: npt.NDArray[Any] = np.frombuffer(memory, _DTYPES[tensor.dtype])
+    return array.reshape(tensor.shape)
 
 
 class Reserve:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from focusing.nn.memory import Reserve
+from focusing.nn.memory import Reserve, as_array
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -149,9 +149,9 @@ class Layout:
             return whole
         line = self._line
         with np.errstate(all="ignore"):  # foci that have diverged give NaN, as weights do
-            centers: Floats = mu.detach().numpy()[:, 0].astype(np.float64)
+            centers: Floats = as_array(mu)[:, 0].astype(np.float64)
             centers = centers.clip(line[0], line[-1])  # a centre outside sees the border
-            widths: Floats = np.abs(sigma.detach().numpy()[:, 0].astype(np.float64))
+            widths: Floats = np.abs(as_array(sigma)[:, 0].astype(np.float64))
             radius = widths * reach + self._nearest
             if self._left >= 0 and band is not None and band.holds(centers, radius):
                 return band

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from focusing.nn import kernels
-from focusing.nn.focus import FAINTEST, NORMALIZERS
-from focusing.nn.memory import scratch
+from focusing.nn.focus import FAINTEST, NORMALIZERS, coefficients
+from focusing.nn.memory import as_array, scratch
 from focusing.nn.plan import Layout, Tiling
 
 Gradients = tuple[Tensor | None, ...]
@@ -66,7 +66,8 @@ class FusedProduct(torch.autograd.Function):
             phi = distance.mul_(-0.5).exp_().clamp_min_(FAINTEST)
         seen = phi if mask is None else phi * mask
         product = seen * weight
-        ctx.save_for_backward(x, sigma, share, seen, product, *offsets)
+        ctx.save_for_backward(x, sigma, share, seen, product, weight, mu, tau, mask, *offsets)
+        ctx.normalizer = normalizer
         if product.dtype != x.dtype:
             product = product.to(x.dtype)
         return functional.linear(x, product, bias)
@@ -74,8 +75,10 @@ class FusedProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> Gradients:
         """Gradients of x, weight, bias, mu and sigma."""
-        _refuse_second_derivatives()
-        x, sigma, share, seen, product, *offsets = ctx.saved_tensors
+        x, sigma, share, seen, product, weight, mu, tau, mask, *offsets = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            given = x, weight, mu, sigma, tau, mask, ctx.normalizer
+            return *_differentiable_gradients(ctx, grad_y, *given), None, None, None
         needs = ctx.needs_input_grad
         grad_x = grad_bias = grad_mu = grad_sigma = None
         if needs[0]:
@@ -95,12 +98,29 @@ class FusedProduct(torch.autograd.Function):
         return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma, None, None, None
 
 
-def _refuse_second_derivatives() -> None:
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            "The fused and banded backends of FocusedLinear have first derivatives only: "
-            "use backend='reference' with create_graph=True."
-        )
+def _differentiable_gradients(
+    ctx: Any,
+    grad_y: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    mu: Tensor,
+    sigma: Tensor,
+    tau: Tensor,
+    mask: Tensor | None,
+    normalizer: str,
+) -> Gradients:
+    """Gradients of x, weight, bias, mu and sigma for ``create_graph=True``: by plain autograd."""
+    # Views, as the path from x to a weight that was computed from it is not ours to follow.
+    x, weight, mu, sigma = own = [tensor.view_as(tensor) for tensor in (x, weight, mu, sigma)]
+    phi = coefficients(tau, mu, sigma, "gaussian", normalizer, sample=False)
+    product = (phi if mask is None else phi * mask) * weight
+    y = functional.linear(x, product.to(x.dtype))
+    wanted = [ctx.needs_input_grad[place] for place in (0, 1, 3, 4)]
+    inputs = [tensor for tensor, needed in zip(own, wanted, strict=True) if needed]
+    found = iter(torch.autograd.grad(y, inputs, grad_y, create_graph=True) if inputs else ())
+    grad_x, grad_weight, grad_mu, grad_sigma = (next(found) if need else None for need in wanted)
+    grad_bias = grad_y.sum(0) if ctx.needs_input_grad[2] else None
+    return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma
 
 
 def _offsets(tau: Tensor, mu: Tensor, sigma: Tensor) -> list[Tensor]:
@@ -138,8 +158,6 @@ class CompiledProduct(torch.autograd.Function):
         """Take x (b, m), weight and mask (n, m), foci (n, d), and how to compute their product."""
         layout, tiling, _ = how
         neurons, axes = mu.shape
-        # Detached they have arrays, and autograd sees all the same if somebody changes them.
-        weight, mu, sigma = weight.detach(), mu.detach(), sigma.detach()
         if tiling.size < FRESH:
             product = x.new_empty(tiling.size)
         else:
@@ -165,9 +183,12 @@ class CompiledProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> Gradients:
         """Gradients of x, weight, bias, mu and sigma."""
-        _refuse_second_derivatives()
         x, weight, mu, sigma, mask, product = ctx.saved_tensors
-        layout, tiling, _ = ctx.how
+        layout, tiling, normalizer = ctx.how
+        if torch.is_grad_enabled():
+            tau = torch.from_numpy(layout.tau).t()
+            given = x, weight, mu, sigma, tau, mask, normalizer
+            return *_differentiable_gradients(ctx, grad_y, *given), None, None
         grad, change = grad_y, layout.tau[0, :0]
         grad_x, wants_x = None, ctx.needs_input_grad[0]
         if tiling.whole:
@@ -199,5 +220,5 @@ class CompiledProduct(torch.autograd.Function):
 def _arguments(how: How, *tensors: Tensor | None) -> tuple[Any, ...]:
     """What both loops want. Never kept: arrays do not notice when their tensors move."""
     layout, tiling, normalizer = how
-    arrays = [UNPRUNED if tensor is None else tensor.contiguous().numpy() for tensor in tensors]
+    arrays = [UNPRUNED if tensor is None else as_array(tensor) for tensor in tensors]
     return tiling.table, layout.tau, *arrays, NORMALIZERS[normalizer] or 0

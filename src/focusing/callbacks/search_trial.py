@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytorch_lightning as pl
 
 from focusing.errors import PrunedError
-from focusing.results.study import open_study
+from focusing.results.study import SUFFIX, open_study
 
 if TYPE_CHECKING:
     import optuna
@@ -20,7 +20,7 @@ class SearchTrial(pl.Callback):
     The score is that of the validation data if there is a split, else of the test data.
 
     Args:
-        study: its file.
+        study: its file, made by the search.
         number: of the trial.
         after_trials: so many are never given up.
         after_epochs: nor is a trial before so many epochs.
@@ -28,6 +28,8 @@ class SearchTrial(pl.Callback):
 
     def __init__(self, study: str, number: int, after_trials: int, after_epochs: int) -> None:
         self.path, self.number = Path(study), number
+        if self.path.suffix != SUFFIX or not self.path.is_file():  # nothing else is written to
+            raise ValueError(f"study={study!r} is not the study of a search.")
         self._limits = {"after_trials": after_trials, "after_epochs": after_epochs}
         self._trial: optuna.Trial | None = None
 

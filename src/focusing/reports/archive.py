@@ -18,7 +18,7 @@ from focusing.reports.tables.cells import blocks
 from focusing.reports.tables.settings import settings_of
 from focusing.results.archive import write_archive
 from focusing.results.collect import Collection, collect, record_files
-from focusing.results.files import write_whole
+from focusing.results.files import inside, write_whole
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
 
@@ -56,19 +56,21 @@ def write_archives(collection: Collection, out: Path) -> None:
     every = [*collection.runs, *collection.failed]
     for experiment, runs in group_by(every, lambda run: run.experiment).items():
         names = _folders(runs)
-        write_archive(out / experiment, ((names[run], run.record()) for run in runs))
+        folder = inside(out, experiment)
+        write_archive(folder, (("/".join(names[run]), run.record()) for run in runs))
         done = [run for run in runs if run.status == "done"]
         shown = {typical(each) for each in _cells(done)}
         for run in runs:
-            _write_arrays(run, out / experiment / names[run], whole=run in shown)
+            _write_arrays(run, inside(folder, *names[run]), whole=run in shown)
 
 
-def _folders(runs: Sequence[Run]) -> dict[Run, str]:
+def _folders(runs: Sequence[Run]) -> dict[Run, tuple[str, str]]:
     """A run folder for each, as a run would name it; runs on other data have another."""
-    names: dict[Run, str] = {}
+    names: dict[Run, tuple[str, str]] = {}
     for run in runs:
-        name = f"{run.config_hash}/seed={run.seed}"
-        names[run] = name if name not in names.values() else f"{name}-{run.fingerprint}"
+        parent, name = run.config_hash, f"seed={run.seed}"
+        taken = (parent, name) in names.values()
+        names[run] = parent, f"{name}-{run.fingerprint}" if taken else name
     return names
 
 

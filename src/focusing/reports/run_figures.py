@@ -12,6 +12,7 @@ from focusing.callbacks.drawing import foci_figure
 from focusing.reports.foci import Foci, read_foci
 from focusing.reports.panels import series_figure, trajectory_figure, weights_figure
 from focusing.reports.style import save
+from focusing.reports.tables import file_name
 
 
 def draw_run(run_dir: Path) -> list[Path]:
@@ -35,7 +36,7 @@ def draw_run(run_dir: Path) -> list[Path]:
         paths += save(figure, folder, "losses")
     for each in read_foci(run_dir, record.get("data") or {}):
         for what, drawn in layer_figures(each).items():
-            paths += save(drawn, folder, f"{what}_{each.layer}")
+            paths += save(drawn, folder, file_name(what, each.layer))
     return paths
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from focusing.callbacks.style import house_style
+from focusing.results.files import write_whole
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
@@ -22,7 +25,13 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     with house_style():
         FigureCanvasAgg(figure)
-        figure.savefig(paths[0])
+        _write(figure, paths[0])
         figure.set_layout_engine("none")  # it is laid out, and once takes a third of the time
-        figure.savefig(paths[1], metadata={"Date": None})  # equal data, equal file
+        _write(figure, paths[1], metadata={"Date": None})  # equal data, equal file
     return paths
+
+
+def _write(figure: Figure, path: Path, **options: Any) -> None:
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:], **options)
+    write_whole(path, content.getbuffer(), sync=False)

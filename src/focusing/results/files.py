@@ -1,10 +1,13 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and where they should be or nowhere."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from focusing.errors import UserError
 
 
 def write_whole(path: Path, content: Any, *, sync: bool = True) -> None:
@@ -16,6 +19,8 @@ def write_whole(path: Path, content: Any, *, sync: bool = True) -> None:
         sync: also survive a power failure.
     """
     part = path.with_name(f".{path.name}.part")
+    if part.is_symlink():  # in a folder of somebody else's; what it leads to stays as it is
+        part.unlink()
     try:
         with part.open("wb") as file:
             file.write(content)
@@ -25,3 +30,32 @@ def write_whole(path: Path, content: Any, *, sync: bool = True) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def is_name(text: Any) -> bool:
+    """Whether a text names a file of a folder, and not one of another folder."""
+    if not isinstance(text, str) or not text.isprintable():
+        return False
+    return text not in ("", ".", "..") and not {"/", "\\"} & set(text) and len(text.encode()) < 256
+
+
+def inside(folder: Path, *names: str) -> Path:
+    """The path of names below a folder, for names that come from a file.
+
+    Raises:
+        UserError: a name is a path, or a link leads out of the folder.
+    """
+    for name in names:
+        if not is_name(name):
+            raise UserError(f"{name!r} cannot be the name of a file in {folder}.")
+    path = folder.joinpath(*names)
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"{path} is a link that leads out of {folder}: remove it.")
+    return path
+
+
+def remove(folder: Path, names: Iterable[Any]) -> None:
+    """Remove the files of a folder that a list in a file names; what is no name is left out."""
+    for name in names:
+        if is_name(name) and ((path := folder / name).is_symlink() or path.is_file()):
+            path.unlink()

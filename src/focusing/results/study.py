@@ -10,6 +10,8 @@ from focusing.errors import UserError
 if TYPE_CHECKING:
     import optuna
 
+SUFFIX = ".journal"
+
 
 def require_optuna() -> None:
     """Say what to install if Optuna is not there."""

@@ -82,6 +82,7 @@ def export_net(run: Trained, net: Network, path: Path, *, kind: str, sparse: boo
     card = card_of(run, net, fast)
     part = path.with_name(f".part.{path.name}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    part.unlink(missing_ok=True)  # a link in a folder of somebody else's may lead anywhere
     try:
         write(kind, part, fast, inputs.new_zeros(2, *inputs.shape[1:]), card)
         error = _compare(part, net, inputs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from focusing.compose import override_data
+from focusing.compose import data_dir, override_data
 from focusing.data import Batches, DataSet, Part
 from focusing.data.preprocess import FITTED
 from focusing.errors import UserError
@@ -78,6 +78,8 @@ def load_run(
         missing = "its first epoch has not ended"
     if not path.exists():
         raise UserError(f"{path.parent if pruned else folder} has no {path.name}: {missing}.")
+    if not Path(config["paths"]["data_dir"]).expanduser().is_dir():  # as on another machine
+        config["paths"]["data_dir"] = data_dir()
     trained_on = config["data"]
     data = _other_data(config, data_overrides) if data_overrides else load_data(config)
     net = build_net(config, data, pretrained=False)

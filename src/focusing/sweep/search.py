@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
-from focusing.results.study import open_study
+from focusing.results.study import SUFFIX, open_study
 from focusing.sweep.outcome import Job, Outcome
 from focusing.sweep.search_space import grid
 
@@ -192,4 +192,4 @@ def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Opt
     text = json.dumps([config_hash(config), config["seed"], searched, how], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
     output = Path(config["paths"]["output_dir"]).expanduser().absolute()
-    return output.joinpath(config["name"], ".studies", f"{digest}.journal")
+    return output.joinpath(config["name"], ".studies", f"{digest}{SUFFIX}")

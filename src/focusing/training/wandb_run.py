@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError
+from focusing.results.files import is_name
 from focusing.training.wandb_facts import define_metrics, facts, tags
 from focusing.training.wandb_server import obstacle
 
@@ -96,16 +97,18 @@ def open_run(
 def run_id(run_dir: Path) -> str | None:
     """The id of the W&B run that a job in this folder had, if it had one."""
     path = _id_file(run_dir)
-    return path.read_text().strip() if path.exists() else None
+    text = path.read_text(errors="replace").strip() if path.is_file() else ""
+    return text if is_name(text) else None  # W&B names folders after it
 
 
 def _run_id(run_dir: Path) -> str:
     """The same, drawn if it had none."""
-    path = _id_file(run_dir)
-    if not path.exists():
+    known = run_id(run_dir)
+    if known is None:
+        known, path = uuid.uuid4().hex[:8], _id_file(run_dir)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(uuid.uuid4().hex[:8])
-    return path.read_text().strip()
+        path.write_text(known)
+    return known
 
 
 def _id_file(run_dir: Path) -> Path:

@@ -24,8 +24,15 @@ def report(callback: SearchTrial, values: list[float], part: str = "test") -> No
         callback.on_train_epoch_start(None, module)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "missing.journal", "."])
+def test_only_a_study_is_written_to(tmp_path: Path, name: str) -> None:
+    (tmp_path / "notes.txt").write_text("precious")
+    with pytest.raises(ValueError, match="is not the study of a search"):
+        SearchTrial(str(tmp_path / name), 0, **LIMITS)
+
+
 def test_a_trial_reports_and_is_given_up(tmp_path: Path) -> None:
-    path = tmp_path / "study"
+    path = tmp_path / "study.journal"
     study = open_study(path, direction="maximize", **LIMITS)
     first, second = study.ask(), study.ask()
     report(SearchTrial(str(path), first.number, **LIMITS), [0.5, 0.6, 0.7])

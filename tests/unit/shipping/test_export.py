@@ -83,6 +83,17 @@ def test_sparse_files_are_smaller(pictures: Path, tmp_path: Path) -> None:
     assert sizes[1] < 0.6 * sizes[0]
 
 
+def test_links_in_the_folder_lead_to_no_other_file(pictures: Path, tmp_path: Path) -> None:
+    kept, path = tmp_path / "kept", tmp_path / "net.safetensors"
+    kept.write_text("precious")
+    for name in (path.name, f".part.{path.name}"):
+        (tmp_path / name).symlink_to(kept)
+    export([str(pictures), "--format", "safetensors", "--out", str(path)])
+    assert kept.read_text() == "precious"
+    assert path.is_file()
+    assert not path.is_symlink()
+
+
 @pytest.mark.parametrize(
     ("options", "kind"),
     [

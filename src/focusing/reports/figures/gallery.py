@@ -16,7 +16,7 @@ from focusing.reports.figures.chart import Chart, Drawn, Missing
 from focusing.reports.style import save
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
-from focusing.results.files import write_whole
+from focusing.results.files import inside, is_name, remove, write_whole
 
 FOLDER = "figures"
 INDEX = "index.json"
@@ -74,7 +74,7 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
         collection: the runs.
         out: folder of the report.
     """
-    folder = out / FOLDER
+    folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     figures = all_figures(collection)
     before = _drawn_before(folder)
@@ -96,8 +96,7 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
         now.append(entry)
     kept = {name for entry in now for name in entry["files"]}
     for old in before.values():
-        for name in set(old["files"]) - kept:
-            (folder / name).unlink(missing_ok=True)
+        remove(folder, set(old["files"]) - kept)
     lacking = [
         {"title": each.title, "command": each.command}
         for each in figures
@@ -105,7 +104,7 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
     ]
     index = json.dumps({"figures": now, "missing": lacking}, indent=1, ensure_ascii=False)
     write_whole(folder / INDEX, f"{index}\n".encode(), sync=False)
-    (folder / "all.md").write_text(_markdown(now, lacking))
+    write_whole(folder / "all.md", _markdown(now, lacking).encode(), sync=False)
     return [folder / name for entry in now for name in entry["files"]]
 
 
@@ -129,9 +128,14 @@ def _draw(chart: Chart, folder: Path) -> None:
 def _drawn_before(folder: Path) -> dict[str, Mapping[str, Any]]:
     try:
         entries = json.loads((folder / INDEX).read_bytes())["figures"]
-        return {entry["name"]: entry for entry in entries if entry["files"] and entry["key"]}
+        return {entry["name"]: entry for entry in entries if entry["key"] and _names(entry)}
     except (OSError, ValueError, KeyError, TypeError):
         return {}  # there is none, or it is damaged: all is drawn again
+
+
+def _names(entry: Mapping[str, Any]) -> bool:
+    files = entry["files"]
+    return isinstance(files, list) and all(map(is_name, files)) and bool(files)
 
 
 @lru_cache(maxsize=1)

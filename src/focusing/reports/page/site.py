@@ -22,7 +22,7 @@ from focusing.reports.summary import PROTOCOLS as PROTOCOL_WORDS
 from focusing.reports.tables import Table, file_name
 from focusing.reports.tables.files import all_tables
 from focusing.results.collect import Collection
-from focusing.results.files import write_whole
+from focusing.results.files import inside, remove, write_whole
 from focusing.results.groups import group_by
 from focusing.results.run import Run
 
@@ -39,7 +39,7 @@ def write_page(collection: Collection, out: Path) -> Path:
     """
     runs = [*collection.runs, *collection.failed]
     names = page_names(runs)
-    _write_runs(runs, names, out / RUNS)
+    _write_runs(runs, names, inside(out, RUNS))
     tables = all_tables(collection)
     found = findings(collection)
     noise = noise_differences(tables)
@@ -104,8 +104,7 @@ def _write_runs(runs: Sequence[Run], names: Mapping[Run, str], folder: Path) -> 
             write_whole(file, content.encode(), sync=False)
         if mark is not None:
             written[file.name] = mark
-    for gone in known.keys() - written.keys():
-        (folder / gone).unlink(missing_ok=True)
+    remove(folder, known.keys() - written.keys())
     write_whole(folder / WRITTEN, json.dumps(written).encode(), sync=False)
 
 

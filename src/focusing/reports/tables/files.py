@@ -19,6 +19,7 @@ from focusing.reports.tables.optimism import optimism_tables
 from focusing.reports.tables.paper import paper_tables
 from focusing.reports.tables.trials import trial_tables
 from focusing.results.collect import Collection
+from focusing.results.files import inside, remove, write_whole
 
 FOLDER = "tables"
 
@@ -58,11 +59,11 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
         collection: the runs.
         out: folder of the report.
     """
-    folder = out / FOLDER
+    folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / ".written"  # what is left of runs that are no longer there goes
-    for old in written.read_text().splitlines() if written.exists() else ():
-        (folder / old).unlink(missing_ok=True)
+    if written.is_file():
+        remove(folder, written.read_text(errors="replace").splitlines())
     tables = all_tables(collection)
     texts = {"all.tex": document([table.name for table in tables])}
     texts["all.md"] = "\n".join(["# Tables", "", *map(markdown, tables)])
@@ -72,8 +73,8 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
         if table.records:
             texts[f"{table.name}.csv"] = csv_text(table)
     for name, content in texts.items():
-        (folder / name).write_text(content)
-    written.write_text("".join(f"{name}\n" for name in texts))
+        write_whole(folder / name, content.encode(), sync=False)
+    write_whole(written, "".join(f"{name}\n" for name in texts).encode(), sync=False)
     return [folder / name for name in texts]
 
 

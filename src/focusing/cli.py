@@ -38,6 +38,8 @@ Networks whose neurons learn where to look.
   focusing data check [NAME ...]                     read what is there, say what it holds
   focusing data show NAME [data.option=value] ...    draw samples and classes
   focusing --version
+
+train, eval, prune, export, predict: --trust-target MODULE.CLASS lets a config name your own code.
 """
 
 
@@ -117,7 +119,15 @@ def _train(overrides: list[str]) -> None:
 
     prepare_hydra()
     sys.argv = ["focusing train", *overrides]
+    take_trust()
     hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="train")(train_job)()
+
+
+def take_trust() -> None:
+    """Take ``--trust-target`` from the command line, before Hydra reads it."""
+    from focusing.instantiate import TRUSTING
+
+    _, sys.argv[1:] = TRUSTING.parse_known_args(sys.argv[1:])
 
 
 def train_job(cfg: DictConfig) -> float | None:
@@ -145,6 +155,9 @@ def _run_job(cfg: DictConfig) -> float | None:
 
 
 def _evaluate(arguments: list[str]) -> None:
+    from focusing.instantiate import TRUSTING
+
+    _, arguments = TRUSTING.parse_known_args(arguments)
     run_dir, overrides = _run_dir(arguments, "eval")
     from focusing.run import evaluate
 

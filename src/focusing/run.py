@@ -196,14 +196,9 @@ def _fit_and_record(
 
 def _callback(name: str, options: Any) -> pl.Callback:
     try:
-        callback = instantiate(options)
-    except (AttributeError, KeyError, TypeError):
-        raise UserError(f"callbacks.{name}={options} is not a _target_ with its options.") from None
+        return instantiate(options, pl.Callback)
     except UserError as error:
         raise UserError(f"callbacks.{name}: {error}") from None
-    if not isinstance(callback, pl.Callback):
-        raise UserError(f"callbacks.{name}: {type(callback).__name__} is not a callback.")
-    return callback
 
 
 def _measurements(

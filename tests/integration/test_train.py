@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from benchmarks import loop
-from tests.integration.commands import SMALL, TRAIN, record, run, run_dirs, run_here
+from tests.integration.commands import ROOT, SMALL, TRAIN, record, run, run_dirs, run_here
 from tests.integration.forked import run_forked
 
 pytestmark = pytest.mark.slow
@@ -144,11 +144,36 @@ def test_a_wrong_name_fails_before_anything_starts(tmp_path: Path) -> None:
     ("override", "expected"),
     [
         ("callbacks.stuck._target_=os.system", "os.system is refused"),
+        (
+            "+callbacks.x={_target_:torch.distributed.elastic.multiprocessing.subprocess_handler."
+            "SubprocessHandler,entrypoint:touch,args:[touched],env:{},stdout:null,stderr:null,"
+            "local_rank_id:0,numa_options:null}",
+            "SubprocessHandler is refused",
+        ),
         ("paths.output_dir=/proc/nowhere", "/proc/nowhere: No such file or directory"),
     ],
 )
 def test_a_wrong_value_is_a_sentence(tmp_path: Path, override: str, expected: str) -> None:
     assert expected in sentence(run_here("train", *SMALL, override, cwd=tmp_path))
+    assert not (tmp_path / "touched").exists()
+
+
+def test_a_callback_of_ones_own_is_trusted_by_name(tmp_path: Path) -> None:
+    (tmp_path / "watching.py").write_text(
+        "import pytorch_lightning as pl\n"
+        "class Watch(pl.Callback):\n"
+        "    def measured(self): return {'watch': {'seen': 7}}\n"
+    )
+    path = f"{ROOT / 'src'}{os.pathsep}{tmp_path}"
+    options = [*SMALL, "+callbacks.watch={_target_:watching.Watch}"]
+    trusting = ["--trust-target", "watching.Watch"]
+    done = run(TRAIN, *options, *trusting, cwd=tmp_path, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+    [folder] = run_dirs(tmp_path)
+    assert record(folder)["measured"]["watch"] == {"seen": 7}
+    assert "--trust-target watching.Watch" in sentence(
+        run_here("train", *options, "seed=1", cwd=tmp_path)
+    )
 
 
 def test_a_full_disk_is_a_sentence_and_earlier_results_are_intact(tmp_path: Path) -> None:

@@ -102,8 +102,7 @@ def read_data(name: str, folder: Path, changes: Sequence[str] = ()) -> DataSet:
     if "split" in options:
         options |= {"data_dir": folder, "run_seed": 0}
     del options["name"]
-    data: DataSet = instantiate(options)
-    return data
+    return instantiate(options, DataSet)
 
 
 def describe(data: DataSet) -> str:

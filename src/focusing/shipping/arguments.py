@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from focusing.errors import Parser, UserError
+from focusing.instantiate import TRUSTING
 
 
 def _check_threshold(threshold: float | None) -> None:
@@ -19,6 +20,7 @@ def prune_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """``focusing prune RUN --threshold t``."""
     parser = Parser(
         "focusing prune",
+        parents=[TRUSTING],
         description="Drop the connections that neurons look away from (phi < t), and say what is "
         "left. Writes pruned.pt and pruning.json.",
     )
@@ -60,6 +62,7 @@ def export_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
     parser = Parser(
         "focusing export",
+        parents=[TRUSTING],
         description="Write the network of a run as a file that works without this package's "
         "training; it is run and compared with the network before this command says done.",
     )
@@ -87,7 +90,7 @@ def export_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 def predict_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """``focusing predict MODEL INPUT ...``."""
-    parser = Parser("focusing predict", description="Classify files.")
+    parser = Parser("focusing predict", parents=[TRUSTING], description="Classify files.")
     parser.add_argument("model", type=Path, help="an exported file, or a run folder")
     parser.add_argument(
         "inputs", type=Path, nargs="+", metavar="INPUT", help="image, wav, csv, npz"

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from focusing import models
 from focusing.data.images import INTERPOLATIONS
 
 if TYPE_CHECKING:
     from focusing.shipping.card import Card
-
-HOME = "focusing.models."
 
 
 def faults(card: Card) -> Iterator[str]:
@@ -45,13 +42,6 @@ def faults(card: Card) -> Iterator[str]:
         yield "reading is not a table"
     else:
         yield from _reading(card.reading)
-    for target in _targets(card.model):
-        if not (
-            isinstance(target, str)
-            and target.startswith(HOME)
-            and target.removeprefix(HOME) in models.__all__
-        ):
-            yield f"the network {target!r} is none of {HOME}*"
     if not (isinstance(card.model, dict) and isinstance(card.tiles, dict)):
         yield "model or tiles are not tables"
     elif not all(map(_tiles, card.tiles.values())):
@@ -85,17 +75,6 @@ def _reading(options: Mapping[str, Any]) -> Iterator[str]:
                 yield f"interpolation is not one of {', '.join(INTERPOLATIONS)}"
         elif not _count(value):
             yield f"{name} is not a number of things"
-
-
-def _targets(node: Any) -> Iterator[Any]:
-    """Everything that building the network would call."""
-    if isinstance(node, dict):
-        if "_target_" in node:
-            yield node["_target_"]
-        node = list(node.values())
-    if isinstance(node, list):
-        for each in node:
-            yield from _targets(each)
 
 
 def outputs_of(classes: int) -> Sequence[int]:

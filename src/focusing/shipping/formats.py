@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
+from focusing.models import Network
 from focusing.nn import BandedLinear
 from focusing.shipping.card import KEY, Card
 from focusing.shipping.card_check import outputs_of
@@ -140,9 +141,11 @@ def _read_safetensors(path: Path) -> tuple[Run, Card]:
     with _extra("safetensors").safe_open(path, "pt") as file:
         card = Card.from_json((file.metadata() or {}).get(KEY), path)
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    model = {**card.model, **({"pretrained": False} if "pretrained" in card.model else {})}
+    model = dict(card.model)
+    if "pretrained" in model:
+        model |= {"pretrained": False, "weights": None}
     with torch.device("meta"):
-        built = instantiate(model)
+        built = instantiate(model, Network)
     net = built.to_empty(device="cpu").to_inference()
     for name, (inputs, tiles) in card.tiles.items():
         prefix = f"{name}."

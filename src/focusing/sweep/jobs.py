@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 from focusing.checks import check
 from focusing.compose import prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
+from focusing.instantiate import trust, trusted
 from focusing.results.identity import run_folder
 from focusing.results.record import read_record
 from focusing.sweep.failures import leave_failure
@@ -48,6 +49,7 @@ class Reporting:
         folder: Path | None = None,
     ) -> None:
         self.task, self.threads, self.folder = task, threads, folder
+        self.trusted = trusted()  # it goes along to processes that the user did not start
         self.announce: Callable[[Path, dict[str, Any]], None] | None = None
 
     @classmethod
@@ -62,6 +64,7 @@ class Reporting:
 
     def __call__(self, cfg: DictConfig) -> Outcome:
         """Run one job."""
+        trust(self.trusted)
         if self.folder is not None:
             os.chdir(self.folder)
         if self.threads is not None:

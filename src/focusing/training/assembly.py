@@ -39,11 +39,9 @@ def load_data(
         surroundings |= {"data_dir": config["paths"]["data_dir"], "peek": peek}
         surroundings |= {"preparation": preparation}
     try:
-        data = instantiate(options, **surroundings)
+        return instantiate(options, DataSet, **surroundings)
     except FileNotFoundError as error:
         raise UserError(f"data={config['data']['name']}: {error.filename} is missing.") from None
-    assert isinstance(data, DataSet)  # noqa: S101 - for the type checker
-    return data
 
 
 def _check_words(config: Mapping[str, Any]) -> None:
@@ -93,9 +91,7 @@ def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = Tr
             )
         sizes["vocabulary"] = data.vocabulary
     torch.manual_seed(config["seed"])
-    net = instantiate(options, **sizes)
-    assert isinstance(net, Network)  # noqa: S101 - for the type checker
-    return net
+    return instantiate(options, Network, **sizes)
 
 
 def check_single(config: Mapping[str, Any], net: Network, train: Part) -> None:

@@ -53,7 +53,7 @@ def test_the_papers_recipe_of_dna_leaves_the_split_to_the_user(split: str, count
         cfg = compose("train", ["data=dna", f"data.split={split}", "data.fake=true"])
     options = OmegaConf.to_container(cfg.data)
     del options["name"]
-    assert len(instantiate(options).test.targets) == count
+    assert len(instantiate(options, DataSet).test.targets) == count
 
 
 def test_a_fake_is_always_the_same(tmp_path: Path) -> None:

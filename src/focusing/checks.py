@@ -71,6 +71,11 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         raise UserError("paths.output_dir is empty: give a folder.")
     if not re.fullmatch(r"\w[\w.,=+-]*", config["name"]):
         raise UserError(f"name={config['name']} cannot be the name of a folder.")
+    if config["variant"] == "author2018" and config["data"]["name"] != "synthetic":
+        raise UserError(
+            "variant=author2018 is of the author's synthetic experiments: use data=synthetic, "
+            "or variant=author."
+        )
     check_devices(config["trainer"]["devices"])
     protocol = config["protocol"]
     if protocol["name"] == "holdout" and not 0 < protocol["holdout"] < 1:

@@ -34,6 +34,7 @@ class FocusOptions:
     train_sigma: bool = True
     focus: str = "gaussian"
     topology: Any = None
+    grid: str = "linspace"
     normalizer: str = "l2"
     init: str = "focus_glorot"
     mu_range: list[float] = field(default_factory=lambda: [0.0, 1.0])

@@ -212,7 +212,7 @@ def _measurements(
             found["steps_per_second"] = steps / each.seconds if each.seconds else None
             found["peak_memory_bytes"] = each.peak_memory_bytes
         elif isinstance(each, FocusTrajectory):
-            found["focus"] = each.trajectory.movement(start["data"])
+            found["focus"] = each.movement(start["data"])
     return found
 
 

@@ -23,20 +23,20 @@ def phi_of(tau: Array, mu: Array, sigma: Array, focus: str, normalizer: str) -> 
 
 
 def shade_noise(
-    axes: Axes, informative: Sequence[int] | None, inputs: int, label: bool = True
+    axes: Axes, informative: Sequence[int] | None, line: Array, label: bool = True
 ) -> None:
     """Grey where the inputs are noise.
 
     Args:
         axes: with the input positions on the x axis.
         informative: first informative column, and the one after the last.
-        inputs: number of columns.
+        line: positions of all columns, at equal distances.
         label: say "noise" above.
     """
-    if informative is None or inputs < 2:
+    if informative is None or len(line) < 2:
         return
-    start, stop = edges(informative, inputs)
-    low, high = edges((0, inputs), inputs)
+    start, stop = edges(informative, line)
+    low, high = edges((0, len(line)), line)
     for left, right in ((low, start), (stop, high)):
         if right - left > 1e-9:
             axes.axvspan(left, right, color=SHADE, linewidth=0, zorder=0)
@@ -48,10 +48,11 @@ def shade_noise(
     axes.set_xlim(low, high)
 
 
-def edges(columns: Sequence[int], inputs: int) -> tuple[float, float]:
+def edges(columns: Sequence[int], line: Array) -> tuple[float, float]:
     """Positions on the line half a column before the first and after the last of some columns."""
+    step = float(line[-1]) / (len(line) - 1)
     start, stop = columns
-    return (start - 0.5) / (inputs - 1), (stop - 0.5) / (inputs - 1)
+    return (start - 0.5) * step, (stop - 0.5) * step
 
 
 def foci_figure(
@@ -87,13 +88,13 @@ def foci_figure(
             figure = _heat_maps(first, last, np.lexsort((mu[-1, :, 0], mu[0, :, 0])))
             if informative:
                 for axes in figure.axes[:2]:
-                    for edge in edges(informative, tau.shape[0]):
+                    for edge in edges(informative, tau[:, 0]):
                         axes.axvline(edge, color="w", linestyle="--", linewidth=0.8)
                     axes.set_xlim(0, 1)
             return figure
         figure = Figure((COLUMN, 2.1), layout="constrained")
         axes = figure.subplots()
-        shade_noise(axes, informative, tau.shape[0])
+        shade_noise(axes, informative, tau[:, 0])
         for neuron in range(neurons):
             axes.plot(x, first[neuron], ":", color=colour(neuron))
             axes.plot(x, last[neuron], "-", color=colour(neuron))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,10 @@ class FocusTrajectory(pl.Callback):
                 self._save(trainer)
             except OSError as error:  # the exception that stopped the run matters more
                 log.warning("focus.npz could not be written: %s", error)
+
+    def movement(self, data: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+        """How far the foci went; see :meth:`Trajectory.movement`."""
+        return self.trajectory.movement(data, self._layers)
 
     def state_dict(self) -> dict[str, Any]:
         """The records so far."""

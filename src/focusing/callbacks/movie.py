@@ -93,7 +93,7 @@ def film_layer(
         def draw(at: int) -> list[Any]:
             axes.clear()
             if flat:
-                shade_noise(axes, informative, len(tau))
+                shade_noise(axes, informative, tau[:, 0])
                 for index, values in enumerate(curves(at)):
                     axes.plot(tau[order, 0], values, color=colour(index))
                 axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$", ylim=(None, top))

@@ -59,11 +59,14 @@ class Trajectory:
         mu, sigma = self._foci[name][: len(self.epochs)].unbind(dim=1)
         return mu, sigma
 
-    def movement(self, data: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    def movement(
+        self, data: Mapping[str, Any], layers: Mapping[str, FocusedLinear]
+    ) -> dict[str, dict[str, float]]:
         """How far the foci of each layer went, for the record.
 
         Args:
             data: what the record says about the data.
+            layers: the layers, for the positions of their inputs.
 
         Returns:
             Per layer ``moved`` (mean distance of mu from its start), ``sigma_first`` and
@@ -83,10 +86,11 @@ class Trajectory:
                 "widened": (sigma[-1] > sigma[0]).float().mean().item(),
             }
             region = data.get("informative")
-            if region and name == next(iter(self._foci)) and mu.shape[-1] == 1:
-                first, last = region[0], region[1] - 1
-                columns = mu * (data["inputs"] - 1)
-                inside = ((columns >= first) & (columns <= last)).float().mean(dim=(1, 2))
+            first_layer = name == next(iter(self._foci)) and name in layers
+            if region and first_layer and mu.shape[-1] == 1:
+                line = layers[name].tau[:, 0].float().cpu()
+                first, last = line[region[0]], line[region[1] - 1]
+                inside = ((mu >= first) & (mu <= last)).float().mean(dim=(1, 2))
                 found[name] |= {"inside_first": inside[0].item(), "inside_last": inside[-1].item()}
         return found
 

@@ -1,13 +1,14 @@
 """The focus: from positions, centres and apertures to the coefficients phi (Algorithm 2).
 
 With u = (tau - mu) / sigma, a focus function g(u) gives each input its share of a neuron's
-attention, and a normaliser scales it: phi = s g, where s is sqrt(m) over the norm of g.
+attention, and a normaliser scales it: phi = s g. The paper's s is sqrt(m) over the norm of g.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,8 +46,21 @@ FOCUS_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 """Focus functions: u of shape (n, m, d) to g of shape (n, m)."""
 
-NORMALIZERS = {"l2": 2, "sum": 1, "none": None}
-"""Which norm of g makes s: the paper's Eq. for s, Algorithm 2 as printed, or s = 1."""
+
+class Normalizer(NamedTuple):
+    """Scales a focus so that its |phi|^order add up to m^power, where m is the number of inputs."""
+
+    order: int
+    power: float
+
+
+NORMALIZERS = {
+    "l2": Normalizer(2, 1.0),
+    "sum": Normalizer(1, 0.5),
+    "mean": Normalizer(1, 1.0),
+    "none": None,
+}
+"""The paper's Eq. for s, Algorithm 2 as printed, the author's code of 2018, and s = 1."""
 
 
 def coefficients(
@@ -65,12 +79,12 @@ def coefficients(
     Returns:
         phi of shape (n, m).
     """
-    order = NORMALIZERS[normalizer]
-    if focus in ("gaussian", "bernoulli") and order is not None:
-        phi = _normalized_gaussian(tau, mu, sigma, order)
+    scheme = NORMALIZERS[normalizer]
+    if focus in ("gaussian", "bernoulli") and scheme is not None:
+        phi = _normalized_gaussian(tau, mu, sigma, scheme)
     else:
         g = FOCUS_FUNCTIONS[focus](_offset(tau, mu, sigma))
-        phi = g if order is None else _scaler(g, order) * g
+        phi = g if scheme is None else _scaler(g, scheme) * g
     if sample and focus == "bernoulli":
         chance = gaussian(_offset(tau, mu, sigma))
         drawn = phi / chance * torch.bernoulli(chance)
@@ -82,23 +96,25 @@ def _offset(tau: Tensor, mu: Tensor, sigma: Tensor) -> Tensor:
     return (tau - mu.unsqueeze(-2)) / sigma.unsqueeze(-2)
 
 
-def _scaler(g: Tensor, order: int) -> Tensor:
+def _scaler(g: Tensor, scheme: Normalizer) -> Tensor:
+    order, power = scheme
     norm = torch.linalg.vector_norm(g, ord=order, dim=-1, keepdim=True)
     # A compact focus (triangle) that falls between two inputs sees nothing: phi is 0, not NaN.
-    s: Tensor = math.sqrt(g.shape[-1]) / norm.clamp_min(torch.finfo(g.dtype).tiny ** 0.5)
+    s: Tensor = g.shape[-1] ** (power / order) / norm.clamp_min(torch.finfo(g.dtype).tiny ** 0.5)
     return s
 
 
-def _normalized_gaussian(tau: Tensor, mu: Tensor, sigma: Tensor, order: int) -> Tensor:
+def _normalized_gaussian(tau: Tensor, mu: Tensor, sigma: Tensor, scheme: Normalizer) -> Tensor:
     """Compute s g as exp(log_softmax(p log g) / p), p = order.
 
     The logarithm keeps a narrow focus between two inputs, where every g underflows, from becoming
     0 / 0: such a neuron looks at the nearest input.
     """
+    order, power = scheme
     if tau.shape[-1] == 1:  # no axis to sum over: fewer calls, which are all that small layers do
         distance = ((tau.t() - mu) / sigma).square()
     else:
         distance = _offset(tau, mu, sigma).square().sum(-1)
     share = (distance * (-order / 2)).log_softmax(-1)
-    log_phi = share / order + math.log(tau.shape[0]) / 2
+    log_phi = share / order + math.log(tau.shape[0]) * power / order
     return torch.exp(log_phi.clamp_min(math.log(FAINTEST)))

@@ -12,7 +12,7 @@ Mu = str | float | Sequence[float] | Tensor
 Sigma = float | Sequence[float] | Tensor
 
 MU_SCHEMES = ("spread", "center", "center_jitter", "random")
-WEIGHT_SCHEMES = ("focus_glorot", "he", "per_connection")
+WEIGHT_SCHEMES = ("focus_glorot", "glorot", "he", "per_connection")
 
 
 def initial_mu(mu: Mu, neurons: int, axes: int, allowed: tuple[float, float]) -> Tensor:
@@ -90,10 +90,13 @@ def weight_bound(phi: Tensor, scheme: str) -> Tensor:
     Args:
         phi: initial focus coefficients, (n, m).
         scheme: ``"focus_glorot"``, what the author ran: sqrt(6 / (fan in + fan out)), where the
-            fan in of a neuron and the fan out of an input are sums of phi^2; ``"he"``, the
-            paper's Eq. init_sum: sqrt(6 / fan in); ``"per_connection"``, the appendix's second
-            scheme: equal variance of all products w * phi, summing to 1.
+            fan in of a neuron and the fan out of an input are sums of phi^2; ``"glorot"``, that
+            of a plain layer, whatever its foci: sqrt(6 / (m + n)); ``"he"``, the paper's Eq.
+            init_sum: sqrt(6 / fan in); ``"per_connection"``, the appendix's second scheme: equal
+            variance of all products w * phi, summing to 1.
     """
+    if scheme == "glorot":
+        return torch.full_like(phi, math.sqrt(6 / sum(phi.shape)))
     # A neuron that sees nothing (a triangle between two inputs) starts as if it saw everything.
     phi = torch.where((phi != 0).any(1, keepdim=True), phi, 1.0)
     power = phi.square()

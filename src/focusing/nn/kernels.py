@@ -177,7 +177,7 @@ def _nearest(tau, mu, sigma, first, last):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def products(table, tau, mu, sigma, weight, mask, power, out, state):  # type: ignore[no-untyped-def]
+def products(table, tau, mu, sigma, weight, mask, order, sum_q, out, state):  # type: ignore[no-untyped-def]
     """Write phi o W of the neurons of a tiling into ``out``.
 
     Args:
@@ -188,7 +188,8 @@ def products(table, tau, mu, sigma, weight, mask, power, out, state):  # type: i
         sigma: apertures, (n, d).
         weight: weights, (n, m).
         mask: which connections are left, (n, m), or nothing.
-        power: q of the normaliser is gaussian^power; 0: there is none.
+        order: q of the normaliser is gaussian^order; 0: there is none.
+        sum_q: what phi^order adds up to.
         out: where the products go.
         state: what ``gradients`` wants to know, (n, 3 + 2d): the exponent of 2 of the
             scale s, the input that positions are measured from, the sum of q and its moments.
@@ -213,7 +214,7 @@ def products(table, tau, mu, sigma, weight, mask, power, out, state):  # type: i
                     exponent += g[j]
                 value = _power(max(exponent, FAINTEST_EXPONENT))
                 product[j] = value * given[j]
-                if power == 2:
+                if order == 2:
                     value *= value
                 if axes > 1:
                     g[j] = value
@@ -221,7 +222,7 @@ def products(table, tau, mu, sigma, weight, mask, power, out, state):  # type: i
                 value *= v
                 once += value
                 twice += value * v
-            if power == 0 or nearest >= 0 or not total < UNSEEN:
+            if order == 0 or nearest >= 0 or not total < UNSEEN:
                 break
             nearest = _nearest(tau, mu[neuron], sigma[neuron], first, last)
         known = state[neuron]
@@ -229,8 +230,8 @@ def products(table, tau, mu, sigma, weight, mask, power, out, state):  # type: i
         if axes > 1:
             _moments(tau, mu[neuron], sigma[neuron], first, nearest, g, known[3:])
         known[0] = 0
-        if power > 0:
-            scale = math.sqrt(inputs / total) if power == 2 else math.sqrt(inputs) / total
+        if order > 0:
+            scale = math.sqrt(sum_q / total) if order == 2 else sum_q / total
             known[0], factor = math.log2(scale), tau.dtype.type(scale)
             for j in range(len(product)):
                 product[j] *= factor
@@ -242,7 +243,19 @@ def products(table, tau, mu, sigma, weight, mask, power, out, state):  # type: i
 
 @compiled
 def gradients(  # type: ignore[no-untyped-def]
-    table, tau, mu, sigma, weight, mask, power, change, state, grad_weight, grad_mu, grad_sigma
+    table,
+    tau,
+    mu,
+    sigma,
+    weight,
+    mask,
+    order,
+    sum_q,
+    change,
+    state,
+    grad_weight,
+    grad_mu,
+    grad_sigma,
 ):
     """Turn gradients of the products into those of weights, (n, m), and of mu and sigma, (n, d).
 
@@ -283,7 +296,7 @@ def gradients(  # type: ignore[no-untyped-def]
         moments[axes - 1], moments[2 * axes - 1] = once, twice
         if axes > 1:
             _moments(tau, mu[neuron], sigma[neuron], first, nearest, g, moments)
-        share = total / known[2] if power > 0 else 0.0
+        share = total / known[2] if order > 0 else 0.0
         for axis in range(axes):
             _, _, way = _origin(tau, mu[neuron], sigma[neuron], axis, nearest)
             width = sigma[neuron, axis]

@@ -21,7 +21,7 @@ from focusing.nn.initial import (
     weight_bound,
 )
 from focusing.nn.plan import Layout, Tiling
-from focusing.nn.positions import Topology, positions, read_topology
+from focusing.nn.positions import GRIDS, Topology, positions, read_topology
 from focusing.nn.product import CompiledProduct, FusedProduct
 from focusing.nn.tracing import PLAIN, needs_plain_operations, record_call
 
@@ -57,6 +57,8 @@ class FocusedLinear(nn.Module):
         topology: where the inputs are. None: on a line, as in the paper; a shape such as
             ``(28, 28)``, ``(32, 32, 3)`` whose channels share a position, ``(D, H, W)`` or, with
             many channels, ``((14, 14), 32)``; or a tensor (m, d) of positions in [0, 1].
+        grid: positions along each axis of m inputs, ``"linspace"`` (i / (m - 1), from 0 to 1) or
+            ``"index"`` (i / m, as in the paper's Eq. focus and the author's code of 2018).
         focus: ``"gaussian"``, ``"negated_gaussian"``, ``"gaussian_derivative"``, ``"triangle"`` or
             ``"bernoulli"`` (connections drawn with the gaussian's probability in training, their
             expectation in eval mode).
@@ -65,11 +67,12 @@ class FocusedLinear(nn.Module):
         sigma: initial apertures: a number, a range (low, high) to draw from, or a tensor.
         train_mu: whether mu has a gradient.
         train_sigma: whether sigma has a gradient.
-        init: weights: ``"focus_glorot"``, ``"he"`` or ``"per_connection"``.
+        init: weights: ``"focus_glorot"``, ``"glorot"`` (that of a plain layer), ``"he"`` or
+            ``"per_connection"``.
         sigma_range: where :meth:`constrain_` keeps sigma.
         mu_range: where :meth:`constrain_` keeps mu.
-        normalizer: ``"l2"`` (the paper's Eq. for s), ``"sum"`` (Algorithm 2 as printed) or
-            ``"none"``.
+        normalizer: ``"l2"`` (the paper's Eq. for s), ``"sum"`` (Algorithm 2 as printed),
+            ``"mean"`` (the mean of phi is 1, as in the author's code of 2018) or ``"none"``.
         backend: how the product is computed, always with the same result: ``"reference"`` (plain
             autograd), ``"fused"`` (less memory traffic), ``"banded"`` (on the CPU, computes only
             what the foci reach); ``"auto"`` chooses by shape and foci. Fused and banded cover the
@@ -100,6 +103,7 @@ class FocusedLinear(nn.Module):
         bias: bool = True,
         *,
         topology: Topology = None,
+        grid: str = "linspace",
         focus: str = "gaussian",
         mu: Mu = "spread",
         sigma: Sigma = 0.025,
@@ -119,13 +123,18 @@ class FocusedLinear(nn.Module):
         _check_size("in_features", in_features)
         _check_size("out_features", out_features)
         _check_choice("focus", focus, FOCUS_FUNCTIONS)
+        _check_choice("grid", grid, GRIDS)
         _check_choice("init", init, WEIGHT_SCHEMES)
         _check_choice("normalizer", normalizer, NORMALIZERS)
         _check_choice("backend", backend, BACKENDS)
         if not 0 < cutoff < 1:
             raise ValueError(f"cutoff={cutoff} must lie between 0 and 1.")
         self.in_features, self.out_features = in_features, out_features
-        self.topology = read_topology(topology, in_features)
+        self.topology, self.grid = read_topology(topology, in_features), grid
+        if grid != "linspace" and isinstance(self.topology, Tensor):
+            raise ValueError(
+                f"grid={grid!r} is of no use to positions given as a tensor: leave it."
+            )
         self.focus, self.normalizer, self.init = focus, normalizer, init
         self.backend, self.cutoff = backend, cutoff
         self.mu_range = _check_range("mu_range", mu_range, -math.inf)
@@ -161,7 +170,7 @@ class FocusedLinear(nn.Module):
     def _positions(self) -> Tensor:
         # Never below float32: bfloat16 cannot tell 784 positions apart.
         dtype = torch.promote_types(self.weight.dtype, torch.float32)
-        return positions(self.topology, device=self.weight.device, dtype=dtype)
+        return positions(self.topology, self.grid, device=self.weight.device, dtype=dtype)
 
     def _apply(self, fn: Any, recurse: bool = True) -> FocusedLinear:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -334,6 +343,12 @@ class FocusedLinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}",
             f"bias={self.bias is not None}",
             f"focus={self.focus}",
+        ]
+        usual = {"normalizer": "l2", "grid": "linspace"}
+        parts += [
+            f"{name}={chosen}"
+            for name, value in usual.items()
+            if (chosen := getattr(self, name)) != value
         ]
         if isinstance(self.topology, Tensor):
             parts.append(f"topology={tuple(self.topology.shape)} positions")

@@ -14,6 +14,10 @@ Topology = Sequence[Any] | Tensor | None
 """None (a line), a shape, ``((28, 28), channels)``, or an (m, d) tensor of positions."""
 
 
+GRIDS = ("linspace", "index")
+"""Where the inputs of an axis are: from 0 to 1, both included, or at i / m."""
+
+
 class Grid(NamedTuple):
     """A regular topology: the sizes of its axes, and the channels that share each position."""
 
@@ -68,15 +72,24 @@ def _check_positions(tau: Tensor, in_features: int) -> Tensor:
 
 
 def positions(
-    topology: Grid | Tensor, *, device: torch.device | str | None, dtype: torch.dtype
+    topology: Grid | Tensor, grid: str, *, device: torch.device | str | None, dtype: torch.dtype
 ) -> Tensor:
-    """Positions tau of the inputs, linearly spaced from 0 to 1 along each axis.
+    """Positions tau of the inputs.
+
+    Args:
+        topology: a grid, or positions.
+        grid: along an axis of m inputs, ``"linspace"``: i / (m - 1); ``"index"``: i / m.
+        device: of tau.
+        dtype: of tau.
 
     Returns:
         tau of shape (m, d), in the order in which ``flatten`` lays out the inputs.
     """
     if isinstance(topology, Tensor):
         return topology.to(device=device, dtype=dtype)
-    lines = [torch.linspace(0, 1, size, device=device, dtype=dtype) for size in topology.axes]
-    grid = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1)
-    return grid.reshape(-1, len(lines)).repeat_interleave(topology.channels, dim=0)
+    if grid == "index":
+        lines = [torch.arange(size, device=device, dtype=dtype) / size for size in topology.axes]
+    else:
+        lines = [torch.linspace(0, 1, size, device=device, dtype=dtype) for size in topology.axes]
+    points = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1)
+    return points.reshape(-1, len(lines)).repeat_interleave(topology.channels, dim=0)

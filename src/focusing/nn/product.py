@@ -2,13 +2,12 @@
 
 Both give what plain autograd gives, in fewer passes over (n, m) and with less memory. With
 G = dL/dphi o phi, the gradient of the exponent of the gaussian, normaliser included, is
-H = G - sum(G) q / sum(q), where q is phi^2 (l2), phi (sum) or absent (none); and
+H = G - sum(G) q / sum(q), where q is phi^2 (l2), phi (sum, mean) or absent (none); and
 dL/dmu = sum(H t) / sigma^2 and dL/dsigma = sum(H t^2) / sigma^3 with t = tau - mu.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ class FusedProduct(torch.autograd.Function):
     """The product in one piece, of torch operations, for GPUs and mixed precision.
 
     A normalised gaussian is a softmax p, which is safe however far away all inputs are:
-    phi = sqrt(m p) for l2 and sqrt(m) p for sum, with q / sum(q) = p in both cases.
+    phi = sqrt(m p) for l2, sqrt(m) p for sum and m p for mean, with q / sum(q) = p in all cases.
     """
 
     @staticmethod
@@ -54,16 +53,15 @@ class FusedProduct(torch.autograd.Function):
         distance = offsets[0] * offsets[0]
         for u in offsets[1:]:
             distance.addcmul_(u, u)
-        inputs = tau.shape[0]
-        share = None
-        if normalizer == "l2":
-            share = distance.neg_().softmax(1).clamp_min_(FAINTEST**2)
-            phi = (share * inputs).sqrt_()
-        elif normalizer == "sum":
-            share = distance.mul_(-0.5).softmax(1).clamp_min_(FAINTEST)
-            phi = share * math.sqrt(inputs)
-        else:
+        share, scheme = None, NORMALIZERS[normalizer]
+        if scheme is None:
             phi = distance.mul_(-0.5).exp_().clamp_min_(FAINTEST)
+        else:
+            order, power = scheme
+            share = distance.mul_(-order / 2).softmax(1).clamp_min_(FAINTEST**order)
+            phi = share * len(tau) ** power
+            if order == 2:
+                phi.sqrt_()
         seen = phi if mask is None else phi * mask
         product = seen * weight
         ctx.save_for_backward(x, sigma, share, seen, product, weight, mu, tau, mask, *offsets)
@@ -221,4 +219,5 @@ def _arguments(how: How, *tensors: Tensor | None) -> tuple[Any, ...]:
     """What both loops want. Never kept: arrays do not notice when their tensors move."""
     layout, tiling, normalizer = how
     arrays = [UNPRUNED if tensor is None else as_array(tensor) for tensor in tensors]
-    return tiling.table, layout.tau, *arrays, NORMALIZERS[normalizer] or 0
+    order, power = NORMALIZERS[normalizer] or (0, 0.0)
+    return tiling.table, layout.tau, *arrays, order, layout.tau.shape[1] ** power

@@ -31,8 +31,8 @@ MODELS = {
     "fasttext_focus": "FastText+Fcs",
 }
 PROTOCOLS = ("paper", "holdout", "last")
-SIZES = ("paper", "quick", "smoke")
-VARIANTS = ("paper", "author")
+SIZES = ("paper", "short", "quick", "smoke")
+VARIANTS = ("paper", "author", "author2018")
 
 
 def data_name(name: str) -> str:

@@ -41,7 +41,7 @@ def trajectory_figure(
         if line:
             axes = figure.subplots()
             _paths(axes, mu[:, :, 0], spread)
-            shade_noise(axes, informative, tau.shape[0])
+            shade_noise(axes, informative, tau[:, 0])
             axes.set(xlabel=r"centre $\mu$", ylabel=r"aperture $\sigma$")
             margin = 0.1 * float(np.ptp(spread)) + 0.01
             axes.set_ylim(max(0.0, spread.min() - margin), spread.max() + margin)
@@ -122,7 +122,9 @@ def weights_figure(
                 top = float(np.abs(image).max()) or 1.0
                 frame_plane(axes)
                 # Positions are those of pixel centres, so the image is half a pixel wider.
-                (top_row, bottom), (left, right) = (edges((0, size), size) for size in grid)
+                (top_row, bottom), (left, right) = (
+                    edges((0, size), np.unique(tau[:, axis])) for axis, size in enumerate(grid)
+                )
                 extent = (left, right, bottom, top_row)
                 axes.imshow(image, cmap="RdBu_r", vmin=-top, vmax=top, extent=extent)
                 mark(axes, mu[at, neuron], sigma[at, neuron], "k")
@@ -140,7 +142,7 @@ def _stacked(
     figure = Figure((COLUMN, 0.8 + 0.62 * len(neurons)), layout="constrained")
     panels = figure.subplots(len(neurons), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for index, (axes, neuron) in enumerate(zip(panels, neurons, strict=True)):
-        shade_noise(axes, informative, len(tau), label=index == 0)
+        shade_noise(axes, informative, tau[:, 0], label=index == 0)
         axes.axhline(0, color="0.75", linewidth=0.5)
         axes.plot(tau[order, 0], first[index, order], ":", color=colour(index))
         axes.plot(tau[order, 0], last[index, order], "-", color=colour(index))

@@ -32,8 +32,8 @@ class Run:
         fingerprint: of the data, as they were split and prepared.
         content: the same of all samples, however split; None in records that do not have it.
         model: name of the model.
-        size: ``smoke``, ``quick`` or ``paper``.
-        variant: ``paper`` or ``author``.
+        size: ``smoke``, ``quick``, ``short`` or ``paper``.
+        variant: ``paper``, ``author`` or ``author2018``.
         protocol: the one it was run with.
         seed: its seed.
         metric: ``accuracy``, a fraction, or ``mae``, of which less is better.

@@ -122,7 +122,7 @@ def test_movement_says_how_far() -> None:
         layer.sigma *= torch.tensor([[3.0], [0.9]])
     trajectory.record(1, {"a": layer})
     expected = {"moved": 0.2, "sigma_first": 0.1, "sigma_last": 0.195, "widened": 0.5}
-    assert trajectory.movement({})["a"] == pytest.approx(expected)
+    assert trajectory.movement({}, {"a": layer})["a"] == pytest.approx(expected)
 
 
 def test_movement_says_how_many_found_the_informative_inputs() -> None:
@@ -131,10 +131,19 @@ def test_movement_says_how_many_found_the_informative_inputs() -> None:
     trajectory.record(0, layers)
     layers["a"].mu.data = torch.tensor([[0.49], [0.5], [0.7], [0.71]])
     trajectory.record(1, layers)
-    found = trajectory.movement({"informative": [5, 8], "inputs": 11})  # columns 5, 6 and 7
+    found = trajectory.movement({"informative": [5, 8]}, layers)  # columns 5, 6 and 7
     assert found["a"]["inside_first"] == 0
     assert found["a"]["inside_last"] == 0.5
     assert "inside_last" not in found["b"]  # its inputs are neurons
+
+
+def test_inside_follows_the_grid() -> None:
+    layer, trajectory = FocusedLinear(10, 2, grid="index", mu=0.48), Trajectory()
+    trajectory.record(0, {"a": layer})
+    layer.mu.data = torch.tensor([[0.5], [0.9]])
+    trajectory.record(1, {"a": layer})
+    found = trajectory.movement({"informative": [5, 10]}, {"a": layer})["a"]  # .5 to .9
+    assert (found["inside_first"], found["inside_last"]) == (0, 1)
 
 
 def test_no_movement_of_foci_that_became_nan() -> None:
@@ -142,7 +151,7 @@ def test_no_movement_of_foci_that_became_nan() -> None:
     trajectory.record(0, {"a": layer})
     layer.mu.data[0] = torch.nan
     trajectory.record(1, {"a": layer})
-    assert trajectory.movement({}) == {}  # a record must be JSON
+    assert trajectory.movement({}, {"a": layer}) == {}  # a record must be JSON
 
 
 def test_a_checkpoint_holds_no_more_than_the_records() -> None:

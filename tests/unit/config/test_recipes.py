@@ -10,10 +10,11 @@ from hydra import compose, initialize_config_dir
 
 from focusing.checks import check
 from focusing.compose import config_dir, prepare_hydra
+from focusing.errors import UserError
 from focusing.recipes import expand_braces, read_recipes
 
 FAMILIES = ("simple", "cnn", "vgg", "fasttext")
-SIZES, VARIANTS = ("smoke", "quick", "paper"), ("paper", "author")
+SIZES, VARIANTS = ("smoke", "quick", "short", "paper"), ("paper", "author", "author2018")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,7 +56,7 @@ class TestTables:
             "model": [f"{d}_{m}" for d in data for m in model],
             "rates": [f"{kind}_{o}" for kind in kinds for o in optim],
             "author": [f"author_{kind}" for kind in kinds],
-            "author_model": [f"author_{d}_{m}" for d in data for m in model],
+            "author_model": [f"{v}_{d}_{m}" for v in VARIANTS for d in data for m in model],
             "experiment": [f"{e}_{m}" for e in own for m in model],
             "variant": [f"{e}_{v}" for e in own for v in VARIANTS],
             "variant_data": [f"{e}_{v}_{d}" for e in own for v in VARIANTS for d in data],
@@ -137,7 +138,14 @@ AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
     ("mnist", "focus_s"): {"hidden": [784, 784], "decay_epochs": [100, 150], "decay": 0.5},
     ("mnist", "dense"): {"hidden": [800, 800], "input_dropout": 0.2, "dropout": [0.25, 0.25]},
     ("mnist", "cnn_focus"): {"decay_epochs": [30, 100], "decay": 0.9, "decay_sigma": 0.5},
-    ("clt", "focus_s"): {"lr": 0.01, "lr_mu": 0.01, "lr_sigma": 0.01, "decay_sigma": 0.9},
+    ("clt", "focus_s"): {
+        "lr": 0.01,
+        "lr_mu": 0.01,
+        "lr_sigma": 0.01,
+        "decay_sigma": 0.9,
+        "init": "glorot",
+    },
+    ("clt", "cnn_focus"): {"init": "glorot"},
     ("cifar10", "focus_s"): {"lr": 0.1, "decay_epochs": [30, 80, 120, 180], "clip_value": 1.0},
     ("cifar10", "cnn_focus"): {"lr": 0.05, "lr_mu": 0.005, "sigma_l2": 1e-10},
     ("cifar10", "vgg_focus"): {"sigma": 0.08, "lr_sigma": 1e-3, "pad": 3},
@@ -148,7 +156,12 @@ AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
     ("catsdogs", "vgg_focus"): {"decay_epochs": [10, 20], "mu": CATSDOGS_MU},
     ("catsdogs", "vgg_dense"): {"decay_epochs": [10, 20], "hidden": 40},
     ("boston", "focus_s"): {"sigma_range": [0.05, 1.0]},
-    ("reuters", "dense"): {"hidden": [150, 150], "batch_size": 16},
+    ("reuters", "dense"): {
+        "hidden": [150, 150],
+        "batch_size": 16,
+        "dropout": [],
+        "batch_norm": True,
+    },
     ("imdb", "fasttext_focus"): {"sigma": 1.0, "mu_range": [-0.1, 1.1]},
 }
 
@@ -169,6 +182,55 @@ def test_the_authors_learning_to_focus() -> None:
     assert (found["optim"]["lr_mu"], found["optim"]["shuffle"]) == (1e-4, False)
 
 
+@pytest.mark.parametrize("name", ["learning_to_focus", "sides", "stuck", "rescue"])
+def test_the_first_neuron_is_all_that_the_variant_of_2018_adds(name: str) -> None:
+    found, author = (
+        config(f"experiment={name}", f"variant={variant}") for variant in ("author2018", "author")
+    )
+    first = {"normalizer": "mean", "init": "he", "grid": "index"}
+    first |= {"mu_range": [0.01, 0.99], "sigma_range": [0.01, 0.5]}
+    assert found == {**author, "variant": "author2018", "model": {**author["model"], **first}}
+    dense = config(f"experiment={name}", "variant=author2018", "model=dense")
+    assert dense["data"] == found["data"]
+
+
+def test_the_variant_of_2018_is_of_synthetic_data() -> None:
+    with pytest.raises(UserError, match=r"author2018 .* use data=synthetic, or variant=author\.$"):
+        config("data=mnist", "variant=author2018")
+
+
+@pytest.mark.parametrize("model", ["dense", "focus_s"])
+def test_the_notebook_of_dead_inputs_has_no_dropout_clipping_or_decay(model: str) -> None:
+    text, code = (
+        config("experiment=redundancy", f"model={model}", f"variant={variant}")
+        for variant in ("paper", "author")
+    )
+    assert {**code, "variant": "paper"} == text
+
+
+def test_reuters_is_the_keras_example_that_the_text_cites() -> None:
+    for model in ("dense", "focus_s"):
+        found = config("data=reuters", f"model={model}")["model"]
+        assert (found["hidden"], found["dropout"], found["batch_norm"]) == ([150], [0.5], False)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "epochs"),
+    [
+        (["experiment=table2_cnn", "data=mnist", "model=cnn_focus"], 20),
+        (["experiment=table4_other", "data=reuters"], 20),
+        (["experiment=table4_other", "data=imdb", "model=fasttext_focus"], 7),
+        (["experiment=learning_to_focus"], 250),
+        (["experiment=timing", "data=mnist"], 3),
+    ],
+)
+def test_short_is_all_data_for_20_epochs_at_most(overrides: list[str], epochs: int) -> None:
+    short, paper = (config(*overrides, f"size={size}") for size in ("short", "paper"))
+    assert short["trainer"]["max_epochs"] == epochs
+    paper["trainer"]["max_epochs"], paper["size"] = epochs, "short"
+    assert short == paper
+
+
 def test_the_authors_numbers_of_hidden_neurons() -> None:
     def rates(*overrides: str) -> tuple[float, ...]:
         optim = config("experiment=n_hidden", *overrides)["optim"]
@@ -181,5 +243,5 @@ def test_the_authors_numbers_of_hidden_neurons() -> None:
 
 
 def test_weights_start_as_the_code_did_under_both_variants() -> None:
-    for variant in VARIANTS:
+    for variant in ("paper", "author"):
         assert config("data=mnist", f"variant={variant}")["model"]["init"] == "focus_glorot"

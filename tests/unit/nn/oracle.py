@@ -11,17 +11,19 @@ import torch
 from focusing import FocusedLinear
 
 FOCI = ("gaussian", "negated_gaussian", "gaussian_derivative", "triangle", "bernoulli")
-NORMALIZERS = ("l2", "sum", "none")
+NORMALIZERS = ("l2", "sum", "mean", "none")
+GRIDS = ("linspace", "index")
 BACKENDS = ("reference", "fused", "banded")
 TINY = 1e-40
 """A cutoff that cuts nothing which float64 could show."""
 
 
-def grid(*sizes: int, channels: int = 1) -> np.ndarray:
+def grid(*sizes: int, channels: int = 1, kind: str = "linspace") -> np.ndarray:
     """Positions of a row-major grid whose channels are the fastest axis, one input at a time."""
     points = []
     for where in itertools.product(*(range(size) for size in sizes)):
-        point = [i / (size - 1) if size > 1 else 0.0 for i, size in zip(where, sizes, strict=True)]
+        ends = [size if kind == "index" else max(1, size - 1) for size in sizes]
+        point = [i / end for i, end in zip(where, ends, strict=True)]
         points += [point] * channels
     return np.array(points)
 
@@ -45,7 +47,12 @@ def coefficients(
     if normalizer == "none":
         return g
     s = [
-        math.sqrt(m) / (math.sqrt((r**2).sum()) if normalizer == "l2" else abs(r).sum()) for r in g
+        {
+            "l2": math.sqrt(m) / math.sqrt((r**2).sum()),
+            "sum": math.sqrt(m) / abs(r).sum(),
+            "mean": 1 / abs(r).mean(),
+        }[normalizer]
+        for r in g
     ]
     return np.array(s)[:, None] * g
 
@@ -80,9 +87,18 @@ def derivatives(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> 
     g = np.exp(exponent)
     phi = g
     if layer.normalizer != "none":
-        norm = np.sqrt((g**2).sum(1)) if layer.normalizer == "l2" else g.sum(1)
-        phi = math.sqrt(m) / norm[:, None] * g
-    share = {"l2": phi**2 / m, "sum": phi / math.sqrt(m), "none": 0 * phi}[layer.normalizer]
+        norm = {
+            "l2": np.sqrt((g**2).mean(1)),
+            "sum": g.sum(1) / math.sqrt(m),
+            "mean": g.mean(1),
+        }[layer.normalizer]
+        phi = g / norm[:, None]
+    share = {
+        "l2": phi**2 / m,
+        "sum": phi / math.sqrt(m),
+        "mean": phi / m,
+        "none": 0 * phi,
+    }[layer.normalizer]
     slope_mu, slope_sigma = t / sigma[:, None] ** 2, t**2 / sigma[:, None] ** 3
     mean_mu = np.einsum("nm,nmd->nd", share, slope_mu)[:, None]
     mean_sigma = np.einsum("nm,nmd->nd", share, slope_sigma)[:, None]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from focusing import FocusedLinear
-from tests.unit.nn.oracle import BACKENDS, NORMALIZERS, TINY, derivatives, measured
+from tests.unit.nn.oracle import BACKENDS, GRIDS, NORMALIZERS, TINY, derivatives, measured
 
 SHAPES = {1: [1, 2, 4, 17, 33, 100], 2: [(5, 5), (3, 12), (6, 6, 3)], 3: [(3, 4, 2), (4, 4, 5)]}
 TENSORS = ("ascending", "descending", "scattered", "equal")
@@ -70,6 +70,7 @@ def topologies(draw: st.DrawFn) -> tuple[int, Any]:
         st.tuples(st.sampled_from(MUS), st.sampled_from(SIGMAS)), min_size=1, max_size=4
     ),
     normalizer=st.sampled_from(NORMALIZERS),
+    grid=st.sampled_from(GRIDS),
     flags=st.fixed_dictionaries(
         {name: st.booleans() for name in ("bias", "train_mu", "train_sigma")}
     ),
@@ -83,6 +84,7 @@ def test_backends_equal_the_formulas_in_float64(
     batch: int,
     moves: list[tuple[str, str]],
     normalizer: str,
+    grid: str,
     flags: dict[str, bool],
     pruned: float | None,
     x_has_grad: bool,
@@ -99,6 +101,7 @@ def test_backends_equal_the_formulas_in_float64(
             inputs,
             neurons,
             topology=given,
+            grid="linspace" if isinstance(given, torch.Tensor) else grid,
             normalizer=normalizer,
             backend=backend,
             cutoff=TINY,
@@ -188,7 +191,7 @@ def test_pruned_large_layers_agree(backend: str, neurons: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("normalizer", ["l2", "sum"])
+@pytest.mark.parametrize("normalizer", ["l2", "sum", "mean"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("mu", "sigma"), [(1 / 6, 0.01), (0.5, 0.01), (0.4, 0.001), (5.0, 0.01), (-80.0, 0.9)]
@@ -201,7 +204,8 @@ def test_foci_that_see_no_input_stay_finite(
         layer.mu.fill_(mu)
         layer.sigma.fill_(sigma)
     norm = layer.phi().norm(dim=1) if normalizer == "l2" else layer.phi().sum(1)
-    torch.testing.assert_close(norm, torch.full((20,), 2.0, dtype=dtype))
+    whole = 4.0 if normalizer == "mean" else 2.0
+    torch.testing.assert_close(norm, torch.full((20,), whole, dtype=dtype))
     found = measured(layer, torch.randn(3, 4, dtype=dtype), torch.randn(3, 20, dtype=dtype))
     for name, value in found.items():
         assert value.isfinite().all(), name

@@ -109,8 +109,15 @@ def test_algorithm_2_as_printed_sums_to_the_root_of_m() -> None:
     torch.testing.assert_close(wide, torch.full((7, 100), 0.1))  # the limit is not 1: a misprint
 
 
+@pytest.mark.parametrize("focus", [f for f in FOCI if f != "gaussian_derivative"])
+def test_the_mean_of_phi_is_1_in_the_code_of_2018(focus: str) -> None:
+    for sigma in (0.01, 0.1, 1.0):
+        layer = FocusedLinear(100, 7, focus=focus, sigma=sigma, mu="random", normalizer="mean")
+        torch.testing.assert_close(layer.phi().mean(1), torch.ones(7))
+
+
 @pytest.mark.parametrize("focus", ["gaussian", "triangle", "bernoulli"])
-@pytest.mark.parametrize("normalizer", ["l2", "none"])
+@pytest.mark.parametrize("normalizer", ["l2", "mean", "none"])
 def test_phi_tends_to_1_as_sigma_grows(focus: str, normalizer: str) -> None:
     def distance(sigma: float) -> float:
         layer = FocusedLinear(50, 3, focus=focus, sigma=sigma, normalizer=normalizer)
@@ -131,7 +138,7 @@ def test_peak_of_phi(sigma: float) -> None:
 
 @pytest.mark.parametrize("focus", FOCI)
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
-@pytest.mark.parametrize("init", ["focus_glorot", "he", "per_connection"])
+@pytest.mark.parametrize("init", ["focus_glorot", "glorot", "he", "per_connection"])
 def test_a_focus_between_two_inputs_is_finite(focus: str, normalizer: str, init: str) -> None:
     layer = FocusedLinear(
         4, 2, mu=0.5, sigma=0.01, focus=focus, normalizer=normalizer, init=init, backend="reference"

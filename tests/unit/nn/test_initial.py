@@ -144,7 +144,7 @@ class TestWeights:
         default = FocusedLinear(784, 800, dtype=torch.float64)
         assert torch.equal(default.weight, self.layer("focus_glorot").weight)
 
-    @pytest.mark.parametrize("normalizer", ["l2", "sum", "none"])
+    @pytest.mark.parametrize("normalizer", ["l2", "sum", "mean", "none"])
     def test_he_bounds(self, normalizer: str) -> None:
         layer = self.layer("he", normalizer=normalizer)
         bound = np.sqrt(6 / self.power(layer).sum(1, keepdims=True))
@@ -183,7 +183,14 @@ class TestWeights:
         products = layer.effective_weight().detach()
         torch.testing.assert_close(products.var(0), torch.full((20,), 1 / 20), rtol=0.05, atol=0)
 
-    @pytest.mark.parametrize("init", ["focus_glorot", "he", "per_connection"])
+    @pytest.mark.parametrize("options", [{}, {"sigma": 0.3}, {"normalizer": "mean"}])
+    def test_plain_glorot_knows_nothing_of_foci(self, options: dict[str, Any]) -> None:
+        layer, plain = self.layer("glorot", **options), torch.nn.Linear(784, 800)
+        torch.manual_seed(0)
+        torch.nn.init.xavier_uniform_(plain.double().weight)
+        torch.testing.assert_close(layer.weight, plain.weight)
+
+    @pytest.mark.parametrize("init", ["focus_glorot", "glorot", "he", "per_connection"])
     def test_bias_is_zero_and_far_weights_are_bounded(self, init: str) -> None:
         layer = self.layer(init)
         assert (layer.bias == 0).all()

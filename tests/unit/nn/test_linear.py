@@ -32,6 +32,7 @@ def test_signature_begins_as_that_of_linear_and_is_the_documented_one() -> None:
         "sigma": 0.025,
         "train_mu": True,
         "train_sigma": True,
+        "grid": "linspace",
         "init": "focus_glorot",
         "sigma_range": (0.01, 1.0),
         "mu_range": (0.0, 1.0),

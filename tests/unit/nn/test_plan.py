@@ -165,7 +165,7 @@ def test_small_moves_reuse_the_tiling_and_wear_out() -> None:
     assert made[0] is made[USES]
 
 
-@pytest.mark.parametrize("normalizer", ["l2", "sum", "none"])
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("topology", [None, (20, 20)])
 def test_a_few_narrow_foci_among_wide_ones_are_as_exact(normalizer: str, topology: Any) -> None:
     torch.manual_seed(0)

@@ -38,6 +38,19 @@ def test_shapes(inputs: int, topology: Any, expected: np.ndarray) -> None:
     assert layer.mu.shape == layer.sigma.shape == (3, expected.shape[1])
 
 
+@pytest.mark.parametrize(
+    ("inputs", "topology", "sizes", "channels"),
+    [(1, None, (1,), 1), (40, None, (40,), 1), (12, (3, 4), (3, 4), 1), (75, (5, 5, 3), (5, 5), 3)],
+)
+def test_the_grid_of_the_code_of_2018(
+    inputs: int, topology: Any, sizes: tuple[int, ...], channels: int
+) -> None:
+    layer = FocusedLinear(inputs, 3, topology=topology, grid="index")
+    expected = grid(*sizes, channels=channels, kind="index")
+    np.testing.assert_allclose(layer.tau.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(layer.double().tau.numpy(), expected, rtol=1e-15)
+
+
 def test_an_image_flattened_with_channels_last_meets_its_positions() -> None:
     """Input (row, column, channel) of a flattened image is where the layer thinks it is."""
     layer = FocusedLinear(32 * 32 * 3, 2, topology=(32, 32, 3))

@@ -136,7 +136,8 @@ def test_noise_is_shaded(informative: tuple[int, int], labels: int) -> None:
     ):
         assert [text.get_text() for text in figure.axes[0].texts] == ["noise"] * labels
         assert len(figure.axes[0].patches) == labels
-    assert edges((20, 40), 40) == (19.5 / 39, 39.5 / 39)
+    assert edges((20, 40), np.linspace(0, 1, 40)) == (19.5 / 39, 39.5 / 39)
+    assert edges((20, 40), np.arange(40) / 40) == pytest.approx((19.5 / 40, 39.5 / 40))
 
 
 def test_noise_is_shaded_only_where_the_inputs_are_the_columns(tmp_path: Path) -> None:

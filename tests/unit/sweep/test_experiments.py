@@ -1,5 +1,7 @@
 """Experiments, and the jobs they expand into."""
 
+import itertools
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -96,7 +98,27 @@ class TestParts:
 def test_quick_is_smaller() -> None:
     sizes = {name: len(jobs([f"experiment={name}", "size=quick"])) for name in RUNS}
     assert all(sizes[name] <= RUNS[name] for name in RUNS)
-    assert max(sizes.values()) <= 48
+    assert max(sizes.values()) == sizes["sigma_reg"] == 4 * 2 * 6 * 3  # runs of seconds
+    assert sizes["n_hidden"] == 2 * 2 * 6 * 3
+    assert sizes["focus_functions"] == 5 * 3
+
+
+def test_the_penalty_on_sigma_has_all_panels_and_strengths_at_quick() -> None:
+    runs = [
+        dict(each.split("=") for each in run)
+        for run in jobs(["experiment=sigma_reg", "size=quick"])
+    ]
+    panels = Counter((run["data"], run["model"]) for run in runs)
+    wanted = itertools.product(("mnist", "clt", "cifar10", "fashion"), ("focus_s", "cnn_focus"))
+    assert panels == dict.fromkeys(wanted, 6 * 3)
+    assert 1e-5 in {float(run["optim.sigma_l2"]) for run in runs}
+
+
+def test_short_has_two_seeds() -> None:
+    runs = jobs(["experiment=table2_cnn", "data=mnist,fashion,cifar10", "size=short"])
+    assert len(runs) == 3 * 2 * 2
+    sizes = {name: len(jobs([f"experiment={name}", "size=short"])) for name in RUNS}
+    assert all(sizes[name] <= RUNS[name] for name in RUNS)
 
 
 def test_runs_that_cost_the_same_are_counted_together() -> None:

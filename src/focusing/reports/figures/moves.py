@@ -53,9 +53,9 @@ def _rows(each: Setting) -> Rows:
         mu = next(iter(both_ends(run.path, "mu").values()), None)
         if not region or mu is None or mu[0].shape[0] > FEW or mu[0].shape[1] != 1:
             continue
-        inputs = run.sizes["inputs"]
+        line = _line(run)
         ends = [end[:, 0] for end in mu]
-        inside = [_inside(end, region, inputs) for end in ends]
+        inside = [(end >= line[region[0]]) & (end <= line[region[1] - 1]) for end in ends]
         rows += [
             {
                 **each.about(),
@@ -69,7 +69,8 @@ def _rows(each: Setting) -> Rows:
                 "inside_last": bool(inside[1][neuron]),
                 "informative_from": region[0],
                 "informative_to": region[1] - 1,
-                "inputs": inputs,
+                "inputs": len(line),
+                "last_input": float(line[-1]),
             }
             for neuron in range(len(ends[0]))
         ]
@@ -80,9 +81,11 @@ def _place(run: Run) -> tuple[Any, ...]:
     return run.seed, str((run.config.get("data") or {}).get("seed")).rjust(9)
 
 
-def _inside(mu: Any, region: Sequence[int], inputs: int) -> Any:
-    columns = mu * (inputs - 1)
-    return (columns >= region[0]) & (columns <= region[1] - 1)
+def _line(run: Run) -> Any:
+    """Positions of the inputs."""
+    grid = (run.config.get("model") or {}).get("grid", "linspace")
+    inputs = run.sizes["inputs"]
+    return np.linspace(0, 1, inputs, endpoint=grid == "linspace", dtype=np.float32)
 
 
 def _chart(edition: Edition, shown: Sequence[tuple[Setting, Rows]]) -> Chart:
@@ -130,7 +133,8 @@ def _draw(shown: Sequence[tuple[Setting, Rows]]) -> Figure:
 def _panel(axes: Axes, rows: Rows) -> None:
     first = rows[0]
     region = first["informative_from"], first["informative_to"] + 1
-    shade_noise(axes, region, first["inputs"], label=False)
+    line = np.linspace(0, first["last_input"], first["inputs"])
+    shade_noise(axes, region, line, label=False)
     runs, begin, end = (np.array([row[name] for row in rows]) for name in ("run", "first", "last"))
     inside = np.array([row["inside_last"] for row in rows])
     axes.hlines(runs, np.minimum(begin, end), np.maximum(begin, end), color="0.75", lw=0.5)

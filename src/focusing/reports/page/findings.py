@@ -29,8 +29,8 @@ class Finding:
     Attributes:
         experiment: its name.
         title: in print.
-        size: ``paper``, ``quick`` or ``smoke``.
-        variant: ``paper`` or ``author``.
+        size: ``paper``, ``short``, ``quick`` or ``smoke``.
+        variant: ``paper``, ``author`` or ``author2018``.
         rows: the differences.
     """
 

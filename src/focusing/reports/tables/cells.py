@@ -25,8 +25,8 @@ from focusing.results.stats import Spread, spread
 
 PER_MODEL = ("data.pad",)
 """Options of the data that the author chose for the focused network alone."""
-SMALLER = ("quick", "smoke")
-"""Sizes that are not the paper's: less data, fewer epochs."""
+SMALLER = ("short", "quick", "smoke")
+"""Sizes that are not the paper's: less data or fewer epochs."""
 FULL, HELD = "all", "without the validation split"
 
 

@@ -170,7 +170,7 @@ def _leave(member: Member, course: Course, row: int, seconds: float, stack: Stac
         _retrace(member.path, course, row // 2, options["every"])
         member.path.save(run_dir / "focus.npz", layers)
     if options:
-        more["focus"] = member.path.movement(member.start["data"])
+        more["focus"] = member.path.movement(member.start["data"], layers)
     text = yaml.safe_dump(config, sort_keys=False)
     write_whole(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
     state = course.best[row][1] or member.net.state_dict()

@@ -63,14 +63,15 @@
     const { positions, normalizer, inputs } = layer;
     const g = positions.map((tau) => (FUNCTIONS[layer.focus] ?? FUNCTIONS.gaussian)((tau - mu) / sigma));
     const mean = (power) => g.reduce((sum, each) => sum + Math.abs(each) ** power, 0) / g.length;
-    const norm = { l2: Math.sqrt(mean(2)), sum: Math.sqrt(inputs) * mean(1), none: 1 }[normalizer] || 1;
+    const norm = { l2: Math.sqrt(mean(2)), sum: Math.sqrt(inputs) * mean(1), mean: mean(1), none: 1 }[normalizer] || 1;
     return g.map((each) => each / norm);
   }
 
   function shadeNoise(chart, layer) {
     if (!layer.informative || layer.inputs < 2) return;
     const { svg, x, frame } = chart;
-    const edge = (column) => Math.max(0, Math.min(1, (column - 0.5) / (layer.inputs - 1)));
+    const step = layer.positions.at(-1) / (layer.inputs - 1);
+    const edge = (column) => Math.max(0, Math.min(1, (column - 0.5) * step));
     const [start, stop] = layer.informative.map(edge);
     for (const [from, to] of [[0, start], [stop, 1]]) {
       if (to - from < 1e-6) continue;

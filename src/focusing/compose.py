@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_store import ConfigStore
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
-from omegaconf import OmegaConf
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from focusing.config import GROUP_SCHEMAS, Config
 from focusing.errors import UserError
+from focusing.guard import check_hydra
 from focusing.recipes import store_recipes
 
 
@@ -33,9 +37,24 @@ def prepare_hydra() -> None:
     # Hydra copies the store with whatever it composes or lists: 40 ms each, 180
     # times for --help. It need not, as the store hands out copies of what it holds.
     ConfigStore.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
+    # Hydra acts on its own part of a config as soon as it has it; there is no hook before.
+    if not hasattr(ConfigLoaderImpl.load_configuration, "__wrapped__"):
+        ConfigLoaderImpl.load_configuration = _guarded(ConfigLoaderImpl.load_configuration)  # type: ignore[method-assign]
     OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
     OmegaConf.register_new_resolver("focusing.spread", spread, replace=True)
     OmegaConf.register_new_resolver("focusing.family", family, replace=True)
+
+
+def _guarded(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
+    @wraps(load)
+    def checked(
+        loader: Any, config_name: str, overrides: Any, run_mode: RunMode, **more: Any
+    ) -> Any:
+        config = load(loader, config_name, overrides, run_mode, **more)
+        check_hydra(config.hydra, sweeps=run_mode == RunMode.MULTIRUN)
+        return config
+
+    return checked
 
 
 def config_dir() -> Path:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from benchmarks import loop
-from tests.integration.commands import ROOT, SMALL, TRAIN, record, run, run_dirs, run_here
+from tests.integration.commands import FOCUSING, ROOT, SMALL, TRAIN, record, run, run_dirs, run_here
 from tests.integration.forked import run_forked
 
 pytestmark = pytest.mark.slow
@@ -171,9 +171,13 @@ def test_a_callback_of_ones_own_is_trusted_by_name(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     [folder] = run_dirs(tmp_path)
     assert record(folder)["measured"]["watch"] == {"seen": 7}
-    assert "--trust-target watching.Watch" in sentence(
-        run_here("train", *options, "seed=1", cwd=tmp_path)
-    )
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config["model"]["hidden"] = config["callbacks"]["watch"]
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    done = run([*FOCUSING, "eval"], *trusting, str(folder), cwd=tmp_path, PYTHONPATH=path)
+    assert "another _target_, which is refused" in sentence(done)
+    done = run_here("train", *options, "seed=1", cwd=tmp_path)
+    assert "--trust-target watching.Watch" in sentence(done)
 
 
 def test_a_full_disk_is_a_sentence_and_earlier_results_are_intact(tmp_path: Path) -> None:

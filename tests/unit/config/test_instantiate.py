@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +154,10 @@ def test_a_function_has_to_say_what_it_returns(own: Path) -> None:
 
 
 def test_an_installed_package_may_add_its_own(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def entry_points(*, group: str) -> list[EntryPoint]:
-        assert group == "focusing.targets"
-        return [EntryPoint("watch", "own_code:Watch", group)]
-
-    monkeypatch.setattr(module, "entry_points", entry_points)
+    about = own.parent / "own_package-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-package\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[focusing.targets]\nwatch = own_code:Watch\n")
     monkeypatch.setattr(module, "_installed", module._installed.__wrapped__)
     assert instantiate({"_target_": "own_code.Watch"}, pl.Callback)
     with pytest.raises(UserError, match="own_code.make is refused"):

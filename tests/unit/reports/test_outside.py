@@ -15,7 +15,7 @@ from focusing.reports.figures import gallery
 from focusing.reports.page import site
 from focusing.reports.tables.files import write_tables
 from focusing.results.collect import Collection, collect
-from focusing.training.wandb_run import run_id
+from focusing.training.wandb_run import _run_id, run_id
 from tests.unit.reports.records import leave
 from tests.unit.reports.test_archive import leave_foci
 
@@ -141,3 +141,13 @@ def test_the_id_of_a_wandb_run_is_a_name(tmp_path: Path, text: str, known: str |
     (tmp_path / "wandb").mkdir()
     (tmp_path / "wandb" / "run_id").write_text(text)
     assert run_id(tmp_path) == known
+
+
+def test_the_id_of_a_wandb_run_is_written_here(kept: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out" / "wandb"
+    folder.mkdir()
+    (folder / "run_id").symlink_to(kept)
+    kept.write_text("two\nlines")
+    assert run_id(tmp_path / "out") is None
+    assert _run_id(tmp_path / "out") == run_id(tmp_path / "out")
+    assert kept.read_text() == "two\nlines"

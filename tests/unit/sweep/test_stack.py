@@ -66,9 +66,13 @@ def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> No
             assert gap < 1e-5, (stacked["sweep"]["trial"], stacked["model"]["name"], gap)
 
 
-def test_in_64_bits_the_two_do_not_drift_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("normalizer", "grid"), [("l2", "linspace"), ("mean", "index"), ("sum", "linspace")]
+)
+def test_in_64_bits_the_two_do_not_drift_apart(tmp_path: Path, normalizer: str, grid: str) -> None:
     options = ("protocol=last", "trainer.max_epochs=12", "trainer.precision=64-true")
-    config = sweep_config(tmp_path / "stacked", *options, "callbacks.stuck=null")
+    neuron = (f"model.normalizer={normalizer}", f"model.grid={grid}")
+    config = sweep_config(tmp_path / "stacked", *options, *neuron, "callbacks.stuck=null")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
     train_group(pairs, CPU)
     for pair in pairs:

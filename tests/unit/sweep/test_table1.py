@@ -205,6 +205,7 @@ def test_groups_hold_every_trial_once_and_shapes_that_are_equal(tmp_path: Path) 
         ("optim.clip_value=1", "optim.clip_value=1.0 needs sweep.stacked=false"),
         ("model.input_dropout=0.1", "model.input_dropout=0.1 needs"),
         ("model.focus=triangle", "model.focus=triangle needs"),
+        ("model.normalizer=none", "l2, sum and mean only"),
         ("model.hidden=[4,4]", "one layer only"),
         ("trainer.precision=bf16-mixed", "32-true or 64-true only"),
         ("callbacks.clip=null", "callbacks=default only"),

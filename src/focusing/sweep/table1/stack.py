@@ -7,7 +7,6 @@ Activations are laid out (networks, neurons, samples), so that neurons stay rows
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from focusing.nn import FocusedLinear
-from focusing.nn.focus import FAINTEST
+from focusing.nn.focus import FAINTEST, NORMALIZERS
 
 NOWHERE = -1e30
 """Bias of outputs that a trial with fewer classes than others in its stack does not have."""
@@ -61,6 +60,9 @@ class Stack:
         focus, norm = focused[0].hidden1, focused[0].norm1
         assert isinstance(focus, FocusedLinear)  # noqa: S101 - for the type checker
         assert isinstance(norm, nn.BatchNorm1d)  # noqa: S101
+        scheme = NORMALIZERS[focus.normalizer]
+        assert scheme is not None  # noqa: S101 - see check_stackable
+        self._normalizer = scheme
         self.trials, self.momentum, self.steps = len(dense), momentum, 0
         self.neurons, self.inputs = focus.weight.shape
         self.eps, self.forget = norm.eps, norm.momentum or 0.0
@@ -128,10 +130,12 @@ class Stack:
         """Compute the weights that act from the foci as they are now."""
         u, share = self._u, self._share
         torch.sub(self.tau, self.mu, out=u).div_(self.sigma)
-        # A normalised gaussian is the root of a softmax, as in focusing.nn.product.
-        torch.addcmul(self._nothing, u, u, value=-1, out=share)
-        torch.softmax(share, -1, out=share).clamp_min_(FAINTEST**2)
-        torch.sqrt(share, out=self._phi).mul_(math.sqrt(self.inputs))
+        # A normalised gaussian is a softmax or the root of one, as in focusing.nn.product.
+        order, power = self._normalizer
+        torch.addcmul(self._nothing, u, u, value=-order / 2, out=share)
+        torch.softmax(share, -1, out=share).clamp_min_(FAINTEST**order)
+        phi = torch.sqrt(share, out=self._phi) if order == 2 else self._phi.copy_(share)
+        phi.mul_(self.inputs ** (power / order))
         torch.mul(self._phi, self._focused, out=self._seen)
 
     def step(self, x: Tensor, targets: Tensor) -> Tensor:

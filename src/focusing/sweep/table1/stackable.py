@@ -14,7 +14,7 @@ from focusing.sweep.table1.records import DTYPES
 FREE = {
     "optim": ("lr", "lr_mu", "lr_sigma", "momentum", "batch_size", "drop_last", "shuffle", "l2"),
     "model": ("name", "hidden", "mu", "sigma", "train_mu", "train_sigma", "init")
-    + ("mu_range", "sigma_range", "backend", "cutoff", "later_sigma"),
+    + ("mu_range", "sigma_range", "grid", "normalizer", "backend", "cutoff", "later_sigma"),
 }
 """Options of which a stack takes any value; of the others only what the schema begins with."""
 
@@ -36,6 +36,8 @@ def check_stackable(config: Mapping[str, Any]) -> None:
             usual = each.default_factory() if callable(each.default_factory) else each.default
             if each.name not in (*FREE[group], "name") and usual is not MISSING:
                 _require(f"{group}.{each.name}", config[group][each.name], usual)
+    if config["model"]["normalizer"] == "none":
+        raise _refusal("model.normalizer", "none", "l2, sum and mean")
     if len(config["model"]["hidden"]) != 1:
         raise _refusal("model.hidden", config["model"]["hidden"], "one layer")
     if config["optim"]["momentum"] is None:

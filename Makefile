@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export FOCUSING_DATA_DIR ?= $(CURDIR)/../shared/data
 endif
 
-.PHONY: help setup train test lint bench results venv-core venv-all
+.PHONY: help setup train test lint bench results campaign venv-core venv-all
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -35,6 +35,9 @@ results: venv-core ## publish what is in outputs/: records to results/, tables a
 	$(VENV)/bin/focusing archive outputs --out results
 	$(VENV)/bin/focusing report results --out results/report
 	$(RUN) results/quote.py
+
+campaign: venv-core ## go on with the long runs of results/campaign.yaml: make campaign ARGS=hydra.launcher.gpus=8
+	$(RUN) results/campaign.py $(ARGS)
 
 # A stamp is written last, so only a finished install has one. It holds the name of its folder, because
 # a venv does not survive a move: in a copied folder its tools would still run the original's code.

@@ -320,6 +320,7 @@ class Sweep:
     changed: str | None = None  # what made an impossible trial possible
     stacked: bool = MISSING
     retry_failed: bool = MISSING
+    archive: str | None = None
 
 
 @dataclass

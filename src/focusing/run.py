@@ -147,7 +147,11 @@ def _fit_and_record(
     exit_code = 1
 
     def leave(status: str, error: str | None) -> dict[str, Any]:
-        more = {"wall_seconds": module.seconds, **_measurements(callbacks, module.steps, start)}
+        more = {
+            "wall_seconds": module.seconds,
+            "cpu_seconds": module.cpu_seconds,
+            **_measurements(callbacks, module.steps, start),
+        }
         record = describe_end(start, module.series, status=status, error=error, **more)
         write_record(run_dir, record)
         return record

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from focusing.errors import UserError
 from focusing.results.archive import ARCHIVE, Record, read_archive
 from focusing.results.files import write_whole
+from focusing.results.identity import config_hash
 from focusing.results.record import FILE
 from focusing.results.run import Run, run_of
 
@@ -78,6 +81,26 @@ def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
         cache.parent.mkdir(parents=True, exist_ok=True)
         write_whole(cache, text.encode(), sync=False)
     return _assemble(now, read)
+
+
+@cache
+def _finished(folder: Path) -> dict[tuple[str, str, int], Run]:
+    runs = collect([folder]).runs
+    return {(run.experiment, run.config_hash, run.seed): run for run in runs}
+
+
+def published(config: Mapping[str, Any]) -> Run | None:
+    """The finished run of a config in the folder ``sweep.archive``; None without one.
+
+    The folder is read once by each process.
+    """
+    archive = config["sweep"]["archive"]
+    if not archive:
+        return None
+    folder = Path(archive).expanduser().absolute()
+    if not folder.is_dir():
+        raise UserError(f"sweep.archive={archive} is not a folder.")
+    return _finished(folder).get((config["name"], config_hash(config), config["seed"]))
 
 
 def _assemble(files: dict[str, list[Any]], read: int) -> Collection:

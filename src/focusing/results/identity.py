@@ -115,8 +115,8 @@ def _defaults(schema: type) -> dict[str, Any]:
     """The defaults of a schema; what it leaves to the YAML files has none."""
     defaults = {}
     for field in fields(schema):
-        made = field.default_factory is not NO_DEFAULT
-        default = field.default_factory() if made else field.default  # type: ignore[misc]
+        factory = field.default_factory
+        default = field.default if factory is NO_DEFAULT else factory()
         if default not in (NO_DEFAULT, "???"):
             defaults[field.name] = default
     return defaults

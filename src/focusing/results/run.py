@@ -45,7 +45,7 @@ class Run:
         network: numbers of ``parameters`` and of ``trained`` ones, and what else is known.
         focus: movement of the foci of each focused layer.
         measured: what analysing callbacks found.
-        seconds: of training.
+        seconds: of training; without a GPU those of the CPU.
         steps_per_second: training steps.
         peak_memory: in bytes.
         versions: of Python and packages.
@@ -105,6 +105,13 @@ class Run:
         return series
 
 
+def _seconds(record: Mapping[str, Any]) -> float | None:
+    """On a CPU its own time, which other processes and pauses do not lengthen."""
+    machine = record.get("machine") or {}
+    cpu: float | None = None if "gpu" in machine else record.get("cpu_seconds")
+    return record.get("wall_seconds") if cpu is None else cpu
+
+
 def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> Run:
     """A run from its record, which need not have its series.
 
@@ -149,7 +156,7 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
             network=record.get("network") or {},
             focus=record.get("focus") or {},
             measured=record.get("measured") or {},
-            seconds=record.get("wall_seconds"),
+            seconds=_seconds(record),
             steps_per_second=record.get("steps_per_second"),
             peak_memory=record.get("peak_memory_bytes"),
             content=data.get("content"),

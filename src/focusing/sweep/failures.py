@@ -73,6 +73,7 @@ def _failure(config: Mapping[str, Any], error: str) -> dict[str, Any]:
         "status": "failed",
         "error": error,
         "wall_seconds": None,
+        "cpu_seconds": None,
         "steps_per_second": None,
         "peak_memory_bytes": None,
         "series": {},

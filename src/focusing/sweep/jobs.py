@@ -19,6 +19,7 @@ from focusing.checks import check
 from focusing.compose import prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.instantiate import trust, trusted
+from focusing.results.collect import published
 from focusing.results.identity import run_folder
 from focusing.results.record import read_record
 from focusing.sweep.failures import leave_failure
@@ -78,9 +79,14 @@ class Reporting:
         try:
             config, run_dir = locate(cfg)
             record = read_record(run_dir) or {}
+            archived = None if record else published(config)
         except Exception as error:
             return failure(error)
         again = config["force"] or config["resume"] == "never"
+        if archived is not None and not again:
+            score = archived.scores[config["protocol"]["name"]]
+            where = str(archived.path)
+            return Outcome("done", True, run_dir=where, score=score, metric=archived.metric)
         status = record.get("status")
         if status == "failed" and not again and not config["sweep"]["retry_failed"]:
             return Outcome("failed", earlier=True, run_dir=str(run_dir), error=record["error"])

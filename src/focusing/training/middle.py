@@ -69,6 +69,7 @@ def save_middle(module: FocusingModule) -> None:
         "random": random_state(module.device),
         "callbacks": {each.state_key: each.state_dict() for each in _callbacks(module)},
         "seconds": module.seconds,
+        "cpu_seconds": module.cpu_seconds,
     }
     try:
         write_whole(_path(module), encode(state))
@@ -104,6 +105,7 @@ def restore_middle(module: FocusingModule, state: dict[str, Any]) -> None:
         if kept := state["callbacks"].get(each.state_key):
             each.load_state_dict(kept)
     module.earlier = state["seconds"]
+    module.earlier_cpu = state.get("cpu_seconds", 0.0)
     set_random_state(state["random"], module.device)
 
 

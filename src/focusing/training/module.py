@@ -62,12 +62,18 @@ class FocusingModule(pl.LightningModule):
         self.series: dict[str, list[float]] = {}
         self.so_far = EpochSoFar()
         self.earlier, self._began = 0.0, time.monotonic()
+        self.earlier_cpu, self._cpu_began = 0.0, time.process_time()
         self._layers = [each for each in net.modules() if isinstance(each, FocusedLinear)]
         self._middle: dict[str, Any] | None = None  # where an earlier session was interrupted
 
     @property
     def seconds(self) -> float:  # noqa: D102 - see the class
         return self.earlier + time.monotonic() - self._began
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all cores in all sessions: waiting for others does not count, nor do pauses."""
+        return self.earlier_cpu + time.process_time() - self._cpu_began
 
     @property
     def steps(self) -> int:
@@ -195,10 +201,11 @@ class FocusingModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what only the module knows to a checkpoint."""
-        checkpoint["seconds"] = self.seconds
+        checkpoint["seconds"], checkpoint["cpu_seconds"] = self.seconds, self.cpu_seconds
         checkpoint["series"] = {name: list(values) for name, values in self.series.items()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on from there."""
         self.earlier = checkpoint["seconds"]
+        self.earlier_cpu = checkpoint.get("cpu_seconds", 0.0)  # older ones do not have it
         self.series = {name: list(values) for name, values in checkpoint["series"].items()}

@@ -26,7 +26,7 @@ def execute(job: Job, announce: Announce) -> Outcome:
     if what == "leave":
         os._exit(3)
     if what == "wait":
-        Path("waiting").touch()
+        Path("waiting").write_text(str(os.getpid()))
         try:
             time.sleep(60)
         except SystemExit:
@@ -43,7 +43,7 @@ def main(options: dict[str, Any], jobs: list[str]) -> None:
     limits = Limits(options.pop("jobs", 100), options.pop("growth_mb", 1000))
     lines: list[str] = []
     settings = {"workers": None, "gpus": 0, "per_gpu": 1, "threads": None, **options}
-    pool = Pool(make_slots(**settings), execute, limits, lines.append)
+    pool = Pool(make_slots(**settings), execute, limits, lines.append, Path("pause"))
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(143))
     found, processes = {}, [0]
     begun = iter(numbered([[each] for each in jobs]))

@@ -59,6 +59,32 @@ def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     assert not task(cfg("force=true")).earlier
 
 
+def test_what_is_finished_in_an_archive_is_not_run_again(
+    cfg: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    archive = tmp_path / "archive"
+    config, _ = locate(cfg())
+    scores = {"paper": {"value": 0.75, "epoch": 1}, "last": {"value": 0.5, "epoch": 2}}
+    record = {
+        "experiment": config["name"],
+        "config": config,
+        "config_hash": "of another version",
+        "seed": 0,
+        "metric": "accuracy",
+        "status": "done",
+        "scores": scores,
+    }
+    (archive / "run").mkdir(parents=True)
+    write_record(archive / "run", record)
+    never = Reporting(raising(AssertionError("was run")))
+    outcome = never(cfg(f"sweep.archive={archive}"))
+    assert (outcome.status, outcome.earlier, outcome.score) == ("done", True, 0.75)
+    assert outcome.run_dir == str(archive / "run")
+    for other in ("seed=17", "optim.lr=0.5", "force=true"):
+        assert not Reporting(lambda _: 1.0)(cfg(f"sweep.archive={archive}", other)).earlier
+    assert "is not a folder" in (never(cfg("sweep.archive=nowhere")).error or "")
+
+
 def test_what_failed_before_is_run_again_only_on_request(cfg: Callable[..., DictConfig]) -> None:
     run_dir = leave(cfg(), status="failed", error="It diverged.")
     never = raising(AssertionError("was run"))

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +81,44 @@ def test_no_process_is_started_without_a_job(tmp_path: Path) -> None:
     assert pool(tmp_path, {"workers": 4}, "slow", "slow")["most"] == 2
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert condition()
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_stop_with_the_pool(tmp_path: Path, signum: int) -> None:
     process = begin(tmp_path, {"workers": 1}, "wait")
-    until = time.monotonic() + 30
-    while not (tmp_path / "waiting").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until((tmp_path / "waiting").exists)
     process.send_signal(signum)
     process.wait(timeout=30)
-    while not (tmp_path / "saved").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert (tmp_path / "saved").exists()  # it was told, and could save
+    wait_until((tmp_path / "saved").exists)  # it was told, and could save
+    process.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="asks Linux what a process does")
+def test_a_pause_file_stops_workers_until_it_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "pause").touch()
+    process = begin(tmp_path, {"workers": 1}, "wait")
+    time.sleep(0.5)
+    assert not (tmp_path / "waiting").exists()  # no job begins
+    (tmp_path / "pause").unlink()
+    waiting = tmp_path / "waiting"
+    wait_until(lambda: waiting.exists() and bool(waiting.read_text()))
+    stat = Path("/proc", waiting.read_text(), "stat")
+
+    def state() -> str:
+        return stat.read_text().rpartition(")")[2].split()[0]
+
+    (tmp_path / "pause").touch()
+    wait_until(lambda: state() == "T")
+    (tmp_path / "pause").unlink()
+    wait_until(lambda: state() != "T")
+    (tmp_path / "pause").touch()
+    wait_until(lambda: state() == "T")
+    process.send_signal(signal.SIGTERM)  # also a paused one saves before it goes
+    process.wait(timeout=60)
+    wait_until((tmp_path / "saved").exists)
     process.communicate()

@@ -26,7 +26,7 @@ EXPLAINED = {
     "foci widened": "widened: the aperture grew",
     "foci stuck": "stuck: went nowhere in the last epochs, and the output says nothing about the "
     "targets",
-    "seconds": "seconds: of training, beside whatever else the machine did",
+    "seconds": "seconds: of training; without a GPU, of processor time",
 }
 """For those who read them first: how a name begins -> what is meant."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 from hydra.types import HydraContext
 from omegaconf import DictConfig
@@ -58,6 +59,7 @@ class LocalSweep:
         self._slots = partial(make_slots, workers, gpus, per_gpu, threads)
         self._slots()  # finds fault before the sweep begins
         self._limits = Limits(jobs_per_worker, growth_mb)
+        self._pause = Path(config.paths.output_dir).expanduser() / ".pause"
 
     def run(self, jobs: Iterator[Job], board: Board, done: Callable[[Job, Outcome], None]) -> None:
         """Run all jobs.
@@ -78,7 +80,7 @@ class LocalSweep:
         slots = self._slots(board.total)
         self._task.threads = slots[0].threads
         self._preload(slots[0])
-        pool = Pool(slots, self._execute, self._limits, board.say)
+        pool = Pool(slots, self._execute, self._limits, board.say, self._pause)
         with board:
             try:
                 for job, outcome in pool.run(chain([first], jobs), tick):

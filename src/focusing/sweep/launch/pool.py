@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing as mp
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError
@@ -31,14 +33,21 @@ class Pool:
         execute: what a worker does with a job.
         limits: when a worker is replaced.
         say: is given every line that workers print.
+        pause: while this file exists, workers stand still and no job begins.
     """
 
     def __init__(
-        self, slots: Sequence[Slot], execute: Execute, limits: Limits, say: Callable[[str], None]
+        self,
+        slots: Sequence[Slot],
+        execute: Execute,
+        limits: Limits,
+        say: Callable[[str], None],
+        pause: Path | None = None,
     ) -> None:
         if not hasattr(os, "fork"):
             raise UserError("hydra/launcher=local needs a system with fork, such as Linux.")
         self._execute, self._limits, self._say = execute, limits, say
+        self._pause, self.paused = pause, False
         self._free = list(reversed(slots))
         self._workers: list[_Worker] = []
         self._life, self._life_writer = os.pipe()
@@ -57,7 +66,8 @@ class Pool:
         """
         more = True
         while more or self.running:
-            while more and (self._free or self._idle() is not None):
+            self._obey_pause()
+            while more and not self.paused and (self._free or self._idle() is not None):
                 job = next(jobs, None)
                 more = job is not None
                 if job is not None:
@@ -65,6 +75,16 @@ class Pool:
             for worker in self._wait(0.25):
                 yield from worker.ended()
             tick()
+
+    def _obey_pause(self) -> None:
+        """Stop all workers, or let them go on, if the pause file has come or gone."""
+        paused = self._pause is not None and self._pause.exists()
+        if paused == self.paused:
+            return
+        self.paused = paused
+        self._say(f"Paused, until {self._pause} is removed." if paused else "Going on.")
+        for worker in self._workers:
+            worker.signal(signal.SIGSTOP if paused else signal.SIGCONT)
 
     def _idle(self) -> _Worker | None:
         for worker in self._workers:
@@ -94,6 +114,7 @@ class Pool:
     def close(self) -> None:
         """Stop: idle workers leave, a run saves the middle of its epoch first."""
         for worker in self._workers:
+            worker.signal(signal.SIGCONT)  # a paused one could not save anything
             worker.dismiss()
         if self._life_writer >= 0:
             os.close(self._life_writer)
@@ -172,6 +193,11 @@ class _Worker:
     def dismiss(self) -> None:
         with suppress(OSError):
             self._messages.send(None)
+
+    def signal(self, number: int) -> None:
+        if self._process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
 
     def kill(self) -> None:
         self._process.kill()

@@ -104,7 +104,7 @@ def _claim(claims: ExitStack, pair: Pair) -> list[bool]:
 
 
 def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torch.device) -> None:
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     members: list[Member] = []
     parts: list[dict[str, Part]] = []
     for pair, both in zip(pairs, wanted, strict=True):
@@ -142,10 +142,11 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
         chooses=CHOOSES[config["protocol"]["name"]],
     )
     seconds = (time.perf_counter() - began) / len(members)
+    cpu_seconds = (time.process_time() - cpu_began) / len(members)
     for row, member in enumerate(members):
         if member.wanted:
             member.net.load_state_dict(stack.state(row // 2, focused=bool(row % 2)))
-            _leave(member, course, row, seconds, stack)
+            _leave(member, course, row, (seconds, cpu_seconds), stack)
 
 
 def _member(config: dict[str, Any], wanted: bool, data: DataSet, parts: dict[str, Part]) -> Member:
@@ -155,12 +156,16 @@ def _member(config: dict[str, Any], wanted: bool, data: DataSet, parts: dict[str
     return Member(config, net, describe_start(config, data, parts, net), path, wanted)
 
 
-def _leave(member: Member, course: Course, row: int, seconds: float, stack: Stack) -> None:
-    """Write what a single run writes last."""
+def _leave(
+    member: Member, course: Course, row: int, times: tuple[float, float], stack: Stack
+) -> None:
+    """Write what a single run writes last; its times are those of the clock and of the CPU."""
+    seconds, cpu_seconds = times
     run_dir, config = run_folder(member.config), member.config
     series, error = _series(course, row)
     more: dict[str, Any] = {
         "wall_seconds": seconds,
+        "cpu_seconds": cpu_seconds,
         "steps_per_second": stack.steps / seconds,
         "peak_memory_bytes": Throughput().peak_memory_bytes,
         "measured": {"stacked": {"trials": stack.trials}},

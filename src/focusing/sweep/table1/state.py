@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from focusing.errors import UserError
+from focusing.results.collect import published
 from focusing.results.identity import run_folder
 from focusing.results.record import read_record
 
@@ -31,5 +32,6 @@ def state_of(config: Mapping[str, Any]) -> State:
     except UserError as error:
         return State("failed", f"{error} Delete it to run this again.", None)
     if record is None:
-        return State(None, None, None)
+        archived = published(config)
+        return State("done", None, archived.record()) if archived else State(None, None, None)
     return State(record["status"], record.get("error"), record)

@@ -1,0 +1,57 @@
+"""The long runs behind REPRODUCTION.md: make campaign goes on where results/campaign.yaml stands.
+
+Each entry of the queue is a command of the framework. What is in results/ counts as finished, so a
+fresh machine begins with the first run that nobody has published. When all runs of an entry are
+done, its records are archived and committed, and the next one begins. Ctrl-C stops; the same
+command goes on. While the file outputs/.pause exists, nothing runs: make it before a benchmark.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parent.parent
+QUEUE = "results/campaign.yaml"
+OPTIONS = ("hydra/launcher=local", "sweep.archive=results", "figures=false")
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    """Run what is not done yet; arguments such as hydra.launcher.gpus=8 go to every command."""
+    queue = root / QUEUE
+    failed = 0
+    for place, entry in enumerate(yaml.safe_load(queue.read_text())):
+        if entry["state"] == "done":
+            continue
+        print(f"== {entry['purpose']}\n== train.py {entry['command']}", flush=True)
+        command = ["train.py", "-m", *entry["command"].split(), *OPTIONS, *arguments]
+        code = subprocess.run([sys.executable, *command], cwd=root).returncode  # noqa: S603
+        if code in (130, 143) or code < 0:
+            return code
+        if any((root / "outputs").glob("*/*/*/result.json")):  # none, if all were published before
+            archive = ["-m", "focusing.cli", "archive", "outputs"]
+            subprocess.run([sys.executable, *archive], cwd=root, check=True)  # noqa: S603
+        failed += code != 0
+        note(queue, place, "failed" if code else "done")
+        git(root, "add", "results")
+        git(root, "commit", "--quiet", "--message", f"Campaign: {entry['purpose']}")
+    return 1 if failed else 0
+
+
+def note(queue: Path, place: int, state: str) -> None:
+    """Write the state of an entry, and keep all comments."""
+    lines = queue.read_text().splitlines(keepends=True)
+    states = [number for number, line in enumerate(lines) if line.lstrip().startswith("state:")]
+    lines[states[place]] = f"  state: {state}\n"
+    queue.write_text("".join(lines))
+
+
+def git(root: Path, *arguments: str) -> None:
+    """Commit what came out; outside a repository there is nothing to do."""
+    if (root / ".git").exists():
+        subprocess.run(["git", *arguments], cwd=root)  # noqa: S603, S607
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

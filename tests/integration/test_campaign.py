@@ -1,0 +1,64 @@
+"""The queue of long runs: its commands can be composed, and it goes on where it stands."""
+
+import importlib.util
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from focusing.sweep.experiments import configs, jobs
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("campaign", ROOT / "results" / "campaign.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+campaign = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(campaign)
+
+ENTRIES = yaml.safe_load((ROOT / campaign.QUEUE).read_text())
+SMALL = """\
+# A comment.
+- purpose: Done before
+  command: experiment=none_such
+  state: done
+- purpose: One that cannot be
+  command: model=none_such
+  state: waiting
+- purpose: A small run
+  command: data.n_samples=50 trainer.max_epochs=1 seed=0,1
+  state: waiting # a comment
+"""
+
+
+def test_every_entry_says_why_what_and_how_far() -> None:
+    assert all(entry.keys() == {"purpose", "command", "state"} for entry in ENTRIES)
+    assert {entry["state"] for entry in ENTRIES} <= {"waiting", "done", "failed"}
+    assert max(Counter(entry["command"] for entry in ENTRIES).values()) == 1
+
+
+@pytest.mark.parametrize("command", [entry["command"] for entry in ENTRIES])
+def test_every_command_can_be_composed(command: str) -> None:
+    runs = jobs(tuple(command.split()))
+    assert len(runs) > 1
+    assert configs([runs[0]])
+
+
+def test_the_queue_goes_on_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "conf").symlink_to(ROOT / "conf")
+    shutil.copy(ROOT / "train.py", tmp_path)
+    queue = tmp_path / campaign.QUEUE
+    queue.write_text(SMALL)
+    assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 1
+    text = queue.read_text()
+    assert [entry["state"] for entry in yaml.safe_load(text)] == ["done", "failed", "done"]
+    assert text.startswith("# A comment.\n")
+    assert len(list(tmp_path.glob("results/*/records.jsonl.xz"))) == 1
+
+    shutil.rmtree(tmp_path / "outputs")
+    queue.write_text(SMALL.replace("model=none_such", "seed=1 data.n_samples=50 model=focus_s"))
+    queue.write_text(queue.read_text().replace("seed=1 ", "trainer.max_epochs=1 seed=1 "))
+    assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 0
+    assert not list(tmp_path.glob("outputs/*/*/seed=*"))  # what is published is not run again

@@ -16,7 +16,8 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from focusing import FocusedLinear
+from focusing import FocusedLinear, defocusify
+from focusing.nn import to_inference
 from tests.unit.nn.oracle import BACKENDS, FOCI
 
 ALL = ("auto", *BACKENDS)
@@ -38,6 +39,33 @@ def test_any_leading_dimensions(shape: tuple[int, ...], backend: str) -> None:
     assert x.grad.shape == shape
     torch.testing.assert_close(x.grad, layer.effective_weight().sum(0).expand(shape))
     assert all(value.grad.isfinite().all() for value in layer.parameters())
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_all_ways_out_of_a_layer_know_its_normaliser_and_grid(pruned: bool) -> None:
+    options = {"normalizer": "mean", "grid": "index", "init": "glorot", "mu": "random"}
+    layer = make(**options).eval()
+    if pruned:
+        assert 0 < layer.prune(1.0) < 1
+    x = torch.randn(5, 24)
+    other = make(**options)
+    other.load_state_dict(layer.state_dict())
+    net = nn.Sequential(copy.deepcopy(layer))
+    ways = {
+        "fold": layer.fold(),
+        "banded": layer.banded(),
+        "inference": to_inference(net, sparse=True),
+        "defocusify": defocusify(net),
+        "state_dict": other.eval(),
+        "float64": copy.deepcopy(layer).double().float(),
+        "export": torch.export.export(layer, (x,), strict=False).module(),
+    }
+    for name, way in ways.items():
+        torch.testing.assert_close(way(x), layer(x), rtol=1e-5, atol=1e-5, msg=name)
+    assert "normalizer=mean, grid=index" in repr(layer)
+    plain = make(mu=layer.mu.detach())
+    plain.load_state_dict(layer.state_dict())
+    assert (plain(x) - layer(x)).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("backend", ALL)

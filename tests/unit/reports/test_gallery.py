@@ -251,6 +251,17 @@ def test_of_two_lengths_the_longer_is_drawn_and_the_other_is_named(tmp_path: Pat
     assert "left out: Fashion of 2 epochs." in chart.caption
 
 
+def test_of_equal_lengths_that_with_the_experiments_options_is_drawn(tmp_path: Path) -> None:
+    series = {"train/loss": [1.0] * 3, "test/loss": [2.0] * 3}
+    for options in ({}, {"optim.l2": 0.5}):
+        for model in ("dense", "focus_s"):
+            leave(tmp_path, "table2_simple", "mnist", model, 0, [0.5] * 3, series=series,
+                  options=options)  # fmt: skip
+    chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
+    assert {row["options"] for row in chart.rows} == {""}
+    assert "left out: MNIST of 200 epochs optim.l2=0.5." in chart.caption
+
+
 def test_losses_of_a_sweep_are_not_drawn(tmp_path: Path) -> None:
     leave_widths(tmp_path)
     assert not any(name.startswith("losses") for name in figures_of(tmp_path))

@@ -16,6 +16,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from focusing.checks import check
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
 from focusing.results.folder import claim
@@ -24,6 +25,7 @@ from focusing.sweep.outcome import RunsFailedError
 from focusing.sweep.table1 import workers as stack_workers
 from focusing.sweep.table1.records import train_group
 from focusing.sweep.table1.run import groups, pair_of, run_stacked
+from focusing.sweep.table1.stackable import check_stackable
 from focusing.sweep.table1.trials import draw
 
 CPU = torch.device("cpu")
@@ -218,6 +220,12 @@ def test_groups_hold_every_trial_once_and_shapes_that_are_equal(tmp_path: Path) 
 def test_what_a_stack_does_not_know_is_refused(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         run_stacked(composed(tmp_path, override))
+
+
+def test_a_stack_knows_the_neuron_of_2018() -> None:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        check_stackable(check(compose("train", ["experiment=table1", "variant=author2018"])))
 
 
 def test_other_data_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_trial_is_a_function_of_seed_and_number() -> None:
     assert len({each.data_seed for each in TRIALS}) == 750
 
 
-@pytest.mark.parametrize("variant", ["paper", "author"])
+@pytest.mark.parametrize("variant", ["paper", "author", "author2018"])
 def test_every_value_of_the_grid_is_drawn_equally_often(variant: str) -> None:
     grid, trials = GRIDS[variant], [draw(3, index, variant) for index in range(3000)]
     columns = {

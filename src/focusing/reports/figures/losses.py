@@ -59,12 +59,16 @@ def loss_charts(collection: Collection) -> Drawn:
 
 
 def _longest(pairs: Sequence[Pair]) -> list[Pair]:
-    """The longest training of each network on each data set; none if a sweep has several."""
+    """The longest training of each network on each data set; none if a sweep has several.
+
+    Of several that are as long, the one whose options are the experiment's.
+    """
     longest: list[Pair] = []
     for alike in group_by(pairs, lambda pair: (pair[0].data, pair[0].source, pair[1])).values():
         most = max(map(_epochs, alike))
         last = [pair for pair in alike if _epochs(pair) == most]
-        longest += last if len(last) == 1 else []
+        plain = [pair for pair in last if not pair[0].options]
+        longest += last if len(last) == 1 else plain[:1]
     return longest
 
 
@@ -72,6 +76,11 @@ def _epochs(pair: Pair) -> int:
     block, model = pair
     trainer = block.models[model][0].config.get("trainer") or {}
     return int(trainer.get("max_epochs") or 0)
+
+
+def _name(pair: Pair) -> str:
+    options = [each for each in pair[0].options if not each.startswith("trainer.max_epochs=")]
+    return " ".join([data_name(pair[0].data), "of", str(_epochs(pair)), "epochs", *options])
 
 
 def _charts(edition: Edition, pairs: Sequence[Pair], left_out: Sequence[Pair]) -> list[Chart]:
@@ -93,9 +102,7 @@ def _charts(edition: Edition, pairs: Sequence[Pair], left_out: Sequence[Pair]) -
     if counts[-1] > 1:
         caption += " Bands: from the lowest to the highest run."
     if left_out:
-        names = ", ".join(
-            f"{data_name(pair[0].data)} of {_epochs(pair)} epochs" for pair in left_out
-        )
+        names = ", ".join(map(_name, left_out))
         caption += f" The longest training on each data set is drawn; left out: {names}."
     return [
         Chart(

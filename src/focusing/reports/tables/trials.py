@@ -78,7 +78,7 @@ def noise_level(run: Run) -> str:
     """Columns of noise as a share of the informative ones: 0, 0.5 or 1."""
     data = run.config["data"]
     share = data["noise"] / data["informative"]
-    if run.variant == "author" and data["noise_position"] == "sides":
+    if run.variant.startswith("author") and data["noise_position"] == "sides":
         share /= 2  # the notebook put as many on each side
     return min(LEVELS, key=lambda level: abs(float(level) - share))
 

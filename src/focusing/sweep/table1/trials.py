@@ -34,9 +34,11 @@ class Grid:
     batches: tuple[float, ...] = (0.1, 0.05)
 
 
+NOTEBOOK = Grid((100, 1000, 2000, 10000), (4, 40, 100), (0.01,), (0.0,))
 GRIDS = {
     "paper": Grid((100, 200, 2000, 10000), (4, 40, 400), (0.01, 0.001), (0.0, L2)),
-    "author": Grid((100, 1000, 2000, 10000), (4, 40, 100), (0.01,), (0.0,)),
+    "author": NOTEBOOK,
+    "author2018": NOTEBOOK,
 }
 """The paper's Table 1, and what the author's notebook drew from."""
 
@@ -114,7 +116,7 @@ def draw(
     Args:
         seed: of the sweep.
         index: number of the trial, from 0.
-        variant: ``"paper"`` or ``"author"``.
+        variant: a key of ``GRIDS``.
         given: options that the command line sets: they stay, and what follows from them follows.
     """
     if variant not in GRIDS:

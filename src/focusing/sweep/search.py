@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from focusing.errors import UserError
+from focusing.results.files import is_name
 from focusing.results.identity import config_hash
 from focusing.results.study import SUFFIX, open_study
 from focusing.sweep.outcome import Job, Outcome
@@ -191,5 +192,7 @@ def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Opt
     how = [options.sampler, options.direction, options.seed]
     text = json.dumps([config_hash(config), config["seed"], searched, how], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    if not is_name(config["name"]):
+        raise UserError(f"name={config['name']} cannot be the name of a folder.")
     output = Path(config["paths"]["output_dir"]).expanduser().absolute()
     return output.joinpath(config["name"], ".studies", f"{digest}{SUFFIX}")

@@ -131,3 +131,10 @@ def test_the_same_command_has_the_same_study() -> None:
     for wrong in ({"sampler": "x"}, {"direction": "up"}, {"n_trials": 0}):
         with pytest.raises(UserError, match=r"hydra\.sweeper\."):
             Options(**{**OPTIONS, **wrong})
+
+
+@pytest.mark.parametrize("name", ["/elsewhere", "../elsewhere", "..", ""])
+def test_a_study_is_nowhere_else(tmp_path: Path, name: str) -> None:
+    config = {"name": name, "seed": 0, "paths": {"output_dir": str(tmp_path)}}
+    with pytest.raises(UserError, match="cannot be the name of a folder"):
+        study_path(config, {}, Options(**OPTIONS))

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focusing.errors import UserError
+from focusing.errors import UserError, printable
 
 if TYPE_CHECKING:  # this module must be imported in milliseconds
     from omegaconf import DictConfig
@@ -98,7 +98,7 @@ def reporting_errors() -> Iterator[None]:
         sentence = _sentence(error)
         if sentence is None or FULL_ERRORS:
             raise
-        print(f"Error: {sentence}", file=sys.stderr)
+        print(f"Error: {printable(sentence)}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -107,6 +107,8 @@ def _sentence(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}."
+    if isinstance(error, MemoryError) or "t allocate memory" in str(error):  # torch's RuntimeError
+        return f"There is not enough memory for this: {' '.join(str(error).split())}."
     from focusing.compose import explain
 
     return explain(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
@@ -17,11 +18,15 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+from yaml import YAMLError
 
 from focusing.config import GROUP_SCHEMAS, Config
 from focusing.errors import UserError
 from focusing.guard import check_hydra
 from focusing.recipes import store_recipes
+
+MAX_SPREAD = 100_000
+"""Numbers that an interpolation may make."""
 
 
 def prepare_hydra() -> None:
@@ -80,6 +85,8 @@ def family(model: str) -> str:
 
 def spread(low: float, high: float, count: int) -> list[float]:
     """So many numbers at equal distances, both ends included: ``${focusing.spread:0.1,0.9,40}``."""
+    if not 0 < count <= MAX_SPREAD:
+        raise UserError(f"focusing.spread: {count} is not a number from 1 to {MAX_SPREAD}.")
     return [round(low + (high - low) * place / max(1, count - 1), 6) for place in range(count)]
 
 
@@ -104,23 +111,42 @@ def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[st
             data = OmegaConf.merge(data, dict(saved))
         elif "preprocess" in saved and "preprocess" in data:
             data.preprocess = saved["preprocess"]
-        data = OmegaConf.merge(data, OmegaConf.from_dotlist(changes))
+        data = OmegaConf.merge(data, *map(_read_change, changes))
     # Interpolations may refer to the rest of the config: resolve them before it is gone.
     return OmegaConf.to_container(data, resolve=True)  # type: ignore[return-value]
+
+
+def _read_change(change: str) -> DictConfig:
+    try:
+        return OmegaConf.from_dotlist([change])
+    except YAMLError as error:
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise UserError(f"data.{change} cannot be read: {reason}.") from None
 
 
 def explain(error: BaseException) -> str | None:
     """What is wrong with a config, in a sentence; None if the error is about something else."""
     if isinstance(error, MissingConfigException):
         return _missing_choice(error)
+    if isinstance(error, ValueError) and str(error).startswith("Config group override"):
+        return _no_choice(error)
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OmegaConfBaseException):
             return _wrong_option(cause)
         cause = cause.__cause__
+    removed = re.match(r"Error resolving interpolation '(.*)', possible.* keys: (.*)", str(error))
+    if removed:  # a group that others depend on
+        gone = set(re.findall(r"\$\{(\w+)\}", removed[1])) - set(removed[2].split(", "))
+        return missing(min(gone, default=removed[1]))
     if isinstance(error, ConfigCompositionException | HydraException):
         return " ".join(str(error).split())
     return None
+
+
+def missing(option: str) -> str:
+    """That an option has no value."""
+    return f"{option} is missing: give it a value, and leave out the ~ that removes it."
 
 
 def _missing_choice(error: MissingConfigException) -> str:
@@ -131,15 +157,33 @@ def _missing_choice(error: MissingConfigException) -> str:
     return f"{group}={choice} does not exist{_hint(choice, options, f'{group}=')}"
 
 
+def _no_choice(error: ValueError) -> str:
+    """Hydra does not say which override it is about; the frame that raised the error knows."""
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    override = frame.tb_frame.f_locals.get("override") if frame else None
+    if override is None or not override.key_or_group:
+        return f"{override.input_line if override else error}: an option has a name, option=value."
+    group = override.key_or_group
+    choices = sorted(path.stem for path in (config_dir() / group).glob("*.yaml"))
+    hint = f"; {group} is one of {', '.join(choices)}" if choices else ""
+    return f"{override.input_line} is no choice{hint}."
+
+
 def _wrong_option(error: OmegaConfBaseException) -> str:
     full = error.full_key or str(error.key)
     if isinstance(error, ConfigKeyError | AttributeError) and error.parent_node is not None:
+        schema = OmegaConf.get_type(error.parent_node)
+        if is_dataclass(schema) and error.key in {field.name for field in fields(schema)}:
+            return missing(full)
         known = [str(key) for key in error.parent_node if key != "_target_"]
         prefix = full.rpartition(".")[0]
         key = str(error.key)
         return f"{full} is not an option{_hint(key, known, prefix and prefix + '.')}"
     reason = str(error.msg or error).split("\n    full_key:")[0]
-    return f"{full}: {' '.join(reason.split())}."
+    reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", reason)
+    return f"{full}: {' '.join(reason.split()).rstrip('.')}."
 
 
 def _hint(wrong: str, known: Sequence[str], prefix: str) -> str:

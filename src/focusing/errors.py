@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import unicodedata
 from typing import NoReturn
+
+UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode categories: control, formatting (such as the direction of writing), half a character,
+separators of lines and of paragraphs."""
+
+
+def printable(text: str) -> str:
+    """Escape what could command a terminal or hide text: file names and contents may hold it."""
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) not in UNPRINTABLE else _escape(char)
+        for char in text
+    )
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
 
 
 class UserError(Exception):
     """Something the user can put right. The commands print the sentence, and no traceback."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())  # it may quote a file
 
 
 class DivergedError(UserError):

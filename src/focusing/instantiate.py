@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar, get_type_hints
 
 from focusing.errors import Parser, UserError
+from focusing.signature import check_arguments
 
 TARGETS = frozenset(
     {
@@ -83,6 +84,7 @@ def instantiate(node: Any, kind: type[T], **more: Any) -> T:
         inspect.signature(target).bind(**given, **more)
     except TypeError as error:
         raise UserError(f"{name}: {error}.") from None
+    check_arguments(target, given)
     try:
         return target(**given, **more)  # type: ignore[no-any-return]
     except ValueError as error:  # the constructors say what is allowed

@@ -12,6 +12,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from focusing.data.damage import DamagedError, reading
+from focusing.limits import format_bytes
+
+MAX_EXTRACTED = 16 * 1024**3
+"""Bytes of all files together; the largest archive here holds less than one GiB."""
 
 
 def extract(archive: Path, folder: Path, members: str) -> None:
@@ -29,12 +33,15 @@ def extract(archive: Path, folder: Path, members: str) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
         temporary = Path(made) / folder.name
-        count = 0
+        count = size = 0
         with reading(archive):
-            for name, content in _files(archive):
+            for name, declared, content in _files(archive):
                 fits = pattern.fullmatch(name)
                 if not fits or not _stays_inside(fits[1]):
                     continue
+                size += declared  # of which no more is read
+                if size > MAX_EXTRACTED:
+                    raise DamagedError(archive, f"it would take {format_bytes(size)} or more")
                 target = temporary / fits[1]
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with target.open("wb") as file:
@@ -50,16 +57,16 @@ def _stays_inside(name: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts and "\\" not in name
 
 
-def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def _files(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
             for info in packed.infolist():
                 if not info.is_dir():
                     with packed.open(info) as content:
-                        yield info.filename, content
+                        yield info.filename, info.file_size, content
         return
     with tarfile.open(archive) as opened:
         for member in opened:
             taken = opened.extractfile(member) if member.isreg() else None
             if taken is not None:
-                yield member.name.removeprefix("./"), taken
+                yield member.name.removeprefix("./"), member.size, taken

@@ -21,6 +21,7 @@ from focusing.data.partition import Index, partition
 from focusing.data.preprocess import FITTED, Preparation, preparation
 from focusing.data.split import held_out
 from focusing.errors import UserError
+from focusing.limits import check_memory
 
 LARGE = 2 * 1024**3
 """Bytes from which a data set stays as it is and is prepared batch by batch."""
@@ -69,6 +70,7 @@ def assemble(
     """
     if pad < 0:
         raise UserError(f"data.pad={pad} must be at least 0.")
+    check_memory(8 * pad * len(raw.targets), f"data.pad={pad}")
     places = partition(raw.targets, raw.classes, raw.official, options, raw.test_share)
     if not all(map(len, places)):
         raise UserError(f"data={name}: the training or the test data is empty.")

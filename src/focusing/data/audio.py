@@ -20,6 +20,7 @@ from focusing.data.mfcc import mel_filters, mfcc
 from focusing.data.options import Options
 from focusing.data.sources import tree_hash
 from focusing.errors import UserError
+from focusing.limits import check_memory
 
 RATE = 8000
 SPEAKERS = ("george", "jackson", "nicolas", "theo", "yweweler")
@@ -57,6 +58,10 @@ def fsdd(
             f"data: coefficients={coefficients} must lie between 1 and bands={bands}, and "
             f"frames={frames}, window={window}, hop={hop} be at least 1."
         )
+    check_memory(
+        8 * (window * bands + frames * max(hop, window, coefficients)),
+        f"data: frames={frames}, window={window}, hop={hop} and bands={bands}",
+    )
     if not mel_filters(RATE, window, bands).any(1).all():
         raise UserError(
             f"data.window={window} is too short for data.bands={bands}, some of which would hear "

@@ -94,7 +94,7 @@ class Batches:
         self._used = samples if limit is None else min(samples, limit * size)
         if drop_last:
             self._used -= self._used % size
-        self._stride = bundle * size
+        self._stride = min(bundle * size, max(samples, 1))  # torch counts to 2**63 only
 
     def __len__(self) -> int:
         return -(-self._used // self._stride)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from focusing.data.assemble import Raw, assemble
 from focusing.data.cache import Decoded, decoded
-from focusing.data.damage import DamagedError
+from focusing.data.damage import DamagedError, reading
 from focusing.data.dataset import DataSet
 from focusing.data.fake import fake
 from focusing.data.options import Options
@@ -19,6 +20,7 @@ from focusing.data.pickles import load_npz
 from focusing.data.pictures import read_mnist
 from focusing.data.sources import Found
 from focusing.errors import UserError
+from focusing.limits import check_memory
 
 Images = NDArray[np.uint8]
 VARIANTS = {"generated": "", "original": "clt60", "small": "clt40"}
@@ -76,6 +78,10 @@ def clt(
     digits = read_mnist(wanted, on_missing)
     cut = digits.official or 0
     counts = (train or cut, test or len(digits.targets) - cut)
+    check_memory(
+        sum(counts) * (size**2 + 40 * patches),
+        f"data: {sum(counts)} images of {size}x{size} with {patches} patches",
+    )
 
     def generate() -> dict[str, NDArray[Any]]:
         # Each part is made of its own digits alone, distractors too.
@@ -163,6 +169,11 @@ def _add(canvas: NDArray[np.uint16], pieces: Images, corners: NDArray[np.int64])
 def _read(found: Found) -> dict[str, NDArray[Any]]:
     """Training and validation images together train, as in the paper."""
     path = found.paths[0]
+    with reading(path):
+        return _images(path)
+
+
+def _images(path: Path) -> dict[str, NDArray[Any]]:
     arrays = {name.lower(): values for name, values in load_npz(path).items()}
     missing = {f"{axis}_{part}" for axis in "xy" for part in ("train", "valid", "test")} - set(
         arrays
@@ -175,9 +186,12 @@ def _read(found: Found) -> dict[str, NDArray[Any]]:
     if side * side != inputs[0].size or len(inputs) != len(labels):
         raise DamagedError(path, f"its images and labels are {inputs.shape} and {labels.shape}")
     one_hot = labels.ndim == 2 and labels.shape[1] > 1
+    targets = (labels.argmax(1) if one_hot else labels.reshape(-1)).astype(np.int64)
+    if len(targets) != len(inputs) or targets.min() < 0 or targets.max() > 9:
+        raise DamagedError(path, "its labels are not 0 to 9")
     return {
         "inputs": inputs.reshape(-1, side, side, 1).astype(np.float32),
-        "targets": (labels.argmax(1) if one_hot else labels.reshape(-1)).astype(np.int64),
+        "targets": targets,
         "train": np.array(len(inputs) - len(arrays["x_test"])),
     }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from focusing.compose import data_dir, override_data
 from focusing.data.catalogue import Entry, catalogue
@@ -80,7 +81,7 @@ def check_data(names: Sequence[str]) -> None:
             data = read_data(entry.name, folder)
         except UserError as error:
             bad.append(entry.name)
-            console.print(f"{entry.name:9} [bold red]{error}[/]")
+            console.print(f"{entry.name:9} [bold red]{escape(str(error))}[/]")
             continue
         console.print(f"{entry.name:9} {describe(data)}")
     if bad:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from focusing.errors import UserError
+from focusing.limits import check_regular, format_bytes, max_read
 
 
 class DamagedError(UserError):
@@ -31,7 +32,11 @@ class DamagedError(UserError):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever decoders raise over a bad file becomes a :class:`DamagedError` that names it."""
+    """Whatever decoders raise over a bad file becomes a :class:`DamagedError` that names it.
+
+    What is no file at all, a pipe or a device, is refused first.
+    """
+    check_regular(path)
     try:
         yield
     except FileNotFoundError:
@@ -45,6 +50,7 @@ def reading(path: Path) -> Iterator[None]:
         MemoryError,  # a header that promises more than there can be
         OSError,
         RuntimeError,
+        SyntaxError,
         TypeError,
         ValueError,
         pickle.UnpicklingError,
@@ -56,6 +62,12 @@ def reading(path: Path) -> Iterator[None]:
     ) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DamagedError(path, reason.rstrip(".")) from error
+
+
+def check_declared(path: Path, size: int) -> None:
+    """Refuse a file whose header declares more than may be in memory, before it is inflated."""
+    if size > max_read():
+        raise DamagedError(path, f"it declares {format_bytes(size)}, far more than such files have")
 
 
 def set_aside(path: Path) -> str:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from focusing.data.damage import set_aside
 from focusing.errors import UserError
+from focusing.limits import check_regular
 
 CHUNK = 1 << 20
 TIMEOUT = 30
@@ -71,6 +72,7 @@ def download(urls: Iterable[str], target: Path, sha256: str | None) -> None:
 
 def hash_of(path: Path) -> str:
     """The SHA-256 of a file."""
+    check_regular(path)
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from focusing.data.assemble import Raw
+from focusing.limits import check_memory
 
 TRAIN, TEST = 384, 128
 
@@ -33,6 +35,7 @@ def fake(
     """
     random = np.random.default_rng(0)
     size = (TRAIN + TEST, *shape)
+    check_memory(math.prod(size), f"data: {size[0]} samples of {'x'.join(map(str, shape))}")
     if vocabulary:
         inputs: NDArray[Any] = random.integers(0, vocabulary, size, dtype=np.int32)
     elif top is None:

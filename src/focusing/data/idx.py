@@ -6,12 +6,12 @@ import gzip
 import math
 from collections.abc import Container
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from focusing.data.damage import DamagedError, reading
+from focusing.data.damage import DamagedError, check_declared, reading
 from focusing.errors import UserError
 
 BYTES = 8
@@ -24,19 +24,25 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     Raises:
         DamagedError: if the file is not exactly as long as its header says.
     """
-    with reading(path):
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != BYTES or not content[3]:
-        raise DamagedError(path, "it is no idx file of bytes")
-    start = 4 + 4 * content[3]
-    if len(content) < start:
-        raise DamagedError(path, "its header is cut off")
-    shape = tuple(np.frombuffer(content, ">u4", content[3], 4).tolist())
-    if len(content) - start != math.prod(shape):
-        raise DamagedError(path, f"{len(content) - start} bytes instead of {math.prod(shape)}")
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    with reading(path), _open(path) as file:
+        head = file.read(4)
+        if len(head) < 4 or head[:2] != b"\0\0" or head[2] != BYTES or not head[3]:
+            raise DamagedError(path, "it is no idx file of bytes")
+        sizes = file.read(4 * head[3])
+        if len(sizes) < 4 * head[3]:
+            raise DamagedError(path, "its header is cut off")
+        shape = tuple(np.frombuffer(sizes, ">u4").tolist())
+        expected = math.prod(shape)
+        check_declared(path, expected)
+        content = file.read(expected + 1)  # one more would be too long; not all that may follow
+        if len(content) != expected:
+            more = "more" if len(content) > expected else len(content)
+            raise DamagedError(path, f"{more} bytes instead of {expected}")
+        return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def _open(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def read_digits(

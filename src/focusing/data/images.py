@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ from PIL import Image
 
 from focusing.data.assemble import Raw, assemble
 from focusing.data.cache import Decoded, decoded
-from focusing.data.damage import reading
+from focusing.data.damage import DamagedError, reading
 from focusing.data.dataset import DataSet
 from focusing.data.fake import fake
 from focusing.data.options import Options
 from focusing.data.sources import Found, tree_hash
 from focusing.errors import UserError
+from focusing.limits import check_memory
 
 Picture = NDArray[Any]
 FACE = (78, 70, 172, 195)
@@ -34,8 +37,23 @@ INTERPOLATIONS = {
 }
 FACES_TEST, PETS_TEST = 0.25, 0.24
 """Test shares of the author's: 756 of 3023, 6000 of 25 000."""
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""Of images; Pillow would hand others to programs that it finds."""
+warnings.simplefilter("error", Image.DecompressionBombWarning)  # between its limit and twice that
 EMPTY = ("Cat/666.jpg", "Dog/11702.jpg")
 """Two files of Microsoft's archive that have no content."""
+
+
+@contextmanager
+def open_image(path: Path) -> Iterator[Image.Image]:
+    """An image file, if it is of a common format and not far larger than images are."""
+    with reading(path):
+        try:
+            with Image.open(path, formats=FORMATS) as image:
+                yield image
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+            most = f"{Image.MAX_IMAGE_PIXELS:,}".replace(",", " ")
+            raise DamagedError(path, f"it has more than {most} pixels") from None
 
 
 def lfw(*, min_faces: int = 20, stretch: bool = False, **options: Any) -> DataSet:
@@ -91,10 +109,11 @@ def catsdogs(*, size: int = 125, interpolation: str = "nearest", **options: Any)
     for number, kind in enumerate(("cats", "dogs")):
         if number not in labels:
             raise UserError(f"data=catsdogs: {found.paths[0]} holds no pictures of {kind}.")
+    check_memory(3 * len(names) * size**2, f"data.size={size}")
     origin = {"size": size, "interpolation": interpolation}
 
     def read(path: Path) -> Picture:
-        with reading(path), Image.open(path) as image:
+        with open_image(path) as image:
             colours = image.convert("RGB").resize((size, size), INTERPOLATIONS[interpolation])
             return np.asarray(colours)
 
@@ -145,7 +164,7 @@ def _people(folder: Path, least: int) -> list[list[str]]:
 
 
 def _face(path: Path, stretch: bool) -> Picture:
-    with reading(path), Image.open(path) as photograph:
+    with open_image(path) as photograph:
         face = photograph.convert("RGB").crop(FACE)
         if not stretch:
             pixels = np.asarray(face.resize(FACE_SIZE), dtype=np.float32)

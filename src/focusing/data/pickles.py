@@ -7,16 +7,18 @@ which is a stand-in of our own that only stores its arguments.
 from __future__ import annotations
 
 import io
+import math
 import pickle
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from focusing.data.damage import DamagedError, reading
+from focusing.data.damage import DamagedError, check_declared, reading
+from focusing.limits import format_bytes
 
 Array = NDArray[Any]
 
@@ -89,20 +91,40 @@ def load_pickle(file: IO[bytes]) -> Any:
     return _plain(_ArrayUnpickler(file, encoding="latin-1").load())
 
 
-def load_npz(path: Path) -> dict[str, Array]:
-    """All arrays of an npz file; arrays of lists too, which numpy would have to execute.
+def npz_names(path: Path) -> list[str]:
+    """The names of the arrays in an npz file."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def load_npz(path: Path, names: Container[str] | None = None) -> dict[str, Array]:
+    """Arrays of an npz file; arrays of lists too, which numpy would have to execute.
+
+    Args:
+        path: of the file.
+        names: of the arrays to read; None: all.
 
     Raises:
-        DamagedError: if the file is not a whole npz file, or is not only data.
+        DamagedError: if the file is not a whole npz file, or is not only numbers.
     """
     with reading(path), zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        wanted = {name: info for name, info in members.items() if names is None or name in names}
+        check_declared(path, sum(info.file_size for info in wanted.values()))
         arrays = {}
-        for name in archive.namelist():
-            with archive.open(name) as member:
-                arrays[name.removesuffix(".npy")] = _load_npy(io.BytesIO(member.read()))
+        for name, info in wanted.items():
+            with archive.open(info) as member:  # which inflates no more than it is asked for
+                arrays[name] = _load_npy(io.BytesIO(member.read(info.file_size)))
     if not arrays:
         raise DamagedError(path, "it holds no array")
     return arrays
+
+
+def load_npy(path: Path) -> Array:
+    """The array of an npy file, if it is one of numbers."""
+    with reading(path):
+        check_declared(path, path.stat().st_size)
+        return _load_npy(io.BytesIO(path.read_bytes()))
 
 
 def _load_npy(file: io.BytesIO) -> Array:
@@ -111,8 +133,13 @@ def _load_npy(file: io.BytesIO) -> Array:
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }[version]
-    _, _, dtype = read_header(file)
+    shape, _, dtype = read_header(file)
+    declared, there = math.prod(shape) * dtype.itemsize, len(file.getbuffer()) - file.tell()
     if not dtype.hasobject:
+        if dtype.kind not in "biuf":
+            raise ValueError(f"it holds {dtype}, not numbers")
+        if declared > there:
+            raise ValueError(f"its header declares {format_bytes(declared)}, {there} bytes follow")
         file.seek(0)
         array: Array = np.lib.format.read_array(file, allow_pickle=False)
         return array

@@ -18,6 +18,7 @@ from focusing.data.idx import read_digits
 from focusing.data.options import Options
 from focusing.data.sample import sample_digits, sample_wanted
 from focusing.errors import UserError
+from focusing.limits import check_memory
 
 CLOTHES = [
     "T-shirt",
@@ -77,6 +78,7 @@ def _bordered(raw: Raw, pad: int) -> Raw:
         raise UserError(f"data.pad={pad} must be at least 0.")
     if not pad:
         return raw
+    check_memory(len(raw.inputs) * (2 * pad) ** 2, f"data.pad={pad}")
     inputs = np.pad(raw.inputs, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
     return replace(raw, inputs=inputs, content=f"{raw.content} with a border of {pad}")
 

@@ -16,6 +16,7 @@ from focusing.data.partition import limit
 from focusing.data.preprocess import Preparation
 from focusing.data.split import held_out
 from focusing.errors import UserError
+from focusing.limits import check_memory
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -68,6 +69,7 @@ def synthetic(
     """
     _check_least(n_samples=(n_samples, 2), classes=(classes, 2), clusters=(clusters, 1))
     _check_least(informative=(informative, 1), noise=(noise, 0), seed=(seed, 0))
+    _check_least(separation=(separation, 0))
     _check("generator", generator, GENERATORS)
     _check("noise_position", noise_position, POSITIONS)
     _check("noise_kind", noise_kind, KINDS)
@@ -84,6 +86,12 @@ def synthetic(
             holdout=holdout,
         )
         return replace(assemble("synthetic", raw, options), informative=region)
+    values = n_samples * (left + informative + right) + classes * clusters * informative
+    check_memory(
+        8 * values,
+        f"data.n_samples={n_samples} of {left + informative + right} columns in {classes} classes "
+        f"of {clusters} clusters",
+    )
     random = np.random.default_rng(seed)
     if generator == "blobs":
         signal, labels = _blobs(random, n_samples, classes, clusters, informative, separation)
@@ -162,7 +170,7 @@ def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise UserError(f"data.{name}={value} is not one of {', '.join(allowed)}.")
 
 
-def _check_least(**options: tuple[int, int]) -> None:
+def _check_least(**options: tuple[float, int]) -> None:
     for name, (value, least) in options.items():
         if value < least:
             raise UserError(f"data.{name}={value} must be at least {least}.")

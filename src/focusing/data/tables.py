@@ -81,7 +81,7 @@ def read_boston(path: Path) -> Table:
     if path.suffix == ".npz":
         arrays = load_npz(path)
         with reading(path):
-            table = np.column_stack([arrays["x"], arrays["y"]])
+            table = np.column_stack([arrays["x"], arrays["y"]]).astype(np.float64)
     else:
         with reading(path):
             # Some copies wrap each row into two lines.

@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 
 from focusing.data.assemble import Raw, assemble
 from focusing.data.cache import decoded
-from focusing.data.damage import DamagedError, reading
+from focusing.data.damage import reading
 from focusing.data.dataset import DataSet
 from focusing.data.fake import fake
 from focusing.data.ngrams import Texts, sequences
 from focusing.data.options import Options
 from focusing.data.pickles import load_npz
 from focusing.errors import UserError
+from focusing.limits import check_memory
 
 START, UNKNOWN, SHIFT = 1, 2, 3
 """Keras' numbers: 0 pads, 1 starts a text, 2 is a rare word, others are 3 more than in the file."""
+REUTERS, IMDB = 11_228, 50_000
+"""Texts of each."""
 TOKENS = {1: 1, 2: 60, 3: 234}
 """For each of 20 000 words, with pairs, with triples too: 1.2 and 4.7 million; for fake reviews."""
 
@@ -39,6 +42,7 @@ def reuters(*, words: int = 1000, pad: int = 0, **options: Any) -> DataSet:
     if wanted.fake:
         return assemble("reuters", fake((words,), 46, top=1.0), wanted, pad=pad)
     found = wanted.files("reuters")
+    check_memory(REUTERS * words, f"data.words={words}")
     origin = {"files": found.hashes, "words": words}
     entry = decoded("reuters", origin, lambda: read_reuters(found.paths[0], words))
     inputs, labels = entry.arrays["inputs"], entry.arrays["targets"]
@@ -72,6 +76,7 @@ def imdb(*, words: int = 20000, length: int = 400, ngrams: int = 1, **options: A
         raw = fake((length,), 2, top=None, vocabulary=words * TOKENS[ngrams])
         return assemble("imdb", raw, wanted)
     found = wanted.files("imdb")
+    check_memory(4 * IMDB * length, f"data.length={length}")
     recipe = {"words": words, "length": length, "ngrams": ngrams}
     entry = decoded(
         "imdb", {"files": found.hashes, **recipe}, lambda: read_imdb(found.paths[0], **recipe)
@@ -130,8 +135,10 @@ def _load(
     for text, label in names:
         with reading(path):
             texts, labels = Texts.of(arrays[text]), arrays[label].astype(np.int64)
-        if len(texts) != len(labels) or labels.min() < 0 or labels.max() >= classes:
-            raise DamagedError(path, f"its {label} does not fit its {text}")
+            if len(texts) != len(labels) or labels.min() < 0 or labels.max() >= classes:
+                raise ValueError(f"its {label} does not fit its {text}")
+            if texts.tokens.min(initial=0) < 0:
+                raise ValueError(f"its {text} has negative numbers")
         loaded.append((texts, labels))
     return loaded
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from focusing.models.images import ChannelsLast, channels_first, image_shape
 from focusing.models.layers import check_dropout, classifier_layer, dense_layer, nest_focus
-from focusing.models.network import Inputs, Network
+from focusing.models.network import MAX_LAYERS, Inputs, Network
 
 
 class CNN(Network):
@@ -52,6 +52,8 @@ class CNN(Network):
         height, width, channels = image_shape(self.shape, "A convolutional network")
         if not filters:
             raise ValueError("filters=[]: give a number for each convolution.")
+        if len(filters) > MAX_LAYERS:
+            raise ValueError(f"filters: {len(filters)} convolutions, the most are {MAX_LAYERS}.")
         if min(*filters, kernel, pool) < 1:
             raise ValueError(
                 f"filters={list(filters)}, kernel={kernel} and pool={pool} must be positive."

@@ -17,6 +17,10 @@ Inputs = int | Sequence[int]
 """The shape of a sample, or the number of its inputs."""
 
 
+MAX_LAYERS = 1000
+"""Of a network; it takes minutes to build more, which a file from elsewhere may ask for."""
+
+
 class Network(nn.Module):
     """A network whose hidden layer or layers may focus.
 
@@ -34,6 +38,8 @@ class Network(nn.Module):
         super().__init__()
         self.shape = (inputs,) if isinstance(inputs, int) else tuple(inputs)
         self.outputs, self.widths = outputs, tuple(hidden)
+        if len(self.widths) > MAX_LAYERS:
+            raise ValueError(f"hidden has {len(self.widths)} layers, the most are {MAX_LAYERS}.")
         if not self.shape or min(self.shape) < 1:
             raise ValueError(f"inputs={self.shape} must be positive numbers.")
         if outputs < 1:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from focusing.errors import UserError
+from focusing.limits import check_regular
 from focusing.models.extractors import EXTRACTORS
 
 ELSE = "give a file with model.weights=PATH, or use model.pretrained=false"
@@ -44,7 +45,11 @@ def load_features(module: nn.Module, name: str, path: str | Path | None = None) 
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        state = torch.load(path.expanduser(), map_location="cpu", weights_only=True)
+        path = path.expanduser()
+        check_regular(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
     except OSError as error:
         raise UserError(f"model.weights={path} cannot be read: {error.strerror}.") from None
     except Exception:  # torch raises many kinds, and advises to run what is in the file

@@ -39,11 +39,11 @@ def initial_mu(mu: Mu, neurons: int, axes: int, allowed: tuple[float, float]) ->
 
 def initial_sigma(sigma: Sigma, neurons: int, axes: int) -> Tensor:
     """Apertures of shape (n, d) for a number, a range (low, high) to draw from, or a tensor."""
-    if isinstance(sigma, (Tensor, int, float)):
+    if isinstance(sigma, (Tensor, int, float)) and not isinstance(sigma, bool):
         values = _expand("sigma", sigma, neurons, axes)
     elif isinstance(sigma, Sequence) and not isinstance(sigma, str) and len(sigma) == 2:
         low, high = sigma
-        if not 0 < low <= high < math.inf:
+        if not (_is_number(low) and _is_number(high)) or not 0 < low <= high < math.inf:
             raise ValueError(f"sigma={sigma!r} must be a range (low, high) with 0 < low <= high.")
         values = low + (high - low) * torch.rand(neurons, axes, device="cpu")
     else:
@@ -66,9 +66,17 @@ def _spread(neurons: int, axes: int) -> Tensor:
     return grid[chosen.round().long()]
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _expand(name: str, given: float | Sequence[float] | Tensor, neurons: int, axes: int) -> Tensor:
     dtype = given.dtype if isinstance(given, Tensor) else torch.float64
     try:
+        if isinstance(given, bool) or (
+            isinstance(given, Sequence) and any(isinstance(each, bool) for each in given)
+        ):
+            raise TypeError  # torch would take them for 0 and 1
         values = torch.as_tensor(given, dtype=dtype, device="cpu").detach()
     except (TypeError, ValueError):
         raise ValueError(f"{name}={given!r} is not a number or a tensor.") from None

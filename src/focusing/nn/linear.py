@@ -155,7 +155,9 @@ class FocusedLinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw foci and weights anew, as the constructor was told to."""
+        """Draw foci and weights anew, as the constructor was told to; on meta there are none."""
+        if self.weight.is_meta:
+            return
         neurons, axes = self.mu.shape
         mu, sigma = self._start
         with torch.no_grad():

@@ -87,6 +87,13 @@ def headline(collection: Collection, out: Path) -> str:
     return f"{runs}{failed}{copies}: {out / 'index.html'}"
 
 
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port < 2**16:
+        raise argparse.ArgumentTypeError(f"{port} is not a number from 0 to 65535")
+    return port
+
+
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="focusing report",
@@ -100,6 +107,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="show it in a browser, and anew whenever a run has finished",
     )
     parser.add_argument(
-        "--port", type=int, default=8000, help="of --serve; 0 for any that is free (8000)"
+        "--port", type=_port, default=8000, help="of --serve; 0 for any that is free (8000)"
     )
     return parser.parse_intermixed_args(arguments)

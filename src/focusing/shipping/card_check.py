@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from focusing.data.images import INTERPOLATIONS
+from focusing.errors import printable
 
 if TYPE_CHECKING:
     from focusing.shipping.card import Card
 
+MAX_VALUES = 2**26
+"""Of a sample: a thousand times the largest here."""
+
 
 def faults(card: Card) -> Iterator[str]:
     """What is wrong with a card, each in a few words."""
-    if not isinstance(card.data, str):
+    if not _name(card.data):
         yield "data is not a name"
     shaped = _counts(card.shape) and len(card.shape) in (1, 3)
     if not shaped:
         yield "shape is not one number or three"
-    if not (isinstance(card.classes, list) and all(isinstance(each, str) for each in card.classes)):
+    if not (isinstance(card.classes, list) and all(map(_name, card.classes))):
         yield "classes are not a list of names"
     else:
         allowed = outputs_of(len(card.classes))
@@ -53,6 +58,9 @@ def _preparation(card: Card) -> Iterator[str]:
         yield "only images have a border"
     grown = [side + 2 * card.border for side in card.shape[:2]] if card.border else card.shape
     shape = (*grown, *card.shape[len(grown) :])
+    if math.prod(shape) + 2 * card.pad > MAX_VALUES:
+        yield "a sample is too large"
+        return
     for name in ("factor", "offset"):
         try:
             values = np.asarray(getattr(card, name), dtype=np.float64)
@@ -80,6 +88,10 @@ def _reading(options: Mapping[str, Any]) -> Iterator[str]:
 def outputs_of(classes: int) -> Sequence[int]:
     """Numbers of outputs that a network may have: two classes may share one."""
     return {0: (1,), 2: (1, 2)}.get(classes, (classes,))
+
+
+def _name(value: Any) -> bool:
+    return isinstance(value, str) and printable(value) == value
 
 
 def _number(value: Any) -> bool:

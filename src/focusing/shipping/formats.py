@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
+from focusing.limits import check_regular, format_bytes
 from focusing.models import Network
 from focusing.nn import BandedLinear
 from focusing.shipping.card import KEY, Card
@@ -29,6 +30,8 @@ from focusing.shipping.programs import (
 )
 
 Run = Callable[[Tensor], Tensor]
+SMALL, MAX_FOLDED = 2**26, 1000
+"""Bytes of a network that any file may describe, and how much smaller a pruned one may be."""
 
 
 def write(kind: str, path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
@@ -55,8 +58,9 @@ def read(path: Path, *, trust: bool = False) -> tuple[Run, Card]:
     kinds = {suffix: kind for kind, suffix in SUFFIXES.items()}
     if path.suffix not in kinds:
         raise UserError(f"{path} is none of {', '.join(kinds)}, nor a run folder.")
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{path} does not exist.")
+    check_regular(path)
     kind = kinds[path.suffix]
     if kind == "torchscript":
         refuse_weights(path)
@@ -146,6 +150,7 @@ def _read_safetensors(path: Path) -> tuple[Run, Card]:
         model |= {"pretrained": False, "weights": None}
     with torch.device("meta"):
         built = instantiate(model, Network)
+    _check_honest(path, sum(each.nbytes for each in built.parameters()))
     net = built.to_empty(device="cpu").to_inference()
     for name, (inputs, tiles) in card.tiles.items():
         prefix = f"{name}."
@@ -157,6 +162,16 @@ def _read_safetensors(path: Path) -> tuple[Run, Card]:
         net.set_submodule(name, BandedLinear.from_tiles(inputs, tiles, own))
     net.load_state_dict(state)
     return net.eval(), card
+
+
+def _check_honest(path: Path, described: int) -> None:
+    """Refuse a small file that describes a huge network, before it has memory."""
+    there = path.stat().st_size
+    if described > max(SMALL, MAX_FOLDED * there):
+        raise UserError(
+            f"{path} has {format_bytes(there)}: too few for the network of "
+            f"{format_bytes(described)} that it describes."
+        )
 
 
 def _extra(name: str) -> Any:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
+from focusing.data.damage import DamagedError
+from focusing.data.images import open_image
 from focusing.errors import UserError
 
 PLAIN = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
@@ -20,15 +22,15 @@ PHOTOGRAPHS = ("MPO",)
 def read_image(path: Path, channels: int) -> Image.Image:
     """A grey (one channel) or colour image of one byte per value."""
     try:
-        with Image.open(path) as file:
+        with open_image(path) as file:
             frames = getattr(file, "n_frames", 1)
             if frames > 1 and file.format not in PHOTOGRAPHS:
                 raise UserError(f"{path} has {frames} frames: use an image with one.")
             file.load()
             plain = _plain(path, file)
             return plain.convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as an image: {error}") from None
+    except DamagedError as error:
+        raise UserError(f"{path} cannot be read as an image: {error.reason}.") from None
 
 
 def _plain(path: Path, image: Image.Image) -> Image.Image:

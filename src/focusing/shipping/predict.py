@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
+from focusing.errors import printable
 from focusing.shipping.arguments import predict_arguments
 from focusing.shipping.card import Card, card_of
 from focusing.shipping.formats import Run, read
@@ -91,13 +92,13 @@ def _table(answers: Sequence[dict[str, Any]], classes: bool) -> Table:
     if not classes:
         table.add_column("value", justify="right")
         for answer in answers:
-            table.add_row(escape(answer["input"]), f"{answer['value']:.4g}")
+            table.add_row(escape(printable(answer["input"])), f"{answer['value']:.4g}")
         return table
     table.add_column("class")
     table.add_column("probability", justify="right")
     for answer in answers:
-        name = escape(answer["input"])
+        name = escape(printable(answer["input"]))
         for label, probability in answer["classes"].items():
-            table.add_row(name, escape(label), f"{100 * probability:.2f} %")
+            table.add_row(name, escape(printable(label)), f"{100 * probability:.2f} %")
             name = ""
     return table

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focusing.errors import UserError
+from focusing.limits import format_bytes, max_read
 
 SHOWN = 30
 """Characters of a cell in a message."""
@@ -16,6 +17,8 @@ SHOWN = 30
 
 def read_rows(path: Path) -> NDArray[np.float64]:
     """A row per sample; a first row without any number names the columns."""
+    if path.stat().st_size > max_read():
+        raise UserError(f"{path} is too large: split it into files of {format_bytes(max_read())}.")
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             reader = csv.reader(file, skipinitialspace=True)

@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focusing.data.audio import RATE, read_picture
+from focusing.data.damage import DamagedError
 from focusing.data.images import INTERPOLATIONS
+from focusing.data.pickles import load_npy, load_npz, npz_names
 from focusing.errors import UserError
+from focusing.limits import check_regular
 from focusing.shipping.card import Card
 from focusing.shipping.pictures import read_image
 from focusing.shipping.rows import read_rows
@@ -30,8 +33,9 @@ def read_samples(path: Path, card: Card) -> Samples:
         path: an image, a recording (wav), a table (csv: a row per sample) or arrays (npz, npy).
         card: of the network that they are for.
     """
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{path} does not exist.")
+    check_regular(path)
     suffix = path.suffix.lower()
     if suffix in IMAGES:
         samples = _image(path, card)
@@ -101,24 +105,19 @@ def _recording(path: Path, card: Card) -> Samples:
 def _array(path: Path) -> Samples:
     """The array ``inputs``, or the only one."""
     try:
-        with path.open("rb") as file:
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                return _numbers(found)
-            name = "inputs" if "inputs" in found.files else found.files[0]
-            if name != "inputs" and len(found.files) > 1:
-                raise UserError(
-                    f"{path} has arrays {', '.join(found.files)}: one must be called inputs."
-                )
-            return _numbers(found[name])
-    except (ValueError, OSError, EOFError, IndexError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} cannot be read as arrays of numbers: {error}") from None
-
-
-def _numbers(array: Samples) -> Samples:
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"it holds {array.dtype}")
-    return array
+        if not zipfile.is_zipfile(path):
+            array = load_npy(path)
+        else:
+            names = npz_names(path)
+            if "inputs" not in names and len(names) > 1:
+                raise UserError(f"{path} has arrays {', '.join(names)}: one must be called inputs.")
+            name = "inputs" if "inputs" in names else "".join(names)
+            array = load_npz(path, [name])[name]
+        if array.dtype == object:
+            raise DamagedError(path, "it holds lists, not numbers")
+        return array
+    except DamagedError as error:
+        raise UserError(f"{path} cannot be read as arrays of numbers: {error.reason}.") from None
 
 
 def _fitted(path: Path, values: Samples, card: Card) -> Samples:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
+from focusing.errors import UserError
 from focusing.sweep.outcome import Job
+
+MAX_JOBS = 100_000
+"""Of a sweep; Hydra writes all of them down before the first begins."""
 
 
 def parse(
@@ -34,8 +39,21 @@ def parse(
 
 def expand(overrides: Iterable[Override]) -> list[Job]:
     """All combinations."""
-    [combinations] = BasicSweeper.split_arguments(list(overrides), max_batch_size=None)
+    overrides = list(overrides)
+    if math.prod(map(_count, overrides)) > MAX_JOBS:
+        raise UserError(f"These are more than {MAX_JOBS} jobs: sweep over fewer values.")
+    [combinations] = BasicSweeper.split_arguments(overrides, max_batch_size=None)
     return [Job(index, tuple(each)) for index, each in enumerate(combinations)]
+
+
+def _count(override: Override) -> float:
+    """How many values an override has, without making them."""
+    swept = override.value()
+    if isinstance(swept, RangeSweep):
+        if not swept.step:
+            raise UserError(f"{override.input_line}: the step of a range is not 0.")
+        return max(0.0, ((swept.stop or 0) - (swept.start or 0)) / swept.step)
+    return len(swept.list) if isinstance(swept, ChoiceSweep) else 1
 
 
 def is_stack(config: DictConfig, arguments: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from focusing.data.preprocess import Preparation
 from focusing.data.sample import settle
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
+from focusing.limits import check_memory
 from focusing.models import Network
 
 WORDS = "focusing.data.imdb"
@@ -90,8 +91,24 @@ def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = Tr
                 f"model={config['model']['name']} is for texts: data={data.name} is not."
             )
         sizes["vocabulary"] = data.vocabulary
+    _check_size(config, options, sizes)
     torch.manual_seed(config["seed"])
     return instantiate(options, Network, **sizes)
+
+
+def _check_size(config: Mapping[str, Any], options: dict[str, Any], sizes: dict[str, Any]) -> None:
+    """Refuse a network whose weights and gradients cannot be in memory; on meta it takes none."""
+    empty = {"pretrained": False, "weights": None} if "pretrained" in options else {}
+    try:
+        with torch.device("meta"):
+            net = instantiate({**options, **empty}, Network, **sizes)
+    except RuntimeError as error:
+        if "overflow" not in str(error):  # a network of the user's own, which needs values
+            return
+        raise UserError(f"model={config['model']['name']}: its layers are too large.") from None
+    trained = sum(each.numel() for each in net.parameters())
+    what = f"model={config['model']['name']} with {trained} parameters"
+    check_memory(2 * trained * torch.get_default_dtype().itemsize, what)
 
 
 def check_single(config: Mapping[str, Any], net: Network, train: Part) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
 from focusing.checks import check
 from focusing.compose import config_dir, data_dir, explain, override_data, prepare_hydra
@@ -148,7 +149,7 @@ REFUSED = {
     "optim.lr=0": "optim.lr=0.0 must be greater than 0",
     "optim.lr=inf": "optim.lr=inf must be finite",
     "optim.lr_mu=-1": "optim.lr_mu=-1.0 must be at least 0",
-    "seed=99999999999999999999": "must be less than",
+    "seed=99999999999999999999": "is too large",
     "trainer.precision=16-mixed": "is not one of 32-true",
     "paths.output_dir=": "paths.output_dir is empty",
     "trainer.devices=2": "one device",
@@ -156,6 +157,19 @@ REFUSED = {
     "name=a/b": "cannot be the name of a folder",
     "protocol.holdout=0.2": "of no use to protocol=paper",
     "protocol.name=test": "is not one of paper, holdout, last",
+    "optim.batch_size=100000000000000000000": "optim.batch_size=1.* is too large",
+    "optim.momentum=5": "optim.momentum=5.0 must be less than 1",
+    "optim.momentum=-1": "optim.momentum=-1.0 must be at least 0",
+    "optim.decay_epochs=[3,-1]": r"optim.decay_epochs=\[3, -1\] must be at least 0",
+    "sweep.trials=1000000000000": "sweep.trials=1.* must be at most",
+    "paths.output_dir='~nosuchuser/x'": "paths.output_dir=~nosuchuser/x: there is no such user",
+    "paths.data_dir='~nosuchuser/x'": "paths.data_dir=~nosuchuser/x: there is no such user",
+    "paths.output_dir='a\x1bb'": r"paths.output_dir=a\\x1bb has characters that",
+    "~seed": "seed is missing",
+    "~name": "name is missing",
+    "~paths": "paths is missing",
+    "~trainer": "trainer.accelerator is missing",
+    "data.n_samples=???": "data.n_samples is missing",
 }
 
 
@@ -163,6 +177,67 @@ REFUSED = {
 def test_an_impossible_value_is_refused(override: str) -> None:
     with pytest.raises(UserError, match=REFUSED[override]):
         check(composed(override))
+
+
+@pytest.mark.parametrize("option", ["sigma_l1=1", "mu_repulsion=1", "anneal_epochs=3"])
+def test_what_only_foci_use_is_refused_without_them(option: str) -> None:
+    with pytest.raises(UserError, match=r"optim\..* is of no use to model=dense"):
+        check(composed("model=dense", f"optim.{option}"))
+    check(composed("model=focus_s", f"optim.{option}"))
+
+
+def test_the_recipe_of_a_dense_network_has_none_of_it() -> None:
+    check(composed("data=cifar10", "model=cnn_dense", "variant=author"))
+
+
+NO_CHOICE = {
+    "size=null": "size=null is no choice; size is one of paper, quick, smoke.",
+    "variant=null": "variant=null is no choice; variant is one of author, paper.",
+    "callbacks=null": "callbacks=null is no choice; callbacks is one of default, measure, none.",
+    "logger=5": "logger=5 is no choice; logger is one of csv, many, tensorboard, wandb.",
+    "=1": "=1: an option has a name, option=value.",
+    "~data": "data is missing: give it a value, and leave out the ~ that removes it.",
+}
+
+
+@pytest.mark.parametrize("override", NO_CHOICE)
+def test_a_choice_that_is_none_is_told_with_those_that_are(override: str) -> None:
+    with pytest.raises((HydraException, ValueError)) as raised:
+        composed(override)
+    assert explain(raised.value) == NO_CHOICE[override]
+
+
+def test_what_a_command_needs_before_the_check_is_named_too() -> None:
+    with pytest.raises(AttributeError) as raised:
+        _ = composed("~sweep").sweep
+    assert str(explain(raised.value)).startswith("sweep is missing")
+
+
+def test_an_interpolation_does_not_go_on_for_ever() -> None:
+    with pytest.raises(OmegaConfBaseException) as raised:
+        check(composed("model.hidden=${focusing.spread:0,1,1000000000}"))
+    sentence = "model.hidden: focusing.spread: 1000000000 is not a number from 1 to 100000."
+    assert explain(raised.value) == sentence
+
+
+TOO_LARGE = {
+    "model.hidden=1000000000000": "model=focus_s with 47000000000002 parameters would take",
+    "model.hidden=9000000000000000000": "model=focus_s: its layers are too large",
+    "data.n_samples=1000000000000": "data.n_samples=1000000000000 of 40 columns .* would take",
+    "data.noise=1000000000000": "1000000000020 columns .* would take",
+    "data.clusters=1000000000000": "1000000000000 clusters would take",
+    "data=mnist data.fake=true data.pad=10000000": "data.pad=10000000 would take",
+    "data=catsdogs data.fake=true data.size=1000000": "samples of 1000000x1000000x3 would take",
+    "data=boston data.fake=true data.pad=1000000000000": "data.pad=1000000000000 would take",
+    "data=fsdd data.frames=1000000000000": "frames=1000000000000.* would take",
+}
+
+
+@pytest.mark.parametrize("overrides", TOO_LARGE)
+def test_what_no_memory_can_hold_is_refused_before_it_is_allocated(overrides: str) -> None:
+    config = check(composed(*overrides.split()))
+    with pytest.raises(UserError, match=TOO_LARGE[overrides]):
+        build_net(config, load_data(config))
 
 
 def test_a_holdout_of_nothing_is_refused() -> None:
@@ -205,6 +280,11 @@ class TestOverrideData:
         other = override_data(saved, ["data=fashion", "data.preprocess=unit"])
         assert other["preprocess"] == "unit"
         assert "preprocess" not in override_data(saved, ["data=synthetic"])
+
+    @pytest.mark.parametrize("change", ["data.n_samples=[", "data.n_samples={", "data.noise=&"])
+    def test_a_value_that_cannot_be_read(self, change: str) -> None:
+        with pytest.raises(UserError, match="cannot be read"):
+            override_data(self.saved, [change])
 
     def test_only_the_data_can_be_changed(self) -> None:
         with pytest.raises(UserError, match="only the data"):

@@ -43,7 +43,7 @@ def test_a_file_fills_the_features_and_its_other_layers_are_left(tmp_path: Path)
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"model.weights=.*/no.pth cannot be read: No such file"):
         net(weights=tmp_path / "no.pth")
-    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+    with pytest.raises(UserError, match="is a folder, not a file"):
         net(weights=tmp_path)
 
 

@@ -109,7 +109,10 @@ def test_lists_of_strings_are_no_table(tmp_path: Path) -> None:
         read_boston(path)
 
 
-@pytest.mark.parametrize("value", [np.full(3, 77), np.zeros(()), np.zeros((0, 4)), np.zeros((2, 3))])
+ODD = [np.full(3, 77), np.zeros(()), np.zeros((0, 4)), np.ones((2, 3))]
+
+
+@pytest.mark.parametrize("value", ODD)
 def test_odd_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: np.ndarray) -> None:
     monkeypatch.setenv("FOCUSING_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "mnist-cluttered").mkdir()

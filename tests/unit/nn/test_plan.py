@@ -33,7 +33,8 @@ def test_backends_stay_equal_while_foci_move(
             dtype=torch.float64,
         )
         starts.append(layer.mu.detach().clone())
-        optimizer = torch.optim.SGD(layer.parameters(), lr=0.02, momentum=0.9)
+        rate = 0.001 if normalizer == "mean" else 0.02  # its phi is large, and diverges soon
+        optimizer = torch.optim.SGD(layer.parameters(), lr=rate, momentum=0.9)
         for _ in range(6):
             optimizer.zero_grad()
             (layer(x) - target).square().sum(1).mean().backward()

@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export FOCUSING_DATA_DIR ?= $(CURDIR)/../shared/data
 endif
 
-.PHONY: help setup train test lint bench results campaign venv-core venv-all
+.PHONY: help setup train test fuzz lint bench results campaign venv-core venv-all
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -21,6 +21,9 @@ train: venv-core ## run an experiment: make train ARGS="model=focus_s data=clt"
 
 test: lint ## lint, then run the tests: make test ARGS="-k layer"
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 $(ARGS)
+
+fuzz: venv-all ## try thousands of bad options, files and run folders: make fuzz ARGS="-k options" EXAMPLES=5000
+	OMP_NUM_THREADS=1 FOCUSING_FUZZ=$(or $(EXAMPLES),1000) $(RUN) -m pytest -n 2 tests/unit/test_fuzz.py $(ARGS)
 
 lint: venv-all ## check style, types and layering
 	$(RUN) -m ruff check

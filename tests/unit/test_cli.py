@@ -70,6 +70,8 @@ def test_train_eval_and_show(
         (["eval", "nowhere"], "nowhere is not a folder"),
         (["show", ".", "more"], "takes one folder"),
         (["train", "modle=dense"], "did you mean model?"),
+        (["train", "--config-dir", "nowhere"], "nowhere' not found"),
+        (["report", "--port", "99999999"], "99999999 is not a number from 0 to 65535"),
     ],
 )
 def test_sentences(

@@ -1,0 +1,354 @@
+"""Whatever users and strangers give: a sentence, no traceback, no hang, no file elsewhere.
+
+A few examples with every run of the tests; ``make fuzz`` tries thousands of new ones.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from PIL import Image
+
+from focusing import cli
+from focusing.checks import check
+from focusing.compose import config_dir, prepare_hydra
+from focusing.config import Optim
+from focusing.data.cifar import read_cifar
+from focusing.data.idx import read_idx
+from focusing.data.images import open_image
+from focusing.data.pickles import load_npy, load_npz
+from focusing.data.tables import read_boston
+from focusing.data.text import read_imdb
+from focusing.errors import UserError
+from focusing.results.identity import run_folder
+from focusing.run import _callback
+from focusing.shipping.card import Card
+from focusing.shipping.predict import ask
+from focusing.training.assembly import build_net, check_single, load_data, split
+from focusing.training.loggers import check_loggers
+from focusing.training.optimizer import build_optimizer
+from tests.unit.data.makers import cifar, digits, npz, photograph, recording
+
+EXAMPLES = int(os.environ.get("FOCUSING_FUZZ", "15"))
+"""Of each test; make fuzz sets more, and then they are new ones each time."""
+SECONDS = 300
+"""After which something hangs, on however slow a machine."""
+fuzz = settings(
+    max_examples=EXAMPLES,
+    derandomize="FOCUSING_FUZZ" not in os.environ,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+
+
+@contextmanager
+def only_sentences(allowed: Path) -> Iterator[None]:
+    """Nothing but errors that a command tells in a sentence, in bounded time; no file elsewhere."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise AssertionError(f"still busy after {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    seen = listing(allowed.parent, allowed)
+    try:
+        yield
+    except Exception as error:
+        sentence = cli._sentence(error)
+        if sentence is None:
+            raise
+        assert sentence.strip()
+        assert "\x1b" not in str(UserError(sentence))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert listing(allowed.parent, allowed) == seen
+
+
+def run_command(place: Path, arguments: list[str]) -> None:
+    """A command of focusing in this process; an error of ours ends it with code 1."""
+    with pytest.MonkeyPatch.context() as patch, only_sentences(place), suppress(SystemExit):
+        patch.setattr(sys, "argv", ["focusing", *arguments])
+        cli.main()
+
+
+def listing(folder: Path, but: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path != but and but not in path.parents}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of a folder, which is the working directory."""
+    folder = tmp_path_factory.mktemp("fuzz") / "here"
+    folder.mkdir()
+    before = Path.cwd()
+    os.chdir(folder)
+    patch = pytest.MonkeyPatch()
+    patch.setenv("FOCUSING_CACHE_DIR", str(folder / "cache"))
+    patch.setenv("FOCUSING_DATA_DIR", str(folder / "data"))
+    patch.setenv("HYDRA_FULL_ERROR", "0")  # commands set it, and take signals
+    handler = signal.getsignal(signal.SIGTERM)
+    yield folder
+    signal.signal(signal.SIGTERM, handler)
+    patch.undo()
+    os.chdir(before)
+
+
+# Options ----------------------------------------------------------------------------------------
+
+HOSTILE = [
+    *("null", "true", "false", "-1", "0", "1", "2", "1.5", "-0.0", "nan", "inf", "-inf", "1e308"),
+    *("1e-320", "99", "1000000000000", "100000000000000000000", "-9223372036854775809", "'1'"),
+    *("abc", "''", "' '", "???", "[]", "[1]", "[-1]", "[1,2,3]", "[[1],2]", "[abc]", "[null]"),
+    *("{}", "{a:1}", "{_target_:os.system}", "'../../x'", "/", "/dev/null", "'~nosuchuser/x'"),
+    *("'a b'", "ünïcödé", "'\\x1b[2J'", "'x\\0y'", "${seed}", "${nosuch}", "${oc.env:HOME}"),
+    *("${focusing.spread:0,1,1000000000}", "${focusing.spread:0,1,3}", "${focusing.family:x}"),
+    *("image", "auto", "gpu", "torch.nn.Module", "1_000", "0x10", "1e3", "9" * 400, "[" * 30),
+]
+GROUPS = {
+    group: sorted(path.stem for path in (config_dir() / group).glob("*.yaml"))
+    for group in ("data", "model", "optim", "protocol", "trainer", "callbacks", "logger", "size")
+}
+
+
+@cache
+def option_names(groups: tuple[str, ...]) -> list[str]:
+    """Every option of a run that chooses so."""
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        config = OmegaConf.to_container(compose("train", list(groups)), resolve=False)
+
+    def names(node: Any, prefix: str) -> Iterator[str]:
+        for key, value in node.items():
+            yield f"{prefix}{key}"
+            if isinstance(value, dict):
+                yield from names(value, f"{prefix}{key}.")
+
+    assert isinstance(config, dict)
+    return list(names(config, ""))
+
+
+CHOICES = [
+    ("data=synthetic", "model=focus_s"),
+    ("data=synthetic", "model=dense", "callbacks=[default,measure]"),
+    ("data=mnist", "model=focus_2d", "optim=sgd"),
+    ("data=clt", "model=cnn_focus", "logger=many"),
+    ("data=cifar10", "model=vgg_focus", "model.features=small", "model.pretrained=false"),
+    ("data=fsdd", "model=fixed_s", "protocol=holdout"),
+    ("data=boston", "model=focus_c", "optim=adam"),
+    ("data=imdb", "model=fasttext_focus"),
+]
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> list[str]:
+    choice = draw(st.sampled_from(CHOICES))
+    value = st.sampled_from(HOSTILE) | st.text(max_size=8) | st.integers().map(str)
+    name = st.sampled_from(option_names(choice)) | st.sampled_from(
+        ["", "nosuch", "model.nosuch", "hydra"]
+    )
+    override = st.one_of(
+        st.tuples(st.sampled_from(["", "", "", "+", "++", "~"]), name, value).map(
+            lambda parts: f"{parts[0]}{parts[1]}={parts[2]}"
+        ),
+        name.map(lambda option: f"~{option}"),
+        st.sampled_from([f"{group}={each}" for group, some in GROUPS.items() for each in some]),
+    )
+    return [*choice, "size=smoke", *draw(st.lists(override, min_size=1, max_size=3))]
+
+
+@given(overrides=command_lines())
+@fuzz
+def test_options(place: Path, overrides: list[str]) -> None:
+    """As far as training, which would take what it takes."""
+    with (
+        only_sentences(place),
+        initialize_config_dir(str(config_dir()), version_base="1.3"),
+    ):
+        config = check(compose("train", overrides))
+        run_folder(config)
+        config["data"]["fake"] = True
+        data = load_data(config)
+        net = build_net(config, data)
+        check_single(config, net, split(config, data)["train"])
+        build_optimizer(net, Optim(**config["optim"]))
+        check_loggers(config["logger"])
+        for name, options in config["callbacks"].items():
+            if options:
+                _callback(name, options)
+
+
+@given(
+    arguments=st.lists(
+        st.sampled_from(
+            ["report", "show", "eval", "predict", "export", "prune", "archive", "wandb", "data"]
+            + ["push", "check", "list", "show", ".", "..", "nowhere", "--out", "--port", "--json"]
+            + ["99999999", "-1", "data.noise=[", "data=nosuch", "--threshold", "nan", "--top", "-h"]
+        )
+        | st.text(max_size=5),
+        max_size=4,
+    )
+)
+@fuzz
+def test_arguments(place: Path, arguments: list[str]) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    os.chdir(place)
+    run_command(place, arguments)
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def damage(content: bytes, seed: int) -> bytes:
+    """Content that was cut, changed, doubled or grown in places."""
+    chance = random.Random(seed)  # noqa: S311 - a test
+    changed = bytearray(content)
+    for _ in range(chance.randint(1, 8)):
+        place = chance.randrange(len(changed) + 1) if chance.random() < 0.7 else 0
+        length = chance.choice([1, 1, 2, 4, 8, 100])
+        kind = chance.randrange(5)
+        if kind == 0:
+            changed[place : place + length] = chance.randbytes(length)
+        elif kind == 1:
+            changed[place : place + length] = bytes([chance.choice([0, 255, 127])]) * length
+        elif kind == 2:
+            del changed[place : place + length]
+        elif kind == 3:
+            changed[place:place] = changed[place : place + length]
+        else:
+            del changed[place:]
+    return bytes(changed)
+
+
+@pytest.fixture(scope="module")
+def files(place: Path) -> dict[str, Path]:
+    """One good file of each kind."""
+    folder = place.parent / "good"
+    folder.mkdir()
+    digits(folder, 12, 12)
+    cifar(folder / "cifar", 2)
+    photograph(folder / "photo.jpg", (60, 60))
+    Image.new("L", (28, 28)).save(folder / "image.png")
+    recording(folder / "sound.wav", np.zeros(800))
+    (folder / "boston_housing.npz").write_bytes(npz(x=np.zeros((506, 13)), y=np.zeros(506)))
+    np.save(folder / "array.npy", np.zeros((2, 28, 28)))
+    texts = np.array([[1, 2, 3]] * 4, dtype=object)
+    labels = np.array([0, 1, 0, 1])
+    content = npz(x_train=texts, y_train=labels, x_test=texts, y_test=labels)
+    (folder / "imdb.npz").write_bytes(content)
+    (folder / "table.csv").write_text("a,b\n1,2\n3,4\n")
+    return {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+READERS = {
+    "train-images-idx3-ubyte.gz": read_idx,
+    "photo.jpg": lambda path: load_image(path),
+    "image.png": lambda path: load_image(path),
+    "boston_housing.npz": read_boston,
+    "array.npy": load_npy,
+    "imdb.npz": lambda path: read_imdb(path, 100, 5, 2),
+    "data_batch_1": lambda path: read_cifar(path.parent),
+}
+
+
+def load_image(path: Path) -> None:
+    with open_image(path) as image:
+        image.load()
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(seed=st.integers(0, 2**32))
+@fuzz
+def test_data_files(place: Path, files: dict[str, Path], name: str, seed: int) -> None:
+    folder = place / "files"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(files[name].parent, folder)
+    (folder / name).write_bytes(damage(files[name].read_bytes(), seed))
+    with only_sentences(place):
+        READERS[name](folder / name)
+
+
+@given(content=st.binary(max_size=200), suffix=st.sampled_from([".npz", ".npy", ".gz", ".png"]))
+@fuzz
+def test_files_of_anything(place: Path, content: bytes, suffix: str) -> None:
+    path = place / f"x{suffix}"
+    path.write_bytes(content)
+    for read in (load_npz, load_npy, read_idx, load_image):
+        with only_sentences(place):
+            read(path)
+
+
+@pytest.fixture(scope="module")
+def image_card() -> Card:
+    shape = {"inputs": [28, 28, 1], "outputs": 10}
+    return Card("mnist", [28, 28, 1], [str(n) for n in range(10)], model=shape)
+
+
+@pytest.mark.parametrize(
+    "name", ["image.png", "array.npy", "sound.wav", "table.csv", "boston_housing.npz"]
+)
+@given(seed=st.integers(0, 2**32))
+@fuzz
+def test_inputs(
+    place: Path, files: dict[str, Path], image_card: Card, name: str, seed: int
+) -> None:
+    path = place / name
+    path.write_bytes(damage(files[name].read_bytes(), seed))
+    with only_sentences(place):
+        ask(lambda x: torch.zeros(len(x), 10), image_card, path)
+
+
+# Runs and models of others ----------------------------------------------------------------------
+
+
+def mutate(draw: st.DrawFn, node: Any, depth: int = 0) -> Any:
+    """Plain values with one thing changed: replaced, removed or renamed."""
+    odd = st.sampled_from([None, True, -1, 0, 1.5, 10**20, float("nan"), "", "x", "\x1b[2J"]) | (
+        st.sampled_from([[], {}, [[]], {"_target_": "os.system"}, "../../x", "a" * 300, 10**9])
+    )
+    if not isinstance(node, dict | list) or not node or (depth and draw(st.integers(0, 4)) == 0):
+        return draw(odd)
+    key = draw(st.sampled_from(range(len(node)) if isinstance(node, list) else sorted(node)))
+    changed = node.copy()
+    if draw(st.integers(0, 5)) == 0:
+        del changed[key]
+    else:
+        changed[key] = mutate(draw, node[key], depth + 1)
+    return changed
+
+
+@given(data=st.data())
+@fuzz
+def test_cards(place: Path, data: st.DataObject) -> None:
+    plain = json.loads(Card("x", [4], ["a", "b"], model={"outputs": 2}).to_json())
+    changed = data.draw(st.composite(mutate)(plain))
+    with only_sentences(place):
+        Card.from_json(json.dumps(changed), "file")
+
+
+def test_the_fuzzer_finds_what_is_wrong(place: Path) -> None:
+    with pytest.raises(ZeroDivisionError), only_sentences(place):
+        _ = 1 / 0
+    with pytest.raises(AssertionError), only_sentences(place):
+        (place.parent / "elsewhere").touch()
+    with zipfile.ZipFile(place / "x.npz", "w"), only_sentences(place):
+        raise UserError("refused")

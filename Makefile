@@ -20,7 +20,7 @@ train: venv-core ## run an experiment: make train ARGS="model=focus_s data=clt"
 	$(RUN) train.py $(ARGS)
 
 test: lint ## lint, then run the tests: make test ARGS="-k layer"
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 $(ARGS)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist worksteal $(ARGS)
 
 fuzz: venv-all ## try thousands of bad options, files and run folders: make fuzz ARGS="-k options" EXAMPLES=5000
 	OMP_NUM_THREADS=1 FOCUSING_FUZZ=$(or $(EXAMPLES),1000) $(RUN) -m pytest -n 2 tests/unit/test_fuzz.py $(ARGS)

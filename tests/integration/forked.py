@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +23,8 @@ class Forked:
     """Like :class:`subprocess.Popen`.
 
     Args:
-        command: as for :func:`tests.integration.commands.run`: Python and a script or a module.
+        command: as for :func:`tests.integration.commands.run`: Python, perhaps ``-W error``, and a
+            script or a module.
         arguments: more of it.
         cwd: its folder.
         group: with a process group of its own, which can be killed whole.
@@ -46,6 +48,11 @@ class Forked:
     @property
     def returncode(self) -> int | None:
         return self.poll()
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far."""
+        return self._texts[0].read_text()
 
     def send_signal(self, signum: int) -> None:
         os.kill(self.pid, signum)
@@ -83,6 +90,9 @@ def _be(
     for descriptor, text in enumerate(texts, start=1):
         os.dup2(os.open(text, os.O_WRONLY | os.O_APPEND), descriptor)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if command[0] == "-W":
+        warnings.simplefilter(command[1])  # type: ignore[arg-type]
+        command = command[2:]
     try:
         if command[0] == "-m":
             sys.argv = command[1:]

@@ -1,7 +1,6 @@
 """The installed command: focusing train, eval, show, --help."""
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,14 +23,8 @@ def scores(output: str) -> dict[str, float]:
     return {name: float(value) for name, value in map(str.split, output.splitlines())}
 
 
-def test_help_is_fast_and_imports_nothing_heavy(tmp_path: Path) -> None:
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        done = run(FOCUSING, "--help", cwd=tmp_path)
-        seconds.append(time.perf_counter() - start)
-        assert "focusing train" in done.stdout
-    assert min(seconds) < 0.5
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    assert "focusing train" in run(FOCUSING, "--help", cwd=tmp_path).stdout
     script = "import focusing.cli, sys; print({'torch', 'hydra', 'omegaconf'} & set(sys.modules))"
     assert run([sys.executable], "-c", script, cwd=tmp_path).stdout.strip() == "set()"
 

@@ -43,7 +43,7 @@ def record(tmp_path: Path) -> dict:
 
 
 def test_a_fresh_machine_trains_on_the_sample(run, tmp_path: Path) -> None:
-    done = run(str(ROOT / "train.py"), "data=clt", *FAST)
+    done = run(str(ROOT / "train.py"), "data=clt", "data.train=200", "data.test=100", *FAST)
     assert "Warning: 5000 digits in place of 70 000." in done.stderr
     found = record(tmp_path)
     assert found["data"]["source"] == "generated, sample-5k"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import ROOT, run
+from tests.integration.commands import ROOT
+from tests.integration.forked import run_forked
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +23,8 @@ def test_all_examples_are_known() -> None:
 
 @pytest.mark.parametrize("name", SAID)
 def test_example(tmp_path: Path, name: str) -> None:
-    done = run([sys.executable, "-W", "error"], str(ROOT / "examples" / name), cwd=tmp_path)
+    strict = [sys.executable, "-W", "error"]
+    done = run_forked(strict, str(ROOT / "examples" / name), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for words in SAID[name]:
         assert words in done.stdout

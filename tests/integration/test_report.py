@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import FOCUSING, TRAIN, run, run_dirs, start
+from tests.integration.commands import FOCUSING, TRAIN, run_dirs, run_here
+from tests.integration.forked import Forked, run_forked
 
 SMALL = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false", "callbacks=none"]
 
@@ -17,13 +18,13 @@ SMALL = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false", "callbac
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     sweep = ["-m", "model=dense,focus_s", "seed=0,1", "protocol=holdout", "name=mine"]
-    done = run(TRAIN, *sweep, *SMALL, cwd=folder)
+    done = run_forked(TRAIN, *sweep, *SMALL, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 
 
 def test_records_become_tables(trained: Path) -> None:
-    done = run(FOCUSING, "report", "--out", "here", cwd=trained)
+    done = run_here("report", "--out", "here", cwd=trained)
     assert done.returncode == 0, done.stderr
     assert "Experiment mine (size=paper, variant=paper)" in done.stdout
     assert "4 runs: here/" in done.stdout
@@ -39,28 +40,31 @@ def test_records_become_tables(trained: Path) -> None:
 
 
 def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
-    done = run(FOCUSING, "report", ".", cwd=tmp_path)
+    done = run_here("report", ".", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == "Error: No finished runs below .: python train.py makes one.\n"
     assert done.stdout == ""
 
 
 def test_a_report_while_a_sweep_runs(trained: Path, tmp_path: Path) -> None:
-    process = start(FOCUSING, "report", "--serve", str(trained), "--port", "0", cwd=tmp_path)
+    process = Forked(FOCUSING, "report", "--serve", str(trained), "--port", "0", cwd=tmp_path)
+
+    def said(words: str) -> bool:
+        deadline = time.monotonic() + 120
+        while words not in process.output and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.05)
+        return words in process.output
+
     try:
-        assert process.stdout is not None
-        address = process.stdout.readline().split()[0]
-        assert "4 runs" in process.stdout.readline()
-        first = run_dirs(trained)[0]
-        (first / "result.json").rename(first / "kept.json")
-        deadline = time.monotonic() + 60
-        while _get(f"{address}/version") != "2" and time.monotonic() < deadline:
-            time.sleep(0.1)
-        (first / "kept.json").rename(first / "result.json")
-        assert "3 runs" in process.stdout.readline()
+        assert said("4 runs")
+        address = process.output.split()[0]
+        (run_dirs(trained)[0] / "result.json").unlink()
+        assert said("3 runs")
+        assert _get(f"{address}/version") == "2"
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode == 130
 
 

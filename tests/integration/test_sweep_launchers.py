@@ -54,16 +54,6 @@ def test_ray_runs_jobs_and_tells_failures(tmp_path: Path) -> None:
     assert sorted(record(each)["status"] for each in run_dirs(tmp_path)) == ["done", "failed"]
 
 
-def test_ray_refuses_what_no_machine_here_has(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    jobs = ["-m", *RAY, "seed=0,1", *SMALL]
-    done = run_forked(TRAIN, *jobs, "hydra.launcher.cpus=2", cwd=tmp_path)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stderr.splitlines()[-1] == "Error: hydra.launcher.cpus=2, but the cluster has 1."
-    assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     space = ["optim.lr=tag(log,interval(1e-4,0.5))", "model=dense,focus_s"]

@@ -1,17 +1,17 @@
 """W&B's real client without a network: what a run holds, and one run per job whatever happens."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.integration.forked import run_forked
 
 JOBS = """
     import logging
@@ -56,20 +56,15 @@ JOBS = """
 
 def run(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run jobs in a process of their own, which has no key and whose W&B knows nothing of ours."""
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("WANDB_")}
-    ours |= {"HOME": str(folder), "NETRC": str(folder / "netrc"), "MPLCONFIGDIR": str(folder)}
-    ours |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(JOBS) + textwrap.dedent(script), str(folder)],
-        env=ours | environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
+    ours = {"HOME": str(folder), "NETRC": str(folder / "netrc"), "MPLCONFIGDIR": str(folder)}
+    path = folder / "jobs.py"
+    path.write_text(textwrap.dedent(JOBS) + textwrap.dedent(script))
+    done = run_forked([sys.executable, str(path)], str(folder), cwd=folder, **ours, **environment)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
+@cache
 def records(run_folder: Path) -> dict[str, list[dict[str, Any]]]:
     """What W&B wrote, by type, read by its own command."""
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run_folder)]

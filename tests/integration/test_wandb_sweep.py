@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from focusing.sweep.wandb_sweep import write_sweep
-from tests.integration.commands import FOCUSING, SMALL, record, run, run_dirs
+from tests.integration.commands import FOCUSING, SMALL, record, run_dirs
+from tests.integration.forked import run_forked
 from tests.integration.wandb_server import wandb_server
 
 AGENT = """
@@ -24,10 +25,12 @@ def test_an_agent_runs_our_command(tmp_path: Path, capsys: pytest.CaptureFixture
     out = tmp_path / "sweep.yaml"
     write_sweep(["-m", *swept, "--project", "p", "--out", str(out)])
     assert capsys.readouterr().out == f"{out}: 2 runs. Next: wandb sweep {out}\n"
+    agent = tmp_path / "agent.py"
+    agent.write_text(AGENT)
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     with wandb_server() as server:
         ours = {**server.environment, "HOME": str(tmp_path), "PATH": path}
-        done = run([sys.executable, "-c", AGENT], cwd=tmp_path, **ours)
+        done = run_forked([sys.executable, str(agent)], cwd=tmp_path, **ours)
         assert done.returncode == 0, done.stderr
         assert server.work == [{"model": "dense"}]  # left for another agent
         (folder,) = run_dirs(tmp_path)
@@ -46,7 +49,7 @@ def test_an_agent_runs_our_command(tmp_path: Path, capsys: pytest.CaptureFixture
         assert rows == left["series"]["test/acc"]
 
         # What the command adds afterwards: tables of the foci, and nothing twice.
-        done = run(FOCUSING, "wandb", "push", cwd=tmp_path, **ours)
+        done = run_forked(FOCUSING, "wandb", "push", cwd=tmp_path, **ours)
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith("Sent 1 run to me/p.\n")
         assert list(server.runs) == [name]

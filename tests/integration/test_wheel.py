@@ -40,7 +40,7 @@ def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from focusing.cli import main; main()", "train", *SMALL],
         cwd=folder,
-        env=environment(PYTHONPATH=str(site)),
+        env=environment(PYTHONPATH=str(site), NUMBA_DISABLE_JIT="1"),  # compiling takes seconds
         capture_output=True,
         text=True,
         timeout=300,

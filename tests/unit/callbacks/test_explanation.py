@@ -46,7 +46,7 @@ def test_the_values_of_a_linear_network_by_hand(tmp_path: Path) -> None:
         for place, output in enumerate(arrays["classes"][sample]):
             expected = weight[output] * difference
             values = torch.tensor(arrays["values"][sample, place]).flatten()
-            torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-5)
     assert found["targets"] == [0, 1]
 
 

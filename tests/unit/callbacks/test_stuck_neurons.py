@@ -103,7 +103,7 @@ def test_the_whole_way_counts_and_not_the_steps(
 
 @pytest.mark.parametrize(
     ("foci", "stuck"),
-    [({"mu": 0.25, "sigma": 0.025}, 4), ({"mu": 0.75, "sigma": 0.08}, 0)],
+    [({"mu": 0.25, "sigma": 0.025}, 3), ({"mu": 0.75, "sigma": 0.08}, 0)],
     ids=["in the noise", "off the noise"],
 )
 def test_the_paper_s_jammed_neurons_are_noticed(
@@ -118,6 +118,7 @@ def test_the_paper_s_jammed_neurons_are_noticed(
         settings=optim(lr=1e-3, lr_mu=1e-3, lr_sigma=1e-4, momentum=0.9, batch_size=128),
         callbacks=[callback, ClipFoci()],
         epochs=40,
+        precision="64-true",  # in 32 bits the processor decides about one of them
     )
     assert callback.stuck == {"hidden1": stuck}
 

@@ -38,7 +38,7 @@ def test_validation_does_not_count(tmp_path: Path, interval: int) -> None:
     start = time.perf_counter()
     fitted.fit(SlowValidation(), Batches(), Batches())
     validating = 0.05 * 4 * 2 * 4 / interval
-    assert 0 < callback.seconds < time.perf_counter() - start - 0.9 * validating
+    assert 0 < callback.seconds <= time.perf_counter() - start - validating
 
 
 def test_a_resumed_run_adds_up(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-import time
 from pathlib import Path
 
 import numpy as np
@@ -86,12 +85,6 @@ def test_files_of_others(tmp_path: Path, variant: str, side: int, name: str, one
     path.write_bytes(makers.npz(x_train=arrays["x_train"]))
     with pytest.raises(UserError, match="it has no x_test"):
         clt(data_dir=tmp_path, variant=variant)
-
-
-def test_seventy_thousand_images_are_quick() -> None:
-    start = time.perf_counter()
-    clutter(DIGITS, 10_000, 60, 6, 8, [0])
-    assert time.perf_counter() - start < 20 / 7
 
 
 @pytest.mark.parametrize("option", ["size", "patches", "patch_size", "seed", "train", "test"])

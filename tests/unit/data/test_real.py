@@ -1,6 +1,5 @@
 """The real files, where FOCUSING_DATA_DIR has them."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,9 +49,6 @@ def test_mnist(have: Have) -> None:
     assert counts(data.train.targets) == [
         5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949,
     ]  # fmt: skip
-    start = time.perf_counter()
-    mnist(data_dir=have("mnist"), preprocess="author")
-    assert time.perf_counter() - start < 1  # from the cache
 
 
 def test_fashion(have: Have) -> None:
@@ -70,9 +66,7 @@ def test_cifar10(have: Have) -> None:
 
 
 def test_generated_clutter(have: Have) -> None:
-    start = time.perf_counter()
     data = clt(data_dir=have("mnist"), preprocess="unit")
-    assert time.perf_counter() - start < 20
     assert (data.train.inputs.shape, len(data.test.targets)) == ((60000, 60, 60, 1), 10000)
     assert data.source == "generated"
     assert counts(data.test.targets)[0] == 980

@@ -61,7 +61,7 @@ def topologies(draw: st.DrawFn) -> tuple[int, Any]:
     return axes, draw(st.sampled_from([*SHAPES[axes], *TENSORS]))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     topology=topologies(),
     neurons=st.sampled_from([1, 3, 20, 37, 130]),

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from focusing import BandedLinear, FocusedLinear
 from focusing.nn.banded import Dense
 from focusing.nn.blocks import Blocks
-from tests.unit.nn.oracle import FOCI
+from tests.unit.nn.oracle import FOCI, assert_same
 
 WAYS = {"dense": Dense, "blocks": Blocks, "shared": partial, "tiles": types.MethodType}
 
@@ -53,7 +53,7 @@ def test_equals_the_layer(neurons: int, topology: Any, threshold: float | None, 
     x = torch.randn(6, 120)
     banded = layer.banded()
     assert isinstance(banded, BandedLinear)
-    torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
+    assert_same(banded(x), layer(x))
     assert not any(value.requires_grad for value in banded.state_dict().values())
 
 
@@ -61,14 +61,14 @@ def test_equals_the_layer(neurons: int, topology: Any, threshold: float | None, 
 def test_any_focus(focus: str) -> None:
     layer = FocusedLinear(60, 20, focus=focus, sigma=0.05).eval()
     x = torch.randn(4, 60)
-    torch.testing.assert_close(layer.banded()(x), layer(x), rtol=1e-5, atol=1e-5)
+    assert_same(layer.banded()(x), layer(x))
 
 
 def test_with_empty_rows_and_empty_tiles() -> None:
     weight = torch.zeros(250, 64)
     weight[::5, 7:30] = torch.randn(50, 23)
     x = torch.randn(3, 64)
-    torch.testing.assert_close(BandedLinear(weight)(x), x @ weight.T)
+    assert_same(BandedLinear(weight)(x), x @ weight.T)
     bias = torch.randn(250)
     nothing = BandedLinear(torch.zeros(250, 64), bias)
     assert torch.equal(nothing(x), bias.expand(3, 250))
@@ -82,7 +82,7 @@ def test_pruned_away_neurons() -> None:
     layer.prune(1.5)
     assert (layer.phi() == 0).all(1).any()
     x = torch.randn(3, 64)
-    torch.testing.assert_close(layer.banded()(x), layer(x), rtol=1e-5, atol=1e-5)
+    assert_same(layer.banded()(x), layer(x))
 
 
 def test_computes_only_what_is_left() -> None:
@@ -125,7 +125,7 @@ def test_the_fastest_product_is_kept(samples: int, topology: Any, fastest: str) 
     size = len(banded.state_dict())
     for _ in range(2):
         with torch.inference_mode():
-            torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
+            assert_same(banded(x), layer(x))
     assert [type(way) for way in banded._what_is_known().ways.values()] == (
         [WAYS[fastest]] if samples else []
     )
@@ -138,8 +138,8 @@ def test_the_fastest_product_is_kept(samples: int, topology: Any, fastest: str) 
         for name, value in banded.state_dict().items()
     }
     banded.load_state_dict(doubled)
-    torch.testing.assert_close(banded(x), 2 * layer(x), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(banded.double()(x.double()).float(), 2 * layer(x))
+    assert_same(banded(x), 2 * layer(x))
+    assert_same(banded.double()(x.double()).float(), 2 * layer(x))
 
 
 @pytest.mark.parametrize("fastest", ["tiles", "dense"], indirect=True)
@@ -168,8 +168,8 @@ def test_layers_that_stay_whole(fastest: str) -> None:
     assert banded.work == 1
     for samples in (0, 1, 3, 40):
         x = torch.randn(samples, 60)
-        torch.testing.assert_close(banded(x), layer(x), rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(banded(x.requires_grad_()), layer(x), rtol=1e-5, atol=1e-5)
+        assert_same(banded(x), layer(x))
+        assert_same(banded(x.requires_grad_()), layer(x))
     with pytest.raises(ValueError, match=r"BandedLinear expects inputs \(\*, 60\), not \(2, 61\)."):
         banded(torch.randn(2, 61))
 
@@ -182,13 +182,13 @@ def test_weights_may_change(fastest: str) -> None:
         name: 2 * value if value.is_floating_point() else value
         for name, value in banded.state_dict().items()
     }
-    torch.testing.assert_close(torch.func.functional_call(banded, doubled, x), 2 * before)
-    torch.testing.assert_close(banded(x), before)
+    assert_same(torch.func.functional_call(banded, doubled, x), 2 * before)
+    assert_same(banded(x), before)
     with torch.no_grad():
         for value in banded.buffers():
             if value.is_floating_point():
                 value.mul_(2)
-    torch.testing.assert_close(banded(x), 2 * before)
+    assert_same(banded(x), 2 * before)
 
 
 def doubled(banded: BandedLinear) -> dict[str, torch.Tensor]:
@@ -224,11 +224,11 @@ def test_weights_that_were_made_in_inference_mode_may_change() -> None:
         banded, x = banded_of(), torch.randn(4, 400)
         before = banded(x)
         banded.load_state_dict(doubled(banded))
-        torch.testing.assert_close(banded(x), 2 * before)
+        assert_same(banded(x), 2 * before)
         banded.to(torch.float64).to(torch.float32)  # now they can no longer be watched
         again = banded(x)
         banded.load_state_dict(doubled(banded))
-        torch.testing.assert_close(banded(x), 2 * again)
+        assert_same(banded(x), 2 * again)
 
 
 @every_way
@@ -247,7 +247,7 @@ def test_gradients_reach_weights_that_want_them(fastest: str) -> None:
     }
     with torch.no_grad():
         found = torch.func.functional_call(banded_of(), wanting, x)
-    torch.testing.assert_close(found, banded_of()(x), rtol=1e-4, atol=1e-4)
+    assert_same(found, banded_of()(x))
 
 
 class Own(torch.Tensor):
@@ -276,7 +276,7 @@ def test_unusual_inputs(kind: str, fastest: str) -> None:
     else:
         found = banded(given)
         assert type(found) is type(given)
-        torch.testing.assert_close(found.as_subclass(torch.Tensor), wanted, rtol=1e-4, atol=1e-4)
+        assert_same(found.as_subclass(torch.Tensor), wanted)
 
 
 @every_way
@@ -320,9 +320,9 @@ def test_biases_may_change(fastest: str) -> None:
     before = banded(x)
     assert banded.bias is not None
     banded.bias.add_(1)
-    torch.testing.assert_close(banded(x), before + 1)
+    assert_same(banded(x), before + 1)
     banded.bias = banded.bias + 1
-    torch.testing.assert_close(banded(x), before + 2)
+    assert_same(banded(x), before + 2)
 
 
 @every_way
@@ -342,7 +342,7 @@ def test_what_was_chosen_is_not_used_while_somebody_watches(samples: int, fastes
     with FlopCounterMode(display=False) as counter:
         banded(x)
     assert counter.get_total_flops() == round(2 * samples * 400 * 800 * banded.work)
-    torch.testing.assert_close(make_fx(banded)(x)(other), banded(other), rtol=1e-4, atol=1e-4)
+    assert_same(make_fx(banded)(x)(other), banded(other))
 
 
 @pytest.mark.parametrize("fastest", ["dense"], indirect=True)
@@ -400,14 +400,14 @@ def test_leading_dimensions(shape: tuple[int, ...]) -> None:
     x = torch.randn(shape)
     y = banded(x)
     assert y.shape == (*shape[:-1], 5)
-    torch.testing.assert_close(y.reshape(-1, 5), banded(x.reshape(-1, 30)))
+    assert_same(y.reshape(-1, 5), banded(x.reshape(-1, 30)))
 
 
 def test_gradients_reach_the_input() -> None:
     layer = FocusedLinear(30, 5, backend="reference")
     x = torch.randn(2, 30, requires_grad=True)
     found = [torch.autograd.grad(f(x).sum(), x)[0] for f in (layer, layer.banded())]
-    torch.testing.assert_close(*found)
+    assert_same(*found)
 
 
 def test_can_be_copied_saved_and_exported() -> None:
@@ -424,7 +424,7 @@ def test_can_be_copied_saved_and_exported() -> None:
         banded.load_state_dict(state)
     assert torch.equal(banded(x), expected)
     exported = torch.export.export(banded, (x,)).module()
-    torch.testing.assert_close(exported(x), expected)
+    assert_same(exported(x), expected)
 
 
 def test_repr() -> None:
@@ -444,7 +444,7 @@ def test_its_own_order_is_the_neurons_permuted(topology: Any) -> None:
     assert banded.order is not None
     x = torch.randn(3, 784)
     expected = layer(x)[:, banded.order]
-    torch.testing.assert_close(banded(x), expected, rtol=1e-5, atol=1e-5)
+    assert_same(banded(x), expected)
 
 
 @pytest.mark.parametrize("samples", [1, 64, 65])
@@ -459,9 +459,9 @@ def test_results_are_nobody_elses_memory(samples: int) -> None:
         banded(second)
         assert torch.equal(y, kept)
     with torch.no_grad():  # the memory it reuses must serve outside of inference mode too
-        torch.testing.assert_close(banded(second), layer(second), rtol=1e-5, atol=1e-5)
+        assert_same(banded(second), layer(second))
     twin = copy.deepcopy(banded).double()
-    torch.testing.assert_close(twin(second.double()).float(), layer(second), rtol=1e-5, atol=1e-5)
+    assert_same(twin(second.double()).float(), layer(second))
 
 
 def test_threads_do_not_share_memory() -> None:
@@ -471,7 +471,7 @@ def test_threads_do_not_share_memory() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda x: [banded(x) for _ in range(20)][-1], inputs))
     for x, y in zip(inputs, found, strict=True):
-        torch.testing.assert_close(y, layer(x), rtol=1e-5, atol=1e-5)
+        assert_same(y, layer(x))
 
 
 def test_images_are_cut_into_patches() -> None:
@@ -483,7 +483,7 @@ def test_images_are_cut_into_patches() -> None:
     assert banded.work < 0.2 < on_a_line.work
     x = torch.randn(2, 3600)
     for samples in (x, x.repeat(40, 1)):
-        torch.testing.assert_close(banded(samples), layer(samples), rtol=1e-4, atol=1e-4)
+        assert_same(banded(samples), layer(samples))
 
 
 @pytest.mark.parametrize("topology", [None, (28, 28)])

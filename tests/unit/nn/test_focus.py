@@ -9,7 +9,15 @@ import torch
 from torch.func import functional_call
 
 from focusing import FocusedLinear
-from tests.unit.nn.oracle import FOCI, NORMALIZERS, TINY, coefficients, derivatives, measured
+from tests.unit.nn.oracle import (
+    FOCI,
+    NORMALIZERS,
+    TINY,
+    assert_same,
+    coefficients,
+    derivatives,
+    measured,
+)
 
 TOPOLOGIES = {1: None, 2: (3, 4), 3: (2, 3, 2)}
 INPUTS = 12
@@ -199,5 +207,5 @@ class TestBernoulli:
             layer = make(focus, normalizer=normalizer)
             found[focus] = measured(layer, x, grad_y)
         for name in ("mu", "sigma"):
-            torch.testing.assert_close(found["bernoulli"][name], found["gaussian"][name])
+            assert_same(found["bernoulli"][name], found["gaussian"][name])
         assert (found["bernoulli"]["weight"] == 0).any()

@@ -10,6 +10,7 @@ from torch.nn.utils import parametrizations, prune
 
 from focusing import BandedLinear, FocusedLinear
 from focusing.nn import to_inference
+from tests.unit.nn.oracle import assert_same
 
 
 @torch.no_grad()
@@ -46,7 +47,7 @@ def test_gives_the_same_outputs(sparse: bool, threshold: float | None) -> None:
     before = copy.deepcopy(net.state_dict())
     x = torch.randn(7, 784)
     fast = to_inference(net, sparse=sparse, example=x)
-    torch.testing.assert_close(fast(x), net.eval()(x), rtol=1e-4, atol=1e-4)
+    assert_same(fast(x), net.eval()(x))
     kinds = {type(each) for each in fast.modules()}
     assert not kinds & {FocusedLinear, nn.BatchNorm1d}
     assert (BandedLinear in kinds) == sparse
@@ -77,7 +78,7 @@ def test_layers_whose_tiles_do_not_pay_may_gain_from_smaller_blocks() -> None:
     assert isinstance(fast, BandedLinear)
     assert fast.work == 1
     x = torch.randn(50, 100)
-    torch.testing.assert_close(fast(x), layer(x), rtol=1e-4, atol=1e-4)
+    assert_same(fast(x), layer(x))
     blocks = fast._what_is_known().blocks
     assert blocks is not None
     assert blocks.work < 0.7
@@ -90,7 +91,7 @@ def test_a_layer_alone() -> None:
     for sparse, kind in ((False, nn.Linear), (True, BandedLinear)):
         alone = to_inference(layer, sparse=sparse)
         assert type(alone) is kind
-        torch.testing.assert_close(alone(x), layer(x), rtol=1e-4, atol=1e-4)
+        assert_same(alone(x), layer(x))
 
 
 def test_convolutions_take_batch_norms_in() -> None:
@@ -101,7 +102,7 @@ def test_convolutions_take_batch_norms_in() -> None:
     x = torch.randn(6, 3, 8, 8)
     used(net, x)
     fast = to_inference(net, sparse=True)
-    torch.testing.assert_close(fast(x), net.eval()(x), rtol=1e-4, atol=1e-4)
+    assert_same(fast(x), net.eval()(x))
     assert not any("Norm" in type(each).__name__ for each in fast.modules())
 
 
@@ -136,7 +137,7 @@ def test_what_cannot_be_folded_stays(kind: type[nn.Module]) -> None:
     net = used(kind(), x)
     fast = to_inference(net, example=x)
     assert any(isinstance(each, nn.BatchNorm1d) for each in fast.modules())
-    torch.testing.assert_close(fast(x), net.eval()(x))
+    assert_same(fast(x), net.eval()(x))
 
 
 def pruned_layer() -> FocusedLinear:
@@ -200,5 +201,5 @@ def test_a_norm_of_channels_stays(example: Tensor | None) -> None:
     x = torch.randn(4, 32, 64)
     net = used(nn.Sequential(FocusedLinear(64, 32, sigma=0.1), nn.BatchNorm1d(32)), x).eval()
     fast = to_inference(net, example=example)
-    torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
+    assert_same(fast(x), net(x))
     assert isinstance(fast[1], nn.BatchNorm1d)

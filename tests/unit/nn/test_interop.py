@@ -18,7 +18,7 @@ from torch.utils.checkpoint import (
 
 from focusing import FocusedLinear, defocusify
 from focusing.nn import to_inference
-from tests.unit.nn.oracle import BACKENDS, FOCI
+from tests.unit.nn.oracle import BACKENDS, FOCI, assert_same
 
 ALL = ("auto", *BACKENDS)
 
@@ -34,10 +34,10 @@ def test_any_leading_dimensions(shape: tuple[int, ...], backend: str) -> None:
     x = torch.randn(shape, requires_grad=True)
     y = layer(x)
     assert y.shape == (*shape[:-1], 10)
-    torch.testing.assert_close(y, nn.functional.linear(x, layer.effective_weight(), layer.bias))
+    assert_same(y, nn.functional.linear(x, layer.effective_weight(), layer.bias))
     y.sum().backward()
     assert x.grad.shape == shape
-    torch.testing.assert_close(x.grad, layer.effective_weight().sum(0).expand(shape))
+    assert_same(x.grad, layer.effective_weight().sum(0).expand(shape))
     assert all(value.grad.isfinite().all() for value in layer.parameters())
 
 
@@ -85,7 +85,7 @@ def test_non_contiguous_inputs_and_gradients(backend: str) -> None:
             y = layer(x)
             y.sum().backward()  # the gradient of a sum is expanded, of stride 0
             found.append((y.detach(), layer.weight.grad, layer.mu.grad))
-        torch.testing.assert_close(found[0], found[1])
+        assert_same(found[0], found[1])
 
 
 @pytest.mark.parametrize("backend", ALL)
@@ -215,7 +215,7 @@ def test_vmap_over_stacked_parameters(backend: str) -> None:
     assert set(gradients) == {"weight", "bias", "mu", "sigma"}
     for index, layer in enumerate(layers):
         expected = (layer(x[index]) - target[index]).square().sum()
-        torch.testing.assert_close(losses[index], expected)
+        assert_same(losses[index], expected)
         expected.backward()
         for name, value in layer.named_parameters():
             torch.testing.assert_close(gradients[name][index], value.grad, rtol=1e-3, atol=1e-3)
@@ -229,7 +229,7 @@ def test_vmap_of_pruned_layers() -> None:
     x = torch.randn(5, 24)
     found = vmap(lambda p, b: functional_call(layers[0], (p, b), x))(parameters, buffers)
     expected = torch.stack([layer(x) for layer in layers])
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert_same(found, expected)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on jvp
@@ -237,7 +237,7 @@ def test_vmap_of_pruned_layers() -> None:
 def test_forward_mode_and_gradients_of_samples(backend: str) -> None:
     layer, x, direction = make(backend), torch.randn(5, 24), torch.randn(5, 24)
     _, tangent = jvp(layer, (x,), (direction,))
-    torch.testing.assert_close(tangent, direction @ layer.effective_weight().T)
+    assert_same(tangent, direction @ layer.effective_weight().T)
     parameters = dict(layer.named_parameters())
     per_sample = vmap(grad(lambda p, x: functional_call(layer, p, x).square().sum()), (None, 0))
     total = per_sample(parameters, x)["mu"].sum(0)
@@ -250,7 +250,7 @@ def test_inference_mode_and_accumulation(backend: str) -> None:
     layer, x = make(backend), torch.randn(6, 24)
     with torch.inference_mode():
         y = layer(x)
-    torch.testing.assert_close(y, layer(x))
+    assert_same(y, layer(x))
     layer(x).square().sum().backward()
     whole = layer.mu.grad.clone()
     layer.zero_grad()
@@ -275,7 +275,7 @@ def test_a_first_call_anywhere_does_no_harm(context: Any, backend: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         first, y = pool.submit(work).result()
     assert first.device.type == "cpu"
-    torch.testing.assert_close(first, y)
+    assert_same(first, y)
     assert layer.mu.grad.isfinite().all()
 
 
@@ -287,7 +287,7 @@ def test_threads_do_not_disturb_each_other() -> None:
         with ThreadPoolExecutor(4) as pool:
             for _ in range(20):
                 found = list(pool.map(lambda layer: layer(x), layers))
-    torch.testing.assert_close(found, expected)
+    assert_same(found, expected)
 
 
 @pytest.mark.parametrize("backend", ALL)
@@ -336,7 +336,7 @@ def test_second_derivatives_of_the_input_alone(backend: str) -> None:
     (first,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first[0, 0], x)
     weight = layer.effective_weight()
-    torch.testing.assert_close(second[0], 2 * weight.T[0] @ weight, rtol=1e-4, atol=1e-4)
+    assert_same(second[0], 2 * weight.T[0] @ weight)
 
 
 LARGE = {"in_features": 300, "out_features": 200}
@@ -351,9 +351,9 @@ def test_parameters_may_be_replaced_by_others_of_another_shape(backend: str) -> 
         new = FocusedLinear(300, after, sigma=0.02, backend=backend)
         for name, value in new.named_parameters():
             setattr(layer, name, nn.Parameter(value.detach().clone()))
-        torch.testing.assert_close(layer(x), new(x), rtol=1e-5, atol=1e-5)
+        assert_same(layer(x), new(x))
         layer.sigma = nn.Parameter(layer.sigma[:1].detach())  # one for all
-        torch.testing.assert_close(layer(x), new(x), rtol=1e-5, atol=1e-5)
+        assert_same(layer(x), new(x))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -380,4 +380,4 @@ def test_checkpoints_that_save_products() -> None:
             use_reentrant=False,
             context_fn=lambda: create_selective_checkpoint_contexts(policy),
         )
-        torch.testing.assert_close(torch.autograd.grad(y.square().sum(), layer.mu)[0], expected)
+        assert_same(torch.autograd.grad(y.square().sum(), layer.mu)[0], expected)

@@ -10,7 +10,7 @@ from torch import nn
 import focusing
 import focusing.nn
 from focusing import FocusedLinear
-from tests.unit.nn.oracle import BACKENDS, FOCI
+from tests.unit.nn.oracle import BACKENDS, FOCI, assert_same
 
 
 def test_exported_from_the_package() -> None:
@@ -60,10 +60,10 @@ def test_with_a_huge_sigma_it_is_a_linear_layer(topology: Any, backend: str) -> 
     plain = nn.Linear(40, 30)
     focused.load_state_dict(plain.state_dict(), strict=False)
     x = torch.randn(7, 40)
-    torch.testing.assert_close(focused(x), plain(x), rtol=1e-5, atol=1e-5)
+    assert_same(focused(x), plain(x))
     for layer in (focused, plain):
         layer(x).square().sum().backward()
-    torch.testing.assert_close(focused.weight.grad, plain.weight.grad, rtol=1e-4, atol=1e-4)
+    assert_same(focused.weight.grad, plain.weight.grad)
 
 
 def test_frozen_foci() -> None:
@@ -148,7 +148,7 @@ class TestPrune:
         expected = torch.where(gone, 0.0, before * layer.weight)
         torch.testing.assert_close(layer.effective_weight(), expected)
         x = torch.randn(3, 50)
-        torch.testing.assert_close(layer(x), x @ expected.T)
+        assert_same(layer(x), x @ expected.T)
 
     def test_zero_drops_nothing_and_infinity_everything(self) -> None:
         layer = FocusedLinear(50, 8)
@@ -224,7 +224,7 @@ class TestFold:
         assert plain.weight.requires_grad
         assert not plain.training
         x = torch.randn(5, 40)
-        torch.testing.assert_close(plain(x), layer(x))
+        assert_same(plain(x), layer(x))
 
     def test_shares_nothing_and_keeps_the_dtype(self) -> None:
         layer = FocusedLinear(40, 9, dtype=torch.bfloat16)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from focusing import FocusedLinear, defocusify, focusify
+from tests.unit.nn.oracle import assert_same
 
 
 def model() -> nn.Sequential:
@@ -71,7 +72,7 @@ def test_a_single_layer() -> None:
     x = torch.randn(3, 12)
     plain = defocusify(layer)
     assert type(plain) is nn.Linear
-    torch.testing.assert_close(plain(x), layer(x))
+    assert_same(plain(x), layer(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -116,7 +117,7 @@ def test_keep_weights() -> None:
     focusify(network, keep_weights=True, sigma=1e3)
     for name, value in state.items():
         assert torch.equal(network.state_dict()[name], value)
-    torch.testing.assert_close(network(x), before, rtol=1e-4, atol=1e-5)
+    assert_same(network(x), before)
     anew = focusify(model())
     assert (anew[2].bias == 0).all()
 
@@ -125,10 +126,10 @@ def test_round_trip_computes_the_same() -> None:
     network = focusify(model(), sigma=0.2).eval()
     x = torch.randn(3, 12)
     expected = network(x)
-    torch.testing.assert_close(defocusify(copy.deepcopy(network))(x), expected)
+    assert_same(defocusify(copy.deepcopy(network))(x), expected)
     network[0][0].prune(0.5)
     expected = network(x)
-    torch.testing.assert_close(defocusify(network)(x), expected)
+    assert_same(defocusify(network)(x), expected)
 
 
 class Shared(nn.Module):
@@ -173,9 +174,9 @@ class TestTransformer:
         training = layer(x)
         plain = defocusify(copy.deepcopy(layer))
         with torch.no_grad():
-            torch.testing.assert_close(layer.eval()(x), training, rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(copy.deepcopy(layer)(x), training, rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(plain.eval()(x), training, rtol=1e-4, atol=1e-5)
+            assert_same(layer.eval()(x), training)
+            assert_same(copy.deepcopy(layer)(x), training)
+            assert_same(plain.eval()(x), training)
 
     @pytest.mark.parametrize("where", [None, "layers.1.linear2"])
     def test_an_encoder_with_padding(self, where: str | None) -> None:
@@ -186,7 +187,7 @@ class TestTransformer:
         training = encoder(x, src_key_padding_mask=padded)
         with torch.no_grad():
             found = encoder.eval()(x, src_key_padding_mask=padded)
-        torch.testing.assert_close(found[~padded], training[~padded], rtol=1e-4, atol=1e-5)
+        assert_same(found[~padded], training[~padded])
 
     def test_an_untouched_encoder_keeps_its_fast_path(self) -> None:
         network = nn.Sequential(nn.TransformerEncoder(self.layer(), 1), nn.Linear(16, 4)).eval()

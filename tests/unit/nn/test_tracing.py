@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from focusing import FocusedLinear
-from tests.unit.nn.oracle import BACKENDS, FOCI
+from tests.unit.nn.oracle import BACKENDS, FOCI, assert_same
 from tests.unit.nn.test_interop import LARGE, make
 
 
@@ -32,7 +32,7 @@ def test_torch_fx_looks_into_a_layer_of_its_own(focus: str) -> None:
     layer, x = make(focus=focus).eval(), torch.randn(2, 3, 24)
     layer.prune(0.2)
     traced = torch.fx.symbolic_trace(layer)
-    torch.testing.assert_close(traced(x), layer(x), rtol=1e-4, atol=1e-4)
+    assert_same(traced(x), layer(x))
     traced(x).sum().backward()
     assert all(value.grad is not None for value in layer.parameters())
 
@@ -42,7 +42,7 @@ def test_torch_fx_records_hooks_once() -> None:
     net[0].register_forward_hook(lambda *arguments: arguments[-1] + 1)
     x = torch.randn(5, 24)
     found = torch.fx.symbolic_trace(net)(x)
-    torch.testing.assert_close(found, net(x), rtol=1e-4, atol=1e-4)
+    assert_same(found, net(x))
 
 
 def test_torch_fx_on_sparse_layers() -> None:
@@ -51,7 +51,7 @@ def test_torch_fx_on_sparse_layers() -> None:
     for net in (banded, nn.Sequential(banded, nn.ReLU())):
         traced = torch.fx.symbolic_trace(net)
         for x in (torch.randn(5, 300), torch.randn(2, 3, 300)):
-            torch.testing.assert_close(traced(x), net(x), rtol=1e-4, atol=1e-4)
+            assert_same(traced(x), net(x))
 
 
 @pytest.mark.parametrize("sigma", [0.02, 0.3])
@@ -61,10 +61,10 @@ def test_recorded_and_fake_computations(size: dict[str, int], sigma: float) -> N
     x, other = torch.randn(4, layer.in_features), torch.randn(4, layer.in_features)
     layer(x)
     recorded = make_fx(layer)(x)
-    torch.testing.assert_close(recorded(other), layer(other), rtol=1e-4, atol=1e-4)
+    assert_same(recorded(other), layer(other))
     with FakeTensorMode(allow_non_fake_inputs=True):
         assert layer(torch.empty(4, layer.in_features)).shape == (4, layer.out_features)
-    torch.testing.assert_close(recorded(other), layer(other), rtol=1e-4, atol=1e-4)
+    assert_same(recorded(other), layer(other))
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -75,4 +75,4 @@ def test_forward_derivatives(backend: str) -> None:
     with forward_ad.dual_level():
         y = layer(forward_ad.make_dual(x, tangent))
         found = forward_ad.unpack_dual(y).tangent
-    torch.testing.assert_close(found, tangent @ layer.effective_weight().t(), rtol=1e-4, atol=1e-4)
+    assert_same(found, tangent @ layer.effective_weight().t())

@@ -1,11 +1,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hydra.types import HydraContext, RunMode
 
+from focusing.errors import UserError
 from focusing.results.record import read_record
+from focusing.sweep.launch import ray_cluster
 from focusing.sweep.launch.cluster import ClusterSweep, reason
 from focusing.sweep.outcome import Job, Outcome, outcome_of
 
@@ -97,3 +100,18 @@ def test_a_sweep_that_stops_tells_the_cluster(
 )
 def test_the_reason_of_a_death_is_a_line(text: str, found: str) -> None:
     assert reason(RuntimeError(text)) == found
+
+
+def test_ray_refuses_what_no_machine_here_has(
+    context: HydraContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = Mock()
+    ray.cluster_resources.return_value = {"CPU": 1}
+    monkeypatch.setattr(ray_cluster, "import_module", lambda _: ray)
+    config = context.config_loader.load_configuration("train", [], run_mode=RunMode.MULTIRUN)
+    needs = {"num_cpus": 2, "num_gpus": 0}
+    with pytest.raises(UserError, match=r"hydra.launcher.cpus=2, but the cluster has 1\."):
+        ray_cluster.Ray(context, config, Mock(), address="local", init={}, remote=needs)
+    ray.shutdown.assert_called_once()
+    with pytest.warns(UserWarning, match="jobs wait until it grows"):
+        ray_cluster.Ray(context, config, Mock(), address="auto", init={}, remote=needs)

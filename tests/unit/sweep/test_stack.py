@@ -1,4 +1,7 @@
-"""Stacked trials against the same trials one by one through Lightning."""
+"""Stacked trials against the same trials one by one through Lightning.
+
+In 64 bits: stacks sum in another order, and what that changes in float32 depends on the processor.
+"""
 
 from copy import deepcopy
 from pathlib import Path
@@ -21,6 +24,7 @@ from focusing.sweep.table1.trials import apply_trial, draw
 from focusing.training.checkpoint import load_checkpoint
 
 CPU = torch.device("cpu")
+DOUBLE = "trainer.precision=64-true"
 # All numbers of samples, lengths, widths, classes and rates, and a length that was raised (65).
 SAMPLED = [4, 12, 14, 18, 19, 24, 34, 59, 62, 65, 91, 107, 113, 115, 117, 128, 241, 251, 295, 317]
 
@@ -54,7 +58,7 @@ def worst(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float
 
 
 def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> None:
-    config = sweep_config(tmp_path / "stacked", "protocol=last", "trainer.max_epochs=3")
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", "trainer.max_epochs=2")
     pairs = [pair_of(config, draw(0, index)) for index in SAMPLED]
     together = list(groups(pairs, CPU))
     assert sorted(map(len, together)) == [1] * 4 + [2] * 2 + [3] * 4
@@ -63,16 +67,15 @@ def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> No
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             gap = worst(weights(stacked, "last.ckpt"), weights(single, "last.ckpt"))
-            assert gap < 1e-5, (stacked["sweep"]["trial"], stacked["model"]["name"], gap)
+            assert gap < 1e-11, (stacked["sweep"]["trial"], stacked["model"]["name"], gap)
 
 
-@pytest.mark.parametrize(
-    ("normalizer", "grid"), [("l2", "linspace"), ("mean", "index"), ("sum", "linspace")]
-)
-def test_in_64_bits_the_two_do_not_drift_apart(tmp_path: Path, normalizer: str, grid: str) -> None:
-    options = ("protocol=last", "trainer.max_epochs=12", "trainer.precision=64-true")
-    neuron = (f"model.normalizer={normalizer}", f"model.grid={grid}")
-    config = sweep_config(tmp_path / "stacked", *options, *neuron, "callbacks.stuck=null")
+@pytest.mark.parametrize(("normalizer", "grid"), [("mean", "index"), ("sum", "linspace")])
+def test_other_neurons_do_not_drift_apart_either(
+    tmp_path: Path, normalizer: str, grid: str
+) -> None:
+    neuron = (f"model.normalizer={normalizer}", f"model.grid={grid}", "trainer.max_epochs=6")
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *neuron)
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
     train_group(pairs, CPU)
     for pair in pairs:
@@ -81,7 +84,7 @@ def test_in_64_bits_the_two_do_not_drift_apart(tmp_path: Path, normalizer: str, 
 
 
 def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
-    config = sweep_config(tmp_path / "stacked", "protocol=holdout", "trainer.max_epochs=6")
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=holdout", "trainer.max_epochs=6")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
     train_group(pairs, CPU)
     for pair in pairs:
@@ -105,14 +108,14 @@ def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
             ):
                 assert ours[name] == theirs[name], name
             assert list(ours["series"]) == list(theirs["series"])
-            for name in ours["series"]:
-                assert ours["series"][name] == pytest.approx(theirs["series"][name], abs=1e-5)
+            for name in ours["series"]:  # logged in float32
+                assert ours["series"][name] == pytest.approx(theirs["series"][name], abs=1e-6)
             assert ours["scores"] == theirs["scores"]
             assert ours["focus"].keys() == theirs["focus"].keys()
             saved = {**ours["config"], "paths": None}
             assert saved == {**theirs["config"], "paths": None}
             best = worst(weights(stacked, "best.ckpt"), weights(single, "best.ckpt"))
-            assert best < 1e-5
+            assert best < 1e-11
             assert evaluate(folder)["test/acc"] == ours["scores"]["holdout"]["value"]
             if stacked["model"]["name"] == "dense":
                 assert not (folder / "focus.npz").exists()
@@ -121,7 +124,7 @@ def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
                 assert one.files == two.files
                 for name in one.files:
                     if one[name].dtype.kind == "f":
-                        np.testing.assert_allclose(one[name], two[name], atol=1e-5)
+                        np.testing.assert_allclose(one[name], two[name], rtol=1e-4, atol=1e-6)
                     else:
                         assert (one[name] == two[name]).all()
 

@@ -50,6 +50,7 @@ def trained(
     checkpoint: Path | None = None,
     best_of: str | None = None,
     holdout: bool = False,
+    precision: str = "32-true",
 ) -> FocusingModule:
     network, settings, dataset = network or net(), settings or optim(), dataset or data()
     train, parts = dataset.train, {"test": dataset.test}
@@ -59,7 +60,7 @@ def trained(
     module = FocusingModule(network, settings, evaluated=list(parts))
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     trainer = build_trainer(
-        {**OPTIONS, "max_epochs": epochs},
+        {**OPTIONS, "max_epochs": epochs, "precision": precision},
         folder,
         callbacks=callbacks,
         loggers=loggers,

@@ -69,7 +69,7 @@ def test_training_is_the_plain_loop(
     module = trained(tmp_path, settings=optim(**options), callbacks=[ClipFoci()])
     expected = bare(3, **options)
     for one, two in zip(module.net.parameters(), expected.parameters(), strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
     assert module.steps == 15
 
 
@@ -128,7 +128,7 @@ def test_accumulation_gives_the_gradient_of_the_larger_batch(tmp_path: Path) -> 
     )
     large = trained(tmp_path / "b", network=net(**options), settings=optim(batch_size=14), epochs=1)
     for one, two in zip(small.parameters(), large.parameters(), strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_bits_whatever_was_drawn_before(tmp_path: Path) -> None:

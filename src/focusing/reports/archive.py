@@ -22,7 +22,7 @@ from focusing.results.files import inside, write_whole
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
 
-TIMES, FEW_TIMES = 26, 8
+TIMES, FEW_TIMES = 25, 8
 """At which foci are kept: the first, the last, and others evenly between them; few of many foci."""
 MANY = 100
 """Foci of a network with many."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,14 +11,43 @@ from typing import Any
 
 import yaml
 
+REPEATS = 5
+ROUNDING = math.log(1.6)
+"""By which printed digits may be off: 1e-3 is anything up to 1.5e-3, and means are rounded, too."""
+
 
 @dataclass(frozen=True)
 class Published:
-    """A cell as printed: percent, or a mean absolute error."""
+    """A cell as printed: percent, or a mean absolute error.
+
+    Attributes:
+        mean: of the repeats.
+        std: as printed, of the population (ddof=0): a fraction of one, or points.
+        best: of the repeats.
+    """
 
     mean: float
     std: str
     best: float
+
+    @property
+    def std_points(self) -> float:
+        """The deviation in the unit of the mean: of both readings the one that fits the best."""
+        return min((100 * float(self.std), float(self.std)), key=self._misfit)
+
+    @property
+    def possible(self) -> bool:
+        """Repeats with this mean, best and deviation can exist, as far as they are rounded."""
+        return self._misfit(self.std_points) < ROUNDING
+
+    def _misfit(self, std: float) -> float:
+        """How far a deviation is outside its bounds, as a logarithm.
+
+        Of n values with the deviation s (ddof=0) the best is at least s / sqrt(n - 1) and at most
+        s * sqrt(n - 1) above the mean.
+        """
+        ratio = abs(math.log(std / abs(self.best - self.mean)))
+        return max(0.0, ratio - math.log(REPEATS - 1) / 2)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,18 @@ def tested_on(run: Run) -> tuple[Any, ...]:
     return split, drawn, trial(run)
 
 
+def overlap(runs: Sequence[Run]) -> float | None:
+    """Test samples for each training sample, if repeats are random splits, which share samples.
+
+    Folds share no test samples, and official splits are the same in all repeats: None for these.
+    """
+    drawn = [run for run in runs if (run.config.get("data") or {}).get("split") == "random"]
+    if len(drawn) < len(runs) or len(set(map(tested_on, runs))) < 2:
+        return None
+    test, train = (sum(run.sizes.get(split) or 0 for run in runs) for split in ("test", "train"))
+    return test / train if train else None
+
+
 def telling(table: Sequence[Settings], given: Sequence[str] = (), among: str = "") -> list[str]:
     """Options that tell settings apart, none of which follows from those before it.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -59,6 +59,8 @@ class Comparison:
         p_student: two-sided.
         p_welch: two-sided, variances may differ.
         p_paired: two-sided, of the paired test.
+        p_resampled: the same, corrected for test sets that overlap (Nadeau and Bengio 2003); None
+            where they do not.
         g: Hedges' g, the difference in units of the pooled deviation, corrected for few values.
         improvement: probability that a run of the model beats a run of the other.
     """
@@ -73,6 +75,7 @@ class Comparison:
     p_student: float | None
     p_welch: float | None
     p_paired: float | None
+    p_resampled: float | None
     g: float | None
     improvement: float
 
@@ -94,6 +97,7 @@ def compare(
     *,
     lower_is_better: bool = False,
     paired: bool = False,
+    overlap: float | None = None,
 ) -> Comparison:
     """Compare two models.
 
@@ -103,6 +107,8 @@ def compare(
         lower_is_better: the score is an error.
         paired: repeats have something in common that scores depend on, such as their test data:
             the paired test counts, if all pair up. Equal seeds alone are no such thing.
+        overlap: test samples for each training sample, if repeats are random splits of the same
+            samples.
     """
     x, y = list(ours.values()), list(theirs.values())
     common = [key for key in ours if key in theirs]
@@ -121,6 +127,7 @@ def compare(
         p_student=student and student[1],
         p_welch=welch and welch[1],
         p_paired=paired_p(gaps),
+        p_resampled=None if overlap is None else resampled_p(gaps, overlap),
         g=hedges_g(x, y),
         improvement=probability_of_improvement(x, y, lower_is_better=lower_is_better),
     )
@@ -141,6 +148,23 @@ def paired_p(gaps: Sequence[float]) -> float | None:
     if len(gaps) < 2 or _constant(gaps):
         return None
     return float(stats.ttest_1samp(gaps, 0.0).pvalue)
+
+
+def resampled_p(gaps: Sequence[float], overlap: float) -> float | None:
+    """Two-sided p of the corrected resampled t-test (Nadeau and Bengio 2003).
+
+    Random splits of the same samples share most of them, so their differences are not independent
+    and the paired test finds too much: the variance of the mean is larger by the share of the test
+    data.
+
+    Args:
+        gaps: the differences, one for each split.
+        overlap: test samples for each training sample.
+    """
+    if len(gaps) < 2 or _constant(gaps):
+        return None
+    error = math.sqrt((1 / len(gaps) + overlap) * np.var(gaps, ddof=1))
+    return float(2 * stats.t.sf(abs(np.mean(gaps)) / error, len(gaps) - 1))
 
 
 def hedges_g(x: Sequence[float], y: Sequence[float]) -> float | None:
@@ -164,14 +188,32 @@ def probability_of_improvement(
     return float(np.mean(gaps > 0) + 0.5 * np.mean(gaps == 0))
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's correction over all tests of a table; None stays None and is not counted."""
-    known = [p for p in p_values if p is not None]
-    order = np.argsort(known, kind="stable")
-    scaled = [(len(known) - rank) * known[place] for rank, place in enumerate(order)]
+def holm(
+    p_values: Sequence[float | None], counts_as: Sequence[Hashable] | None = None
+) -> list[float | None]:
+    """Holm's correction over all tests of a table; None stays None and is not counted.
+
+    Args:
+        p_values: one for each test.
+        counts_as: a label for each test. Tests with the same label count once: the first stands for
+            all, and each other is corrected as if it stood in the place of the first.
+    """
+    labels = list(range(len(p_values))) if counts_as is None else counts_as
+    family: dict[Hashable, float] = {}
+    for label, p in zip(labels, p_values, strict=True):
+        if p is not None:
+            family.setdefault(label, p)
+    return [
+        None if p is None else _holm({**family, label: p})[label]
+        for label, p in zip(labels, p_values, strict=True)
+    ]
+
+
+def _holm(family: Mapping[Hashable, float]) -> dict[Hashable, float]:
+    ordered = sorted(family, key=lambda label: family[label])
+    scaled = [(len(ordered) - rank) * family[label] for rank, label in enumerate(ordered)]
     steps = np.minimum(np.maximum.accumulate(np.asarray(scaled)), 1.0)
-    corrected = iter(float(steps[rank]) for rank in np.argsort(order, kind="stable"))
-    return [None if p is None else next(corrected) for p in p_values]
+    return {label: float(step) for label, step in zip(ordered, steps, strict=True)}
 
 
 def _t_test(

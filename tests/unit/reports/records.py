@@ -82,7 +82,8 @@ def leave(
         "config": config,
         "config_hash": config_hash(config),
         "seed": seed,
-        "data": {"name": data, "source": source, "fingerprint": fingerprint, "train": 100}
+        "data": {"name": data, "source": source, "fingerprint": fingerprint}
+        | {"train": 100, "test": 25}
         | ({"content": content} if content else {}),
         "metric": metric,
         "network": {"parameters": 10, "trained": 10},

@@ -15,6 +15,7 @@ from focusing.reports.tables.cells import blocks
 from focusing.reports.tables.overrides import planned
 from focusing.reports.tables.paper import paper_tables
 from focusing.results.collect import collect
+from focusing.results.stats import resampled_p
 from tests.unit.reports.records import leave
 
 SEEDS = (0, 17, 34)
@@ -50,7 +51,7 @@ def test_a_block(tmp_path: Path) -> None:
     assert lines(row(table, "fashion", "dense")) == [
         "Fashion official",
         "Dense",
-        "90.26 ± 3e-3 best 90.98",
+        "90.26 ± 0.30 best 90.98",
         "91.00 ± 1.00 [88.52, 93.48] n=3",
         "+0.74",
         "missing [7]",
@@ -236,6 +237,29 @@ def test_fake_data_have_no_part_in_corrections(tmp_path: Path) -> None:
     records = tables(tmp_path)["table2_simple_paper_paper_tests"].records
     assert len(records) == 4
     assert all(each["p_holm"] == each["p"] for each in records)
+
+
+def test_a_data_set_at_two_lengths_counts_once(tmp_path: Path) -> None:
+    for epochs in (60, 200):
+        for model, scores in (("dense", DENSE), ("focus_s", FOCUS)):
+            options = {"trainer.max_epochs": epochs}
+            leave_all(tmp_path, "fashion", model, scores, options=options)
+    records = tables(tmp_path)["table2_simple_paper_paper_tests"].records
+    paper = [each for each in records if each["protocol"] == "paper"]
+    assert len(paper) == 2
+    assert all(each["p_holm"] == pytest.approx(each["p"]) for each in paper)
+
+
+def test_random_splits_have_the_corrected_resampled_test_too(tmp_path: Path) -> None:
+    leave_all(tmp_path, "lfw", "dense", DENSE)
+    leave_all(tmp_path, "lfw", "focus_s", FOCUS)
+    [record] = [
+        each
+        for each in tables(tmp_path)["table2_simple_paper_paper_tests"].records
+        if each["protocol"] == "paper"
+    ]
+    assert record["p_resampled"] == pytest.approx(resampled_p([0.03, 0.04, 0.02], 25 / 100))
+    assert record["p_resampled_holm"] == record["p_resampled"] > record["p_paired"]
 
 
 def test_folds_are_compared_in_pairs_and_seeds_are_not(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from scipy import stats as scipy_stats
 from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.trials import trial_charts
 from focusing.reports.tables import Table
+from focusing.reports.tables.marginals import marginal_tables
 from focusing.reports.tables.trials import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
@@ -47,6 +48,26 @@ def cells(table: Table, noise: str, position: str) -> list[str]:
 
 def _place(tags: Any) -> tuple[str, str]:
     return tags["noise"], tags["position"]
+
+
+def test_by_parameter(tmp_path: Path) -> None:
+    """Four hidden neurons gain nothing, five and six do; clean trials are told from noisy ones."""
+    for trial in range(24):
+        noise = (0, 8)[trial // 3 % 2]
+        gap = 0.02 * (trial % 3 > 0) * (noise > 0) + 0.001 * (trial % 5 - 2)
+        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.5 + gap}, noise)
+    [table] = marginal_tables(collect([tmp_path]))
+    assert table.name == "table1_paper_paper_by_parameter"
+    widths = {
+        (each["value"], each["trials"]): each
+        for each in table.records
+        if each["parameter"] == "hidden neurons"
+    }
+    assert [widths[width, "noisy"]["pairs"] for width in (4, 5, 6)] == [4, 4, 4]
+    assert widths[4, "noisy"]["difference"] == pytest.approx(0, abs=0.2)
+    assert widths[5, "noisy"]["difference"] == pytest.approx(2, abs=0.2)
+    assert widths[5, "clean"]["difference"] == pytest.approx(0, abs=0.2)
+    assert "clusters" not in {each["parameter"] for each in table.records}  # all drew the same
 
 
 def test_by_noise_and_position(tmp_path: Path) -> None:

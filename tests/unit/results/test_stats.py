@@ -18,6 +18,7 @@ from focusing.results.stats import (
     mean_interval,
     paired_p,
     probability_of_improvement,
+    resampled_p,
     spread,
 )
 
@@ -72,6 +73,26 @@ class TestThePaper:
         printed = float(published_tables()["table2_simple"].cells["lfw"]["focus_s"].std)
         assert np.std(values) / 100 == pytest.approx(printed, rel=0.01)
         assert spread(values).std == pytest.approx(np.std(values) * math.sqrt(5 / 4))
+
+    @pytest.mark.parametrize(
+        ("experiment", "data", "model"),
+        [
+            ("table2_simple", "lfw", "focus_s"),  # printed as a fraction
+            ("table2_cnn", "lfw", "cnn_dense"),
+            ("table2_simple", "fashion", "focus_s"),  # printed in points
+            ("table3_transfer", "cifar10", "vgg_focus"),
+        ],
+    )
+    def test_its_deviations_in_points(self, experiment: str, data: str, model: str) -> None:
+        cell = published_tables()[experiment].cells[data][model]
+        values = paper()["repeats"][experiment][data][model]
+        assert cell.possible
+        assert cell.std_points == pytest.approx(np.std(values), rel=0.25)  # one digit
+
+    def test_some_of_its_deviations_cannot_be(self) -> None:
+        cells = published_tables()["table2_simple"].cells
+        assert not cells["clt"]["dense"].possible  # the best of five is nearer than any s allows
+        assert published_tables()["table4_other"].cells["boston"]["dense"].std_points == 0.21
 
 
 class TestSpread:
@@ -221,6 +242,19 @@ class TestImprovement:
         assert probability_of_improvement(X, Y) == pytest.approx(u / (len(X) * len(Y)))
 
 
+class TestResampled:
+    def test_by_hand(self) -> None:
+        """Nadeau and Bengio: variance / n becomes variance * (1 / n + test / train)."""
+        gaps = [1.0, 2.0, 3.0]
+        t = 2.0 / math.sqrt(1 / 3 + 1 / 4)
+        assert resampled_p(gaps, 1 / 4) == pytest.approx(2 * scipy_stats.t.sf(t, 2))
+
+    def test_without_overlap_it_is_the_paired_test(self) -> None:
+        assert resampled_p(X, 0.0) == pytest.approx(paired_p(X))
+        assert compare(numbered(X), numbered(Y), paired=True).p_resampled is None
+        assert resampled_p([1.0, 1.0], 0.25) is None
+
+
 class TestHolm:
     def test_by_hand(self) -> None:
         assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
@@ -229,6 +263,12 @@ class TestHolm:
         assert holm([0.01, None, 0.04]) == [pytest.approx(0.02), None, pytest.approx(0.04)]
         assert holm([]) == []
         assert holm([None]) == [None]
+
+    def test_tests_of_the_same_label_count_once(self) -> None:
+        """The first stands for both; the other is corrected as if it stood in its place."""
+        labels = ["fashion", "mnist", "fashion"]
+        assert holm([0.02, 0.03, 0.001], labels) == pytest.approx([0.04, 0.04, 0.002])
+        assert holm([None, 0.03, 0.02], labels) == [None, *map(pytest.approx, (0.04, 0.04))]
 
     @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
     def test_between_none_and_bonferroni(self, p_values: list[float]) -> None:

@@ -21,6 +21,7 @@ from focusing.results.files import inside, is_name, remove, write_whole
 FOLDER = "figures"
 INDEX = "index.json"
 FAMILIES = {
+    "forest": "forest_charts",
     "foci": "foci_charts",
     "moves": "move_charts",
     "trials": "trial_charts",
@@ -158,7 +159,7 @@ def _markdown(figures: list[dict[str, Any]], lacking: list[dict[str, str]]) -> s
     for entry in figures:
         shown = entry["files"][0]
         lines += [f"## {entry['title']}", "", f"![{entry['title']}]({shown})", ""]
-        lines += [f"{entry['caption']} Numbers: [{entry['name']}.csv]({entry['name']}.csv).", ""]
+        lines += [f"{entry['caption']} Numbers: `{entry['name']}.csv`.", ""]
     if lacking:
         lines += ["## Not drawn: no runs yet", ""]
         lines += [f"- {each['title']}: `{each['command']}`" for each in lacking]

@@ -27,7 +27,7 @@ def optimism_charts(collection: Collection) -> Drawn:
     drawn: Drawn = []
     found = optimism_tables(collection)
     for table in found:
-        rows = [row for row in table.records if row["unit"] == "percent"]
+        rows = [row for row in table.records if row["unit"] == "percent" and "data" in row]
         if not rows:
             continue
         shown = sorted(rows, key=lambda row: -row["n"])[:MOST]

@@ -13,6 +13,7 @@ from focusing.reports.tables.overrides import limits, overrides
 from focusing.results.groups import (
     data_versions,
     group_by,
+    overlap,
     repeat,
     settings,
     show_value,
@@ -57,6 +58,19 @@ class Block:
         metrics = [run.metric for runs in self.models.values() for run in runs]
         return Unit(metrics[0] if metrics else "mae" if self.data == "boston" else "accuracy")
 
+    @property
+    def epochs(self) -> int:
+        """Of the longest run."""
+        trainers = [
+            run.config.get("trainer") or {} for runs in self.models.values() for run in runs
+        ]
+        return max((int(trainer.get("max_epochs") or 0) for trainer in trainers), default=0)
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Which block stands for its data set: the one as published, else the longest."""
+        return not self.as_published, -self.epochs
+
     def head(self) -> Cell:
         """The cell that names it."""
         name = data_name(self.data) + (" (MAE)" if self.unit.lower_is_better else "")
@@ -73,6 +87,7 @@ class Scored:
         spread: their mean and so on.
         trained_on: all training data, or that without the validation split.
         paired: each repeat has test data of its own, the same for all models.
+        overlap: test samples for each training sample, if repeats are random splits.
         squared: mean squared errors at the same epochs, where scores are absolute ones.
     """
 
@@ -80,6 +95,7 @@ class Scored:
     spread: Spread
     trained_on: str
     paired: bool = False
+    overlap: float | None = None
     squared: Spread | None = None
 
     @property
@@ -140,6 +156,7 @@ def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
         replace(found, interval=unit.possible(found.interval)),
         HELD if protocol != "holdout" and chosen[0].holdout else FULL,
         len(set(map(tested_on, chosen))) > 1,
+        overlap(chosen),
         _squared(chosen, protocol) if unit.lower_is_better else None,
     )
 

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from focusing.reports.tables import Table
+from focusing.reports.tables.course import course_tables
 from focusing.reports.tables.experiment import experiment_tables
 from focusing.reports.tables.failed import failed_tables
 from focusing.reports.tables.latex import document, latex
+from focusing.reports.tables.marginals import marginal_tables
 from focusing.reports.tables.markdown import markdown
 from focusing.reports.tables.optimism import optimism_tables
 from focusing.reports.tables.paper import paper_tables
+from focusing.reports.tables.pruning import pruning_tables
 from focusing.reports.tables.trials import trial_tables
 from focusing.results.collect import Collection
 from focusing.results.files import inside, remove, write_whole
@@ -29,9 +32,12 @@ def all_tables(collection: Collection) -> tuple[Table, ...]:
     """Every table, in the order of the paper, then what goes beyond it."""
     tables = (
         *trial_tables(collection),
+        *marginal_tables(collection),
         *paper_tables(collection),
         *optimism_tables(collection),
+        *course_tables(collection),
         *experiment_tables(collection),
+        *pruning_tables(collection),
         *failed_tables(collection),
     )
     names = unique_names([table.name for table in tables])

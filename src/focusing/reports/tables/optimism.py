@@ -66,6 +66,8 @@ def optimism_tables(collection: Collection) -> list[Table]:
                 total = (text("all of these"), text(source), Cell())
                 cells = _cells(_pairs(those), Unit("accuracy"))
                 rows.append(Row((*total, *cells), {}, begins=True))
+                about = {"experiment": "all", "size": size, "variant": variant, "source": source}
+                records.append({**about, **_record(_pairs(those), Unit("accuracy"))})
         title = f"Optimism of the paper's protocol (size={size}, variant={variant})"
         name = f"optimism_{size}_{variant}"
         tables.append(Table(name, title, COLUMNS, tuple(rows), NOTES, records=tuple(records)))

@@ -20,9 +20,13 @@ NOTES = (
     "(Student's t; bootstrap from 20 runs on), "
     "number of runs, and p against the first model of the block, Holm-corrected over this table "
     "under the same protocol: of the paired t-test where repeats are folds or splits of the data, "
-    "else of Welch's. Bold: the best mean of a block, if p < 0.05 between it and the first model "
-    "(if it is the first itself: the next best).",
-    "Published: mean ± std as printed (ddof=0, mostly a fraction beside a percentage) and best. "
+    "else of Welch's. A data set counts once in that correction, however many lengths it was run "
+    "at (the one as published, else the longest). Resampled: p of the corrected resampled t-test, "
+    "where repeats are random splits, whose test sets overlap. Bold: the best mean of a block, if "
+    "p < 0.05 between it and the first model (if it is the first itself: the next best).",
+    "Published: mean ± standard deviation and best. The paper prints deviations with ddof=0, most "
+    "of them as a fraction beside a percentage; here all are in points. ?: five repeats with this "
+    "mean and this best cannot have that deviation. "
     "Δ: ours under the paper's protocol − published, where size, data and options are the "
     "paper's; what runs changed is named below the data. Protocols: paper, best test epoch, "
     "which is optimistic; holdout, test at the best validation epoch; last, after the last epoch.",
@@ -62,6 +66,8 @@ def _table(sheet: Sheet) -> Table:
                 p = sheet.corrected.get((place, model, protocol))
                 compared = sheet.comparisons.get((place, model, protocol))
                 more = [f"p={p_value(p)}"] if compared and min(compared.n) > 1 else []
+                if (place, model, protocol) in sheet.resampled:
+                    more.append(f"resampled {p_value(sheet.resampled[place, model, protocol])}")
                 cells[protocol] = score_cell(
                     score, *more, bold=model == sheet.best(place, protocol)
                 )
@@ -139,7 +145,9 @@ def _empty(published: PublishedTable) -> Table:
 def _printed(printed: Published | None) -> Cell:
     if printed is None:
         return text("–")
-    return text(f"{number(printed.mean)} ± {printed.std}", f"best {number(printed.best)}")
+    doubt = "" if printed.possible else "?"
+    std = f"{number(printed.std_points)}{doubt}"
+    return text(f"{number(printed.mean)} ± {std}", f"best {number(printed.best)}")
 
 
 def _delta(block: Block, score: Scored | None, printed: Published | None) -> str:
@@ -172,7 +180,8 @@ def _record(
         "unit": block.unit.name,
         **score_record(score),
         "published_mean": printed and printed.mean,
-        "published_std": printed and printed.std,
+        "published_std_ddof0": printed and printed.std_points,
+        "published_std_printed": printed and printed.std,
         "published_best": printed and printed.best,
         "minus_published": score.spread.mean - printed.mean
         if printed and block.as_published
@@ -180,4 +189,10 @@ def _record(
         "test": comparison and comparison.test,
         "p": comparison and comparison.p,
         "p_holm": sheet.corrected.get((place, model, protocol)),
+        "p_resampled": comparison and comparison.p_resampled,
+        "p_resampled_holm": sheet.resampled.get((place, model, protocol)),
+        "difference": comparison and comparison.difference,
+        "difference_low": comparison and comparison.interval and comparison.interval.low,
+        "difference_high": comparison and comparison.interval and comparison.interval.high,
+        "epochs": block.epochs,
     }

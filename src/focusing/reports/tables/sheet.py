@@ -19,7 +19,18 @@ Place = tuple[int, str, str]
 
 @dataclass
 class Sheet:
-    """One table of the paper at one size and in one variant, computed but not yet written."""
+    """One table of the paper at one size and in one variant, computed but not yet written.
+
+    Attributes:
+        published: the paper's numbers.
+        size: ``paper``, ``short``, ``quick`` or ``smoke``.
+        variant: ``paper`` or ``author``.
+        blocks: what may be compared.
+        scores: of each model under each protocol.
+        comparisons: of each model with the first of its block.
+        corrected: their p after Holm's correction.
+        resampled: the same with the corrected resampled t-test where splits overlap; only those.
+    """
 
     published: PublishedTable
     size: str
@@ -28,6 +39,7 @@ class Sheet:
     scores: dict[Place, Scored] = field(default_factory=dict)
     comparisons: dict[Place, Comparison] = field(default_factory=dict)
     corrected: dict[Place, float | None] = field(default_factory=dict)
+    resampled: dict[Place, float | None] = field(default_factory=dict)
 
     def models(self, block: Block) -> list[str]:
         """The paper's models on this data, then those that were run besides."""
@@ -94,12 +106,22 @@ def compute(published: PublishedTable, size: str, variant: str, runs: Sequence[R
                         base.values,
                         lower_is_better=lower,
                         paired=ours.paired and base.paired,
+                        overlap=ours.overlap,
                     )
     # Three views of the same runs: each is a family of its own. Fake data say nothing on others.
     families = group_by(
         sheet.comparisons, lambda place: (place[2], every[place[0]].source == "fake")
     )
-    for places in families.values():
-        values = holm([sheet.comparisons[place].p for place in places])
-        sheet.corrected.update(zip(places, values, strict=True))
+    for family in families.values():
+        places = sorted(family, key=lambda place: every[place[0]].rank)
+        labels = [(every[number].data, model) for number, model, _ in places]
+        found_p = [sheet.comparisons[place].p for place in places]
+        sheet.corrected.update(zip(places, holm(found_p, labels), strict=True))
+        overlapping = [sheet.comparisons[place].p_resampled for place in places]
+        either = [
+            p if other is None else other for p, other in zip(found_p, overlapping, strict=True)
+        ]
+        for place, p in zip(places, holm(either, labels), strict=True):
+            if sheet.comparisons[place].p_resampled is not None:
+                sheet.resampled[place] = p
     return sheet

@@ -14,6 +14,7 @@ COLUMNS = (
     Column("Student", "right"),
     Column("Welch", "right"),
     Column("paired", "right"),
+    Column("resampled", "right"),
     Column("g", "right"),
     Column("P(better)", "right"),
     Column("published", "right"),
@@ -23,7 +24,9 @@ NOTES = (
     "Student's with equal variances, as in the paper; Welch's; paired. Where repeats are folds or "
     "splits of the data and all pair up, the paired test counts, else Welch's: the interval is "
     "that test's, and its p is also given after Holm's correction over the tests of this table "
-    "under the same protocol (bold: below 0.05). Intervals are not corrected. Fake data are a "
+    "under the same protocol (bold: below 0.05), in which a data set counts once, whatever its "
+    "lengths. Resampled: the paired test corrected for random splits, whose test sets overlap "
+    "(Nadeau and Bengio), with the same correction. Intervals are not corrected. Fake data are a "
     "family of their own. g: Hedges' g. P(better): probability that a run of the "
     "first model beats one of the second, over all pairs, a tie counting half. The signs of "
     "published t are those of the comparison.",
@@ -54,6 +57,7 @@ def tests_table(sheet: Sheet) -> Table:
                     text(f"t={number(found.t)}", f"p={p_value(found.p_student)}"),
                     _tested(found.p_welch, holm if found.test == "Welch" else None),
                     _tested(found.p_paired, holm if found.test == "paired" else None),
+                    _resampled(found.p_resampled, sheet.resampled.get(place)),
                     text(number(found.g)),
                     text(number(found.improvement)),
                     _printed(printed),
@@ -82,6 +86,8 @@ def tests_table(sheet: Sheet) -> Table:
                 "p_student": found.p_student,
                 "p_welch": found.p_welch,
                 "p_paired": found.p_paired,
+                "p_resampled": found.p_resampled,
+                "p_resampled_holm": sheet.resampled.get(place),
                 "test": found.test,
                 "p": found.p,
                 "p_holm": holm,
@@ -98,6 +104,10 @@ def tests_table(sheet: Sheet) -> Table:
 def _tested(p: float | None, holm: float | None) -> Cell:
     corrected = "" if holm is None else f"Holm {p_value(holm)}"
     return text(corrected, f"p={p_value(p)}", bold=holm is not None and holm < SIGNIFICANT)
+
+
+def _resampled(p: float | None, holm: float | None) -> Cell:
+    return Cell() if p is None else _tested(p, holm)
 
 
 def _printed(test: PublishedTest | None) -> Cell:

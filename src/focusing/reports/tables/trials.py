@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,12 +49,24 @@ NOTES = (
 
 def trial_tables(collection: Collection) -> list[Table]:
     """One table for each experiment of trials, size, variant and focused model."""
-    trials = [run for run in collection.runs if trial(run) is not None]
-    if not any(run.experiment == EXPERIMENT for run in trials):
+    if not any(trial(run) is not None and run.experiment == EXPERIMENT for run in collection.runs):
         filled = {"1": command(EXPERIMENT, "paper", "paper", ())}
         title = "Table 1, random trials"
         return [Table(EXPERIMENT, title, (), (), ("No runs yet.",), filled)]
     tables = []
+    for name, title, block, model in trial_blocks(collection):
+        table = _table(name, title, block, model)
+        if _missing(block, model):
+            run = next(run for runs in block.models.values() for run in runs)
+            again = command(run.experiment, run.size, run.variant, block.options)
+            table = replace(table, commands={"1": again})
+        tables.append(table)
+    return tables
+
+
+def trial_blocks(collection: Collection) -> Iterator[tuple[str, str, Block, str]]:
+    """Name and title of a table, its trials, and the focused model that it is about."""
+    trials = [run for run in collection.runs if trial(run) is not None]
     groups = group_by(trials, lambda run: (run.experiment, run.size, run.variant))
     for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
         experiment, size, variant = key
@@ -65,13 +77,7 @@ def trial_tables(collection: Collection) -> list[Table]:
                 name = file_name(experiment, size, variant, *count, *other)
                 options = "".join(f", {each}" for each in block.options)
                 kind = "Table 1, random trials" if experiment == EXPERIMENT else experiment
-                title = f"{kind} (size={size}, variant={variant}{options})"
-                table = _table(name, title, block, model)
-                if _missing(block, model):
-                    again = command(experiment, size, variant, block.options)
-                    table = replace(table, commands={"1": again})
-                tables.append(table)
-    return tables
+                yield name, f"{kind} (size={size}, variant={variant}{options})", block, model
 
 
 def noise_level(run: Run) -> str:
@@ -120,7 +126,7 @@ def _table(name: str, title: str, block: Block, model: str) -> Table:
                     text(str(len(first))),
                     text(number(sum(base) / len(base))),
                     text(number(sum(ours) / len(ours))),
-                    *(_gap(gaps[p, cell], corrected[p, cell]) for p in given),
+                    *(gap_cell(gaps[p, cell], corrected[p, cell]) for p in given),
                     text(number(_wins(first))),
                     text(signed(_published(cell))),
                 ),
@@ -129,9 +135,8 @@ def _table(name: str, title: str, block: Block, model: str) -> Table:
             )
         )
         for protocol in given:
-            records.append(
-                _record(model, protocol, cell, chosen[protocol, cell], corrected[protocol, cell])
-            )
+            pairs_there, p = chosen[protocol, cell], corrected[protocol, cell]
+            records.append(about(runs[0]) | _record(model, protocol, cell, pairs_there, p))
     return Table(
         name=name,
         title=title,
@@ -149,6 +154,11 @@ def _table(name: str, title: str, block: Block, model: str) -> Table:
         notes=(*NOTES, *_remarks(block, model)),
         records=tuple(records),
     )
+
+
+def about(run: Run) -> dict[str, Any]:
+    """What all trials of a table have in common, for a CSV file."""
+    return {"experiment": run.experiment, "size": run.size, "variant": run.variant}
 
 
 def trial_pairs(block: Block, model: str, protocol: str) -> Pairs:
@@ -170,7 +180,8 @@ def _wins(pairs: Sequence[tuple[float, float]]) -> float:
     return sum((ours > base) + 0.5 * (ours == base) for ours, base in pairs) / len(pairs)
 
 
-def _gap(gaps: Sequence[float], p: float | None) -> Cell:
+def gap_cell(gaps: Sequence[float], p: float | None) -> Cell:
+    """Mean of differences, its interval and a p."""
     if not gaps:
         return Cell()
     interval = between(mean_interval(gaps), sign=True)
@@ -231,7 +242,7 @@ def _record(
     cell: tuple[str, str],
     pairs: Sequence[tuple[float, float]],
     corrected: float | None,
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     ours, base = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     gaps = [one - other for one, other in pairs]
     interval = mean_interval(gaps) if gaps else None

@@ -1,26 +1,357 @@
-"""Put tables of results/report into REPRODUCTION.md: python results/quote.py, or make results.
+"""Write REPRODUCTION.md, and what README says of it: python results/quote.py, or make results.
 
-A table goes between ``<!-- table NAME -->`` and ``<!-- end -->``; nobody types a number there.
+The texts are templates beside this file (``reproduction.md.j2``, ``readme.md.j2``). Every number in
+them is looked up in the tables of ``results/report``: ``row(table, column=value).mean``. A sentence
+that is true of some numbers only stands in ``{% call claim(condition) %} ... {% endcall %}``: if
+new records make the condition false, this command and the tests name the sentence.
 """
 
+import csv
+import json
 import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from focusing.reports.figures.forest import nearest
+from focusing.reports.names import DATA, MODELS, SIZES
+from focusing.reports.paper import paper, published_tables
+from focusing.reports.tables import number, p_value, signed
 
 HERE = Path(__file__).parent
-DOCUMENT = HERE.parent / "REPRODUCTION.md"
-BLOCK = re.compile(r"<!-- table (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+ROOT = HERE.parent
+TABLES = HERE / "report" / "tables"
+SIGNIFICANT = 0.05
+SEEN = ("better", "same", "worse")
+ARTEFACT = 100
+"""A test loss that no working network has: such runs say nothing."""
+CALLED = {
+    "mnist": "MNIST", "clt": "cluttered MNIST", "cifar10": "CIFAR-10", "fashion": "Fashion",
+    "lfw": "faces", "fsdd": "spoken digits", "catsdogs": "cats and dogs", "boston": "Boston",
+    "reuters": "Reuters", "dna": "DNA", "imdb": "IMDB",
+}  # fmt: skip
+"""Data sets within a sentence."""
+NETWORKS = {"cnn_focus": "convolutions", "vgg_focus": "VGG16"}
+WIDTH = 110
+BLOCK = re.compile(r"(<!-- from (\w+) -->).*?(<!-- end -->)", re.DOTALL)
+Row = dict[str, Any]
 
 
-def quoted(text: str) -> str:
-    """The text with each table as it is now, without its title."""
+def main() -> int:
+    """Write both texts; the number of sentences that the records contradict."""
+    texts, false = written()
+    for name, content in texts.items():
+        (ROOT / name).write_text(content)
+    for sentence in false:
+        print(f"The records no longer say: {sentence}", file=sys.stderr)
+    return len(false)
 
-    def block(found: re.Match[str]) -> str:
-        name = found[1]
-        _, _, table = (HERE / "report" / "tables" / f"{name}.md").read_text().partition("\n\n")
-        return f"<!-- table {name} -->\n{table.strip()}\n<!-- end -->"
 
-    return BLOCK.sub(block, text)
+def written() -> tuple[dict[str, str], list[str]]:
+    """The texts by the names of their files, and the sentences that are no longer true."""
+    false: list[str] = []
+
+    def claim(condition: Any, caller: Callable[[], str]) -> str:
+        sentence = caller()
+        if not condition:
+            false.append(" ".join(sentence.split()))
+        return sentence
+
+    environment = Environment(  # noqa: S701  Markdown, from records of our own
+        loader=FileSystemLoader(HERE),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    lookups = (row, rows, chosen, first_of, size_of, differences, significant, outcomes)
+    measured = (speed, network_speed, processor)
+    environment.globals.update({each.__name__: each for each in (claim, *lookups, *measured)})
+    environment.globals.update(
+        paper=paper(), published=published_tables(), data_names=DATA, model_names=MODELS
+    )
+    environment.tests["artefact"] = artefact
+    environment.filters.update(
+        num=number,
+        diff=signed,
+        p=p_value,
+        interval=interval,
+        tested=tested,
+        runs=runs,
+        listed=listed,
+    )
+    readme = environment.get_template("readme.md.j2")
+    blocks = {
+        name: "".join(block(readme.new_context())).strip() for name, block in readme.blocks.items()
+    }
+    around = (ROOT / "README.md").read_text()
+    texts = {
+        "REPRODUCTION.md": _filled(environment.get_template("reproduction.md.j2").render()),
+        "README.md": BLOCK.sub(
+            lambda found: f"{found[1]}{_spaced(blocks[found[2]], found[0])}{found[3]}", around
+        ),
+    }
+    return texts, false
+
+
+def _filled(text: str) -> str:
+    """Paragraphs and lists in lines of equal length, tables without blanks."""
+    parts = re.sub(r"\n{3,}", "\n\n", text).strip().split("\n\n")
+    return "\n\n".join(map(_part, parts)) + "\n"
+
+
+def _part(part: str) -> str:
+    if part.startswith("|"):
+        return re.sub(r" *\| *", "|", part)
+    if part.startswith(("```", "#", "![")):
+        return part
+    return "\n".join(map(_lines, _items(part)))
+
+
+def _items(part: str) -> list[str]:
+    return re.split(r"\n(?=- )", part)
+
+
+def _lines(item: str) -> str:
+    item = " ".join(item.split())
+    indent = "  " if item.startswith("- ") else ""
+    return fill(
+        item, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _spaced(text: str, before: str) -> str:
+    """As a paragraph if it was one, else within its line."""
+    return f"\n{_filled(text)}" if "\n" in before else text
+
+
+@cache
+def table(name: str) -> list[Row]:
+    """The rows of a table of the report; none if it is not there."""
+    path = TABLES / f"{name}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [{key: _parsed(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def _parsed(value: Any) -> Any:
+    """Numbers as such, nothing as None."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value or None
+
+
+def rows(name: str, **where: Any) -> list[Row]:
+    """The rows of a table in which these columns have these values."""
+    wanted = {key: _parsed(str(value)) for key, value in where.items()}
+    return [row for row in table(name) if all(row.get(key) == wanted[key] for key in wanted)]
+
+
+def row(name: str, **where: Any) -> Row:
+    """The only such row; of several lengths the longest, with no options rather than some."""
+    found = rows(name, **where)
+    if not found:
+        raise LookupError(f"There is no row {where} in {name}.csv.")
+    return max(found, key=lambda each: (each.get("epochs") or 0, not each.get("options")))
+
+
+def first_of(name: str) -> str:
+    """The table of an experiment at the largest size that was run."""
+    return next(f"{name}_{size}_paper" for size in SIZES if table(f"{name}_{size}_paper"))
+
+
+def size_of(name: str) -> str:
+    """That size."""
+    return f"size={name.split('_')[-2]}"
+
+
+def chosen(experiment: str, data: str, model: str, series: str = "paper") -> Row | None:
+    """The runs of a cell of the paper that are nearest to its settings; None: there are none.
+
+    Args:
+        experiment: a table of the paper.
+        data: the data set.
+        model: the model.
+        series: ``paper``, the text's settings, ``author``, the code's, or ``holdout``.
+    """
+    variant = "author" if series == "author" else "paper"
+    every = [each for size in SIZES for each in table(f"{experiment}_{size}_{variant}")]
+    same = [each for each in every if (each["data"], each["model"]) == (data, model)]
+    return nearest(same, series)  # type: ignore[return-value]
+
+
+def significant(found: Row) -> bool:
+    """After Holm's correction, and where splits overlap after the resampled test's, too."""
+    ps = [found.get("p_holm"), found.get("p_resampled_holm")]
+    return found.get("p_holm") is not None and all(p is None or p < SIGNIFICANT for p in ps)
+
+
+def differences() -> Iterator[Row]:
+    """Focused − dense of each data set in Tables 2 to 4: the paper's, ours, and a verdict."""
+    for experiment, published in published_tables().items():
+        for data, cells in published.cells.items():
+            dense, *models = cells
+            model, test = models[-1], published.tests[data]
+            gap = cells[model].mean - cells[dense].mean
+            better = (gap > 0) != (data == "boston")
+            said = "same" if test.p >= SIGNIFICANT else "better" if better else "worse"
+            about = {"experiment": experiment, "data": data, "model": model, "said": said}
+            for series in ("paper", "author"):
+                ours = chosen(experiment, data, model, series)
+                if ours or series == "paper":
+                    verdict = _verdict(said, ours)
+                    yield about | {
+                        "published": gap, "series": series, "ours": ours, "verdict": verdict
+                    }  # fmt: skip
+
+
+def _verdict(said: str, ours: Row | None) -> str:
+    """Whether the claim holds; open where runs are shorter than the paper's, or have less data."""
+    if ours is None:
+        return "not run"
+    if artefact(ours):
+        return "artefact, to be rerun"
+    seen = outcome(ours)
+    if seen is None:
+        return "open, one run"
+    words = {"same": "no difference found"}.get(seen, seen)
+    if ours["minus_published"] is None:
+        return f"open, so far {words}"
+    if said == seen:
+        return "**yes**, none found" if seen == "same" else "**yes**"
+    return f"**no**, {words}"
+
+
+def outcome(found: Row) -> str | None:
+    """``better``, ``worse`` or ``same``, of which nothing is known; None without a test."""
+    if found["p_holm"] is None:
+        return None
+    if not significant(found):
+        return "same"
+    return "better" if (found["difference"] > 0) != (found["unit"] == "mae") else "worse"
+
+
+def artefact(found: Row) -> bool:
+    """The test loss of a classifier exploded in some epoch."""
+    if found["unit"] != "percent":
+        return False
+    course = f"course_{found['table']}_{found['size']}_{found['variant']}"
+    same = {name: found[name] for name in ("data", "model", "options") if found[name] is not None}
+    return any(each["highest"] > ARTEFACT for each in rows(course, **same))
+
+
+def outcomes() -> dict[str, list[str]]:
+    """Data sets on which the focused network is better, worse, or neither; and those still open.
+
+    On held-out data where there are such runs, else at the best test epoch, as in the paper.
+    """
+    found: dict[str, list[str]] = {name: [] for name in (*SEEN, "open")}
+    for each in differences():
+        network = NETWORKS.get(each["model"])
+        name = f"{CALLED[each['data']]} with {network}" if network else CALLED[each["data"]]
+        ours = each["ours"]
+        if each["series"] == "paper" and ours:
+            held = chosen(each["experiment"], each["data"], each["model"], "holdout")
+            ours = held if held and held["size"] == "paper" and outcome(held) else ours
+        known = ours and ours["size"] == "paper" and outcome(ours) and not artefact(ours)
+        if known:
+            found[outcome(ours)].append(f"{name} ({_means(ours, each['series'])})")
+        elif each["series"] == "paper":
+            found["open"].append(name)
+    for network in NETWORKS.values():  # rather than a long list: none of these was run
+        names = [f"{data} with {network}" for data in CALLED.values()]
+        if not any(name.split(" (")[0] in names for key in SEEN for name in found[key]):
+            found["open"] = [name for name in found["open"] if name not in names] + [network]
+    return found
+
+
+def _means(found: Row, series: str) -> str:
+    unit = " %" if found["unit"] == "percent" else ""
+    other = found["mean"] - found["difference"]
+    remarks = [
+        " on held-out data" if found["protocol"] == "holdout" else "",
+        " with the author's settings" if series == "author" else "",
+        _changed(found),
+    ]
+    return f"{number(found['mean'])} against {number(other)}{unit}{''.join(remarks)}"
+
+
+def _changed(found: Row) -> str:
+    """What runs changed of the paper's settings, in words."""
+    if found["minus_published"] is not None:
+        return ""
+    if "trainer.max_epochs" in found["options"]:
+        return f" in {found['epochs']:.0f} epochs"
+    return f" with `{found['options']}`"
+
+
+def listed(names: list[str]) -> str:
+    """A list within a sentence."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def interval(found: Row, digits: int = 2) -> str:
+    """The interval of a difference."""
+    low = found.get("difference_low", found.get("low"))
+    high = found.get("difference_high", found.get("high"))
+    return "" if low is None or high is None else f"{signed(low, digits)} to {signed(high, digits)}"
+
+
+def tested(found: Row) -> str:
+    """Its p, with that of the resampled test where splits overlap."""
+    p = next((found[name] for name in ("p_holm", "p_paired_holm") if name in found), None)
+    resampled = found.get("p_resampled_holm")
+    return p_value(p) + (f", resampled {p_value(resampled)}" if resampled is not None else "")
+
+
+def runs(found: Row) -> str:
+    """Of how many runs, and how long."""
+    count = "1 run" if found["n"] == 1 else f"{found['n']:.0f} runs"
+    size = "" if found["size"] == "paper" else f", size={found['size']}"
+    return f"{count}, {found['epochs']:.0f} epochs{size}"
+
+
+@cache
+def _benchmark() -> Row:
+    content: Row = json.loads((ROOT / "benchmarks" / "inference.json").read_text())
+    return content
+
+
+def speed(sparsity: float, least_batch: int = 32) -> tuple[float, float]:
+    """The least and the most that single sparse layers gain over dense ones, on one thread."""
+    layers = _benchmark()["results"]["1 threads"]["layers"]
+    gains = [
+        layer["banded"][1]
+        for layer in layers
+        if layer["sparsity"] == sparsity and layer["batch"] >= least_batch
+    ]
+    return min(gains), max(gains)
+
+
+def network_speed(sparsity: float, batch: int) -> float:
+    """What the whole pruned network gains over the dense one, on one thread."""
+    measured = _benchmark()["results"]["1 threads"]["network"]
+    [gain] = [
+        each["sparse"][1]
+        for each in measured
+        if (each["sparsity"], each["batch"]) == (sparsity, batch)
+    ]
+    return float(gain)
+
+
+def processor() -> str:
+    """Where sparse layers were timed."""
+    about = _benchmark()
+    return str(about.get("processor") or about["machine"])
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(quoted(DOCUMENT.read_text()))
+    sys.exit(main())

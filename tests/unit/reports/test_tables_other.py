@@ -6,16 +6,53 @@ import pytest
 from scipy import stats as scipy_stats
 
 from focusing.reports.tables import Table
+from focusing.reports.tables.course import course_tables
 from focusing.reports.tables.experiment import experiment_tables
 from focusing.reports.tables.failed import failed_tables
 from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.optimism import optimism_tables
+from focusing.reports.tables.pruning import pruning_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 
 
 def texts(table: Table) -> list[list[str]]:
     return [[" ".join(cell.lines) for cell in row.cells] for row in table.rows]
+
+
+class TestCourse:
+    def test_overfitting_and_apertures(self, tmp_path: Path) -> None:
+        series = {"test/loss": [0.5, 0.2, 0.4], "train/loss": [0.5, 0.1, 0.01], "test/acc": [0.9]}
+        layer = {"moved": 0.1, "sigma_first": 0.025, "sigma_last": 0.08}
+        for seed in (0, 17):
+            about = {"series": series, "focus": {"hidden1": layer}}
+            leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, [0.9], **about)
+        [table] = course_tables(collect([tmp_path]))
+        assert table.name == "course_table2_simple_paper_paper"
+        [record] = table.records
+        assert (record["least_epoch"], record["least"], record["last"]) == (2, 0.2, 0.4)
+        assert (record["highest"], record["sigma_last_1"]) == (0.5, 0.08)
+        assert texts(table)[0][2:] == [
+            "2", "2", "0.200", "0.400", "0.5", "0.0100", "0.025", "0.080"
+        ]  # fmt: skip
+
+
+class TestPruning:
+    def test_by_phi_and_by_magnitude(self, tmp_path: Path) -> None:
+        by_phi = [
+            {"threshold": t, "sparsity": share, "acc": score}
+            for t, share, score in ((0, 0, 0.98), (0.5, 0.6, 0.98), (1.0, 0.8, 0.97))
+        ]
+        by_size = [{"sparsity": share, "acc": 0.98 - share / 10} for share in (0, 0.005, 0.9)]
+        for model, curve in (("dense", []), ("focus_s", by_phi)):
+            measured = {"pruning": {"curve": curve, "magnitude": by_size}}
+            leave(tmp_path, "sparsity", "mnist", model, 0, [0.98], measured=measured)
+        [table] = pruning_tables(collect([tmp_path]))
+        focused = next(each for each in table.records if each["model"] == "focus_s")
+        assert focused["unpruned"] == pytest.approx(98)
+        assert (focused["paper_pruned"], focused["paper_accuracy"]) == pytest.approx((80, 97))
+        assert (focused["keeps"], focused["keeps_threshold"]) == pytest.approx((60, 0.5))
+        assert focused["keeps_magnitude"] == pytest.approx(0.5)
 
 
 class TestOptimism:
@@ -25,7 +62,9 @@ class TestOptimism:
             leave(tmp_path, "e", "dna", "focus_s", seed, [0.7, 0.7], val=[0.9, 0.8])
             leave(tmp_path, "e", "dna", "dense", seed, [0.1, 0.9])  # no split, no part in it
         [table] = optimism_tables(collect([tmp_path]))
-        assert [record["optimism"] for record in table.records] == pytest.approx([2.0, 0.0])
+        assert [record["optimism"] for record in table.records] == pytest.approx(
+            [2.0, 0.0, 1.0]
+        )  # of all
         low, high = scipy_stats.t.interval(0.95, 2, 2, 2 / 3**0.5)
         first = table.records[0]
         assert (first["low"], first["high"]) == pytest.approx((low, high))
@@ -49,7 +88,7 @@ class TestOptimism:
                 )  # fmt: skip
         found = optimism_tables(collect([tmp_path]))
         assert [table.name for table in found] == ["optimism_paper_paper", "optimism_smoke_paper"]
-        assert [len(table.records) for table in found] == [2, 2]
+        assert [len(table.records) for table in found] == [3, 3]  # one of all
 
     def test_none_without_a_split(self, tmp_path: Path) -> None:
         leave(tmp_path, "e", "dna", "dense", 0, [0.5])

@@ -81,14 +81,14 @@ def _points(collection: Collection) -> Iterator[Point]:
                 yield {**about, **_published(cells[model], cells[dense], sign)}
                 same = [row for row in rows if (row["data"], row["model"]) == (data, model)]
                 for series in ("paper", "author", "holdout"):
-                    chosen = _chosen(same, series)
+                    chosen = nearest(same, series)
                     if chosen:
                         yield {**about, "series": series, **_ours(chosen, sign)}
     yield from _trials(records)
     yield from _synthetic(records)
 
 
-def _chosen(rows: Sequence[Mapping[str, Any]], series: str) -> Mapping[str, Any] | None:
+def nearest(rows: Sequence[Mapping[str, Any]], series: str) -> Mapping[str, Any] | None:
     """Of one data set and model the runs that are nearest to the paper's: size, then length."""
     wanted = ("paper", "holdout") if series == "holdout" else (series, "paper")
     fit = [
@@ -106,6 +106,7 @@ def _chosen(rows: Sequence[Mapping[str, Any]], series: str) -> Mapping[str, Any]
             row["minus_published"] is None,
             sizes.index(row["size"]) if row["size"] in sizes else len(sizes),
             -row["epochs"],
+            row["options"] or "",
         ),
         default=None,
     )

@@ -28,6 +28,8 @@ PER_MODEL = ("data.pad",)
 """Options of the data that the author chose for the focused network alone."""
 SMALLER = ("short", "quick", "smoke")
 """Sizes that are not the paper's: less data or fewer epochs."""
+UNSAID = ("optim.drop_last=",)
+"""Options of which the paper says nothing: whatever they are, a run is as published."""
 FULL, HELD = "all", "without the validation split"
 
 
@@ -67,9 +69,9 @@ class Block:
         return max((int(trainer.get("max_epochs") or 0) for trainer in trainers), default=0)
 
     @property
-    def rank(self) -> tuple[bool, int]:
+    def rank(self) -> tuple[bool, int, int]:
         """Which block stands for its data set: the one as published, else the longest."""
-        return not self.as_published, -self.epochs
+        return not self.as_published, -self.epochs, len(self.options)
 
     def head(self) -> Cell:
         """The cell that names it."""
@@ -115,7 +117,8 @@ def blocks(runs: Sequence[Run]) -> list[Block]:
             for mark, same in split_repeats(alike):
                 models = group_by(same, lambda run: run.model)
                 named = (*options, mark) if mark else options
-                plain = source != "fake" and not named and same[0].size not in SMALLER
+                changed = [each for each in named if not each.startswith(UNSAID)]
+                plain = source != "fake" and not changed and same[0].size not in SMALLER
                 found.append(Block(data, source, version, named, models, plain))
     return found
 

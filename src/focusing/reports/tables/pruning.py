@@ -49,7 +49,8 @@ def pruning_tables(collection: Collection) -> list[Table]:
     groups = group_by(having, lambda run: (run.experiment, run.size, run.variant))
     tables = []
     for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
-        rows, records = [], []
+        rows: list[Row] = []
+        records: list[dict[str, Any]] = []
         for block in blocks(groups[key]):
             for model, runs in block.models.items():
                 dense = block.models.get(dense_twin(model), [])

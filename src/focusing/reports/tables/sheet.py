@@ -108,20 +108,23 @@ def compute(published: PublishedTable, size: str, variant: str, runs: Sequence[R
                         paired=ours.paired and base.paired,
                         overlap=ours.overlap,
                     )
+    _correct(sheet)
+    return sheet
+
+
+def _correct(sheet: Sheet) -> None:
+    """Holm's correction, in which a data set counts once, whatever the lengths it was run at."""
     # Three views of the same runs: each is a family of its own. Fake data say nothing on others.
     families = group_by(
-        sheet.comparisons, lambda place: (place[2], every[place[0]].source == "fake")
+        sheet.comparisons, lambda place: (place[2], sheet.blocks[place[0]].source == "fake")
     )
     for family in families.values():
-        places = sorted(family, key=lambda place: every[place[0]].rank)
-        labels = [(every[number].data, model) for number, model, _ in places]
-        found_p = [sheet.comparisons[place].p for place in places]
-        sheet.corrected.update(zip(places, holm(found_p, labels), strict=True))
-        overlapping = [sheet.comparisons[place].p_resampled for place in places]
-        either = [
-            p if other is None else other for p, other in zip(found_p, overlapping, strict=True)
-        ]
-        for place, p in zip(places, holm(either, labels), strict=True):
-            if sheet.comparisons[place].p_resampled is not None:
+        places = sorted(family, key=lambda place: sheet.blocks[place[0]].rank)
+        labels = [(sheet.blocks[number].data, model) for number, model, _ in places]
+        found = [sheet.comparisons[place] for place in places]
+        usual = holm([each.p for each in found], labels)
+        sheet.corrected.update(zip(places, usual, strict=True))
+        resampled = [each.p if each.p_resampled is None else each.p_resampled for each in found]
+        for place, each, p in zip(places, found, holm(resampled, labels), strict=True):
+            if each.p_resampled is not None:
                 sheet.resampled[place] = p
-    return sheet

@@ -1,0 +1,63 @@
+"""The forest plot: the paper's differences beside ours, of the runs that are nearest to it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from focusing.reports.figures.chart import Chart
+from focusing.reports.figures.forest import forest_charts
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+
+
+def leave_pair(folder: Path, data: str, gap: float, **more: Any) -> None:
+    for seed in (0, 17):
+        for model, score in (("dense", 0.9), ("focus_s", 0.9 + gap)):
+            leave(folder, "table2_simple", data, model, seed, [score + seed / 1e5], **more)
+
+
+def points(folder: Path, row: str) -> dict[str, Any]:
+    [chart] = forest_charts(collect([folder]))
+    assert isinstance(chart, Chart)
+    return {point["series"]: point for point in chart.rows if point["row"] == row}
+
+
+def test_the_longest_runs_stand_beside_the_paper(tmp_path: Path) -> None:
+    leave_pair(tmp_path, "fashion", 0.01)
+    leave_pair(tmp_path, "fashion", 0.05, options={"trainer.max_epochs": 60})
+    leave_pair(tmp_path, "fashion", 0.02, variant="author")
+    found = points(tmp_path, "Fashion, Focus-s")
+    assert found["published"]["difference"] == pytest.approx(0.9)
+    assert found["published"]["low"] == pytest.approx(
+        0.9 - 2.306 * (0.3**2 + 0.07**2) ** 0.5 / 2, 1e-4
+    )
+    assert found["paper"]["difference"] == pytest.approx(1)
+    assert found["paper"]["as_published"]
+    assert found["author"]["difference"] == pytest.approx(2)
+
+
+def test_smaller_runs_are_hollow(tmp_path: Path) -> None:
+    leave_pair(tmp_path, "mnist", 0.01, size="quick")
+    assert not points(tmp_path, "MNIST, Focus-s")["paper"]["as_published"]
+    assert set(points(tmp_path, "CLT, Focus-s")) == {"published"}
+
+
+def test_less_error_is_right_of_zero(tmp_path: Path) -> None:
+    for fold in range(3):
+        for model, error in (("dense", 2.0), ("focus_s", 1.8)):
+            options = {"data.fold": fold}
+            leave(tmp_path, "table4_other", "boston", model, 0, [error + fold], options=options)
+    assert points(tmp_path, "Boston, Focus-s")["paper"]["difference"] == pytest.approx(0.2)
+
+
+def test_it_draws(tmp_path: Path) -> None:
+    leave_pair(tmp_path, "fashion", 0.01)
+    [chart] = forest_charts(collect([tmp_path]))
+    assert isinstance(chart, Chart)
+    labels = [axis.get_text() for axis in chart.draw().axes[0].get_yticklabels()]  # type: ignore[union-attr]
+    assert labels[:2] == ["Table 2, simple networks", "MNIST, Fixed-s"]
+
+
+def test_without_runs_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    assert forest_charts(collect([tmp_path])) == []

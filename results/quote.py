@@ -289,7 +289,8 @@ def _changed(found: Row) -> str:
         return ""
     if "trainer.max_epochs" in found["options"]:
         return f" in {found['epochs']:.0f} epochs"
-    return f" with `{found['options']}`"
+    options = found["options"].split()
+    return f" with `{options[0]}`" if len(options) == 1 else " with other settings"
 
 
 def listed(names: list[str]) -> str:

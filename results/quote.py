@@ -43,13 +43,13 @@ Row = dict[str, Any]
 
 
 def main() -> int:
-    """Write both texts; the number of sentences that the records contradict."""
+    """Write both texts; 1 if the records contradict a sentence."""
     texts, false = written()
     for name, content in texts.items():
         (ROOT / name).write_text(content)
     for sentence in false:
         print(f"The records no longer say: {sentence}", file=sys.stderr)
-    return len(false)
+    return 1 if false else 0
 
 
 def written() -> tuple[dict[str, str], list[str]]:
@@ -82,6 +82,7 @@ def written() -> tuple[dict[str, str], list[str]]:
         tested=tested,
         runs=runs,
         listed=listed,
+        told=told,
     )
     readme = environment.get_template("readme.md.j2")
     blocks = {
@@ -252,7 +253,8 @@ def outcomes() -> dict[str, list[str]]:
 
     On held-out data where there are such runs, else at the best test epoch, as in the paper.
     """
-    found: dict[str, list[str]] = {name: [] for name in (*SEEN, "open")}
+    found: dict[str, list[str]] = {name: [] for name in SEEN}
+    names: dict[str, bool] = {}  # whether anything is known
     for each in differences():
         network = NETWORKS.get(each["model"])
         name = f"{CALLED[each['data']]} with {network}" if network else CALLED[each["data"]]
@@ -260,16 +262,16 @@ def outcomes() -> dict[str, list[str]]:
         if each["series"] == "paper" and ours:
             held = chosen(each["experiment"], each["data"], each["model"], "holdout")
             ours = held if held and held["size"] == "paper" and outcome(held) else ours
-        known = ours and ours["size"] == "paper" and outcome(ours) and not artefact(ours)
-        if known:
-            found[outcome(ours)].append(f"{name} ({_means(ours, each['series'])})")
-        elif each["series"] == "paper":
-            found["open"].append(name)
-    for network in NETWORKS.values():  # rather than a long list: none of these was run
-        names = [f"{data} with {network}" for data in CALLED.values()]
-        if not any(name.split(" (")[0] in names for key in SEEN for name in found[key]):
-            found["open"] = [name for name in found["open"] if name not in names] + [network]
-    return found
+        seen = outcome(ours) if ours and ours["size"] == "paper" and not artefact(ours) else None
+        names[name] = names.get(name, False) or seen is not None
+        if seen:
+            found[seen].append(f"{name} ({_means(ours, each['series'])})")
+    unknown = [name for name, known in names.items() if not known]
+    for network in NETWORKS.values():
+        those = [name for name in names if name.endswith(f" with {network}")]
+        if not any(names[name] for name in those):  # one word rather than a long list
+            unknown = [name for name in unknown if name not in those] + [network]
+    return {**found, "open": unknown}
 
 
 def _means(found: Row, series: str) -> str:
@@ -304,6 +306,12 @@ def interval(found: Row, digits: int = 2) -> str:
     low = found.get("difference_low", found.get("low"))
     high = found.get("difference_high", found.get("high"))
     return "" if low is None or high is None else f"{signed(low, digits)} to {signed(high, digits)}"
+
+
+def told(found: Row, digits: int = 1) -> str:
+    """A difference with its interval, if it has one, and its runs."""
+    about = "; ".join(filter(None, (interval(found, digits), runs(found))))
+    return f"{signed(found['difference'], digits)} ({about})"
 
 
 def tested(found: Row) -> str:

@@ -185,7 +185,7 @@ def test_options(place: Path, overrides: list[str]) -> None:
     ):
         config = check(compose("train", overrides))
         run_folder(config)
-        config["data"]["fake"] = True
+        config["data"]["fake"] = config["data"]["name"] != "synthetic"
         data = load_data(config)
         net = build_net(config, data)
         check_single(config, net, split(config, data)["train"])

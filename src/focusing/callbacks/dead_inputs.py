@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FILE = "dead_inputs.npz"
 
+MAX_BINS = 10_000
+
 
 class DeadInputs(Analysis):
     """Weights of the first layer on dead inputs, before and after training.
@@ -52,9 +54,10 @@ class DeadInputs(Analysis):
 
     def __init__(self, small: float = 0.01, neurons: int = 10, bins: int = 50) -> None:
         super().__init__()
-        if not small > 0 or neurons < 1 or bins < 1:
+        if not small > 0 or neurons < 1 or not 1 <= bins <= MAX_BINS:
             raise ValueError(
-                f"small={small} must be above 0, neurons={neurons} and bins={bins} at least 1."
+                f"small={small} must be above 0, neurons={neurons} at least 1, bins={bins} between "
+                f"1 and {MAX_BINS}."
             )
         self.small, self.neurons, self.bins = small, neurons, bins
         self.before: Tensor | None = None

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 SHOWN = (1e-7, 1.0)
 """Thresholds at which the paper counts the connections of each neuron."""
 
+MAX_POINTS = 10_000
+
 
 class PruningCurve(Analysis):
     """Test scores of the trained network with fewer and fewer connections.
@@ -40,8 +42,10 @@ class PruningCurve(Analysis):
 
     def __init__(self, points: int = 40, highest: float = 1.5) -> None:
         super().__init__()
-        if points < 1 or not highest > SHOWN[0]:
-            raise ValueError(f"points={points} must be at least 1, highest={highest} above 1e-7.")
+        if not 1 <= points <= MAX_POINTS or not highest > SHOWN[0]:
+            raise ValueError(
+                f"points={points} must be from 1 to {MAX_POINTS}, highest={highest} above 1e-7."
+            )
         self.points, self.highest = points, highest
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:

@@ -24,6 +24,8 @@ Labels = NDArray[np.int64]
 GENERATORS = ("blobs", "classification")
 POSITIONS = ("left", "right", "sides", "none")
 KINDS = ("normal", "uniform")
+MAX_SEPARATION = 1e6
+"""In units of the clusters' own spread, which float32 could not tell apart beyond."""
 
 
 def synthetic(
@@ -69,7 +71,8 @@ def synthetic(
     """
     _check_least(n_samples=(n_samples, 2), classes=(classes, 2), clusters=(clusters, 1))
     _check_least(informative=(informative, 1), noise=(noise, 0), seed=(seed, 0))
-    _check_least(separation=(separation, 0))
+    if not 0 <= separation <= MAX_SEPARATION:
+        raise UserError(f"data.separation={separation} must lie between 0 and {MAX_SEPARATION:g}.")
     _check("generator", generator, GENERATORS)
     _check("noise_position", noise_position, POSITIONS)
     _check("noise_kind", noise_kind, KINDS)
@@ -170,7 +173,7 @@ def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise UserError(f"data.{name}={value} is not one of {', '.join(allowed)}.")
 
 
-def _check_least(**options: tuple[float, int]) -> None:
+def _check_least(**options: tuple[int, int]) -> None:
     for name, (value, least) in options.items():
         if value < least:
             raise UserError(f"data.{name}={value} must be at least {least}.")

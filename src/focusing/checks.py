@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -13,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import missing
 from focusing.errors import UserError, printable
+from focusing.results.schema import Wrong, plain
 
 CHOICES: dict[str, tuple[str | bool, ...]] = {
     "resume": ("auto", "never"),
@@ -59,6 +59,10 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     _check_names(cfg, "")
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
     _check_values(config, "")
+    try:
+        plain(config)
+    except Wrong as error:
+        raise UserError(f"{error}.") from None
     if "_mlp" in str(config["model"].get("_target_")):
         config["model"]["hidden"] = _widths(config["model"]["hidden"])
     for name, allowed in CHOICES.items():
@@ -79,12 +83,9 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         if any(not value > 0 for value in _numbers(config, name)):
             raise UserError(f"{name}={_get(config, name)} must be greater than 0.")
     _check_foci(config)
-    for name in ("lr", "lr_mu", "lr_sigma"):
-        if config["optim"][name] == math.inf:
-            raise UserError(f"optim.{name}=inf must be finite.")
     for name, folder in config["paths"].items():
         _check_folder(f"paths.{name}", folder)
-    if not re.fullmatch(r"\w[\w.,=+-]*", config["name"]):
+    if not re.fullmatch(r"\w[\w.,=+-]{0,99}", config["name"]):
         raise UserError(f"name={config['name']} cannot be the name of a folder.")
     if config["variant"] == "author2018" and config["data"]["name"] != "synthetic":
         raise UserError(

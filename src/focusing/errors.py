@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import unicodedata
+from pathlib import Path
 from typing import NoReturn
 
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -28,6 +29,19 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return printable(super().__str__())  # it may quote a file
+
+
+class DamagedError(UserError):
+    """A file is not what it should be.
+
+    Args:
+        path: the file.
+        reason: follows the path in a sentence, without its full stop.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} {reason}.")
+        self.path, self.reason = path, reason
 
 
 class DivergedError(UserError):

@@ -29,7 +29,7 @@ from focusing.reports.config_tree import config_tree
 from focusing.reports.summary import summary
 from focusing.results.description import describe_end, describe_start
 from focusing.results.files import write_whole
-from focusing.results.folder import FinishedError, claim, finished
+from focusing.results.folder import FinishedError, claim, finished, has_figures
 from focusing.results.identity import run_folder
 from focusing.results.record import write_record
 from focusing.results.scores import SERIES_OF
@@ -69,10 +69,8 @@ def train(cfg: DictConfig) -> float | None:
     if record and not config["force"]:
         check_finished(record, config, run_dir)
         console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
-        if config["figures"] and not (run_dir / "figures").exists():  # it was killed just before
-            from focusing.reports.run_figures import draw_run
-
-            draw_run(run_dir)
+        if config["figures"] and not has_figures(run_dir):  # it was stopped before it had them
+            _draw(run_dir)
         return float(record["scores"][protocol]["value"])
     console.print(config_tree(config))
     # What the user may have got wrong comes before the folder is touched.
@@ -85,16 +83,24 @@ def train(cfg: DictConfig) -> float | None:
     build_optimizer(net, Optim(**config["optim"]))
     check_loggers(config["logger"])
     callbacks = [_callback(name, each) for name, each in config["callbacks"].items() if each]
+    chooses = {"paper": "test", "holdout": "val", "last": None}[protocol]
+    trainer = build_trainer(  # it finds out what this machine lacks
+        config["trainer"],
+        run_dir,
+        callbacks=callbacks,
+        best_of=chooses and f"{chooses}/{SERIES_OF[data.metric]}",
+        metric=data.metric,
+    )
     try:
         again = config["force"]
         with claim(run_dir, resume=config["resume"] == "auto", again=again) as checkpoint:
             write_whole(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
             note_data(run_dir, data)
-            record = _fit_and_record(config, run_dir, data, parts, net, callbacks, checkpoint)
+            record = _fit_and_record(
+                config, run_dir, data, parts, net, trainer, callbacks, checkpoint
+            )
             if config["figures"]:
-                from focusing.reports.run_figures import draw_run  # matplotlib takes a second
-
-                draw_run(run_dir)
+                _draw(run_dir)
     except FinishedError:
         return train(cfg)
     except Interrupted as stop:
@@ -124,6 +130,15 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
     return {f"test/{metric}": value for metric, value in found.items()}
 
 
+def _draw(run_dir: Path) -> None:
+    from focusing.reports.run_figures import draw_run  # matplotlib takes a second
+
+    try:
+        draw_run(run_dir)
+    except OSError as error:
+        raise UserError(_disk_trouble(error, run_dir)) from None
+
+
 def _of_an_experiment() -> bool:
     return HydraConfig.initialized() and bool(HydraConfig.get().runtime.choices.get("experiment"))
 
@@ -134,6 +149,7 @@ def _fit_and_record(
     data: DataSet,
     parts: dict[str, Part],
     net: Network,
+    trainer: pl.Trainer,
     callbacks: Sequence[pl.Callback],
     checkpoint: Path | None,
 ) -> dict[str, Any]:
@@ -142,32 +158,25 @@ def _fit_and_record(
     train_part = parts.pop("train")
     optim = Optim(**config["optim"])
     module = FocusingModule(net, optim, seed=config["seed"], evaluated=list(parts))
-    chooses = {"paper": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
     loggers: list[Logger] = []
     exit_code = 1
 
     def leave(status: str, error: str | None) -> dict[str, Any]:
-        more = {
-            "wall_seconds": module.seconds,
-            "cpu_seconds": module.cpu_seconds,
-            **_measurements(callbacks, module.steps, start),
-        }
-        record = describe_end(start, module.series, status=status, error=error, **more)
-        write_record(run_dir, record)
-        return record
+        times = {"wall_seconds": module.seconds, "cpu_seconds": module.cpu_seconds}
+        ended = {"status": status, "error": error, **times}
+        try:
+            measured = _measurements(callbacks, module.steps, start)
+            return write_record(run_dir, describe_end(start, module.series, **ended, **measured))
+        except Exception as trouble:
+            if status == "done" or isinstance(trouble, OSError):
+                raise
+            return write_record(run_dir, describe_end(start, {}, **ended))  # what can be written
 
     try:
         loggers += build_loggers(
             config["logger"], run_dir, config=config, experiment=config["name"]
         )
-        trainer = build_trainer(
-            config["trainer"],
-            run_dir,
-            callbacks=callbacks,
-            loggers=loggers,
-            best_of=chooses and f"{chooses}/{SERIES_OF[data.metric]}",
-            metric=data.metric,
-        )
+        trainer.loggers = loggers
         fit(
             trainer,
             module,

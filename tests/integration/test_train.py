@@ -28,7 +28,7 @@ def test_the_default_run_leaves_everything(tmp_path: Path) -> None:
     assert {each.name for each in folder.iterdir()} == {
         *("config.yaml", "result.json", "metrics.csv", "focus.npz", "checkpoints", "figures")
     }
-    figures = {each.stem for each in (folder / "figures").iterdir()}
+    figures = {each.stem for each in (folder / "figures").glob("[!.]*")}
     assert figures == {"foci_hidden1", "trajectory_hidden1", "weights_hidden1", "losses"}
     found = record(folder)
     assert (found["schema"], found["status"], found["error"]) == (1, "done", None)

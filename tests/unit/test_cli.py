@@ -11,6 +11,7 @@ import focusing
 from focusing import cli
 from focusing.errors import UserError
 from focusing.results.record import write_record
+from tests.unit.reports.records import SMALLEST
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +95,7 @@ def test_show_tells_unfinished_from_foreign(
     (tmp_path / "config.yaml").touch()
     assert call(monkeypatch, "show", str(tmp_path)) == 1
     assert "not finished" in capsys.readouterr().err
-    write_record(tmp_path, {"status": "failed", "error": "diverged", "experiment": "x"})
+    write_record(tmp_path, {**SMALLEST, "status": "failed", "error": "diverged"})
     assert call(monkeypatch, "show", str(tmp_path)) == 0
     assert "diverged" in capsys.readouterr().out
 

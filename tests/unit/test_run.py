@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import focusing.run
 import focusing.training.assembly
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import DivergedError, UserError
+from focusing.reports import style
+from focusing.results.folder import has_figures
 from focusing.results.record import read_record
 from focusing.run import evaluate, train
 from focusing.training.checkpoint import PlainCheckpointIO
@@ -116,6 +119,72 @@ def test_a_bug_is_recorded_and_raised(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(RuntimeError, match="a bug"):
         train(config(tmp_path))
     assert (read_record(folder_of(tmp_path)) or {})["error"] == "RuntimeError('a bug')"
+
+
+class Measures(pl.Callback):
+    """One whose measurement no record can hold."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def measured(self) -> dict[str, Any]:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return {"mine": {"value": self.value}}
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (float("nan"), r"measured\.mine\.value is nan"),
+        ({1}, "Object of type set"),
+        (KeyError("lost"), "lost"),
+    ],
+)
+def test_what_cannot_be_recorded_leaves_a_failed_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any, reason: str
+) -> None:
+    monkeypatch.setattr(focusing.run, "_callback", lambda *_: Measures(value))
+    with pytest.raises((UserError, KeyError), match=reason):
+        train(config(tmp_path))
+    record = read_record(folder_of(tmp_path)) or {}
+    assert record["status"] == "failed"
+    assert re.search(reason, record["error"])
+
+
+def test_what_the_machine_lacks_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UserError, match=r"trainer: .*CUDA"):
+        train(config(tmp_path, "trainer.accelerator=cuda"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_figures_that_were_not_all_drawn_are_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = style.write_whole, []
+
+    def full_disk(path: Path, content: Any, **options: Any) -> None:
+        written.append(path)
+        if len(written) == 3:  # the disk is full in the middle of a file
+            write(path, content[:100], **options)
+            path.unlink()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, content, **options)
+
+    with monkeypatch.context() as context:
+        context.setattr(style, "write_whole", full_disk)
+        with pytest.raises(UserError, match="The disk is full"):
+            train(config(tmp_path, "figures=true"))
+    folder = folder_of(tmp_path)
+    assert (read_record(folder) or {})["status"] == "done"
+    drawn = len(list((folder / "figures").iterdir()))
+    assert not has_figures(folder)
+    train(config(tmp_path, "figures=true"))
+    assert has_figures(folder)
+    assert len(list((folder / "figures").iterdir())) > drawn + 1
 
 
 def test_a_signal_leaves_no_record(

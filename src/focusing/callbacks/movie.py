@@ -109,4 +109,9 @@ def film_layer(
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # it is the same for all pictures, and takes most time
         film = FuncAnimation(figure, draw, frames=shown, init_func=lambda: [])
-        film.save(path, writer=writer(fps=fps), dpi=150)
+        part = path.with_name(f".part-{path.name}")  # its suffix tells the kind
+        try:
+            film.save(part, writer=writer(fps=fps), dpi=150)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)

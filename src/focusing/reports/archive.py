@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from focusing.callbacks.arrays import read_arrays
-from focusing.errors import Parser, UserError
+from focusing.errors import DamagedError, Parser, UserError
 from focusing.reports.figures.chart_runs import typical
+from focusing.reports.foci import FILE as FOCI
+from focusing.reports.foci import read_layers
 from focusing.reports.report import given_folders, nothing
 from focusing.reports.tables.cells import blocks
 from focusing.reports.tables.settings import settings_of
@@ -21,6 +24,7 @@ from focusing.results.collect import Collection, collect, record_files
 from focusing.results.files import inside, write_whole
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
+from focusing.results.schema import printable
 
 TIMES, FEW_TIMES = 25, 8
 """At which foci are kept: the first, the last, and others evenly between them; few of many foci."""
@@ -87,8 +91,14 @@ def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
     for path in sorted(run.path.glob("*.npz")):
         if path.parent == folder or trial(run) is not None:  # of trials no figure shows any
             continue
-        arrays = read_arrays(path)
-        if "epoch" in arrays:
+        try:
+            if path.name == FOCI:
+                read_layers(path)
+            arrays = read_arrays(path)
+        except DamagedError as error:
+            print(f"Left out: {printable(str(error))}", file=sys.stderr)
+            continue
+        if path.name == FOCI:
             arrays = _thin(arrays)
         half = {
             name: each.astype(np.float16) if _may_be_rounded(name, each) else each

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from focusing.callbacks.arrays import read_arrays
+from focusing.callbacks.arrays import check_arrays, read_arrays
 from focusing.callbacks.drawing import phi_of
 from focusing.callbacks.style import Array
+from focusing.errors import DamagedError
+from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
+from focusing.results.files import is_name
+from focusing.results.schema import short
 
 FILE = "focus.npz"
+KINDS = {
+    "mu": "F E n d",
+    "sigma": "F E n d",
+    "epoch": "i E",
+    "tau": "f m d",
+    "shown": "i k",
+    "weight_first": "f k m",
+    "weight_last": "f k m",
+    "focus": "U",
+    "normalizer": "U",
+}
+"""What :mod:`focusing.callbacks.trajectory` writes; see :func:`check_arrays`."""
 
 
 @dataclass(frozen=True)
@@ -53,36 +69,73 @@ class Foci:
         )
 
 
+def read_layers(path: Path, wanted: Collection[str] = tuple(KINDS)) -> dict[str, dict[str, Any]]:
+    """Arrays of each focused layer in the order of the network; none without a file.
+
+    Args:
+        path: ``focus.npz``.
+        wanted: names of the arrays; others are not read.
+
+    Raises:
+        DamagedError: it is not what a run leaves.
+    """
+    if not path.exists():
+        return {}
+    stored = read_arrays(path, lambda key: key.rpartition("/")[2] in wanted)
+    first = next(iter(wanted))
+    layers = {}
+    for name in [key.removesuffix(f"/{first}") for key in stored if key.endswith(f"/{first}")]:
+        if not is_name(name):
+            raise DamagedError(path, f"has a layer of an impossible name: {short(name)}")
+        layer = {key: stored.get(key if key == "epoch" else f"{name}/{key}") for key in wanted}
+        check_arrays(path, layer, {key: KINDS[key] for key in wanted})
+        _check_values(path, layer)
+        layers[name] = layer
+    return layers
+
+
+def _check_values(path: Path, layer: Mapping[str, Any]) -> None:
+    if "shown" in layer and not (
+        layer["shown"].min() >= 0 and layer["shown"].max() < layer["mu"].shape[1]
+    ):
+        raise DamagedError(path, "shows neurons that are not there")
+    for key, known in (("focus", FOCUS_FUNCTIONS), ("normalizer", NORMALIZERS)):
+        if key in layer and str(layer[key]) not in known:
+            raise DamagedError(path, f"has an unknown {key}: {short(str(layer[key]))}")
+    if "sigma" in layer and (layer["sigma"] <= 0).any():
+        raise DamagedError(path, "has apertures that are not above 0")
+
+
 def read_foci(folder: Path, data: Mapping[str, Any]) -> list[Foci]:
     """The foci of each layer in the order of the network, until they became NaN; maybe none.
 
     Args:
         folder: of the run.
         data: what its record says about the data.
+
+    Raises:
+        DamagedError: its file is not what a run leaves.
     """
-    if not (folder / FILE).exists():
-        return []
-    stored = read_arrays(folder / FILE)
-    stop = _last_finite(stored) + 1
-    found = []
-    for name in layer_names(stored):
-        part = {key: stored[f"{name}/{key}"] for key in ("mu", "sigma", "tau", "shown")}
-        found.append(
-            Foci(
-                layer=name,
-                epochs=stored["epoch"][:stop],
-                tau=part["tau"],
-                mu=part["mu"][:stop],
-                sigma=part["sigma"][:stop],
-                shown=part["shown"],
-                first=stored[f"{name}/weight_first"],
-                last=stored[f"{name}/weight_last"],
-                focus=str(stored[f"{name}/focus"]),
-                normalizer=str(stored[f"{name}/normalizer"]),
-                informative=informative_columns(data, part["tau"]),
-            )
+    layers = read_layers(folder / FILE)
+    finite = [finite_times(layer) for layer in layers.values()]
+    stop = min(finite, default=0)
+    return [
+        Foci(
+            layer=name,
+            epochs=layer["epoch"][:stop],
+            tau=layer["tau"],
+            mu=layer["mu"][:stop],
+            sigma=layer["sigma"][:stop],
+            shown=layer["shown"],
+            first=layer["weight_first"],
+            last=layer["weight_last"],
+            focus=str(layer["focus"]),
+            normalizer=str(layer["normalizer"]),
+            informative=informative_columns(data, layer["tau"]),
         )
-    return found
+        for name, layer in layers.items()
+        if stop
+    ]
 
 
 def both_ends(folder: Path, which: str) -> dict[str, tuple[Array, Array]]:
@@ -91,18 +144,13 @@ def both_ends(folder: Path, which: str) -> dict[str, tuple[Array, Array]]:
     Args:
         folder: of the run.
         which: ``mu`` or ``sigma``.
+
+    Raises:
+        DamagedError: its file is not what a run leaves.
     """
-    if not (folder / FILE).exists():
-        return {}
-    stored = read_arrays(folder / FILE, lambda name: name.endswith(f"/{which}"))
-    paths = {key.removesuffix(f"/{which}"): each for key, each in stored.items()}
+    paths = {name: layer[which] for name, layer in read_layers(folder / FILE, [which]).items()}
     finite = {name: each[np.isfinite(each).all(axis=(1, 2))] for name, each in paths.items()}
     return {name: (each[0], each[-1]) for name, each in finite.items() if len(each)}
-
-
-def layer_names(trajectory: Mapping[str, Array]) -> list[str]:
-    """Names of the layers of a ``focus.npz``, in the order of the network."""
-    return [key.removesuffix("/mu") for key in trajectory if key.endswith("/mu")]
 
 
 def informative_columns(data: Mapping[str, Any], tau: Array) -> list[int] | None:
@@ -113,8 +161,7 @@ def informative_columns(data: Mapping[str, Any], tau: Array) -> list[int] | None
     return [int(edge) for edge in region]
 
 
-def _last_finite(trajectory: Mapping[str, Array]) -> int:
-    """The last record before a run diverged."""
-    foci = [values for key, values in trajectory.items() if key.endswith(("/mu", "/sigma"))]
-    finite = [np.isfinite(values).all(axis=(1, 2)) for values in foci]
-    return int(np.logical_and.accumulate(np.logical_and.reduce(finite)).sum()) - 1 if foci else 0
+def finite_times(layer: Mapping[str, Array]) -> int:
+    """How many records there are before a run diverged."""
+    finite = np.isfinite(layer["mu"] + layer["sigma"]).all(axis=(1, 2))
+    return int(np.logical_and.accumulate(finite).sum())

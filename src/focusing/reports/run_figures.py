@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from focusing.callbacks.drawing import foci_figure
+from focusing.errors import DamagedError
 from focusing.reports.foci import Foci, read_foci
 from focusing.reports.panels import series_figure, trajectory_figure, weights_figure
 from focusing.reports.style import save
 from focusing.reports.tables import file_name
+from focusing.results.files import write_whole
+from focusing.results.folder import DRAWN
+from focusing.results.record import read_record
+
+log = logging.getLogger(__name__)
 
 
 def draw_run(run_dir: Path) -> list[Path]:
@@ -25,18 +31,28 @@ def draw_run(run_dir: Path) -> list[Path]:
     Args:
         run_dir: the run folder.
 
+    Each file is there whole or not at all, and at the end a stamp: see
+    :func:`focusing.results.folder.has_figures`. What cannot be drawn is left out with a warning.
+
     Returns:
         The files.
     """
-    record = json.loads((run_dir / "result.json").read_text())
+    record = read_record(run_dir) or {}
     folder = run_dir / "figures"
     paths = []
     figure = series_figure(record.get("series") or {}, record.get("scores") or {})
     if figure is not None:
         paths += save(figure, folder, "losses")
-    for each in read_foci(run_dir, record.get("data") or {}):
+    try:
+        foci = read_foci(run_dir, record.get("data") or {})
+    except DamagedError as error:
+        log.warning("%s Its foci are not drawn.", error)
+        foci = []
+    for each in foci:
         for what, drawn in layer_figures(each).items():
             paths += save(drawn, folder, file_name(what, each.layer))
+    folder.mkdir(exist_ok=True)
+    write_whole(run_dir / DRAWN, b"", sync=False)
     return paths
 
 

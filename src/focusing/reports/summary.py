@@ -44,11 +44,10 @@ def _rows(record: Mapping[str, Any], folder: str | None) -> Iterator[tuple[str, 
         yield "model", escape(model)
     yield from _scores(record)
     for layer, path in (record.get("focus") or {}).items():
-        yield (
-            f"foci of {escape(layer)}",
-            f"moved {path['moved']:.3f} on average, "
-            f"sigma {path['sigma_first']:.3f} to {path['sigma_last']:.3f}",
-        )
+        told = [path.get(key) for key in ("moved", "sigma_first", "sigma_last")]
+        if None not in told:
+            words = "moved {:.3f} on average, sigma {:.3f} to {:.3f}".format(*told)
+            yield f"foci of {escape(layer)}", words
     cost = _cost(record)
     if cost:
         yield "cost", cost

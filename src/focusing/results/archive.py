@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from focusing.errors import UserError
 from focusing.results.files import write_whole
+from focusing.results.record_schema import check_record, parse
+from focusing.results.schema import below, fields
 
 ARCHIVE = "records.jsonl.xz"
+LARGEST = 2**30
+"""Bytes of an archive that is unpacked; all published records have a thirtieth of that."""
+LINE = fields({"folder": below})
 DIGITS = 5
 """Of each value of a series, more than a figure shows; scores are exact."""
 
@@ -35,18 +41,39 @@ def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
     write_whole(folder / ARCHIVE, lzma.compress(text.encode()))
 
 
-def read_archive(file: Path) -> dict[str, Record]:
-    """The records of an archive by their run folders.
+def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:
+    """Run folder and record of each line of an archive; of a bad line its number, and why.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the whole file is damaged.
     """
     try:
-        lines = lzma.decompress(file.read_bytes()).decode().splitlines()
-        records = [json.loads(line) for line in lines]
-        return {record.pop("folder"): record for record in records}
-    except (EOFError, lzma.LZMAError, ValueError, KeyError, AttributeError, TypeError):
+        with lzma.open(file) as stream:
+            content = stream.read(LARGEST + 1)
+        lines = content.decode().split("\n")
+    except (EOFError, lzma.LZMAError, UnicodeDecodeError):
         raise ValueError("not an archive of records") from None
+    if len(content) > LARGEST:
+        raise ValueError(f"an archive of more than {LARGEST >> 20} MiB")
+    for place, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            record = parse(line)
+            check_record(record)
+            LINE(record)
+            yield record.pop("folder"), record
+        except ValueError as error:
+            yield f"line {place}", str(error)
+
+
+def read_archive(file: Path) -> dict[str, Record]:
+    """The records of an archive by their run folders, without lines that hold none.
+
+    Raises:
+        ValueError: the whole file is damaged.
+    """
+    return {folder: record for folder, record in read_lines(file) if not isinstance(record, str)}
 
 
 def read_run(folder: Path, file: Path) -> Record:
@@ -55,11 +82,19 @@ def read_run(folder: Path, file: Path) -> Record:
     Args:
         folder: the run folder.
         file: where its record is.
+
+    Raises:
+        UserError: it is no longer there as it was.
     """
-    if file.name != ARCHIVE:
-        record: Record = json.loads(file.read_text())
-        return record
-    return _open(file, file.stat().st_mtime_ns)[folder.relative_to(file.parent).as_posix()]
+    try:
+        if file.name == ARCHIVE:
+            records = _open(file, file.stat().st_mtime_ns)
+            return records[folder.relative_to(file.parent).as_posix()]
+        record: Record = parse(file.read_bytes())
+        check_record(record)
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{file} has changed while it was read ({error}): try again.") from None
+    return record
 
 
 @lru_cache(maxsize=4)

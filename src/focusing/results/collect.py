@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError
-from focusing.results.archive import ARCHIVE, Record, read_archive
+from focusing.results.archive import ARCHIVE, read_lines
 from focusing.results.files import write_whole
 from focusing.results.identity import config_hash
 from focusing.results.record import FILE
+from focusing.results.record_schema import check_record, parse
 from focusing.results.run import Run, run_of
+from focusing.results.schema import below, printable
 
-CACHE_SCHEMA = 2
+CACHE_SCHEMA = 3
+LARGEST = 2**28
+"""Bytes of a record: those of a million epochs."""
 
 
 @dataclass(frozen=True)
@@ -27,24 +32,26 @@ class Collection:
     Attributes:
         runs: finished runs, each once, in a fixed order.
         failed: runs that failed and were not repeated with success.
-        skipped: files called ``result.json`` or as archives are that are none, and why.
+        unreadable: files that are called as records and archives are but hold none, or lines of
+            archives that hold none, and why.
         repeated: number of further copies of runs, not counted again.
         read: number of files that had to be read.
     """
 
     runs: tuple[Run, ...]
     failed: tuple[Run, ...] = ()
-    skipped: tuple[tuple[Path, str], ...] = ()
+    unreadable: tuple[tuple[Path, str], ...] = ()
     repeated: int = 0
     read: int = 0
 
     def warning(self) -> str | None:
-        """One sentence about what was skipped."""
-        if not self.skipped:
+        """One sentence about what cannot be read."""
+        if not self.unreadable:
             return None
-        (path, reason), count = self.skipped[0], len(self.skipped)
-        files = "a file that is no record" if count == 1 else f"{count} files that are no records"
-        return f"Skipped {files}: {path} ({reason}){', ...' if count > 1 else ''}"
+        (path, reason), count = self.unreadable[0], len(self.unreadable)
+        records = "a record that cannot be read" if count == 1 else f"{count} unreadable records"
+        more = ", ..." if count > 1 else ""
+        return f"Left out {records}: {printable(str(path))} ({reason}){more}"
 
     def of(self, experiment: str) -> list[Run]:
         """The finished runs of an experiment."""
@@ -71,9 +78,9 @@ def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
         entry = known.get(str(path))
         if entry is None or entry[:2] != mark:
             try:
-                entry = [*mark, _read(path)]
+                entry = [*mark, _read(path, state)]
             except OSError as error:
-                entry = [None, None, error.strerror]  # next time it is tried again
+                entry = [None, None, [["", str(error.strerror)]]]  # next time it is tried again
             read += 1
         now[str(path)] = entry
     if cache is not None and now != known:
@@ -104,46 +111,31 @@ def published(config: Mapping[str, Any]) -> Run | None:
 
 
 def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
-    skipped, repeated = [], 0
+    unreadable, repeated = [], 0
     best: dict[tuple[Any, ...], Run] = {}
-    for path, found in _records(files):
-        try:
-            if isinstance(found, str):
-                raise ValueError(found)
-            run = run_of(*found)
-        except ValueError as error:
-            skipped.append((path, str(error)))
-            continue
-        same = (*_identity(run), run.source, run.fingerprint)
-        earlier = best.get(same)
-        repeated += earlier is not None
-        if earlier is None or _rank(run) > _rank(earlier):
-            best[same] = run
+    for name, (_, _, entries) in files.items():
+        file = Path(name)
+        for place, record in entries:
+            if isinstance(record, str):
+                unreadable.append((file, printable(f"{place}: {record}" if place else record)))
+                continue
+            run = run_of(file.parent / place, record, file)
+            same = (*_identity(run), run.source, run.fingerprint)
+            earlier = best.get(same)
+            repeated += earlier is not None
+            if earlier is None or _rank(run) > _rank(earlier):
+                best[same] = run
     runs = sorted(best.values(), key=_order)
-    done = [run for run in runs if run.status == "done" and run.scores]
+    done = [run for run in runs if run.status == "done"]
     repaired = set(map(_identity, done))  # a run may fail before it has data, thus a fingerprint
     failed = [run for run in runs if run.status == "failed" and _identity(run) not in repaired]
     return Collection(
         runs=tuple(done),
         failed=tuple(failed),
-        skipped=tuple(skipped),
+        unreadable=tuple(unreadable),
         repeated=repeated,
         read=read,
     )
-
-
-def _records(
-    files: dict[str, list[Any]],
-) -> Iterator[tuple[Path, str | tuple[Path, Record, Path]]]:
-    """Each file with a run folder and its record, or with what is wrong with it."""
-    for name, (_, _, found) in files.items():
-        file = Path(name)
-        if isinstance(found, str):
-            yield file, found
-        elif file.name == ARCHIVE:
-            yield from ((file, (file.parent / key, each, file)) for key, each in found.items())
-        else:
-            yield file, (file.parent, found, file)
 
 
 def _identity(run: Run) -> tuple[Any, ...]:
@@ -161,43 +153,53 @@ def _order(run: Run) -> tuple[Any, ...]:
 def record_files(folders: Sequence[Path]) -> Iterator[Path]:
     """All files below some folders that are records or archives, by their names."""
     for folder in folders:
-        for place, below, files in os.walk(folder.absolute()):
+        for place, folders_below, files in os.walk(folder.absolute()):
             if FILE in files:
-                below.clear()  # a run folder holds no others, but many files
+                folders_below.clear()  # a run folder holds no others, but many files
                 yield Path(place, FILE)
                 continue
             if ARCHIVE in files:
                 yield Path(place, ARCHIVE)
-            below[:] = [each for each in below if not each.startswith(".")]
+            folders_below[:] = [name for name in folders_below if not name.startswith(".")]
 
 
-def _read(path: Path) -> dict[str, Any] | str:
-    """The record without its series, or those of an archive, or why there are none."""
-    if path.name == ARCHIVE:
-        try:
-            records = read_archive(path)
-        except ValueError as error:
-            return str(error)
-        for each in records.values():
-            each.pop("series", None)
-        return records
+def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
+    """Place and record, without its series, of each run in a file; or in its stead what is wrong.
+
+    The place is the run folder, as seen from that of the file.
+    """
     try:
-        record = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        return "not JSON"
-    if not isinstance(record, dict) or "schema" not in record:
-        return "not written by focusing"
-    record.pop("series", None)
-    return record
+        if not stat.S_ISREG(state.st_mode):
+            raise ValueError("not a file")
+        if state.st_size > LARGEST:
+            raise ValueError(f"larger than {LARGEST >> 20} MiB")
+        if path.name == ARCHIVE:
+            entries = [list(each) for each in read_lines(path)]
+        else:
+            record = parse(path.read_bytes())
+            check_record(record)
+            entries = [["", record]]
+    except ValueError as error:
+        return [["", str(error)]]
+    for _, record in entries:
+        if not isinstance(record, str):
+            record.pop("series", None)
+    return entries
 
 
 def _load(cache: Path | None) -> dict[str, list[Any]]:
     if cache is None:
         return {}
     try:
-        content = json.loads(cache.read_bytes())
+        content = parse(cache.read_bytes())
+        if content["schema"] != CACHE_SCHEMA:
+            return {}
         files: dict[str, list[Any]] = content["files"]
-        whole = content["schema"] == CACHE_SCHEMA and all(len(each) == 3 for each in files.values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        for _, _, entries in files.values():
+            for place, record in entries:
+                if not isinstance(record, str):
+                    check_record(record)
+                    below(place or "here")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}  # there is none, or it is damaged: all is read again
-    return files if whole else {}
+    return files

@@ -13,6 +13,9 @@ from filelock import FileLock, Timeout
 from focusing.errors import BusyError
 from focusing.results.record import read_record
 
+DRAWN = Path("figures", ".complete")
+"""In a run folder: written last, when all figures are there."""
+
 
 class FinishedError(Exception):
     """Another process has finished the run since this one looked."""
@@ -22,6 +25,11 @@ def finished(run_dir: Path) -> dict[str, Any] | None:
     """The record of a run that is done, else None."""
     record = read_record(run_dir)
     return record if record and record["status"] == "done" else None
+
+
+def has_figures(run_dir: Path) -> bool:
+    """Whether all figures of a run have been drawn."""
+    return (run_dir / DRAWN).exists()
 
 
 def lock_of(run_dir: Path) -> FileLock:

@@ -12,31 +12,54 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from focusing.errors import UserError
+from focusing.errors import DamagedError, UserError
 from focusing.results.files import write_whole
+from focusing.results.record_schema import check_record, parse
+from focusing.results.schema import SCHEMA, printable, short
 
-SCHEMA = 1
 FILE = "result.json"
 PACKAGES = ("focusing", "torch", "pytorch-lightning", "hydra-core", "omegaconf", "numpy")
 
 
-def write_record(run_dir: Path, record: Mapping[str, Any]) -> None:
-    """Write the record of a run; its presence, with status ``done``, means that the run is done."""
-    text = json.dumps({"schema": SCHEMA, **record}, indent=1, allow_nan=False)
+def write_record(run_dir: Path, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the record of a run; its presence, with status ``done``, means that the run is done.
+
+    Returns:
+        The record as it will be read.
+
+    Raises:
+        UserError: nobody could read it, as it holds NaN or what is not plain.
+    """
+    told = record.get("error") and printable(str(record["error"]))
+    try:
+        text = json.dumps({"schema": SCHEMA, **record, "error": told}, indent=1)
+        written: dict[str, Any] = parse(text)
+        check_record(written)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"The record of this run cannot be written: {error}.") from None
     write_whole(run_dir / FILE, text.encode())
+    return written
 
 
 def read_record(run_dir: Path) -> dict[str, Any] | None:
-    """The record of a run, or None if there is none."""
+    """The record of a run, or None if there is none.
+
+    Raises:
+        DamagedError: it is not what a run leaves.
+        UserError: another version has written it.
+    """
     path = run_dir / FILE
     try:
-        record: dict[str, Any] = json.loads(path.read_text())
+        record: dict[str, Any] = parse(path.read_bytes())
+        if isinstance(record, dict) and record.get("schema", SCHEMA) != SCHEMA:
+            raise UserError(
+                f"{path} has schema {short(record['schema'])}, this version reads {SCHEMA}."
+            )
+        check_record(record)
     except FileNotFoundError:
         return None
-    except ValueError:
-        raise UserError(f"{path} is not a record: it is not JSON.") from None
-    if record.get("schema") != SCHEMA:
-        raise UserError(f"{path} has schema {record.get('schema')}, this version reads {SCHEMA}.")
+    except ValueError as error:
+        raise DamagedError(path, f"is not a record: {error}") from None
     return record
 
 

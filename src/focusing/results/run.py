@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from focusing.results.archive import read_run
 from focusing.results.identity import config_hash, upgrade
-from focusing.results.record import FILE, SCHEMA
+from focusing.results.record import FILE
 
 UNSTATED = "unstated"
 NO_SIZES = ("name", "source", "fingerprint", "content")
@@ -117,53 +116,41 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
 
     Args:
         path: the run folder.
-        record: the record.
+        record: the record, checked.
         file: the archive that it is in; None: the run folder has it.
-
-    Raises:
-        ValueError: it is no record of a run.
     """
-    if record.get("schema") != SCHEMA:
-        raise ValueError(f"schema {record.get('schema')}, not {SCHEMA}")
-    try:
-        config = upgrade(record["config"], (record.get("data") or {}).get("train"))
-        data = record.get("data") or {
-            "name": config["data"]["name"]
-        }  # it may fail before it has any
-        given = {name: score for name, score in record["scores"].items() if score}
-        if not all(math.isfinite(score["value"]) for score in given.values()):
-            raise ValueError("a score is not a finite number")
-        return Run(
-            path=path,
-            file=file or path / FILE,
-            experiment=str(record["experiment"]),
-            status=str(record["status"]),
-            error=record.get("error"),
-            data=str(data["name"]),
-            source=str(data.get("source", UNSTATED)),
-            fingerprint=str(data.get("fingerprint", UNSTATED)),
-            model=str(config["model"]["name"]),
-            size=str(config.get("size", UNSTATED)),
-            variant=str(config.get("variant", UNSTATED)),
-            protocol=str(config["protocol"]["name"]),
-            seed=int(record["seed"]),
-            metric=str(record.get("metric") or UNSTATED),
-            scores={name: float(score["value"]) for name, score in given.items()},
-            epochs={name: int(score["epoch"]) for name, score in given.items()},
-            config=config,
-            config_hash=config_hash(config),
-            sizes={name: value for name, value in data.items() if name not in NO_SIZES},
-            network=record.get("network") or {},
-            focus=record.get("focus") or {},
-            measured=record.get("measured") or {},
-            seconds=_seconds(record),
-            steps_per_second=record.get("steps_per_second"),
-            peak_memory=record.get("peak_memory_bytes"),
-            content=data.get("content"),
-            versions=record.get("versions") or {},
-            git=record.get("git"),
-            started=str(record.get("started") or ""),
-            finished=str(record.get("finished") or ""),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from None
+    config = upgrade(record["config"], (record.get("data") or {}).get("train"))
+    data = record.get("data") or {"name": config["data"]["name"]}  # it may fail before it has any
+    given = {name: score for name, score in record["scores"].items() if score}
+    return Run(
+        path=path,
+        file=file or path / FILE,
+        experiment=record["experiment"],
+        status=record["status"],
+        error=record.get("error"),
+        data=data["name"],
+        source=data.get("source", UNSTATED),
+        fingerprint=data.get("fingerprint", UNSTATED),
+        model=config["model"]["name"],
+        size=config.get("size", UNSTATED),
+        variant=config.get("variant", UNSTATED),
+        protocol=config["protocol"]["name"],
+        seed=record["seed"],
+        metric=record.get("metric") or UNSTATED,
+        scores={name: float(score["value"]) for name, score in given.items()},
+        epochs={name: score["epoch"] for name, score in given.items()},
+        config=config,
+        config_hash=config_hash(config),
+        sizes={name: value for name, value in data.items() if name not in NO_SIZES},
+        network=record.get("network") or {},
+        focus=record.get("focus") or {},
+        measured=record.get("measured") or {},
+        seconds=_seconds(record),
+        steps_per_second=record.get("steps_per_second"),
+        peak_memory=record.get("peak_memory_bytes"),
+        content=data.get("content"),
+        versions=record.get("versions") or {},
+        git=record.get("git"),
+        started=record.get("started") or "",
+        finished=record.get("finished") or "",
+    )

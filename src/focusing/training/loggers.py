@@ -54,6 +54,8 @@ def check_loggers(options: Mapping[str, Any]) -> None:
     for name in ("csv", "tensorboard"):
         for option in options.get(name) or {}:
             raise UserError(f"logger.{name}.{option} is not an option.")
+    if "wandb" in options and not find_spec("wandb"):
+        raise UserError("logger=wandb needs a package that is not installed: pip install wandb")
     if "tensorboard" in options and not (find_spec("tensorboard") or find_spec("tensorboardX")):
         raise UserError(
             "logger=tensorboard needs a package that is not installed: "

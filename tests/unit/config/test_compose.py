@@ -147,13 +147,27 @@ REFUSED = {
     "resume=maybe": "resume=maybe is not one of auto, never",
     "optim.accumulate=0": "optim.accumulate=0 must be at least 1",
     "optim.lr=0": "optim.lr=0.0 must be greater than 0",
-    "optim.lr=inf": "optim.lr=inf must be finite",
+    "optim.lr=inf": "optim.lr is inf: it must be finite",
     "optim.lr_mu=-1": "optim.lr_mu=-1.0 must be at least 0",
     "seed=99999999999999999999": "is too large",
     "trainer.precision=16-mixed": "is not one of 32-true",
     "paths.output_dir=": "paths.output_dir is empty",
     "trainer.devices=2": "one device",
     "trainer.devices=[0,1]": "one device",
+    "optim.l2=nan": "optim.l2 is nan: it must be finite",
+    "optim.clip_value=inf": "optim.clip_value is inf",
+    "optim.decay=1e200": r"optim.decay is 1e\+200",
+    "optim=adam +optim.options.eps=nan": "optim.options.eps is nan",
+    "data.separation=-inf": "data.separation is -inf",
+    "model.mu=nan": "model.mu is nan",
+    "model.sigma=[0.1,nan]": "model.sigma.1 is nan",
+    "model.dropout=[nan]": "model.dropout.0 is nan",
+    "model.sigma_range=[0.01,inf]": "model.sigma_range.1 is inf",
+    "callbacks.trajectory.fps=inf": "callbacks.trajectory.fps is inf",
+    "+callbacks.x.y.z=[{a:nan}]": "callbacks.x.y.z.0.a is nan",
+    "+logger.wandb.timeout=nan": "logger.wandb.timeout is nan",
+    "protocol.holdout=nan": "protocol.holdout is nan",
+    f"name={'n' * 230}": "cannot be the name of a folder",
     "name=a/b": "cannot be the name of a folder",
     "protocol.holdout=0.2": "of no use to protocol=paper",
     "protocol.name=test": "is not one of paper, holdout, last",
@@ -176,7 +190,7 @@ REFUSED = {
 @pytest.mark.parametrize("override", REFUSED)
 def test_an_impossible_value_is_refused(override: str) -> None:
     with pytest.raises(UserError, match=REFUSED[override]):
-        check(composed(override))
+        check(composed(*override.split()))
 
 
 @pytest.mark.parametrize("option", ["sigma_l1=1", "mu_repulsion=1", "anneal_epochs=3"])

@@ -15,6 +15,17 @@ from focusing.results.identity import config_hash
 from focusing.results.record import write_record
 from focusing.results.scores import scores
 
+SMALLEST: dict[str, Any] = {
+    "experiment": "x",
+    "config": {"data": {"name": "d"}, "model": {"name": "m"}, "protocol": {"name": "last"}},
+    "config_hash": "0",
+    "seed": 0,
+    "status": "done",
+    "metric": "accuracy",
+    "scores": {"last": {"value": 0.5, "epoch": 0}},
+}
+"""As little as a record can hold."""
+
 
 @cache  # it takes half a second
 def composed(data: str) -> dict[str, Any]:

@@ -113,7 +113,8 @@ def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:
         (tmp_path / "results" / ARCHIVE).write_bytes(content)
         found = collect([tmp_path])
         assert len(found.runs) == 1
-        assert "not an archive of records" in (found.warning() or "")
+        told = found.warning() or ""
+        assert "not an archive of records" in told or "line 1: " in told
 
 
 def test_nothing_to_archive(

@@ -1,6 +1,5 @@
 """Figures of every kind of run, from its record and trajectory alone."""
 
-import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,6 +16,9 @@ from focusing.callbacks.trajectory import Trajectory
 from focusing.reports.foci import informative_columns
 from focusing.reports.panels import series_figure, trajectory_figure
 from focusing.reports.run_figures import draw_run
+from focusing.results.folder import DRAWN
+from focusing.results.record import write_record
+from tests.unit.reports.records import SMALLEST
 
 SERIES = {"train/loss": [1.0, 0.5, 0.4], "test/loss": [1.1, 0.7, 0.6], "test/acc": [0.5, 0.7, 0.8]}
 SCATTERED = torch.rand(7, 2, generator=torch.Generator().manual_seed(0))
@@ -34,7 +36,7 @@ def leave_run(folder: Path, layer: FocusedLinear | None, **record: Any) -> Path:
                 layer.sigma *= 1.2
                 layer.constrain_()
         trajectory.save(folder / "focus.npz", {"hidden": layer})
-    (folder / "result.json").write_text(json.dumps({"series": SERIES, "scores": {}, **record}))
+    write_record(folder, {**SMALLEST, "series": SERIES, **record})
     return folder
 
 
@@ -59,10 +61,12 @@ def drawn(paths: list[Path]) -> set[str]:
 )  # fmt: skip
 def test_every_kind_of_layer(tmp_path: Path, options: dict[str, Any], figures: set[str]) -> None:
     torch.manual_seed(0)
-    run = leave_run(tmp_path, FocusedLinear(sigma=0.1, **options), data={"informative": None})
+    run = leave_run(
+        tmp_path, FocusedLinear(sigma=0.1, **options), data={"name": "d", "informative": None}
+    )
     paths = draw_run(run)
     assert drawn(paths) == figures | {"losses"}
-    assert sorted(paths) == sorted((run / "figures").iterdir())
+    assert sorted([*paths, run / DRAWN]) == sorted((run / "figures").iterdir())
     for path in paths:
         if path.suffix == ".png":
             with Image.open(path) as image:
@@ -76,7 +80,7 @@ def test_a_dense_run_has_losses_only(tmp_path: Path) -> None:
 
 
 def test_a_run_that_failed_at_once_has_no_figures(tmp_path: Path) -> None:
-    assert draw_run(leave_run(tmp_path, None, status="failed", series={}, scores=None)) == []
+    assert draw_run(leave_run(tmp_path, None, status="failed", series={}, scores={})) == []
 
 
 def test_a_run_that_diverged_is_drawn_until_then(tmp_path: Path) -> None:
@@ -145,7 +149,11 @@ def test_noise_is_shaded_only_where_the_inputs_are_the_columns(tmp_path: Path) -
     assert informative_columns({"inputs": 40, "informative": region}, tau) == region
     assert informative_columns({"inputs": 99, "informative": region}, tau) is None
     assert informative_columns({"inputs": 40, "informative": region}, np.zeros((40, 2))) is None
-    draw_run(leave_run(tmp_path, FocusedLinear(40, 20), data={"informative": region}))
+    draw_run(
+        leave_run(
+            tmp_path, FocusedLinear(40, 20), data={"name": "d", "inputs": 40, "informative": region}
+        )
+    )
     for name, count in (("foci", 0), ("trajectory", 1), ("weights", 1)):  # a heat map has lines
         text = (tmp_path / "figures" / f"{name}_hidden.svg").read_text()
         assert text.count(">noise<") == count

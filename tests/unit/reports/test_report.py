@@ -35,7 +35,11 @@ def test_a_report(
     printed = capsys.readouterr()
     assert "Experiment mine" in printed.out
     assert printed.out.splitlines()[-1] == "2 runs, 1 failed, 1 copies left out: report/index.html"
-    assert printed.err.startswith("Skipped a file that is no record: ")
+    assert printed.err.startswith("Left out a record that cannot be read: ")
+    assert "Unreadable records" in printed.out
+    assert (tmp_path / "report" / "tables" / "unreadable.csv").read_text() == (
+        f"file,reason\n{tmp_path.name}/outputs/broken/result.json,not JSON\n"
+    )
     assert "37.50 ± 17.68" in (tmp_path / "report" / "tables" / "all.md").read_text()
 
 

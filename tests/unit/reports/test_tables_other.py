@@ -190,7 +190,7 @@ class TestExperiment:
         assert [len(table.rows) for table in found] == [2, 1]
 
     def test_any_name_can_be_that_of_a_file(self, tmp_path: Path) -> None:
-        leave(tmp_path, "my tests/first", "dna", "dense", 0, [0.5])
+        leave(tmp_path, "my tests, first", "dna", "dense", 0, [0.5])
         [table] = experiment_tables(collect([tmp_path]))
         assert table.name == "experiment_my-tests-first_paper_paper"
 

@@ -33,7 +33,7 @@ def test_a_run(tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
     found = collect([tmp_path])
-    assert (found.runs, found.failed, found.skipped, found.warning()) == ((), (), (), None)
+    assert (found.runs, found.failed, found.unreadable, found.warning()) == ((), (), (), None)
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_what_is_no_record_is_skipped_and_counted(tmp_path: Path, content: bytes
     for _ in range(2):  # read, then remembered
         found = collect([tmp_path], tmp_path / "cache.json")
         assert len(found.runs) == 1
-        assert len(found.skipped) == 2
-        assert "Skipped 2 files that are no records" in str(found.warning())
+        assert len(found.unreadable) == 2
+        assert "Left out 2 unreadable records" in str(found.warning())
 
 
 def test_one_skipped_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text("{")
     assert collect([tmp_path]).warning() == (
-        f"Skipped a file that is no record: {tmp_path / 'result.json'} (not JSON)"
+        f"Left out a record that cannot be read: {tmp_path / 'result.json'} (not JSON)"
     )
 
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_read_is_tried_again(
     leave(tmp_path, "e", "dna", "dense", 0, [0.5])
     with monkeypatch.context() as context:
         context.setattr(Path, "read_bytes", _denied)
-        [(_, reason)] = collect([tmp_path], tmp_path / "cache.json").skipped
+        [(_, reason)] = collect([tmp_path], tmp_path / "cache.json").unreadable
     assert reason == "Permission denied"
     assert len(collect([tmp_path], tmp_path / "cache.json").runs) == 1
 
@@ -164,4 +164,4 @@ def test_a_score_that_is_no_number_is_skipped(tmp_path: Path) -> None:
     (folder / "result.json").write_text(json.dumps(record))
     found = collect([tmp_path])
     assert found.runs == ()
-    assert "not a finite number" in (found.warning() or "")
+    assert "scores.paper.value is nan" in (found.warning() or "")

@@ -13,6 +13,7 @@ from focusing.results.files import write_whole
 from focusing.results.folder import claim, finished
 from focusing.results.record import git_state, machine, read_record, versions, write_record
 from focusing.results.scores import best_epoch, scores
+from tests.unit.reports.records import SMALLEST
 
 
 class TestScores:
@@ -55,13 +56,16 @@ class TestFiles:
 class TestRecord:
     def test_round_trip(self, tmp_path: Path) -> None:
         assert read_record(tmp_path) is None
-        write_record(tmp_path, {"status": "done", "series": {"test/acc": [0.1]}})
-        record = read_record(tmp_path)
-        assert record == {"schema": 1, "status": "done", "series": {"test/acc": [0.1]}}
+        written = {**SMALLEST, "series": {"test/acc": [0.1]}}
+        write_record(tmp_path, written)
+        assert read_record(tmp_path) == {"schema": 1, "error": None, **written}
 
     def test_nan_is_no_json(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="JSON"):
-            write_record(tmp_path, {"value": float("nan")})
+        with pytest.raises(UserError, match="cannot be written: value is nan: it must be finite"):
+            write_record(tmp_path, {**SMALLEST, "value": float("nan")})
+        with pytest.raises(UserError, match="cannot be written: Object of type set"):
+            write_record(tmp_path, {**SMALLEST, "value": {1, 2}})
+        assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize("text", ["{", '{"schema": 99}'])
     def test_what_is_no_record_is_refused(self, tmp_path: Path, text: str) -> None:
@@ -110,7 +114,7 @@ class TestFolder:
     def test_a_finished_one_is_kept_until_the_new_one_is_done(self, tmp_path: Path) -> None:
         folder = tmp_path / "seed=0"
         folder.mkdir()
-        write_record(folder, {"status": "done", "n": 1})
+        write_record(folder, {**SMALLEST, "n": 1})
         with pytest.raises(RuntimeError), claim(folder, resume=True):
             raise RuntimeError
         assert (finished(folder) or {})["n"] == 1  # a run that fails replaces nothing
@@ -120,12 +124,12 @@ class TestFolder:
         kept = json.loads((tmp_path / ".seed=0.previous" / "result.json").read_text())
         assert kept["n"] == 1  # one that is interrupted goes on later
         with claim(folder, resume=True):
-            write_record(folder, {"status": "done", "n": 2})
+            write_record(folder, {**SMALLEST, "n": 2})
         assert not (tmp_path / ".seed=0.previous").exists()
         assert (finished(folder) or {})["n"] == 2
 
     def test_a_failed_one_is_not_finished(self, tmp_path: Path) -> None:
-        write_record(tmp_path, {"status": "failed"})
+        write_record(tmp_path, {**SMALLEST, "status": "failed"})
         assert finished(tmp_path) is None
 
     def test_two_processes_cannot_have_it_at_once(self, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.results.record import read_record, write_record
 from focusing.sweep.jobs import Reporting, locate
+from tests.unit.reports.records import SMALLEST
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def raising(error: BaseException) -> Callable[[DictConfig], float]:
 def leave(cfg: DictConfig, **record: Any) -> Path:
     _, run_dir = locate(cfg)
     run_dir.mkdir(parents=True)
-    write_record(run_dir, record)
+    write_record(run_dir, {**SMALLEST, **record})
     return run_dir
 
 

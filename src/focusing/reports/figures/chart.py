@@ -8,7 +8,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from focusing.errors import DamagedError
 from focusing.reports.tables.cells import command
+from focusing.results.schema import printable
 
 Rows = tuple[Mapping[str, Any], ...]
 
@@ -45,7 +47,21 @@ class Missing:
     command: str
 
 
-Drawn = list[Chart | Missing]
+@dataclass(frozen=True)
+class LeftOut:
+    """A file that is damaged, so that a figure lacks what it held, and why."""
+
+    file: str
+    reason: str
+
+    @classmethod
+    def of(cls, error: DamagedError) -> LeftOut:
+        """What a reader of the file found."""
+        where = "/".join(error.path.parts[-4:])
+        return cls(printable(where), printable(error.reason))
+
+
+Drawn = list[Chart | Missing | LeftOut]
 
 
 def missing(title: str, experiment: str, *options: str) -> Missing:

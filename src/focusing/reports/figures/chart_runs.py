@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from focusing.reports.figures.chart import Missing, missing
+from focusing.callbacks.style import Array
+from focusing.errors import DamagedError
+from focusing.reports.figures.chart import Drawn, LeftOut, Missing, missing
 from focusing.reports.foci import FILE as FOCI
+from focusing.reports.foci import Foci, both_ends, read_foci
 from focusing.reports.names import PROTOCOLS, data_order, edition
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block, blocks
@@ -74,6 +77,24 @@ def typical(runs: Sequence[Run], file: str = FOCI) -> Run:
     order = sorted(runs, key=_goodness)
     places = [at for at, run in enumerate(order) if (run.path / file).exists()]
     return order[min(places or range(len(order)), key=lambda at: abs(at - len(order) / 2))]
+
+
+def foci_of(run: Run, drawn: Drawn) -> list[Foci]:
+    """The foci of a run; none, and a note of it among what is drawn, if its file is damaged."""
+    try:
+        return read_foci(run.path, run.sizes)
+    except DamagedError as error:
+        drawn.append(LeftOut.of(error))
+        return []
+
+
+def ends_of(run: Run, which: str, drawn: Drawn) -> dict[str, tuple[Array, Array]]:
+    """First and last mu or sigma of each layer; likewise."""
+    try:
+        return both_ends(run.path, which)
+    except DamagedError as error:
+        drawn.append(LeftOut.of(error))
+        return {}
 
 
 def _goodness(run: Run) -> float:

@@ -13,8 +13,8 @@ from focusing.callbacks.drawing import frame_plane
 from focusing.callbacks.style import FEW, GREY, house_style, pick
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import BLUE, above, head, panels
-from focusing.reports.figures.chart_runs import Edition, by_model, joined, sample, typical
-from focusing.reports.foci import Foci, read_foci
+from focusing.reports.figures.chart_runs import Edition, by_model, foci_of, joined, sample, typical
+from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block
@@ -34,7 +34,7 @@ def field_charts(collection: Collection) -> Drawn:
         for block in found:
             runs = block.models[model]
             run = typical(runs)
-            foci = read_foci(run.path, run.sizes)[:1]
+            foci = foci_of(run, drawn)[:1]
             if foci and foci[0].mu.shape[1] > FEW and foci[0].mu.shape[2] <= 2:
                 shown.append((block, foci[0], sample(run, runs)))
         if shown:

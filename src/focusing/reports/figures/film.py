@@ -8,8 +8,8 @@ from pathlib import Path
 
 from focusing.callbacks.style import FEW, pick
 from focusing.reports.figures.chart import Chart, Drawn, missing
-from focusing.reports.figures.chart_runs import Edition, editions, sample, typical
-from focusing.reports.foci import Foci, read_foci
+from focusing.reports.figures.chart_runs import Edition, editions, foci_of, sample, typical
+from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables.quantities import FOCI
 from focusing.reports.tables.settings import Setting, settings_of
@@ -29,12 +29,13 @@ def film_charts(collection: Collection) -> Drawn:
         for setting in settings_of(edition.runs)
         if _moved(setting)
     ]
+    drawn: Drawn = []
     for edition, setting in sorted(found, key=_preference):
         run = typical(setting.runs)
-        foci = [each for each in read_foci(run.path, run.sizes) if each.mu.shape[2] <= 2]
+        foci = [each for each in foci_of(run, drawn) if each.mu.shape[2] <= 2]
         if foci and len(foci[0].epochs) > 1:
-            return [_chart(edition, setting, run, foci[0])]
-    return [missing(TITLE, "learning_to_focus")]
+            return [*drawn, _chart(edition, setting, run, foci[0])]
+    return [*drawn, missing(TITLE, "learning_to_focus")]
 
 
 def _moved(setting: Setting) -> float:

@@ -15,11 +15,12 @@ from focusing.reports.figures.chart_runs import (
     MEASURED,
     Edition,
     editions,
+    foci_of,
     never_run,
     sample,
     typical,
 )
-from focusing.reports.foci import Foci, read_foci
+from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.run_figures import layer_figures
 from focusing.reports.tables.settings import settings_of
@@ -63,10 +64,10 @@ def foci_charts(collection: Collection) -> Drawn:
 
 def _charts(
     edition: Edition, number: int, options: tuple[str, ...], model: str, runs: list[Run]
-) -> list[Chart]:
+) -> Drawn:
     run = typical(runs)
-    charts = []
-    for foci in read_foci(run.path, run.sizes):
+    charts: Drawn = []
+    for foci in foci_of(run, charts):
         if foci.mu.shape[1] > FEW:
             continue
         about = f"{data_name(run.data)} ({run.source}), {model_name(model)}, {foci.layer}"

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from focusing.reports.figures.chart import Chart, Drawn, Missing
+from focusing.reports.figures.chart import Chart, Drawn, LeftOut, Missing
 from focusing.reports.style import save
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
@@ -44,8 +44,8 @@ FAMILIES = {
 
 
 @lru_cache(maxsize=1)  # files and the page show the same ones
-def all_figures(collection: Collection) -> tuple[Chart | Missing, ...]:
-    """Every figure that can be drawn, and what is missing; nothing is drawn yet."""
+def all_figures(collection: Collection) -> tuple[Chart | Missing | LeftOut, ...]:
+    """Every figure that can be drawn, and what is missing or damaged; nothing is drawn yet."""
     found: Drawn = []
     for name, function in FAMILIES.items():
         family: Callable[[Collection], Drawn]
@@ -54,15 +54,19 @@ def all_figures(collection: Collection) -> tuple[Chart | Missing, ...]:
     return tuple(_with_own_names(found))
 
 
-def _with_own_names(found: Drawn) -> Iterator[Chart | Missing]:
+def _with_own_names(found: Drawn) -> Iterator[Chart | Missing | LeftOut]:
     """Number figures that differ in nothing that is in their names, such as the source of data."""
-    seen: Counter[str] = Counter()
+    seen: Counter[str | LeftOut] = Counter()
     for each in found:
-        if isinstance(each, Chart):
-            seen[each.name] += 1
-            if seen[each.name] > 1:
-                each = replace(each, name=f"{each.name}_{seen[each.name]}")
-        yield each
+        if isinstance(each, Missing):
+            yield each
+            continue
+        key = each.name if isinstance(each, Chart) else each
+        seen[key] += 1
+        if seen[key] == 1:
+            yield each
+        elif isinstance(each, Chart):  # a damaged file is told once
+            yield replace(each, name=f"{each.name}_{seen[key]}")
 
 
 def write_figures(collection: Collection, out: Path) -> list[Path]:
@@ -80,6 +84,7 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
     figures = all_figures(collection)
     before = _drawn_before(folder)
     now: list[dict[str, Any]] = []
+    damaged: list[dict[str, str]] = []
     for chart in (each for each in figures if isinstance(each, Chart)):
         content = records_csv(chart.rows)
         entry: dict[str, Any] = {
@@ -93,7 +98,13 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
         whole = all((folder / name).exists() for name in entry["files"])
         if not whole or before.get(chart.name) != entry:
             write_whole(folder / f"{chart.name}.csv", content.encode(), sync=False)
-            _draw(chart, folder)
+            try:
+                _draw(chart, folder)
+            except OSError:
+                raise
+            except Exception as error:  # strange numbers, which matplotlib cannot draw
+                damaged.append({"file": chart.name, "reason": f"{type(error).__name__}: {error}"})
+                continue
         now.append(entry)
     kept = {name for entry in now for name in entry["files"]}
     for old in before.values():
@@ -103,19 +114,25 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
         for each in figures
         if isinstance(each, Missing)
     ]
-    index = json.dumps({"figures": now, "missing": lacking}, indent=1, ensure_ascii=False)
+    damaged += [vars(each) for each in figures if isinstance(each, LeftOut)]
+    told = {"figures": now, "missing": lacking, "damaged": damaged}
+    index = json.dumps(told, indent=1, ensure_ascii=False)
     write_whole(folder / INDEX, f"{index}\n".encode(), sync=False)
-    write_whole(folder / "all.md", _markdown(now, lacking).encode(), sync=False)
+    write_whole(folder / "all.md", _markdown(now, lacking, damaged).encode(), sync=False)
     return [folder / name for entry in now for name in entry["files"]]
 
 
 def missing_lines(collection: Collection) -> list[str]:
-    """What cannot be drawn: a line for each command that makes records for it."""
+    """What cannot be drawn: a line for each damaged file, and each command that makes records."""
     titles: dict[str, list[str]] = {}
     for each in all_figures(collection):
         if isinstance(each, Missing):
             titles.setdefault(each.command, []).append(each.title)
-    return [f"Not drawn: {'; '.join(each)}. First: {name}" for name, each in titles.items()]
+    left_out = [each for each in all_figures(collection) if isinstance(each, LeftOut)]
+    return [
+        *(f"Not drawn: {each.file} {each.reason}." for each in left_out),
+        *(f"Not drawn: {'; '.join(each)}. First: {name}" for name, each in titles.items()),
+    ]
 
 
 def _draw(chart: Chart, folder: Path) -> None:
@@ -154,7 +171,9 @@ def _digest(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def _markdown(figures: list[dict[str, Any]], lacking: list[dict[str, str]]) -> str:
+def _markdown(
+    figures: list[dict[str, Any]], lacking: list[dict[str, str]], damaged: list[dict[str, str]]
+) -> str:
     lines = ["# Figures", ""]
     for entry in figures:
         shown = entry["files"][0]
@@ -163,4 +182,7 @@ def _markdown(figures: list[dict[str, Any]], lacking: list[dict[str, str]]) -> s
     if lacking:
         lines += ["## Not drawn: no runs yet", ""]
         lines += [f"- {each['title']}: `{each['command']}`" for each in lacking]
+    if damaged:
+        lines += ["", "## Not drawn: damaged files", ""]
+        lines += [f"- {each['file']} {each['reason']}" for each in damaged]
     return "\n".join([*lines, ""])

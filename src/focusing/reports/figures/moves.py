@@ -15,8 +15,7 @@ from focusing.callbacks.drawing import shade_noise
 from focusing.callbacks.style import FEW, GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import BLUE, ORANGE, head, panels
-from focusing.reports.figures.chart_runs import Edition, editions, joined
-from focusing.reports.foci import both_ends
+from focusing.reports.figures.chart_runs import Edition, editions, ends_of, joined
 from focusing.reports.names import model_name
 from focusing.reports.tables.labels import short_labels
 from focusing.reports.tables.quantities import FOCI
@@ -39,18 +38,18 @@ def move_charts(collection: Collection) -> Drawn:
     for edition in editions(collection):
         told = [run for run in edition.runs if any("inside_last" in e for e in run.focus.values())]
         found = settings_of(edition.runs) if told else []
-        shown = [(each, rows) for each in found if (rows := _rows(each))]
+        shown = [(each, rows) for each in found if (rows := _rows(each, drawn))]
         if 0 < len(shown) <= MOST:
             drawn.append(_chart(edition, shown))
     return drawn
 
 
-def _rows(each: Setting) -> Rows:
+def _rows(each: Setting, drawn: Drawn) -> Rows:
     """Both ends of every neuron; none if there are too many neurons, or if nothing is noise."""
     rows: Rows = []
     for number, run in enumerate(sorted(each.runs, key=_place)):
         region = run.sizes.get("informative")
-        mu = next(iter(both_ends(run.path, "mu").values()), None)
+        mu = next(iter(ends_of(run, "mu", drawn).values()), None)
         if not region or mu is None or mu[0].shape[0] > FEW or mu[0].shape[1] != 1:
             continue
         line = _line(run)

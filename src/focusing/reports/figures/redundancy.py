@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from focusing.callbacks.arrays import read_arrays
+from focusing.callbacks.arrays import check_arrays, read_arrays
 from focusing.callbacks.style import COLUMN, GREY, Array, house_style
-from focusing.reports.figures.chart import Chart, Drawn, missing
+from focusing.errors import DamagedError
+from focusing.reports.figures.chart import Chart, Drawn, LeftOut, missing
 from focusing.reports.figures.chart_layout import head, look
 from focusing.reports.figures.chart_runs import Edition, editions, joined, sample, typical
 from focusing.reports.names import MODELS, data_name, model_name
@@ -22,6 +25,8 @@ from focusing.results.collect import Collection
 from focusing.results.run import Run
 
 TITLE = "Weights on dead inputs before and after training"
+KINDS = {"dead": "b m", "shape": "i axes", "before": "f k m", "after": "f k m"}
+"""What the callback writes; see :func:`check_arrays`."""
 NEURON = 0
 """The one of those stored whose weights are shown as a picture."""
 WHEN = {"before": ":", "after": "-"}
@@ -39,7 +44,10 @@ def redundancy_charts(collection: Collection) -> Drawn:
             }
             found = {model: runs for model, runs in found.items() if runs}
             if found:
-                drawn.append(_chart(edition, block, found))
+                try:
+                    drawn.append(_chart(edition, block, found))
+                except DamagedError as error:
+                    drawn.append(LeftOut.of(error))
     return drawn or [missing(TITLE, "redundancy")]
 
 
@@ -53,6 +61,7 @@ def _chart(edition: Edition, block: Block, found: Mapping[str, list[Run]]) -> Ch
     runs = {model: typical(runs) for model, runs in found.items()}
     shown = "; ".join(f"{model_name(m)}: {sample(runs[m], found[m])}" for m in runs)
     told = {model: _told(run) or {} for model, run in runs.items()}
+    arrays = {model: _arrays(run.path / told[model]["file"]) for model, run in runs.items()}
     first = next(iter(told.values()))
     several = len({run.data for run in edition.runs}) > 1 or block.options
     own = () if edition.experiment == "redundancy" else (edition.experiment,)
@@ -65,9 +74,17 @@ def _chart(edition: Edition, block: Block, found: Mapping[str, list[Run]]) -> Ch
         "separates dead inputs. Right: histograms of the weights of all neurons on dead inputs, "
         f"with their mean size. {shown}.",
         tuple(row for model in told for row in _rows(model, told[model])),
-        partial(_draw, runs, told),
+        partial(_draw, arrays, told),
         edition.tags(data=block.data, model=joined(runs)),
     )
+
+
+def _arrays(path: Path) -> Mapping[str, Array]:
+    arrays = read_arrays(path)
+    check_arrays(path, arrays, KINDS)
+    if math.prod(arrays["shape"].tolist()) != len(arrays["dead"]) or arrays["shape"].min() < 1:
+        raise DamagedError(path, "has a shape for other inputs")
+    return arrays
 
 
 def _rows(model: str, told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -84,12 +101,13 @@ def _rows(model: str, told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _draw(runs: Mapping[str, Run], told: Mapping[str, Mapping[str, Any]]) -> Figure:
+def _draw(
+    shown: Mapping[str, Mapping[str, Array]], told: Mapping[str, Mapping[str, Any]]
+) -> Figure:
     with house_style():
-        figure = Figure((COLUMN, 1.45 * len(runs) + 0.1), layout="constrained")
-        grid = figure.subplots(len(runs), 3, squeeze=False, width_ratios=(1, 1, 1.35))
-        for row, (model, run) in enumerate(runs.items()):
-            arrays = read_arrays(run.path / told[model]["file"])
+        figure = Figure((COLUMN, 1.45 * len(shown) + 0.1), layout="constrained")
+        grid = figure.subplots(len(shown), 3, squeeze=False, width_ratios=(1, 1, 1.35))
+        for row, (model, arrays) in enumerate(shown.items()):
             top = float(np.abs([arrays[when][NEURON] for when in WHEN]).max()) or 1.0
             for axes, when in zip(grid[row], WHEN, strict=False):
                 _picture(axes, arrays[when][NEURON], arrays["dead"], arrays["shape"], top)

@@ -10,9 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from focusing.callbacks.arrays import read_arrays
+from focusing.callbacks.arrays import check_arrays, read_arrays
 from focusing.callbacks.style import GREY, Array, house_style
-from focusing.reports.figures.chart import Chart, Drawn, missing
+from focusing.errors import DamagedError
+from focusing.reports.figures.chart import Chart, Drawn, LeftOut, missing
 from focusing.reports.figures.chart_layout import WIDE
 from focusing.reports.figures.chart_runs import Edition, editions, sample, typical
 from focusing.reports.names import data_name, model_name
@@ -22,6 +23,15 @@ from focusing.results.collect import Collection
 from focusing.results.run import Run
 
 TITLE = "SHAP values"
+KINDS = {
+    "values": "f n k ...",
+    "inputs": "fi n ...",
+    "classes": "i n k",
+    "outputs": "f n k",
+    "expected": "f n k",
+    "targets": "fi n",
+}
+"""What the callback writes; see :func:`check_arrays`."""
 CELL = 0.85
 """Inches of a picture."""
 
@@ -34,7 +44,10 @@ def shap_charts(collection: Collection) -> Drawn:
             for model, runs in block.models.items():
                 explained = [run for run in runs if _file(run)]
                 if explained:
-                    drawn.append(_chart(edition, block, model, explained))
+                    try:
+                        drawn.append(_chart(edition, block, model, explained))
+                    except DamagedError as error:
+                        drawn.append(LeftOut.of(error))
     return drawn or [missing(TITLE, "explain")]
 
 
@@ -45,7 +58,11 @@ def _file(run: Run) -> str | None:
 
 def _chart(edition: Edition, block: Block, model: str, runs: list[Run]) -> Chart:
     run = typical(runs, str(_file(runs[0])))
-    arrays = read_arrays(run.path / str(_file(run)))
+    path = run.path / str(_file(run))
+    arrays = read_arrays(path)
+    check_arrays(path, arrays, KINDS)
+    if arrays["values"].shape[2:] != arrays["inputs"].shape[1:]:
+        raise DamagedError(path, "has values for other inputs")
     told = run.measured["explanation"]
     gap = told["gap"]
     return Chart(

@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from focusing.callbacks.style import COLOURS, GREY, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import above, head, panels
-from focusing.reports.figures.chart_runs import Edition, by_model, joined, run_count
-from focusing.reports.foci import both_ends
+from focusing.reports.figures.chart_runs import Edition, by_model, ends_of, joined, run_count
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block
@@ -30,20 +29,20 @@ def sigma_charts(collection: Collection) -> Drawn:
     """A figure for each experiment of tables and model, a panel for each data set."""
     drawn: Drawn = []
     for edition, model, found in by_model(collection, EXPERIMENTS):
-        shown = [(block, layers) for block in found if (layers := _layers(block, model))]
+        shown = [(block, layers) for block in found if (layers := _layers(block, model, drawn))]
         if shown:
             drawn.append(_chart(edition, model, shown))
-    if not drawn:
+    if not any(isinstance(each, Chart) for each in drawn):
         drawn.append(missing(TITLE, "table2_simple", "model=focus_s"))
     return drawn
 
 
-def _layers(block: Block, model: str) -> list[Layer]:
+def _layers(block: Block, model: str, drawn: Drawn) -> list[Layer]:
     """Sigmas of all runs of a cell, together; of several axes the geometric mean."""
     first: dict[str, list[Any]] = {}
     last: dict[str, list[Any]] = {}
     for run in block.models[model]:
-        for name, (begin, end) in both_ends(run.path, "sigma").items():
+        for name, (begin, end) in ends_of(run, "sigma", drawn).items():
             first.setdefault(name, []).append(begin)
             last.setdefault(name, []).append(np.exp(np.log(end).mean(-1)))
     return [

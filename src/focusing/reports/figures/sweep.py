@@ -74,7 +74,7 @@ def swept_number(found: Sequence[Setting]) -> str | None:
 
 def width(value: Any) -> float | None:
     """A number as it is, layers by their width."""
-    if isinstance(value, list) and value and len(set(value)) == 1:
+    if isinstance(value, list) and value and value.count(value[0]) == len(value):
         value = value[0]
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if number else None

@@ -15,8 +15,8 @@ from matplotlib.ticker import MaxNLocator
 from focusing.callbacks.style import FEW, GREY, Array, house_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import WIDE
-from focusing.reports.figures.chart_runs import Edition, editions, sample, typical
-from focusing.reports.foci import Foci, read_foci
+from focusing.reports.figures.chart_runs import Edition, editions, foci_of, sample, typical
+from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import blocks
@@ -39,12 +39,12 @@ def weight_charts(collection: Collection) -> Drawn:
     drawn: Drawn = []
     for edition, runs in _first_of_each(collection):
         run = typical(runs)
-        foci = read_foci(run.path, run.sizes)
+        foci = foci_of(run, drawn)
         shape = picture(run.sizes, len(foci[0].tau)) if foci else None
         if shape is None or foci[0].mu.shape[1] <= FEW:
             continue
         drawn.append(_chart(edition, run, runs, foci[0], shape))
-    if not drawn:
+    if not any(isinstance(each, Chart) for each in drawn):
         drawn.append(missing(TITLE, "table2_simple", "data=mnist", "model=focus_s"))
     return drawn
 

@@ -22,7 +22,7 @@ def lead(collection: Collection) -> dict[str, Any]:
     return {
         "runs": len(runs),
         "failed": len(collection.failed),
-        "skipped": len(collection.skipped),
+        "unreadable": len(collection.unreadable),
         "repeated": collection.repeated,
         "experiments": len({run.experiment for run in runs}),
         "data": len({run.data for run in runs}),

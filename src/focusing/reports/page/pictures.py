@@ -63,6 +63,15 @@ def pictures(out: Path) -> tuple[list[Picture], list[tuple[str, str]]]:
     return [_picture(out / FOLDER, entry) for entry in index["figures"]], missing
 
 
+def damaged(out: Path) -> list[tuple[str, str]]:
+    """Files that figures could not be drawn from, and why."""
+    try:
+        index = json.loads((out / FOLDER / INDEX).read_bytes())
+    except FileNotFoundError:
+        return []
+    return [(each["file"], each["reason"]) for each in index.get("damaged", ())]
+
+
 def _picture(folder: Path, entry: Mapping[str, Any]) -> Picture:
     tags = {name: str(entry["tags"].get(name) or "") for name in ("data", "model", "protocol")}
     shown = _shown([folder / name for name in entry["files"]])

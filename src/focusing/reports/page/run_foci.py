@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focusing.callbacks.arrays import read_arrays
+from focusing.errors import DamagedError
+from focusing.reports.foci import finite_times, read_layers
 from focusing.reports.page.run_series import thinned
 
 Array = NDArray[Any]
 MOST_EPOCHS, MOST_NEURONS, MOST_POSITIONS = 41, 40, 400
-UNUSED = ("/weight_first", "/weight_last", "/shown")
+USED = ("mu", "sigma", "epoch", "tau", "focus", "normalizer")
 STEPS = 2**16 - 1
 """Foci are written as numbers of two bytes between their least and greatest value."""
 
@@ -29,30 +29,21 @@ def foci_of(path: Path, informative: Sequence[int] | None) -> list[dict[str, Any
         informative: first informative column and the one after the last, if known.
 
     Returns:
-        For each layer its name, kind, thinned epochs and neurons, and foci; none without a file.
+        For each layer its name, kind, thinned epochs and neurons, and foci; none without a file
+        that can be read.
     """
     try:
-        stored = read_arrays(path, lambda key: not key.endswith(UNUSED))
-    except (OSError, ValueError, zipfile.BadZipFile):  # none, or cut off
+        stored = read_layers(path, USED)
+    except (OSError, DamagedError):
         return []
-    names = [key.removesuffix("/mu") for key in stored if key.endswith("/mu")]
-    layers = []
-    for name in names:
-        layer = {
-            key.removeprefix(f"{name}/"): values
-            for key, values in stored.items()
-            if key.startswith(f"{name}/")
-        }
-        layers += _layer(name, layer, stored["epoch"], informative)
-    return layers
+    return [page for name, layer in stored.items() for page in _layer(name, layer, informative)]
 
 
 def _layer(
-    name: str, layer: Mapping[str, Array], epochs: Array, informative: Sequence[int] | None
+    name: str, layer: Mapping[str, Array], informative: Sequence[int] | None
 ) -> list[dict[str, Any]]:
-    mu, sigma, tau = layer["mu"], layer["sigma"], layer["tau"]
-    finite = np.isfinite(mu).all((1, 2)) & np.isfinite(sigma).all((1, 2))
-    records = int(np.logical_and.accumulate(finite).sum())  # until the run diverged
+    mu, sigma, tau, epochs = layer["mu"], layer["sigma"], layer["tau"], layer["epoch"]
+    records = finite_times(layer)
     if not records:
         return []
     at = thinned(records, MOST_EPOCHS)

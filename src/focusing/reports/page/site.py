@@ -12,7 +12,7 @@ from focusing.reports.names import DATA, MODELS, PROTOCOLS
 from focusing.reports.page.findings import findings
 from focusing.reports.page.noise import noise_differences
 from focusing.reports.page.overview import choices, experiments, lead, run_rows
-from focusing.reports.page.pictures import pictures
+from focusing.reports.page.pictures import damaged, pictures
 from focusing.reports.page.render import render, source_mark
 from focusing.reports.page.run_view import run_view
 from focusing.reports.page.sparsity import kept
@@ -56,6 +56,7 @@ def write_page(collection: Collection, out: Path) -> Path:
         tables=table_views(tables),
         pictures=drawn,
         missing=_missing(tables, undrawn),
+        damaged=damaged(out),
         choices=choices(collection),
         protocols={name: PROTOCOL_WORDS[name] for name in PROTOCOLS},
         runs=run_rows(runs, names),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from typing import Any, Literal
 from focusing.results.stats import Interval
 
 NOTHING = "–"
+LONGEST_NAME = 200
+"""Bytes of a file name without its ending; file systems take 255 with it."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,12 @@ class Unit:
 
 
 def file_name(*parts: str) -> str:
-    """A name for files, whatever users call their experiments."""
-    return re.sub(r"[^\w.-]+", "-", "_".join(parts))
+    """A name for files, whatever users call their experiments; a long one ends in its hash."""
+    name = re.sub(r"[^\w.-]+", "-", "_".join(parts))
+    if len(name.encode()) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"{name.encode()[: LONGEST_NAME - 11].decode(errors='ignore')}-{digest}"
 
 
 def text(*lines: str, bold: bool = False, dim: bool = False) -> Cell:

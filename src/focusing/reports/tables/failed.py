@@ -1,4 +1,4 @@
-"""Runs that failed."""
+"""Runs that failed, and records that cannot be read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import Column, Row, Table, text
 from focusing.results.collect import Collection
+from focusing.results.schema import printable
 
 COLUMNS = tuple(map(Column, ("experiment", "data", "model", "seed", "error", "folder")))
 
@@ -29,6 +30,24 @@ def failed_tables(collection: Collection) -> list[Table]:
     ]
 
 
+def unreadable_tables(collection: Collection) -> list[Table]:
+    """One table, or none."""
+    told = [(_short(path), reason) for path, reason in collection.unreadable]
+    if not told:
+        return []
+    titles = ("file", "reason")
+    return [
+        Table(
+            "unreadable",
+            "Unreadable records",
+            tuple(map(Column, titles)),
+            tuple(Row((text(file), text(reason))) for file, reason in told),
+            ("These files are not as a run or focusing archive leaves them.",),
+            records=tuple(dict(zip(titles, each, strict=True)) for each in told),
+        )
+    ]
+
+
 def _short(path: Path) -> str:
     """The part that is the same wherever the folder of all results is."""
-    return "/".join(path.parts[-3:])
+    return printable("/".join(path.parts[-4 if path.suffix else -3 :]))

@@ -13,7 +13,7 @@ from typing import Any
 from focusing.reports.tables import Table
 from focusing.reports.tables.course import course_tables
 from focusing.reports.tables.experiment import experiment_tables
-from focusing.reports.tables.failed import failed_tables
+from focusing.reports.tables.failed import failed_tables, unreadable_tables
 from focusing.reports.tables.latex import document, latex
 from focusing.reports.tables.marginals import marginal_tables
 from focusing.reports.tables.markdown import markdown
@@ -39,6 +39,7 @@ def all_tables(collection: Collection) -> tuple[Table, ...]:
         *experiment_tables(collection),
         *pruning_tables(collection),
         *failed_tables(collection),
+        *unreadable_tables(collection),
     )
     names = unique_names([table.name for table in tables])
     return tuple(replace(table, name=name) for table, name in zip(tables, names, strict=True))

@@ -82,7 +82,7 @@ def to_send(folders: Sequence[Path], *, trials: bool) -> list[Item]:
         trials: random trials are a run each, beside the table of them.
     """
     collection = collect(folders)
-    if collection.skipped:
+    if collection.unreadable:
         print(collection.warning(), file=sys.stderr)
     if not collection.runs:
         raise UserError(nothing(folders))

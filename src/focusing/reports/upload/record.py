@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from focusing.callbacks.arrays import read_arrays
+from focusing.errors import DamagedError
+from focusing.reports.foci import read_layers
 from focusing.reports.upload.item import Item, account, digest
 from focusing.results.run import Run
 from focusing.training.wandb_facts import curves_of, define_metrics, facts, summary_of, tags
 from focusing.training.wandb_run import run_id
+
+log = logging.getLogger(__name__)
 
 
 def item_of(run: Run) -> Item:
@@ -82,19 +86,20 @@ def _pictures(run: Run) -> dict[str, Any]:
 
 def _tables(run: Run) -> dict[str, Any]:
     """Where each neuron looked at the start and at the end, a table for each layer."""
-    path = run.path / "focus.npz"
-    if not path.exists():
-        return {}
     import numpy as np
     import wandb
 
-    arrays = read_arrays(path, lambda key: key.endswith(("/mu", "/sigma")))
+    try:
+        layers = read_layers(run.path / "focus.npz", ("mu", "sigma"))
+    except DamagedError as error:
+        log.warning("%s Its foci are not sent.", error)
+        return {}
     found: dict[str, Any] = {}
-    for layer in [key.removesuffix("/mu") for key in arrays if key.endswith("/mu")]:
+    for layer, arrays in layers.items():
         columns, values = ["neuron"], []
         for when, at in (("first", 0), ("last", -1)):
             for name in ("mu", "sigma"):
-                each = arrays[f"{layer}/{name}"][at]  # (neurons, dimensions)
+                each = arrays[name][at]  # (neurons, dimensions)
                 axes = range(each.shape[1])
                 columns += [f"{name}_{when}" + (f"_{i + 1}" if len(axes) > 1 else "") for i in axes]
                 values.append(each)

@@ -1,0 +1,255 @@
+"""What a record may hold: types, ranges, finite numbers, lengths. Checked once, when it is read.
+
+A check is a function that raises :class:`Wrong` for a value it refuses. What it lets pass is safe
+to format, to draw, and to name files after.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from focusing.results.files import is_name
+
+SCHEMA = 1
+LARGEST_WHOLE, LARGEST = 2**63, 1e100
+"""Of numbers: larger ones than any network computes with, and small enough for statistics."""
+LONGEST_TEXT = 100_000
+LONGEST_NAME = 100
+DEEPEST = 20
+UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters but newline and tab, and halves of characters, which no file can hold."""
+
+Check = Callable[[Any], None]
+
+
+class Wrong(ValueError):
+    """A value that is not as it should be.
+
+    Args:
+        reason: follows the path of the value in a sentence.
+        path: keys that lead to it, the innermost first.
+    """
+
+    def __init__(self, reason: str, *path: str | int) -> None:
+        super().__init__(reason, *path)
+        self.reason, self.path = reason, path
+
+    def under(self, key: str | int) -> Wrong:
+        """The same, seen from outside a container."""
+        return Wrong(self.reason, *self.path, key)
+
+    def __str__(self) -> str:
+        where = ".".join(printable(str(key), 40) for key in reversed(self.path))
+        return f"{where} {self.reason}" if where else f"it {self.reason}"
+
+
+def printable(value: str, longest: int = LONGEST_TEXT) -> str:
+    """A text as any file and terminal can take it, shortened if it is long."""
+    text = UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", value)
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def name(value: Any) -> None:
+    """A name of a file or a folder."""
+    if not is_name(value) or value[0] == "." or len(value) > LONGEST_NAME:
+        raise Wrong(
+            f"is not a name of 1 to {LONGEST_NAME} letters without separators: {short(value)}"
+        )
+
+
+def below(value: Any) -> None:
+    """A folder below another: names with slashes between them."""
+    try:
+        for part in value.split("/"):
+            name(part)
+    except (AttributeError, Wrong):
+        raise Wrong(f"is not a folder below this one: {short(value)}") from None
+
+
+def text(value: Any) -> None:
+    """Words."""
+    if type(value) is not str:
+        raise Wrong(f"is not a text: {short(value)}")
+    if len(value) > LONGEST_TEXT:
+        raise Wrong(f"is longer than {LONGEST_TEXT} characters")
+    if not value.isprintable() and UNWRITABLE.search(value):
+        raise Wrong(f"has control characters: {short(value)}")
+
+
+def label(value: Any) -> None:
+    """Words that fit into a cell of a table."""
+    text(value)
+    if not value or len(value) > 200:
+        raise Wrong(f"is not a text of 1 to 200 characters: {short(value)}")
+
+
+_key = lru_cache(maxsize=4096)(label)  # records have the same keys, by the thousand
+
+
+def truth(value: Any) -> None:
+    """True or false."""
+    if type(value) is not bool:
+        raise Wrong(f"is not true or false: {short(value)}")
+
+
+def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
+    """A finite number in a range."""
+
+    def check(value: Any) -> None:
+        if type(value) not in (int, float):
+            raise Wrong(f"is not a number: {short(value)}")
+        if not low <= value <= high:  # NaN is in no range
+            raise Wrong(f"is {short(value)}, not a number {_range(low, high)}")
+
+    return check
+
+
+def whole(low: int = 0, high: int = LARGEST_WHOLE - 1) -> Check:
+    """A whole number in a range."""
+
+    def check(value: Any) -> None:
+        if type(value) is not int or not low <= value <= high:
+            raise Wrong(f"is not a whole number {_range(low, high)}: {short(value)}")
+
+    return check
+
+
+def one_of(*allowed: str) -> Check:
+    """One of some words."""
+
+    def check(value: Any) -> None:
+        if type(value) is not str or value not in allowed:
+            raise Wrong(f"is not one of {', '.join(allowed)}: {short(value)}")
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """Null, or something."""
+
+    def either(value: Any) -> None:
+        if value is not None:
+            check(value)
+
+    return either
+
+
+def items(check: Check, low: int = 0, high: float = math.inf) -> Check:
+    """A list whose items are alike."""
+
+    def each(value: Any) -> None:
+        if type(value) is not list:
+            raise Wrong(f"is not a list: {short(value)}")
+        if not low <= len(value) <= high:
+            raise Wrong(f"has {len(value)} values")
+        for at, item in enumerate(value):
+            try:
+                check(item)
+            except Wrong as error:
+                raise error.under(at) from None
+
+    return each
+
+
+def numbers(value: Any) -> None:
+    """A list of finite numbers, or of null where there is none; fast, it may be long."""
+    if type(value) is not list:
+        raise Wrong(f"is not a list: {short(value)}")
+    kinds = set(map(type, value))
+    if not kinds <= {int, float, type(None)}:
+        raise Wrong("is not a list of numbers")
+    given = value if type(None) not in kinds else [each for each in value if each is not None]
+    if given and not (max(given) <= LARGEST and min(given) >= -LARGEST and _no_nan(given)):
+        raise Wrong("has a number that is not finite")
+
+
+def mapping(check: Check) -> Check:
+    """Any names, with values that are alike."""
+
+    def every(value: Any) -> None:
+        if type(value) is not dict:
+            raise Wrong(f"is not an object: {short(value)}")
+        for key, item in value.items():
+            try:
+                _key(key)
+                check(item)
+            except Wrong as error:
+                raise error.under(key) from None
+
+    return every
+
+
+def fields(required: Mapping[str, Check] = {}, **known: Check) -> Check:  # noqa: B006 - only read
+    """An object with some names; others may hold anything that is plain.
+
+    Args:
+        required: names that must be there.
+        **known: names that may be.
+    """
+    checks = {**required, **known}
+
+    def check(value: Any) -> None:
+        if type(value) is not dict:
+            raise Wrong(f"is not an object: {short(value)}")
+        for key in required:
+            if key not in value:
+                raise Wrong("is missing", key)
+        for key, item in value.items():
+            try:
+                checks.get(key, plain)(item)
+                if key not in checks:
+                    _key(key)
+            except Wrong as error:
+                raise error.under(key) from None
+
+    return check
+
+
+def plain(value: Any, depth: int = DEEPEST) -> None:
+    """Anything made of finite numbers, texts, lists and objects."""
+    kind = type(value)
+    if kind is str:
+        text(value)
+    elif kind is float:
+        if not -LARGEST <= value <= LARGEST:  # NaN is in no range
+            raise Wrong(f"is {value}: it must be finite, and at most {LARGEST:g}")
+    elif kind is int:
+        if abs(value) >= LARGEST_WHOLE:
+            raise Wrong(f"is too large: {short(value)}")
+    elif kind is list or kind is dict:
+        if not depth:
+            raise Wrong("is nested too deeply")
+        for key, item in value.items() if kind is dict else enumerate(value):
+            try:
+                if kind is dict:
+                    _key(key)
+                plain(item, depth - 1)
+            except Wrong as error:
+                raise error.under(key) from None
+    elif value is not None and kind is not bool:
+        raise Wrong(f"is not plain: {kind.__name__}")
+
+
+def _no_nan(values: list[float]) -> bool:
+    return not any(map(operator.ne, values, values))
+
+
+def _range(low: float, high: float) -> str:
+    if high in (LARGEST, LARGEST_WHOLE - 1):
+        return f"of at least {low}" if low > -LARGEST else "that is finite"
+    return f"between {low} and {high}"
+
+
+def short(value: Any) -> str:
+    """A value in a sentence."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    try:
+        return printable(repr(value), 60)
+    except ValueError:  # a whole number of thousands of digits
+        return "a number that is too large"

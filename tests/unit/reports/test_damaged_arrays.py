@@ -1,0 +1,162 @@
+"""Arrays beside a record that cannot be read: their figure is left out, the rest is drawn."""
+
+import io
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from focusing.errors import DamagedError
+from focusing.reports.archive import main as archive
+from focusing.reports.figures.chart import Chart, LeftOut
+from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
+from focusing.reports.foci import both_ends, read_foci
+from focusing.reports.page.run_foci import foci_of
+from focusing.reports.page.site import write_page
+from focusing.results.collect import collect
+from tests.unit.reports.records import leave
+
+PUBLISHED = Path(__file__).parents[3] / "results"
+Arrays = dict[str, Any]
+
+
+def arrays_of(neurons: int = 3) -> Arrays:
+    random = np.random.default_rng(0)
+    foci = random.uniform(0.1, 0.9, (2, 5, neurons, 1)).astype("float32")
+    weights = random.normal(size=(2, neurons, 20)).astype("float32")
+    values = {"mu": foci[0], "sigma": foci[1], "tau": np.linspace(0, 1, 20)[:, None].astype("f4"),
+              "shown": np.arange(neurons), "weight_first": weights[0], "weight_last": weights[1],
+              "focus": np.array("gaussian"), "normalizer": np.array("l2")}  # fmt: skip
+    return {"epoch": np.arange(5), **{f"hidden1/{key}": value for key, value in values.items()}}
+
+
+def packed(arrays: Arrays) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+WHOLE = packed(arrays_of())
+DAMAGED: dict[str, bytes] = {
+    "empty": b"",
+    "foreign": b"no arrays",
+    "cut off": WHOLE[: len(WHOLE) // 2],
+    "a single array": WHOLE[WHOLE.index(b"\x93NUMPY") :][:500],
+    "no layers but objects": packed({"hidden1/mu": np.array([None])}),
+    "flipped": WHOLE[:300] + bytes(byte ^ 255 for byte in WHOLE[300:400]) + WHOLE[400:],
+}
+CHANGES: dict[str, Callable[[Arrays], object]] = {
+    "lacks sigma": lambda a: a.pop("hidden1/sigma"),
+    "lacks tau": lambda a: a.pop("hidden1/tau"),
+    "lacks epoch": lambda a: a.pop("epoch"),
+    "fit together: sigma": lambda a: a.update({"hidden1/sigma": np.ones((5, 2, 1))}),
+    "fit together: epoch": lambda a: a.update(epoch=np.arange(3)),
+    "fit together: weight_last": lambda a: a.update({"hidden1/weight_last": np.ones((3, 4))}),
+    "another kind or shape in mu": lambda a: a.update({"hidden1/mu": np.ones((5, 3))}),
+    "another kind or shape in focus": lambda a: a.update({"hidden1/focus": np.array(3)}),
+    "unknown focus": lambda a: a.update({"hidden1/focus": np.array("\x1b[2J")}),
+    "not finite in tau": lambda a: a.update({"hidden1/tau": np.full((20, 1), np.nan)}),
+    "not above 0": lambda a: a.update({"hidden1/sigma": np.zeros((5, 3, 1))}),
+    "neurons that are not there": lambda a: a.update({"hidden1/shown": np.array([0, 1, 9])}),
+    "impossible name": lambda a: a.update({f"../up/{key.partition('/')[2]}": value
+                                           for key, value in list(a.items()) if "/" in key}),
+    "empty array": lambda a: a.update({key: value[:0] for key, value in a.items()
+                                       if key in ("epoch", "hidden1/mu", "hidden1/sigma")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_what_is_no_file_of_arrays(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "focus.npz").write_bytes(content)
+    with pytest.raises(DamagedError, match=r"focus\.npz"):
+        read_foci(tmp_path, {})
+    assert foci_of(tmp_path / "focus.npz", None) == []
+
+
+@pytest.mark.parametrize("reason", CHANGES)
+def test_what_does_not_fit(tmp_path: Path, reason: str) -> None:
+    arrays = arrays_of()
+    CHANGES[reason](arrays)
+    (tmp_path / "focus.npz").write_bytes(packed(arrays))
+    with pytest.raises(DamagedError, match=reason):
+        read_foci(tmp_path, {})
+    foci_of(tmp_path / "focus.npz", None)
+
+
+def test_of_what_is_read_alone(tmp_path: Path) -> None:
+    arrays = arrays_of()
+    del arrays["hidden1/sigma"]
+    (tmp_path / "focus.npz").write_bytes(packed(arrays))
+    assert both_ends(tmp_path, "mu")["hidden1"][0].shape == (3, 1)
+    assert both_ends(tmp_path, "sigma") == {}
+
+
+def test_foci_that_were_never_finite(tmp_path: Path) -> None:
+    arrays = arrays_of()
+    arrays["hidden1/mu"][0] = np.nan
+    (tmp_path / "focus.npz").write_bytes(packed(arrays))
+    assert read_foci(tmp_path, {}) == []
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "focus.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header, {"descr": "<f4", "fortran_order": False, "shape": (2**45,)}
+        )
+        file.writestr("hidden1/mu.npy", header.getvalue())
+    with pytest.raises(DamagedError):
+        read_foci(tmp_path, {})
+
+
+def test_the_figure_is_left_out_and_the_rest_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foci = {"hidden1": {"moved": 0.1, "sigma_first": 0.1, "sigma_last": 0.2, "widened": 1.0}}
+    for name in ("learning_to_focus", "sides"):
+        folder = leave(tmp_path / "runs", name, "synthetic", "focus_s", 0, [0.5], focus=foci)
+        (folder / "focus.npz").write_bytes(WHOLE if name == "sides" else b"")
+    collection = collect([tmp_path / "runs"])
+    figures = all_figures(collection)
+    [left_out] = [each for each in figures if isinstance(each, LeftOut)]
+    assert left_out.file.startswith("learning_to_focus/")
+    assert "is damaged (EOFError" in left_out.reason
+    assert missing_lines(collection)[0].startswith(f"Not drawn: {left_out.file} is damaged")
+    assert any(each.name.startswith("foci_sides") for each in figures if isinstance(each, Chart))
+    write_figures(collection, tmp_path / "out")
+    assert left_out.file in (tmp_path / "out" / "figures" / "all.md").read_text()
+    write_page(collection, tmp_path / "out")
+    assert left_out.file in (tmp_path / "out" / "index.html").read_text()
+    archive([str(tmp_path / "runs"), "--out", str(tmp_path / "archive")])
+    assert "Left out: " in capsys.readouterr().err
+    assert len(list((tmp_path / "archive").rglob("focus.npz"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("experiment", "file"), [("explain", "explanation.npz"), ("redundancy", "dead_inputs.npz")]
+)
+def test_other_arrays(tmp_path: Path, experiment: str, file: str) -> None:
+    shutil.copytree(PUBLISHED / experiment, tmp_path / experiment)
+    collection = collect([tmp_path])
+    assert not [each for each in all_figures(collection) if isinstance(each, LeftOut)]
+    for path in tmp_path.rglob(file):
+        with np.load(path) as stored:
+            arrays = {name: stored[name][..., :2] for name in stored.files}
+        path.write_bytes(packed(arrays))
+    all_figures.cache_clear()
+    assert [each for each in all_figures(collection) if isinstance(each, LeftOut)]
+
+
+def test_numbers_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw() -> Any:
+        raise ValueError("Axis limits cannot be NaN or Inf")
+
+    chart = Chart("a", "A", "b", (), draw)
+    monkeypatch.setattr("focusing.reports.figures.gallery.all_figures", lambda _: (chart,))
+    leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5])
+    assert write_figures(collect([tmp_path / "runs"]), tmp_path) == []
+    assert "Axis limits" in (tmp_path / "figures" / "all.md").read_text()

@@ -1,0 +1,144 @@
+"""A record is checked once: what passes can be reported, what does not is told with a reason."""
+
+import io
+import json
+import lzma
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from focusing.reports.figures.chart_runs import editions
+from focusing.reports.figures.gallery import all_figures
+from focusing.reports.page.run_view import run_view
+from focusing.reports.summary import summary
+from focusing.reports.tables.files import all_tables
+from focusing.results.archive import ARCHIVE, read_lines
+from focusing.results.collect import Collection, collect
+from focusing.results.record_schema import check_record
+from focusing.results.run import run_of
+from focusing.results.schema import Wrong, name
+from tests.unit.reports.records import SMALLEST, leave
+from tests.unit.results.mutations import mutations
+
+PUBLISHED = Path(__file__).parents[3] / "results"
+EVERY = 29
+"""Which of the mutations that pass are reported on: together they take seconds."""
+Change = Callable[[dict[str, Any]], object]
+
+
+def test_all_published_records_are_valid() -> None:
+    files = sorted(PUBLISHED.rglob(ARCHIVE))
+    entries = [record for file in files for _, record in read_lines(file)]
+    assert len(entries) >= 3600
+    assert [record for record in entries if isinstance(record, str)] == []
+
+
+@pytest.mark.parametrize("experiment", ["redundancy", "sparsity", "table1", "timing"])
+def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path) -> None:
+    record = next(
+        record
+        for _, record in read_lines(PUBLISHED / experiment / ARCHIVE)
+        if not isinstance(record, str) and record["measured"]
+    )
+    passed = []
+    for _, mutated in mutations(record):
+        try:
+            check_record(mutated)
+        except Wrong as error:
+            str(error).encode()  # it can be printed
+        else:
+            passed.append(mutated)
+    assert len(passed) > 100
+    runs = [run_of(tmp_path, mutated) for mutated in passed[::EVERY]]
+    for clear in (all_tables, all_figures, editions):
+        clear.cache_clear()  # type: ignore[attr-defined]
+    collection = Collection(tuple(run for run in runs if run.status == "done"))
+    assert all_tables(collection)
+    assert all_figures(collection)
+    console = Console(file=io.StringIO())
+    for mutated in passed[::EVERY]:
+        console.print(summary(mutated))
+    for run in collection.runs[:5]:
+        run_view_of(run, record)
+
+
+def run_view_of(run: Any, record: dict[str, Any]) -> None:
+    object.__setattr__(run, "record", lambda: record)
+    assert run_view(run)["title"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda r: r.update(experiment="../../E"), "experiment is not a name"),
+        (lambda r: r.update(experiment="n" * 230), "experiment is not a name"),
+        (lambda r: r.update(config_hash="/etc"), "config_hash is not a name"),
+        (lambda r: r.update(seed=True), "seed is not a whole number"),
+        (lambda r: r["data"].update(fingerprint="../x"), "data.fingerprint is not a name"),
+        (lambda r: r["data"].update(informative=[3, 900], inputs=20), "not among the inputs"),
+        (lambda r: r["series"].update({"test/acc": [0.5, float("nan")]}), "series.test/acc has"),
+        (lambda r: r["series"].update({"train/acc": [0.5]}), "series have different lengths"),
+        (lambda r: r["scores"]["last"].update(epoch=9), "scores.last.epoch is after the last"),
+        (lambda r: r["scores"]["paper"].update(value=1.5), "scores.paper.value is 1.5"),
+        (lambda r: r["scores"].update(paper=None), "scores.paper is missing"),
+        (lambda r: r["config"]["model"].update(sigma=float("inf")), "config.model.sigma is inf"),
+        (lambda r: r.update(focus={"h": {"moved": "far"}}), "focus.h.moved is not a number: 'far'"),
+        (lambda r: r.update(measured={"stuck": 3}), "measured.stuck is not an object: 3"),
+        (lambda r: r.update(error="\ud800"), "error has control characters"),
+    ],
+)
+def test_the_reason_names_the_value(tmp_path: Path, change: Change, reason: str) -> None:
+    leave(tmp_path, "fine", "dna", "dense", 0, [0.5])
+    folder = leave(tmp_path, "e", "dna", "dense", 0, [0.5, 0.25])
+    record = json.loads((folder / "result.json").read_text())
+    change(record)
+    (folder / "result.json").write_text(json.dumps(record))
+    for _ in range(2):  # read, then remembered
+        found = collect([tmp_path], tmp_path / "cache.json")
+        [(path, told)] = found.unreadable
+        assert path == folder / "result.json"
+        assert reason in told
+        assert [run.experiment for run in found.runs] == ["fine"]
+
+
+def test_one_bad_line_of_an_archive_leaves_the_others(tmp_path: Path) -> None:
+    record = {"schema": 1, **SMALLEST}
+    folders = ["a/seed=0", "../up", "/root", "a//b", 3, "", "n" * 230, "b/seed=0"]
+    lines = [json.dumps({"folder": folder, **record, "seed": at}) for at, folder in
+             enumerate(folders)]  # fmt: skip
+    lines += ["[" * 100_000, "{", '{"folder": "c"}']
+    (tmp_path / ARCHIVE).write_bytes(lzma.compress("\n".join(lines).encode()))
+    found = collect([tmp_path])
+    assert [run.seed for run in found.runs] == [0, 7]
+    assert [reason.partition(":")[0] for _, reason in found.unreadable] == [
+        f"line {at}" for at in (2, 3, 4, 5, 6, 7, 9, 10, 11)
+    ]
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "result.json")
+    assert collect([tmp_path]).unreadable == ((tmp_path / "result.json", "not a file"),)
+
+
+def test_a_cache_that_somebody_changed_is_made_anew(tmp_path: Path) -> None:
+    leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5])
+    cache = tmp_path / "cache.json"
+    collect([tmp_path / "runs"], cache)
+    cache.write_text(re.sub(r'"experiment":"e"', '"experiment":"../e"', cache.read_text()))
+    assert [run.experiment for run in collect([tmp_path / "runs"], cache).runs] == ["e"]
+
+
+@pytest.mark.parametrize("value", ["a", "a b", "seed=0", "é", "x.y", "n" * 100])
+def test_names(value: str) -> None:
+    name(value)
+
+
+@pytest.mark.parametrize("value", ["", ".", "..", ".x", "a/b", "a\\b", "a\n", "\0", "n" * 101, 3])
+def test_no_names(value: Any) -> None:
+    with pytest.raises(Wrong, match="is not a name"):
+        name(value)

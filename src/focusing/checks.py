@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import missing
 from focusing.errors import UserError, printable
-from focusing.results.schema import Wrong, plain
+from focusing.schema import Wrong, plain
 
 CHOICES: dict[str, tuple[str | bool, ...]] = {
     "resume": ("auto", "never"),

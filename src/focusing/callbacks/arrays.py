@@ -11,7 +11,7 @@ import numpy as np
 
 from focusing.errors import DamagedError
 from focusing.results.files import write_whole
-from focusing.results.schema import printable
+from focusing.schema import printable
 
 LARGEST = 2**31
 """Bytes of all arrays of a file."""

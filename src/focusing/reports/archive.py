@@ -24,7 +24,7 @@ from focusing.results.collect import Collection, collect, record_files
 from focusing.results.files import inside, write_whole
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
-from focusing.results.schema import printable
+from focusing.schema import printable
 
 TIMES, FEW_TIMES = 25, 8
 """At which foci are kept: the first, the last, and others evenly between them; few of many foci."""

@@ -15,7 +15,7 @@ from focusing.callbacks.style import Array
 from focusing.errors import DamagedError
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
 from focusing.results.files import is_name
-from focusing.results.schema import short
+from focusing.schema import short
 
 FILE = "focus.npz"
 KINDS = {

@@ -12,7 +12,7 @@ from typing import Any
 from focusing.errors import UserError
 from focusing.results.files import write_whole
 from focusing.results.record_schema import check_record, parse
-from focusing.results.schema import below, fields
+from focusing.schema import below, fields
 
 ARCHIVE = "records.jsonl.xz"
 LARGEST = 2**30

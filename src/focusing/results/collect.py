@@ -18,7 +18,7 @@ from focusing.results.identity import config_hash
 from focusing.results.record import FILE
 from focusing.results.record_schema import check_record, parse
 from focusing.results.run import Run, run_of
-from focusing.results.schema import below, printable
+from focusing.schema import below, printable
 
 CACHE_SCHEMA = 3
 LARGEST = 2**28

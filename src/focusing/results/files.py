@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError
+from focusing.schema import is_name as is_name
 
 
 def write_whole(path: Path, content: Any, *, sync: bool = True) -> None:
@@ -30,13 +31,6 @@ def write_whole(path: Path, content: Any, *, sync: bool = True) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def is_name(text: Any) -> bool:
-    """Whether a text names a file of a folder, and not one of another folder."""
-    if not isinstance(text, str) or not text.isprintable():
-        return False
-    return text not in ("", ".", "..") and not {"/", "\\"} & set(text) and len(text.encode()) < 256
 
 
 def inside(folder: Path, *names: str) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 from focusing.errors import DamagedError, UserError
 from focusing.results.files import write_whole
 from focusing.results.record_schema import check_record, parse
-from focusing.results.schema import SCHEMA, printable, short
+from focusing.schema import SCHEMA, printable, short
 
 FILE = "result.json"
 PACKAGES = ("focusing", "torch", "pytorch-lightning", "hydra-core", "omegaconf", "numpy")

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from focusing.results.schema import (
+from focusing.results.scores import SERIES_OF
+from focusing.schema import (
     SCHEMA,
     Check,
     Wrong,
@@ -24,7 +25,6 @@ from focusing.results.schema import (
     truth,
     whole,
 )
-from focusing.results.scores import SERIES_OF
 
 COUNT, SHARE, POSITIVE = whole(), number(0, 1), number(0)
 FAILED = fields(error=text)

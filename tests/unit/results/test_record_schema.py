@@ -21,7 +21,7 @@ from focusing.results.archive import ARCHIVE, read_lines
 from focusing.results.collect import Collection, collect
 from focusing.results.record_schema import check_record
 from focusing.results.run import run_of
-from focusing.results.schema import Wrong, name
+from focusing.schema import Wrong, name
 from tests.unit.reports.records import SMALLEST, leave
 from tests.unit.results.mutations import mutations
 

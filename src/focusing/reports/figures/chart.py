@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from focusing.errors import DamagedError
 from focusing.reports.tables.cells import command
-from focusing.results.schema import printable
+from focusing.schema import printable
 
 Rows = tuple[Mapping[str, Any], ...]
 

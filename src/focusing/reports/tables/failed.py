@@ -7,7 +7,7 @@ from pathlib import Path
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import Column, Row, Table, text
 from focusing.results.collect import Collection
-from focusing.results.schema import printable
+from focusing.schema import printable
 
 COLUMNS = tuple(map(Column, ("experiment", "data", "model", "seed", "error", "folder")))
 

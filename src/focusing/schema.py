@@ -1,4 +1,4 @@
-"""What a record may hold: types, ranges, finite numbers, lengths. Checked once, when it is read.
+"""What a value from a file may be: types, ranges, finite numbers, lengths.
 
 A check is a function that raises :class:`Wrong` for a value it refuses. What it lets pass is safe
 to format, to draw, and to name files after.
@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
-
-from focusing.results.files import is_name
 
 SCHEMA = 1
 LARGEST_WHOLE, LARGEST = 2**63, 1e100
@@ -52,6 +50,13 @@ def printable(value: str, longest: int = LONGEST_TEXT) -> str:
     """A text as any file and terminal can take it, shortened if it is long."""
     text = UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", value)
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def is_name(text: Any) -> bool:
+    """Whether a text names a file of a folder, and not one of another folder."""
+    if not isinstance(text, str) or not text.isprintable():
+        return False
+    return text not in ("", ".", "..") and not {"/", "\\"} & set(text) and len(text.encode()) < 256
 
 
 def name(value: Any) -> None:

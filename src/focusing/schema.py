@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from focusing.errors import printable as escaped
+
 SCHEMA = 1
 LARGEST_WHOLE, LARGEST = 2**63, 1e100
 """Of numbers: larger ones than any network computes with, and small enough for statistics."""
@@ -48,7 +50,7 @@ class Wrong(ValueError):
 
 def printable(value: str, longest: int = LONGEST_TEXT) -> str:
     """A text as any file and terminal can take it, shortened if it is long."""
-    text = UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", value)
+    text = escaped(value)
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 

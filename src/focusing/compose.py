@@ -55,6 +55,9 @@ def _guarded(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
     def checked(
         loader: Any, config_name: str, overrides: Any, run_mode: RunMode, **more: Any
     ) -> Any:
+        for override in overrides:
+            if re.match(r"\s*[+~]*(@[^=]*)?(=|$)", override):
+                raise UserError(f"{override}: an option has a name, option=value.")
         config = load(loader, config_name, overrides, run_mode, **more)
         check_hydra(config.hydra, sweeps=run_mode == RunMode.MULTIRUN)
         return config
@@ -163,8 +166,8 @@ def _no_choice(error: ValueError) -> str:
     while frame and frame.tb_next:
         frame = frame.tb_next
     override = frame.tb_frame.f_locals.get("override") if frame else None
-    if override is None or not override.key_or_group:
-        return f"{override.input_line if override else error}: an option has a name, option=value."
+    if override is None:
+        return " ".join(str(error).split())
     group = override.key_or_group
     choices = sorted(path.stem for path in (config_dir() / group).glob("*.yaml"))
     hint = f"; {group} is one of {', '.join(choices)}" if choices else ""

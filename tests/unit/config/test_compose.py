@@ -209,7 +209,6 @@ NO_CHOICE = {
     "variant=null": "variant=null is no choice; variant is one of ",
     "callbacks=null": "callbacks=null is no choice; callbacks is one of ",
     "logger=5": "logger=5 is no choice; logger is one of ",
-    "=1": "=1: an option has a name, option=value.",
     "~data": "data is missing: give it a value, and leave out the ~ that removes it.",
 }
 
@@ -219,6 +218,12 @@ def test_a_choice_that_is_none_is_told_with_those_that_are(override: str) -> Non
     with pytest.raises((HydraException, ValueError)) as raised:
         composed(override)
     assert str(explain(raised.value)).startswith(NO_CHOICE[override])
+
+
+@pytest.mark.parametrize("override", ["=1", "+='1'", "~", "+@model=1", ""])
+def test_an_option_has_a_name(override: str) -> None:
+    with pytest.raises(UserError, match="an option has a name"):
+        composed(override)
 
 
 def test_what_a_command_needs_before_the_check_is_named_too() -> None:

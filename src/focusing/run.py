@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +23,13 @@ from focusing.checks import check
 from focusing.compose import prepare_hydra
 from focusing.config import Optim
 from focusing.data import DataSet, Part
-from focusing.errors import PrunedError, UserError
+from focusing.errors import DamagedError, PrunedError, UserError
 from focusing.instantiate import instantiate
 from focusing.models import Network
 from focusing.reports.config_tree import config_tree
 from focusing.reports.summary import summary
 from focusing.results.description import describe_end, describe_start
-from focusing.results.files import write_whole
+from focusing.results.files import set_aside, write_whole
 from focusing.results.folder import FinishedError, claim, finished, has_figures
 from focusing.results.identity import run_folder
 from focusing.results.record import write_record
@@ -41,6 +42,7 @@ from focusing.training.assembly import (
     settle_source,
     split,
 )
+from focusing.training.fitting_state import newest_checkpoint
 from focusing.training.interruption import Interrupted
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers, log_record
 from focusing.training.metrics import score
@@ -48,6 +50,8 @@ from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
 from focusing.training.same_data import check_finished, check_resumed, note_data
 from focusing.training.session import build_trainer, fit
+
+log = logging.getLogger(__name__)
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -65,7 +69,7 @@ def train(cfg: DictConfig) -> float | None:
     settle_source(config, strict=multirun or _of_an_experiment())
     run_dir, protocol = run_folder(config), config["protocol"]["name"]
     console = Console(quiet=multirun, soft_wrap=True)
-    record = finished(run_dir)
+    record = _finished(run_dir)
     if record and not config["force"]:
         check_finished(record, config, run_dir)
         console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
@@ -130,6 +134,16 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
     return {f"test/{metric}": value for metric, value in found.items()}
 
 
+def _finished(run_dir: Path) -> dict[str, Any] | None:
+    """The record of a run that is done; one that is damaged is kept aside, and the run goes on."""
+    try:
+        return finished(run_dir)
+    except DamagedError as error:
+        kept = set_aside(error.path)
+        log.warning("%s It is kept as %s; the run goes on.", error, kept.name)
+        return None
+
+
 def _draw(run_dir: Path) -> None:
     from focusing.reports.run_figures import draw_run  # matplotlib takes a second
 
@@ -177,6 +191,8 @@ def _fit_and_record(
             config["logger"], run_dir, config=config, experiment=config["name"]
         )
         trainer.loggers = loggers
+        if checkpoint is not None:
+            checkpoint = newest_checkpoint(checkpoint.parent, module, trainer)
         fit(
             trainer,
             module,

@@ -15,6 +15,7 @@ from focusing.callbacks.analysis import Analysis
 from focusing.callbacks.arrays import write_arrays
 from focusing.errors import UserError
 from focusing.nn import FocusedLinear
+from focusing.training.fitting_state import check_like
 
 if TYPE_CHECKING:
     from focusing.data import Batches
@@ -123,6 +124,10 @@ class DeadInputs(Analysis):
     def state_dict(self) -> dict[str, Any]:
         """The weights at the start."""
         return {"before": self.before}
+
+    def check_state(self, state: Any, module: pl.LightningModule) -> None:
+        """Refuse the weights of another layer; see :mod:`focusing.training.fitting_state`."""
+        check_like(state, {"before": _weights(_first_layer(module)[1])})  # type: ignore[arg-type]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take them from a checkpoint."""

@@ -104,6 +104,10 @@ class FocusTrajectory(pl.Callback):
         """The records so far."""
         return self.trajectory.state_dict()
 
+    def check_state(self, state: Any, module: pl.LightningModule) -> None:
+        """Refuse the records of other layers; see :mod:`focusing.training.fitting_state`."""
+        self.trajectory.check_state(state, focused_layers(module))
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from the records of the checkpoint."""
         self.trajectory.load_state_dict(state_dict)

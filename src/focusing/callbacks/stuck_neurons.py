@@ -11,6 +11,7 @@ from torch import Tensor
 
 from focusing.callbacks.layers import focused_layers
 from focusing.nn import FocusedLinear
+from focusing.training.fitting_state import check_like
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule
@@ -155,6 +156,18 @@ class StuckNeurons(pl.Callback):
         """The last foci, and what was found."""
         found = {"path": self._path, "blind": self._blind, "which": self.which}
         return {name: dict(each) for name, each in found.items()}
+
+    def check_state(self, state: Any, module: pl.LightningModule) -> None:
+        """Refuse the foci of other layers; see :mod:`focusing.training.fitting_state`."""
+        layers = {name: each for name, each in focused_layers(module).items() if _trained(each)}
+        flags = {name: torch.zeros(each.out_features, dtype=torch.bool)
+                 for name, each in layers.items()}  # fmt: skip
+        path = state.get("path")
+        times = {name: len(path[name]) if isinstance(path, dict) and name in path else 0
+                 for name in layers}  # fmt: skip
+        foci = {name: _foci(each)[None].expand(times[name], -1, -1)
+                for name, each in layers.items()}  # fmt: skip
+        check_like(state, {"path": foci, "blind": flags, "which": flags})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting where the checkpoint was written."""

@@ -9,6 +9,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from focusing.training.fitting_state import check_like
+
 
 class Throughput(pl.Callback):
     """Steps and samples per second, and peak memory, over all sessions of a run.
@@ -103,6 +105,11 @@ class Throughput(pl.Callback):
             "seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
         }
+
+    def check_state(self, state: Any, module: pl.LightningModule) -> None:
+        """Refuse other counts; see :mod:`focusing.training.fitting_state`."""
+        like = {"steps": 0, "samples": 0, "seconds": 0.0, "peak_memory_bytes": 0}
+        check_like({**state, "peak_memory_bytes": state.get("peak_memory_bytes") or 0}, like)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting where the checkpoint was written."""

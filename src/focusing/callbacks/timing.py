@@ -13,6 +13,7 @@ import torch
 
 from focusing.callbacks.analysis import Analysis
 from focusing.callbacks.layers import focused_layers
+from focusing.schema import fields, numbers
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule
@@ -111,6 +112,10 @@ class Timing(Analysis):
     def state_dict(self) -> dict[str, Any]:
         """Seconds of the epochs so far."""
         return {"epoch_seconds": list(self.epochs)}
+
+    def check_state(self, state: Any, module: pl.LightningModule) -> None:
+        """Refuse other times; see :mod:`focusing.training.fitting_state`."""
+        fields({"epoch_seconds": numbers})(state)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the checkpoint was written; an epoch that was interrupted does not count."""

@@ -27,6 +27,8 @@ from torch import Tensor
 
 from focusing.callbacks.arrays import write_arrays
 from focusing.nn import FocusedLinear
+from focusing.schema import fields, items, whole
+from focusing.training.fitting_state import check_like
 
 SHOWN = 64
 """Neurons whose weights are stored: bounds a checkpoint, and no figure shows more."""
@@ -102,6 +104,24 @@ class Trajectory:
             "foci": {name: foci[: len(self.epochs)].clone() for name, foci in self._foci.items()},
             "weight_first": dict(self._weight_first),
         }
+
+    def check_state(self, state: Any, layers: Mapping[str, FocusedLinear]) -> None:
+        """Refuse the state of other layers.
+
+        Raises:
+            Wrong: it does not fit.
+        """
+        fields({"epochs": items(whole(), low=1)})({"epochs": state.get("epochs")})
+        times = len(state["epochs"])
+        like = {
+            "epochs": state["epochs"],
+            "foci": {name: torch.empty(times, 2, *each.mu.shape) for name, each in layers.items()},
+            "weight_first": {
+                name: torch.empty(len(shown(each.out_features)), each.in_features)
+                for name, each in layers.items()
+            },
+        }
+        check_like(state, like)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to the state of a checkpoint."""

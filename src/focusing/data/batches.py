@@ -99,6 +99,11 @@ class Batches:
     def __len__(self) -> int:
         return -(-self._used // self._stride)
 
+    @property
+    def steps(self) -> int:
+        """Batches of an epoch, which come in bundles."""
+        return -(-self._used // self.size)
+
     def __iter__(self) -> Iterator[Part]:
         if self.prepare is None and self.augment is None:
             for part in self._slices():

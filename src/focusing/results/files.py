@@ -33,6 +33,11 @@ def write_whole(path: Path, content: Any, *, sync: bool = True) -> None:
         part.unlink(missing_ok=True)
 
 
+def set_aside(path: Path) -> Path:
+    """Rename a file that is damaged, so that nothing is lost and a new one can be written."""
+    return path.replace(path.with_name(f"{path.name}.damaged"))
+
+
 def inside(folder: Path, *names: str) -> Path:
     """The path of names below a folder, for names that come from a file.
 

@@ -74,7 +74,7 @@ def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path |
         (run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
         last = run_dir / "checkpoints" / "last.ckpt"
         try:
-            yield last if last.exists() else None
+            yield last if last.exists() or last.with_name("best.ckpt").exists() else None
         except Exception:
             if aside.exists() and not finished(run_dir):
                 failed = run_dir.with_name(f".{run_dir.name}.failed")

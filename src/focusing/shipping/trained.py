@@ -12,13 +12,25 @@ import yaml
 from focusing.compose import data_dir, override_data
 from focusing.data import Batches, DataSet, Part
 from focusing.data.preprocess import FITTED
-from focusing.errors import UserError
+from focusing.errors import DamagedError, UserError
 from focusing.models import Network
+from focusing.schema import fields, label, number, one_of, text, whole
 from focusing.training.assembly import build_net, load_data, settle_source, split
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.session import evaluation_batch
 
 PRUNED = "pruned.pt"
+RUN_CONFIG = fields(
+    {
+        "seed": whole(),
+        "data": fields({"_target_": text, "name": label}),
+        "model": fields({"_target_": text, "name": label}),
+        "optim": fields({"batch_size": whole(1)}),
+        "protocol": fields({"name": one_of("paper", "holdout", "last"), "holdout": number(0, 1)}),
+        "paths": fields({"data_dir": text}),
+    }
+)
+"""What this module reads of ``config.yaml``; the rest is checked by who reads it."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +78,7 @@ def load_run(
         data_overrides: other data, as on the command line: ``data=...``, ``data.seed=3``. It is
             prepared as the run's was, unless these say ``data.preprocess=...``.
     """
-    try:
-        config = yaml.safe_load((folder / "config.yaml").read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{folder} is not a run folder: it has no config.yaml.") from None
+    config = _read_config(folder)
     if pruned:
         path = (folder if pruned is True else Path(pruned)) / PRUNED
         missing = "run focusing prune first"
@@ -83,9 +92,12 @@ def load_run(
     trained_on = config["data"]
     data = _other_data(config, data_overrides) if data_overrides else load_data(config)
     net = build_net(config, data, pretrained=False)
-    state = load_checkpoint(path)["state_dict"]
+    content = load_checkpoint(path)
     try:
+        state = content["state_dict"]
         net.load_state_dict({key.removeprefix("net."): value for key, value in state.items()})
+    except (AttributeError, KeyError, TypeError):
+        raise DamagedError(path, "is not the checkpoint of a run: it has no weights") from None
     except RuntimeError:
         raise UserError(
             f"This network was trained on {trained_on['name']}: data with {data.inputs} inputs and "
@@ -94,6 +106,19 @@ def load_run(
             else f"{path} does not fit {folder / 'config.yaml'}."
         ) from None
     return Trained(folder, config, net.eval(), data, split(config, data))
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.yaml"
+    try:
+        config: dict[str, Any] = yaml.safe_load(path.read_bytes())
+        RUN_CONFIG(config)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{folder} is not a run folder: it has no config.yaml.") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise DamagedError(path, f"is not the config of a run: {reason}") from None
+    return config
 
 
 def _other_data(config: dict[str, Any], overrides: Sequence[str]) -> DataSet:

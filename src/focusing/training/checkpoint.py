@@ -13,8 +13,9 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from focusing.errors import UserError
+from focusing.errors import DamagedError
 from focusing.results.files import write_whole
+from focusing.schema import printable
 
 
 class EpochCheckpoint(pl.callbacks.Checkpoint):
@@ -92,5 +93,5 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except OSError:
         raise
     except Exception as error:  # torch raises many kinds for a file that is none of its own
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UserError(f"{path} is not a checkpoint that can be read ({reason})") from None
+        reason = printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
+        raise DamagedError(path, f"is not a checkpoint that can be read ({reason})") from None

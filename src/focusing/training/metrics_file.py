@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
-from focusing.results.files import write_whole
+from focusing.results.files import set_aside, write_whole
+
+log = logging.getLogger(__name__)
 
 Row = dict[str, str]
 
@@ -93,10 +96,21 @@ def _lines(columns: list[str], rows: list[Row], header: bool = False) -> str:
 
 def _read(path: Path) -> tuple[list[str], list[Row], bool]:
     """Columns and rows of a file, and whether it is whole or ends in a torn line."""
+    nothing: tuple[list[str], list[Row], bool] = (["epoch"], [], True)
     if not path.exists():
-        return ["epoch"], [], True
-    *lines, torn = path.read_text().split("\n")
-    reader = csv.DictReader(lines)
-    rows = [row for row in reader if (row.get("epoch") or "").isdigit()]
-    columns = list(reader.fieldnames or ["epoch"])
-    return columns, [{key: value for key, value in row.items() if value} for row in rows], not torn
+        return nothing
+    try:
+        *lines, torn = path.read_text(encoding="utf-8").split("\n")
+        columns, *rows = csv.reader(lines, strict=True) if lines else [["epoch"]]
+        if columns[:1] != ["epoch"] or len(set(columns)) != len(columns):
+            raise ValueError("its first line does not name its columns")
+        for number, row in enumerate(rows, start=2):
+            if len(row) != len(columns) or not row[0].isdecimal() or not row[0].isascii():
+                raise ValueError(f"line {number} is not the row of an epoch")
+            [float(value) for value in row if value]
+    except (ValueError, csv.Error) as error:
+        kept = set_aside(path)
+        log.warning("%s is damaged (%s): it is kept as %s.", path, error, kept.name)
+        return nothing
+    named = [dict(zip(columns, row, strict=True)) for row in rows]
+    return columns, [{key: value for key, value in row.items() if value} for row in named], not torn

@@ -17,9 +17,17 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from focusing.errors import UserError
-from focusing.results.files import write_whole
+from focusing.errors import DamagedError
+from focusing.results.files import set_aside, write_whole
+from focusing.schema import Wrong
 from focusing.training.checkpoint import encode, load_checkpoint
+from focusing.training.fitting_state import (
+    check_callbacks,
+    check_like,
+    check_optimizer,
+    check_random,
+    optimizer_like,
+)
 from focusing.training.randomness import random_state, set_random_state
 
 if TYPE_CHECKING:
@@ -84,10 +92,72 @@ def load_middle(module: FocusingModule) -> dict[str, Any] | None:
         return None
     try:
         state = load_checkpoint(path)
-    except (OSError, UserError) as error:
-        log.warning("%s; the epoch begins again.", error)
+        _check(state, module)
+    except OSError as error:
+        log.warning("%s: the epoch begins again.", error)
         return None
-    return state if state["epoch"] == module.current_epoch else None
+    except ValueError as error:
+        damage = DamagedError(path, f"does not fit this run: {error}")
+    except DamagedError as error:
+        damage = error
+    else:
+        return state if state["epoch"] == module.current_epoch else None
+    kept = set_aside(path)
+    log.warning("%s It is kept as %s; the epoch begins again.", damage, kept.name)
+    return None
+
+
+def _check(state: Any, module: FocusingModule) -> None:
+    """Refuse what :func:`restore_middle` could not put back.
+
+    Raises:
+        Wrong: with the path of the first difference.
+    """
+    if not isinstance(state, dict):
+        raise Wrong("is not an object")
+    like = {
+        "epoch": 0,
+        "batches": 0,
+        "pending": 0,
+        "net": dict(module.net.state_dict()),
+        "steps": module.step_progress.state_dict(),
+        "seconds": 0.0,
+        "cpu_seconds": 0.0,
+    }
+    state = {"cpu_seconds": 0.0, **state}  # older ones do not have it
+    check_like({key: state.get(key) for key in like}, like)
+    if not 1 <= state["batches"] <= module.batches["train"].steps:
+        raise Wrong("is not a number of batches of this run", "batches")
+    if state["pending"] >= max(module.optim.accumulate, 2):
+        raise Wrong("is more than waits for a step", "pending")
+    check_optimizer(state.get("optimizer"), optimizer_like(module))
+    check_random(state.get("random"))
+    check_callbacks(state.get("callbacks"), module, _callbacks(module))
+    _check_lists(state, module)
+
+
+def _check_lists(state: dict[str, Any], module: FocusingModule) -> None:
+    parameters = list(module.net.parameters())
+    gradients = state.get("gradients")
+    if not isinstance(gradients, list) or len(gradients) != len(parameters):
+        raise Wrong(f"are not {len(parameters)}", "gradients")
+    for place, (gradient, parameter) in enumerate(zip(gradients, parameters, strict=True)):
+        if gradient is not None:
+            try:
+                check_like(gradient, parameter)
+            except Wrong as error:
+                raise error.under(place).under("gradients") from None
+    seen, part = state.get("seen"), module.batches["train"].part
+    if not isinstance(seen, list) or len(seen) != 2 or not isinstance(seen[1], Tensor):
+        raise Wrong("are not outputs and targets", "seen")
+    targets = part.targets[:1].expand(len(seen[1]), *part.targets.shape[1:])
+    check_like(seen[1], targets)
+    if (
+        not isinstance(seen[0], Tensor)
+        or len(seen[0]) != len(targets)
+        or seen[0].ndim not in (1, 2)
+    ):
+        raise Wrong("has other outputs than targets", "seen")
 
 
 def restore_middle(module: FocusingModule, state: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,9 +12,13 @@ from typing import Any
 from focusing.data import DataSet
 from focusing.data.sources import MissingError
 from focusing.errors import UserError
-from focusing.results.files import write_whole
+from focusing.results.files import set_aside, write_whole
+from focusing.schema import fields, text
 from focusing.training.assembly import load_data
 
+log = logging.getLogger(__name__)
+
+BEGUN = fields({"source": text, "fingerprint": text})
 FILE = "data.json"
 """Beside the checkpoints: what they were trained on. A record comes only at the end."""
 
@@ -32,9 +37,17 @@ def check_resumed(run_dir: Path, data: DataSet) -> None:
     folder = run_dir / "checkpoints"
     if not any(folder.glob("*.ckpt")):
         return
-    with suppress(FileNotFoundError, json.JSONDecodeError):
-        begun = json.loads((folder / FILE).read_text())
-        _compare(begun, data, run_dir, "resume=never begins again")
+    path = folder / FILE
+    if not path.exists():
+        return
+    try:
+        begun = json.loads(path.read_bytes())
+        BEGUN(begun)
+    except (ValueError, RecursionError):
+        kept = set_aside(path)
+        log.warning("%s is damaged: it is kept as %s, and the run goes on.", path, kept.name)
+        return
+    _compare(begun, data, run_dir, "resume=never begins again")
 
 
 def note_data(run_dir: Path, data: DataSet) -> None:

@@ -1,0 +1,105 @@
+"""A run folder with damaged files: one sentence, the file is kept aside, and the run goes on."""
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from focusing.errors import UserError
+from focusing.results.record import read_record
+from focusing.run import evaluate, train
+from focusing.training.checkpoint import encode, load_checkpoint
+from tests.unit.test_run import config, folder_of
+
+DAMAGED: dict[str, list[bytes]] = {
+    "result.json": [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 1, "seed": 0}', b"\xff"],
+    "metrics.csv": [b"\xff\xfe", b"epoch,a\n\xb2,1\n", b"a,b\n1,2\n", b"epoch,a\n1\n",
+                    b"epoch,a,a\n", b"epoch,a\n0,x\n", b"epoch,a\n0,1,2\n",
+                    b'epoch,a\n0,"1\n', b"epoch\n\0\n"],
+    "checkpoints/data.json": [b"", b"{", b"[]", b"{}", b'{"fingerprint": 3, "source": "x"}',
+                              b'{"fingerprint": "\\ud800", "source": "x"}', b"\xff", b"[" * 9999],
+    "checkpoints/last.ckpt": [b"", b"torn", encode({}), encode([1]), encode({"state_dict": {}})],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is done but for its record, as if killed at the end."""
+    folder = tmp_path_factory.mktemp("begun")
+    train(config(folder))
+    (folder_of(folder) / "result.json").unlink()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("done")
+    train(config(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(name, content) for name, contents in DAMAGED.items() for content in contents],
+)
+def test_the_file_is_kept_and_the_run_goes_on(
+    begun: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, content: bytes
+) -> None:
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    path = folder_of(tmp_path) / name
+    path.write_bytes(content)
+    if name.endswith("last.ckpt"):
+        path.with_name("best.ckpt").unlink()
+    with caplog.at_level(logging.WARNING):
+        train(config(tmp_path))
+    record = read_record(folder_of(tmp_path)) or {}
+    assert (record["status"], len(record["series"]["test/acc"])) == ("done", 2)
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == content
+    assert path.name in caplog.text
+
+
+def test_a_record_of_a_later_version_is_not_touched(begun: Path, tmp_path: Path) -> None:
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    path = folder_of(tmp_path) / "result.json"
+    path.write_text('{"schema": 2}')
+    with pytest.raises(UserError, match="has schema 2, this version reads 1"):
+        train(config(tmp_path))
+    assert path.read_text() == '{"schema": 2}'
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "is not the config of a run"),
+        ("[1, 2]", "is not an object"),
+        ("a: [", "is not the config of a run"),
+        ("seed: 0", "data is missing"),
+        ("\x00", "is not the config of a run"),
+    ],
+)
+def test_a_config_that_is_none(done: Path, tmp_path: Path, content: str, reason: str) -> None:
+    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
+    (folder_of(tmp_path) / "config.yaml").write_text(content)
+    with pytest.raises(UserError, match=reason):
+        evaluate(folder_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"state_dict": None}, {"state_dict": []}, {"state_dict": {1: 2}},
+     {"state_dict": {"net.x": 3}}, {"state_dict": {"net.hidden1.mu": torch.zeros(9)}}, [], 3],
+)  # fmt: skip
+def test_a_checkpoint_that_has_no_weights_for_the_network(
+    done: Path, tmp_path: Path, change: Any
+) -> None:
+    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
+    path = folder_of(tmp_path) / "checkpoints" / "best.ckpt"
+    content = load_checkpoint(path)
+    if isinstance(change, dict) and "net.hidden1.mu" in (change.get("state_dict") or {}):
+        change = {"state_dict": {**content["state_dict"], **change["state_dict"]}}
+    path.write_bytes(encode(change))
+    with pytest.raises(UserError, match=r"best\.ckpt"):
+        evaluate(folder_of(tmp_path))

@@ -77,18 +77,22 @@ def _check_tensor(value: Any, like: Tensor) -> None:
 
 
 def optimizer_like(module: FocusingModule) -> dict[str, Any]:
-    """The state of the optimizer after a step, without its values and the memory for them."""
-    net = [(name, each) for name, each in module.net.named_parameters() if each.requires_grad]
-    shapes = {id(each): tuple(each.shape) for _, each in net}
+    """The state of the optimizer after a step, without its values and the memory for them.
+
+    ``state`` is None for an optimizer that makes no step without them.
+    """
     optimizer = build_optimizer(module.net, module.optim)
     for group in optimizer.param_groups:
         group["params"] = [
-            torch.nn.Parameter(torch.empty(shapes[id(each)], device="meta"))
-            for each in group["params"]
+            torch.nn.Parameter(torch.empty_like(each, device="meta")) for each in group["params"]
         ]
         for each in group["params"]:
             each.grad = torch.empty_like(each)
-    optimizer.step()
+    step: Any = type(optimizer).step
+    try:
+        getattr(step, "__wrapped__", step)(optimizer)  # without the hooks of those who count steps
+    except Exception:  # each has reasons of its own
+        return {**optimizer.state_dict(), "state": None}
     return optimizer.state_dict()
 
 
@@ -103,7 +107,7 @@ def check_optimizer(state: Any, like: Mapping[str, Any]) -> None:
     if not isinstance(state, dict) or not isinstance(state.get("state"), dict):
         raise Wrong("has no state")
     check_like({key: value for key, value in state.items() if key != "state"}, groups)
-    for place, moment in state["state"].items():
+    for place, moment in state["state"].items() if moments is not None else ():
         if place not in moments:
             raise Wrong("is of no parameter", str(place), "state")
         given = {key: each for key, each in moments[place].items() if each is not None}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from focusing.callbacks import FocusTrajectory, StuckNeurons, Throughput
 from focusing.schema import Wrong
@@ -178,3 +179,11 @@ def test_a_run_whose_middle_is_damaged_ends_the_same(tmp_path: Path, run: Path) 
     _write(folder / "interrupted.ckpt", {**state, "gradients": state["gradients"][1:]})
     again = trained(tmp_path, callbacks=callbacks(), checkpoint=folder / "last.ckpt")
     assert same_weights(trained(tmp_path / "whole", callbacks=callbacks()), again)
+
+
+def test_nobody_counts_the_step_that_is_none() -> None:
+    steps: list[Any] = []
+    hook = register_optimizer_step_post_hook(lambda *step: steps.append(step))
+    assert optimizer_like(FocusingModule(net(), optim(name="Adam")))["state"]
+    hook.remove()
+    assert not steps

@@ -14,8 +14,8 @@ from focusing.results.files import write_whole
 
 COLOURS = 256
 """Of the palette of a PNG: a third of the bytes of full colours."""
-VISIBLE = 0.5
-"""Mean difference of colours, of 255, above which a palette is seen, as in photographs."""
+VISIBLE = 0.1
+"""Mean difference of colours, of 255, that is seen: in photographs and shades, not in lines."""
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:

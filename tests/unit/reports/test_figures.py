@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from PIL import Image
 
 from focusing import FocusedLinear
@@ -16,6 +17,7 @@ from focusing.callbacks.trajectory import Trajectory
 from focusing.reports.foci import informative_columns
 from focusing.reports.panels import series_figure, trajectory_figure
 from focusing.reports.run_figures import draw_run
+from focusing.reports.style import save
 from focusing.results.folder import DRAWN
 from focusing.results.record import write_record
 from tests.unit.reports.records import SMALLEST
@@ -102,6 +104,17 @@ def test_equal_runs_equal_figures(tmp_path: Path) -> None:
         return {path.name: path.read_bytes() for path in paths}
 
     assert draw() == draw()
+
+
+def test_few_colours_where_that_is_not_seen(tmp_path: Path) -> None:
+    lines, picture = Figure(), Figure()
+    lines.subplots().plot([0, 1])
+    picture.subplots().imshow(np.random.default_rng(0).random((40, 40, 3)))
+    for name, figure, mode in (("lines", lines, "P"), ("picture", picture, "RGB")):
+        path = save(figure, tmp_path, name)[0]
+        with Image.open(path) as image:
+            assert image.mode == mode
+            assert image.info["dpi"] == pytest.approx((300, 300), rel=0.01)
 
 
 def test_the_reader_keeps_his_own_style(tmp_path: Path) -> None:

@@ -22,11 +22,12 @@ def texts(table: Table) -> list[list[str]]:
 
 class TestCourse:
     def test_overfitting_and_apertures(self, tmp_path: Path) -> None:
-        series = {"test/loss": [0.5, 0.2, 0.4], "train/loss": [0.5, 0.1, 0.01], "test/acc": [0.9]}
+        score = [0.9, 0.9, 0.9]
+        series = {"test/loss": [0.5, 0.2, 0.4], "train/loss": [0.5, 0.1, 0.01], "test/acc": score}
         layer = {"moved": 0.1, "sigma_first": 0.025, "sigma_last": 0.08}
         for seed in (0, 17):
             about = {"series": series, "focus": {"hidden1": layer}}
-            leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, [0.9], **about)
+            leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, score, **about)
         [table] = course_tables(collect([tmp_path]))
         assert table.name == "course_table2_simple_paper_paper"
         [record] = table.records

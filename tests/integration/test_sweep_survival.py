@@ -18,7 +18,7 @@ JOBS = [
     "-m",
     "seed=0,1,2",
     "model=dense,focus_s",
-    "data.n_samples=1500",
+    "data.n_samples=1000",
     "trainer.max_epochs=4",
     "optim.batch_size=8",
     "model.hidden=[8]",

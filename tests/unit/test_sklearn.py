@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from focusing.sklearn import FocusClassifier, FocusRegressor
 
-SMALL: dict[str, Any] = {"hidden_layer_sizes": (20,), "max_iter": 25, "random_state": 0}
+SMALL: dict[str, Any] = {"hidden_layer_sizes": (20,), "max_iter": 15, "random_state": 0}
 
 
 @parametrize_with_checks([FocusClassifier(**SMALL), FocusRegressor(**SMALL)])

@@ -3,6 +3,7 @@
 A few examples with every run of the tests; ``make fuzz`` tries thousands of new ones.
 """
 
+import io
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import signal
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from hydra import compose, initialize_config_dir
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -40,11 +42,12 @@ from focusing.errors import UserError
 from focusing.results.identity import run_folder
 from focusing.run import _callback
 from focusing.shipping.card import Card
-from focusing.shipping.predict import ask
+from focusing.shipping.predict import ask, load_model
 from focusing.training.assembly import build_net, check_single, load_data, split
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
 from tests.unit.data.makers import cifar, digits, npz, photograph, recording
+from tests.unit.shipping.conftest import make_run
 
 EXAMPLES = int(os.environ.get("FOCUSING_FUZZ", "15"))
 """Of each test; make fuzz sets more, and then they are new ones each time."""
@@ -85,9 +88,17 @@ def only_sentences(allowed: Path) -> Iterator[None]:
 
 def run_command(place: Path, arguments: list[str]) -> None:
     """A command of focusing in this process; an error of ours ends it with code 1."""
-    with pytest.MonkeyPatch.context() as patch, only_sentences(place), suppress(SystemExit):
+    said = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(said),
+        redirect_stderr(said),
+        only_sentences(place),
+        suppress(SystemExit),
+    ):
         patch.setattr(sys, "argv", ["focusing", *arguments])
         cli.main()
+    assert "\x1b" not in said.getvalue()
 
 
 def listing(folder: Path, but: Path) -> set[Path]:
@@ -320,6 +331,12 @@ def test_inputs(
 # Runs and models of others ----------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def run(place: Path) -> Path:
+    small = ["data.n_samples=60", "model.hidden=[4]", "trainer.max_epochs=1"]
+    return make_run(place.parent / "runs", *small)
+
+
 def mutate(draw: st.DrawFn, node: Any, depth: int = 0) -> Any:
     """Plain values with one thing changed: replaced, removed or renamed."""
     odd = st.sampled_from([None, True, -1, 0, 1.5, 10**20, float("nan"), "", "x", "\x1b[2J"]) | (
@@ -334,6 +351,46 @@ def mutate(draw: st.DrawFn, node: Any, depth: int = 0) -> Any:
     else:
         changed[key] = mutate(draw, node[key], depth + 1)
     return changed
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "result.json"])
+@given(data=st.data())
+@fuzz
+def test_run_folders(place: Path, run: Path, name: str, data: st.DataObject) -> None:
+    folder = place / "E" / "0123456789" / "seed=0"
+    shutil.rmtree(place / "E", ignore_errors=True)
+    shutil.copytree(run, folder)
+    plain = yaml.safe_load((folder / name).read_text())  # JSON is YAML
+    changed = data.draw(st.composite(mutate)(plain))
+    text = yaml.safe_dump(changed) if name.endswith("yaml") else json.dumps(changed)
+    (folder / name).write_text(text)
+    commands = {
+        "config.yaml": [["eval", str(folder)], ["predict", str(folder), "nothing.csv"]],
+        "result.json": [["show", str(folder)], ["archive", str(place / "E"), "--out", "archived"]],
+    }
+    for command in commands[name]:
+        run_command(place, command)
+
+
+@given(data=st.data())
+@fuzz
+def test_checkpoints(place: Path, run: Path, data: st.DataObject) -> None:
+    folder = place / "damaged"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(run, folder)
+    for path in (folder / "checkpoints").glob("*.ckpt"):
+        if data.draw(st.booleans()):
+            path.write_bytes(damage(path.read_bytes(), data.draw(st.integers(0, 2**32))))
+        else:
+            checkpoint = torch.load(path, weights_only=True)
+            weights = checkpoint.get("state_dict", {})
+            key = data.draw(st.sampled_from(sorted(weights)))
+            weights[key] = data.draw(
+                st.sampled_from([None, "x", torch.zeros(3), weights[key].to(torch.complex64)])
+            )
+            torch.save(checkpoint, path)
+    with only_sentences(place):
+        load_model(folder)
 
 
 @given(data=st.data())

@@ -14,6 +14,7 @@ import torch
 from pytorch_lightning.plugins.io import CheckpointIO
 
 from focusing.errors import DamagedError
+from focusing.limits import check_regular
 from focusing.results.files import write_whole
 from focusing.schema import printable
 
@@ -88,10 +89,11 @@ def encode(checkpoint: dict[str, Any]) -> memoryview:
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint to the CPU without running any code from it."""
+    check_regular(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)  # type: ignore[no-any-return]
-    except OSError:
-        raise
     except Exception as error:  # torch raises many kinds for a file that is none of its own
+        if isinstance(error, OSError) and error.filename:  # it cannot be opened
+            raise
         reason = printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
         raise DamagedError(path, f"is not a checkpoint that can be read ({reason})") from None

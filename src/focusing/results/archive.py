@@ -48,20 +48,22 @@ def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:
         ValueError: the whole file is damaged.
     """
     try:
-        with lzma.open(file) as stream:
-            content = stream.read(LARGEST + 1)
+        unpacked = lzma.LZMADecompressor(memlimit=LARGEST)
+        content = unpacked.decompress(file.read_bytes(), LARGEST)
         lines = content.decode().split("\n")
     except (EOFError, lzma.LZMAError, UnicodeDecodeError):
         raise ValueError("not an archive of records") from None
-    if len(content) > LARGEST:
+    if len(content) >= LARGEST:
         raise ValueError(f"an archive of more than {LARGEST >> 20} MiB")
+    if not unpacked.eof:
+        raise ValueError("not an archive of records: it is cut off")
     for place, line in enumerate(lines, start=1):
         if not line:
             continue
         try:
             record = parse(line)
             check_record(record)
-            LINE(record)
+            LINE({"folder": record.get("folder")})
             yield record.pop("folder"), record
         except ValueError as error:
             yield f"line {place}", str(error)

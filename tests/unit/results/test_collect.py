@@ -28,7 +28,7 @@ def test_a_run(tmp_path: Path) -> None:
     assert run.epochs == {"paper": 1, "holdout": 2, "last": 2}
     assert (run.holdout, run.lower_is_better, run.metric) == (0.1, False, "accuracy")
     assert run.series()["test/acc"] == [0.5, 0.75, 0.625]
-    assert run.sizes == {"train": 100}
+    assert run.sizes == {"train": 100, "test": 25}
 
 
 def test_what_is_not_there_is_empty(tmp_path: Path) -> None:

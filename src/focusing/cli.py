@@ -130,6 +130,11 @@ def take_trust() -> None:
     from focusing.instantiate import TRUSTING
 
     _, sys.argv[1:] = TRUSTING.parse_known_args(sys.argv[1:])
+    if any(argument.startswith("--experimental-rerun") for argument in sys.argv):
+        raise UserError(
+            "--experimental-rerun is refused: it would run code from a pickle. The command that "
+            "began a run goes on with it, or shows it again."
+        )
 
 
 def train_job(cfg: DictConfig) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,13 +22,13 @@ from focusing.checks import check
 from focusing.compose import prepare_hydra
 from focusing.config import Optim
 from focusing.data import DataSet, Part
-from focusing.errors import DamagedError, PrunedError, UserError
+from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
 from focusing.models import Network
 from focusing.reports.config_tree import config_tree
 from focusing.reports.summary import summary
 from focusing.results.description import describe_end, describe_start
-from focusing.results.files import set_aside, write_whole
+from focusing.results.files import write_whole
 from focusing.results.folder import FinishedError, claim, finished, has_figures
 from focusing.results.identity import run_folder
 from focusing.results.record import write_record
@@ -51,8 +50,6 @@ from focusing.training.optimizer import build_optimizer
 from focusing.training.same_data import check_finished, check_resumed, note_data
 from focusing.training.session import build_trainer, fit
 
-log = logging.getLogger(__name__)
-
 
 def train(cfg: DictConfig) -> float | None:
     """Train the network of a config and leave a record of it.
@@ -69,7 +66,7 @@ def train(cfg: DictConfig) -> float | None:
     settle_source(config, strict=multirun or _of_an_experiment())
     run_dir, protocol = run_folder(config), config["protocol"]["name"]
     console = Console(quiet=multirun, soft_wrap=True)
-    record = _finished(run_dir)
+    record = finished(run_dir)
     if record and not config["force"]:
         check_finished(record, config, run_dir)
         console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
@@ -132,16 +129,6 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
         outputs = [run.net(batch.inputs) for batch in run.batches("test")]
     found = score(outputs, [run.parts["test"].targets])
     return {f"test/{metric}": value for metric, value in found.items()}
-
-
-def _finished(run_dir: Path) -> dict[str, Any] | None:
-    """The record of a run that is done; one that is damaged is kept aside, and the run goes on."""
-    try:
-        return finished(run_dir)
-    except DamagedError as error:
-        kept = set_aside(error.path)
-        log.warning("%s It is kept as %s; the run goes on.", error, kept.name)
-        return None
 
 
 def _draw(run_dir: Path) -> None:

@@ -71,6 +71,7 @@ def test_train_eval_and_show(
         (["eval", "nowhere"], "nowhere is not a folder"),
         (["show", ".", "more"], "takes one folder"),
         (["train", "modle=dense"], "did you mean model?"),
+        (["train", "--experimental-rerun", "x.pickle"], "would run code from a pickle"),
         (["train", "--config-dir", "nowhere"], "nowhere' not found"),
         (["report", "--port", "99999999"], "99999999 is not a number from 0 to 65535"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +11,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from focusing.errors import BusyError
+from focusing.errors import BusyError, DamagedError
+from focusing.results.files import set_aside
 from focusing.results.record import read_record
 
+log = logging.getLogger(__name__)
 DRAWN = Path("figures", ".complete")
 """In a run folder: written last, when all figures are there."""
 
@@ -21,9 +24,19 @@ class FinishedError(Exception):
     """Another process has finished the run since this one looked."""
 
 
+def record_of(run_dir: Path) -> dict[str, Any] | None:
+    """The record of a run; one that is damaged is kept aside, and the run goes on without."""
+    try:
+        return read_record(run_dir)
+    except DamagedError as error:
+        kept = set_aside(error.path)
+        log.warning("%s It is kept as %s; the run goes on.", error, kept.name)
+        return None
+
+
 def finished(run_dir: Path) -> dict[str, Any] | None:
     """The record of a run that is done, else None."""
-    record = read_record(run_dir)
+    record = record_of(run_dir)
     return record if record and record["status"] == "done" else None
 
 
@@ -70,7 +83,7 @@ def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path |
             shutil.rmtree(aside, ignore_errors=True)
             run_dir.rename(aside)
         elif not resume:
-            shutil.rmtree(run_dir, ignore_errors=True)
+            _empty(run_dir)
         (run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
         last = run_dir / "checkpoints" / "last.ckpt"
         try:
@@ -86,3 +99,12 @@ def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path |
             shutil.rmtree(aside, ignore_errors=True)
     finally:
         lock.release()
+
+
+def _empty(run_dir: Path) -> None:
+    """Remove all that an earlier run left, but not what was set aside for somebody to look at."""
+    for path in run_dir.iterdir() if run_dir.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.suffix != ".damaged":
+            path.unlink(missing_ok=True)

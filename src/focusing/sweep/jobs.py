@@ -20,6 +20,7 @@ from focusing.compose import prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.instantiate import trust, trusted
 from focusing.results.collect import published
+from focusing.results.folder import record_of
 from focusing.results.identity import run_folder
 from focusing.results.record import read_record
 from focusing.sweep.failures import leave_failure
@@ -78,7 +79,7 @@ class Reporting:
             return self._run(cfg, None, {})
         try:
             config, run_dir = locate(cfg)
-            record = read_record(run_dir) or {}
+            record = record_of(run_dir) or {}
             archived = None if record else published(config)
         except Exception as error:
             return failure(error)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from focusing.errors import UserError
 from focusing.results.collect import published
+from focusing.results.folder import record_of
 from focusing.results.identity import run_folder
-from focusing.results.record import read_record
 
 
 class State(NamedTuple):
@@ -26,9 +26,9 @@ class State(NamedTuple):
 
 
 def state_of(config: Mapping[str, Any]) -> State:
-    """Look at the folder of a run; a record that nobody can read is a failure of its own."""
+    """Look at the folder of a run; a record of another version is a failure of its own."""
     try:
-        record = read_record(run_folder(config))
+        record = record_of(run_folder(config))
     except UserError as error:
         return State("failed", f"{error} Delete it to run this again.", None)
     if record is None:

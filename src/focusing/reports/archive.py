@@ -19,7 +19,7 @@ from focusing.reports.foci import read_layers
 from focusing.reports.report import given_folders, nothing
 from focusing.reports.tables.cells import blocks
 from focusing.reports.tables.settings import settings_of
-from focusing.results.archive import write_archive
+from focusing.results.archive import ARCHIVE, write_archive
 from focusing.results.collect import Collection, collect, record_files
 from focusing.results.files import inside, write_whole
 from focusing.results.groups import group_by, trial
@@ -59,8 +59,8 @@ def write_archives(collection: Collection, out: Path) -> None:
     """
     every = [*collection.runs, *collection.failed]
     for experiment, runs in group_by(every, lambda run: run.experiment).items():
-        names = _folders(runs)
         folder = inside(out, experiment)
+        names = _folders(runs, folder)
         write_archive(folder, (("/".join(names[run]), run.record()) for run in runs))
         done = [run for run in runs if run.status == "done"]
         shown = {typical(each) for each in _cells(done)}
@@ -68,13 +68,21 @@ def write_archives(collection: Collection, out: Path) -> None:
             _write_arrays(run, inside(folder, *names[run]), whole=run in shown)
 
 
-def _folders(runs: Sequence[Run]) -> dict[Run, tuple[str, str]]:
-    """A run folder for each, as a run would name it; runs on other data have another."""
+def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:
+    """The name of each run in the archive of a folder: what is there keeps the name it has.
+
+    Others are named as a run names its folder; runs on other data get another name.
+    """
     names: dict[Run, tuple[str, str]] = {}
     for run in runs:
-        parent, name = run.config_hash, f"seed={run.seed}"
-        taken = (parent, name) in names.values()
-        names[run] = parent, f"{name}-{run.fingerprint}" if taken else name
+        if run.file == (folder / ARCHIVE).absolute():
+            parent, name = run.path.relative_to(run.file.parent).parts
+            names[run] = parent, name
+    for run in runs:
+        if run not in names:
+            parent, name = run.config_hash, f"seed={run.seed}"
+            taken = (parent, name) in names.values()
+            names[run] = parent, f"{name}-{run.fingerprint}" if taken else name
     return names
 
 

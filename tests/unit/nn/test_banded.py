@@ -211,7 +211,7 @@ def test_weights_may_change_while_another_thread_looks_for_the_fastest(
     monkeypatch.setattr("focusing.nn.banded._seconds", measured)
     late = threading.Thread(target=banded, args=(x,))
     late.start()
-    began.wait()
+    assert began.wait(60)
     banded.load_state_dict(doubled(banded))
     wanted = banded(x)
     go_on.set()

@@ -9,7 +9,7 @@ import pytest
 from focusing.cli import main as command
 from focusing.reports.archive import FEW_TIMES, NEURONS, TIMES, main
 from focusing.reports.foci import read_foci
-from focusing.results.archive import ARCHIVE, read_archive
+from focusing.results.archive import ARCHIVE, read_archive, write_archive
 from focusing.results.collect import collect
 from focusing.results.run import Run
 from tests.unit.reports.records import leave
@@ -64,6 +64,18 @@ def test_an_archive_grows_and_does_not_change_without_need(tmp_path: Path) -> No
     assert (results / "e" / ARCHIVE).read_bytes() == once
     main([str(second), "--out", str(results)])
     assert [run.seed for run in collect([results]).runs] == [0, 17]
+
+
+def test_what_an_older_version_archived_keeps_its_name(tmp_path: Path) -> None:
+    first, second, results = (tmp_path / name for name in ("first", "second", "results"))
+    leave(first, "e", "boston", "dense", 0, [2.0])
+    main([str(first), "--out", str(results)])
+    [record] = read_archive(results / "e" / ARCHIVE).values()
+    write_archive(results / "e", [("0123456789/seed=0", record)])
+    leave(second, "e", "boston", "dense", 17, [3.0])
+    main([str(second), "--out", str(results)])
+    assert "0123456789/seed=0" in read_archive(results / "e" / ARCHIVE)
+    assert len(collect([results]).runs) == 2
 
 
 def test_runs_on_other_data_keep_their_own_folder(tmp_path: Path) -> None:

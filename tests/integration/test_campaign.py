@@ -58,7 +58,6 @@ def test_the_queue_goes_on_where_it_stands(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("results/*/records.jsonl.xz"))) == 1
 
     shutil.rmtree(tmp_path / "outputs")
-    queue.write_text(SMALL.replace("model=none_such", "seed=1 data.n_samples=50 model=focus_s"))
-    queue.write_text(queue.read_text().replace("seed=1 ", "trainer.max_epochs=1 seed=1 "))
+    queue.write_text(SMALL.replace("waiting\n", "done\n"))
     assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 0
     assert not list(tmp_path.glob("outputs/*/*/seed=*"))  # what is published is not run again

@@ -23,6 +23,13 @@ PRUNING = {
         {"threshold": 1.0, "sparsity": 0.5, "acc": 0.7},
     ]
 }
+TIMING = {
+    "ratio": {"train": 1.5},
+    "quartiles": {"train": [1.4, 1.6]},
+    "rounds": 3,
+    "device": "cpu",
+    "threads": 1,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -60,14 +67,14 @@ def run_dir(tmp_path: Path) -> Path:
         [0.5, 0.7, 0.8],
         size="quick",
         focus={"hidden1": {"moved": 0.1, "sigma_first": 0.1, "sigma_last": 0.2}},
-        measured={"pruning": PRUNING, "timing": {"ratio": {"train": 1.5}, "device": "cpu"}},
+        measured={"pruning": PRUNING, "timing": TIMING},
         network={"parameters": 10, "trained": 10},
     )
     (folder / "figures").mkdir()
     for name, colour in (("foci_hidden1", (255, 0, 0)), ("losses", (0, 0, 255))):
         Image.new("RGB", (8, 6), colour).save(folder / "figures" / f"{name}.png")
     foci = np.linspace(0, 1, 12).reshape(2, 6, 1)
-    np.savez(folder / "focus.npz", **{"hidden1/mu": foci, "hidden1/sigma": foci / 2})
+    np.savez(folder / "focus.npz", **{"hidden1/mu": foci, "hidden1/sigma": (foci + 1) / 2})
     return folder
 
 

@@ -88,10 +88,9 @@ def headline(collection: Collection, out: Path) -> str:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port < 2**16:
-        raise argparse.ArgumentTypeError(f"{port} is not a number from 0 to 65535")
-    return port
+    if not text.isdecimal() or int(text) >= 2**16:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 65535")
+    return int(text)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

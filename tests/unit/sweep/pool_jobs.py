@@ -19,7 +19,8 @@ def execute(job: Job, announce: Announce) -> Outcome:
     [what] = job.overrides
     print(f"hello from {what}")
     if what == "die":
-        announce(Path.cwd() / "runs" / "seed=0", {"name": "mortal", "seed": 0})
+        config = {"data": {"name": "d"}, "model": {"name": "m"}, "protocol": {"name": "last"}}
+        announce(Path.cwd() / "runs" / "seed=0", {"name": "mortal", "seed": 0, **config})
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "slow":
         time.sleep(0.6)  # longer than the pool waits between two ticks

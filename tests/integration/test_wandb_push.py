@@ -121,7 +121,7 @@ def test_a_run_is_sent_whole_and_once(
     assert summary["figures/losses"]["width"] == 8
     table = json.loads(server.files[f"{name}/{summary['foci/hidden1']['path']}"])
     assert table["columns"] == ["neuron", "mu_first", "sigma_first", "mu_last", "sigma_last"]
-    assert table["data"][5] == pytest.approx([5, 5 / 11, 2.5 / 11, 1, 0.5])
+    assert table["data"][5] == pytest.approx([5, 5 / 11, 8 / 11, 1, 1])
 
     before = json.dumps(server.runs)
     server.calls.clear()

@@ -283,6 +283,25 @@ class Optim:
     anneal_epochs: int = 0
 
 
+def drops_rest(drop_last: bool | str, samples: int, batch_size: int, *, batch_norm: bool) -> bool:
+    """Whether an epoch leaves out the samples that do not fill a last batch.
+
+    Batch norm divides by the spread of a batch: a few samples have next to none, and one such step
+    an epoch was enough to bring the losses of whole runs into the thousands.
+
+    Args:
+        drop_last: ``"auto"`` leaves out a single sample, and less than a quarter of a batch where
+            there is batch norm.
+        samples: of an epoch; the only batch is never left out.
+        batch_size: samples of a whole batch.
+        batch_norm: the network has it.
+    """
+    rest = samples % batch_size
+    if drop_last == "auto":
+        drop_last = rest == 1 or (batch_norm and 4 * rest < batch_size)
+    return bool(drop_last) and samples > batch_size
+
+
 @dataclass
 class Protocol:
     """Which epoch's test score counts, and what chooses it."""

@@ -17,8 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets  # type: ignor
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor
 
-from focusing.config import Optim
-from focusing.data.batches import drops_rest
+from focusing.config import Optim, drops_rest
 from focusing.models import MLP, focused_mlp
 from focusing.training.metrics import loss_of
 from focusing.training.optimizer import build_optimizer

@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from focusing.config import GROUP_SCHEMAS, Config
-from focusing.data.batches import drops_rest
+from focusing.config import GROUP_SCHEMAS, Config, drops_rest
 
 VERSION = 2
 """Of the hash. Version 1 was made of every option, and changed with every new one."""

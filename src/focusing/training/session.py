@@ -17,9 +17,9 @@ from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.profilers import PassThroughProfiler
 from torch import Tensor
 
-from focusing.config import Optim
+from focusing.config import Optim, drops_rest
 from focusing.data import Batches, Part
-from focusing.data.batches import drops_rest, resident
+from focusing.data.batches import resident
 from focusing.errors import UserError
 from focusing.results.scores import Series, best_epoch
 from focusing.training.assembly import has_batch_norm

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from focusing.config import drops_rest
 from focusing.data import Batches, Part
-from focusing.data.batches import drops_rest, epoch_seed
+from focusing.data.batches import epoch_seed
 
 
 def part(samples: int = 10) -> Part:

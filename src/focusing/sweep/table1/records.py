@@ -15,8 +15,8 @@ import yaml
 
 from focusing.callbacks import Throughput
 from focusing.callbacks.trajectory import Trajectory
+from focusing.config import drops_rest
 from focusing.data import DataSet, Part
-from focusing.data.batches import drops_rest
 from focusing.errors import BusyError
 from focusing.models import Network
 from focusing.results.description import describe_end, describe_start

@@ -142,23 +142,12 @@ def train_job(cfg: DictConfig) -> float | None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
+    from focusing.experiments.trials import run_job
+
     if HydraConfig.get().mode == RunMode.MULTIRUN:
-        return _run_job(cfg)  # Hydra notes the error and goes on with the other jobs
+        return run_job(cfg)  # Hydra notes the error and goes on with the other jobs
     with reporting_errors():
-        return _run_job(cfg)
-
-
-def _run_job(cfg: DictConfig) -> float | None:
-    from focusing.sweep.table1.trials import apply_trial
-
-    if cfg.sweep.stacked and cfg.sweep.trial is None:
-        from focusing.sweep.table1.run import run_stacked
-
-        return run_stacked(cfg)
-    from focusing.run import train  # torch takes seconds: first let Hydra find fault
-
-    apply_trial(cfg)
-    return train(cfg)
+        return run_job(cfg)
 
 
 def _evaluate(arguments: list[str]) -> None:
@@ -197,7 +186,7 @@ def _experiments(arguments: list[str]) -> None:
     if arguments[:1] in (["--help"], ["-h"]):
         print(next(each.strip() for each in HELP.splitlines() if "focusing experiments" in each))
         return
-    from focusing.sweep.listing import list_experiments
+    from focusing.experiments.listing import list_experiments
 
     list_experiments(arguments)
 

@@ -24,7 +24,7 @@ FOREIGN = [
     "focusing.results.record.write_record",
     "focusing.run.train",
     "focusing.shipping.prune_command.prune",
-    "focusing.sweep.failures.leave_failure",
+    "focusing.sweep.jobs.record_failure",
     "focusing.training.metrics_file.MetricsFile",
     "torch.os.system",
     "torch.load",

@@ -9,10 +9,10 @@ from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
-from focusing.sweep.launch.pool import Pool
-from focusing.sweep.launch.slots import make_slots
-from focusing.sweep.launch.worker import Announce, Limits
-from focusing.sweep.outcome import Job, Outcome, numbered
+from focusing.sweep.pool import Pool
+from focusing.sweep.local import make_slots
+from focusing.sweep.pool import Announce, Limits
+from focusing.sweep.jobs import Job, Outcome, numbered
 
 
 def execute(job: Job, announce: Announce) -> Outcome:

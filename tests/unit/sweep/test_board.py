@@ -3,8 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from focusing.sweep.launch.board import Board
-from focusing.sweep.outcome import Outcome, numbered
+from focusing.sweep.status import SweepStatus
+from focusing.sweep.jobs import Outcome, numbered
 
 OVERRIDES = [[f"seed={seed}", "a=1"] for seed in range(5)]
 JOBS = numbered(OVERRIDES)

@@ -8,9 +8,9 @@ from hydra.types import HydraContext, RunMode
 
 from focusing.errors import UserError
 from focusing.results.record import read_record
-from focusing.sweep.launch import ray_cluster
-from focusing.sweep.launch.cluster import ClusterSweep, reason
-from focusing.sweep.outcome import Job, Outcome, outcome_of
+from focusing.sweep import ray_cluster
+from focusing.sweep.clusters import ClusterSweep, reason
+from focusing.sweep.jobs import Job, Outcome, outcome_of
 
 TRACE = "Traceback (most recent call last):"
 

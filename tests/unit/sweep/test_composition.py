@@ -8,8 +8,8 @@ from hydra.errors import HydraException
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from focusing.sweep.composition import Composer
-from focusing.sweep.outcome import numbered
+from focusing.sweep.expansion import Composer
+from focusing.sweep.jobs import numbered
 
 FIXED = ("data.n_samples=60", "hydra/launcher=local", "hydra.launcher.workers=1")
 JOBS = [

@@ -7,9 +7,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 pytest.importorskip("optuna")
 
 from focusing.errors import UserError
-from focusing.sweep.outcome import Outcome
+from focusing.sweep.jobs import Outcome
 from focusing.sweep.search import Options, Search, study_path
-from focusing.sweep.search_space import examples, grid, split
+from focusing.sweep.search import examples, grid, split
 
 OPTIONS = {
     "n_trials": 4,

@@ -8,8 +8,8 @@ from filelock import FileLock
 from omegaconf import OmegaConf
 
 from focusing.errors import UserError
-from focusing.sweep.outcome import Job, Outcome, numbered
-from focusing.sweep.settle import check_sweep, conclude, settle
+from focusing.sweep.jobs import Job, Outcome, numbered
+from focusing.sweep.task import check_sweep, conclude, settle
 
 JOBS = numbered([["seed=0", "a=1"], ["seed=1", "a=1"]])
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from focusing.errors import UserError
-from focusing.sweep.launch.slots import make_slots, processors
+from focusing.sweep.local import make_slots, processors
 
 
 def slots(**options: Any) -> list[tuple[str, int]]:
@@ -20,7 +20,7 @@ def _no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_processors_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slots() == [("", 1)] * processors()
-    monkeypatch.setattr("focusing.sweep.launch.slots.processors", lambda: 8)
+    monkeypatch.setattr("focusing.sweep.local.processors", lambda: 8)
     assert slots(workers=3) == [("", 2)] * 3
     assert slots(workers=20) == [("", 1)] * 20
     assert slots(jobs=1) == [("", 8)]  # fewer jobs than processors have more of them each

@@ -9,8 +9,8 @@ pytest.importorskip("submitit")
 
 from focusing.errors import UserError
 from focusing.sweep.jobs import Reporting
-from focusing.sweep.launch.slurm import Submitit, Submitted
-from focusing.sweep.outcome import Outcome
+from focusing.sweep.slurm import Submitit, Submitted
+from focusing.sweep.jobs import Outcome
 
 
 def refuse(*given: Any) -> Any:

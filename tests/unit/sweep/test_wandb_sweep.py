@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from focusing.errors import UserError
-from focusing.sweep.experiments import jobs
+from focusing.experiments.listing import jobs
 from focusing.sweep.wandb_sweep import size, sweeps, write_sweep
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from focusing.errors import UserError
-from focusing.sweep.experiments import configs, experiments, find, jobs
+from focusing.experiments.listing import configs, experiments, find, jobs
 
 RUNS = {
     "learning_to_focus": 1,

@@ -17,39 +17,37 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.errors import UserError
-from focusing.sweep.composition import Composer
-from focusing.sweep.jobs import Reporting
-from focusing.sweep.outcome import Job, Outcome, failure, outcome_of, returned
-
-GRACE = 60.0
-"""Seconds that jobs have to save the middle of an epoch."""
+from focusing.sweep.expansion import Composer
+from focusing.sweep.jobs import Job, Outcome, to_return
+from focusing.sweep.pool import GRACE_SECONDS
+from focusing.sweep.task import SweepTask
 
 
 class Ray:
-    """Hands jobs to Ray as the published launcher does, but looks at each job by itself.
+    """Submits jobs to Ray as the published launcher does, but watches each job.
 
     Args:
         context: Hydra's.
         config: of the sweep.
-        task: what a job does.
+        task: the task of a job.
         address: of the cluster; ``"local"`` starts one on this machine.
         init: more options of ``ray.init``.
-        remote: options of ``ray.remote``: what a job needs.
+        remote: options of ``ray.remote``: the resources of a job.
     """
 
-    batch = 1
+    max_batch = 1
 
     def __init__(
         self,
         context: HydraContext,
         config: DictConfig,
-        task: Reporting,
+        task: SweepTask,
         *,
         address: str,
         init: Mapping[str, Any],
         remote: Mapping[str, Any],
     ) -> None:
-        if address == "local":  # no reports, and no token in the user's home
+        if address == "local":  # no usage reports, and no token in the user's home
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         try:
@@ -67,62 +65,62 @@ class Ray:
         except (ConnectionError, ValueError) as error:
             raise UserError(f"hydra.launcher.address={address}: {error}") from None
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, terminate)  # Ray's would leave with exit code 1
-        for name, needed, has in self._needs():
-            if needed > has:
-                text = f"hydra.launcher.{name}={needed:g}, but the cluster has {has:g}"
+            signal.signal(signal.SIGTERM, terminate)  # Ray's handler exits with code 1
+        for name, needed, available in self._resources():
+            if needed > available:
+                text = f"hydra.launcher.{name}={needed:g}, but the cluster has {available:g}"
                 if address == "local":
                     ray.shutdown()
                     raise UserError(f"{text}.")
                 warnings.warn(f"{text}: jobs wait until it grows.", stacklevel=2)
 
     @property
-    def jobs_at_once(self) -> int:
-        """How many jobs keep the cluster busy, and some to follow."""
-        fit = [has // needed for _, needed, has in self._needs() if needed]
+    def capacity(self) -> int:
+        """Twice as many jobs as fit, so that the cluster never waits for the next."""
+        fit = [available // needed for _, needed, available in self._resources() if needed]
         return int(2 * max(1, min(fit, default=1)))
 
-    def _needs(self) -> list[tuple[str, float, float]]:
+    def _resources(self) -> list[tuple[str, float, float]]:
         """What a job needs, and what the cluster has now."""
-        has = self._ray.cluster_resources()
+        available = self._ray.cluster_resources()
         return [
-            ("cpus", self._remote.num_cpus, has.get("CPU", 0)),
-            ("gpus", self._remote.num_gpus, has.get("GPU", 0)),
+            ("cpus", self._remote.num_cpus, available.get("CPU", 0)),
+            ("gpus", self._remote.num_gpus, available.get("GPU", 0)),
         ]
 
     def submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
-        """Hand jobs over."""
-        tickets = []
+        """Submit jobs."""
+        handles = []
         for job in jobs:
             try:
                 config = self._compose(job)
             except Exception as error:
-                tickets.append(self._ray.put(returned(job, failure(error))))
+                handles.append(self._ray.put(to_return(job, Outcome.from_error(error))))
                 continue
             state = Singleton.get_state()
-            tickets.append(self._launch(self._context, self._remote, config, self._task, state))
-        return tickets
+            handles.append(self._launch(self._context, self._remote, config, self._task, state))
+        return handles
 
-    def finished(self, tickets: Sequence[Any]) -> Sequence[Any]:
-        """Those whose jobs are over."""
-        found: list[Any]
-        found, _ = self._ray.wait(list(tickets), num_returns=len(tickets), timeout=0)
-        if not found:
-            time.sleep(0.1)  # not in Ray, where SIGTERM would end in exit code 1
-        return found
+    def finished(self, handles: Sequence[Any]) -> Sequence[Any]:
+        """The handles whose jobs are over."""
+        over: list[Any]
+        over, _ = self._ray.wait(list(handles), num_returns=len(handles), timeout=0)
+        if not over:
+            time.sleep(0.1)  # not inside Ray, where SIGTERM would end with exit code 1
+        return over
 
-    def result(self, ticket: Any) -> Outcome:
-        """What became of the job."""
-        return outcome_of(self._ray.get(ticket))
+    def result(self, handle: Any) -> Outcome:
+        """The outcome of a job that is over."""
+        return Outcome.from_return(self._ray.get(handle))
 
-    def log(self, ticket: Any) -> str | None:
-        """Ray shows it meanwhile."""
+    def log(self, handle: Any) -> str | None:
+        """No file: Ray prints what jobs print."""
         return None
 
-    def cancel(self, tickets: Sequence[Any]) -> None:
-        """Let each job save its middle."""
+    def cancel(self, handles: Sequence[Any]) -> None:
+        """Let every job save its checkpoint."""
         with suppress(Exception):  # Ray may be gone
-            for ticket in tickets:
-                self._ray.cancel(ticket, force=False)
-            self._ray.wait(list(tickets), num_returns=len(tickets), timeout=GRACE)
+            for handle in handles:
+                self._ray.cancel(handle, force=False)
+            self._ray.wait(list(handles), num_returns=len(handles), timeout=GRACE_SECONDS)
             self._ray.shutdown()

@@ -10,7 +10,7 @@ from focusing.checks import check
 from focusing.compose import config_dir, prepare_hydra
 from focusing.data import synthetic
 from focusing.errors import UserError
-from focusing.sweep.table1.trials import GRIDS, apply_trial, draw
+from focusing.experiments.trials import GRIDS, apply_trial, draw
 
 TRIALS = [draw(0, index) for index in range(750)]
 

@@ -19,12 +19,12 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
 from focusing.results.folder import claim
 from focusing.results.identity import run_folder
-from focusing.sweep.outcome import RunsFailedError
-from focusing.sweep.table1 import workers as stack_workers
-from focusing.sweep.table1.records import train_group
-from focusing.sweep.table1.run import groups, pair_of, run_stacked
-from focusing.sweep.table1.stackable import check_stackable
-from focusing.sweep.table1.trials import draw
+from focusing.sweep.jobs import RunsFailedError
+from focusing.experiments import table1 as stack_workers
+from focusing.experiments.stack_records import train_group
+from focusing.experiments.table1 import groups, pair_of, run_stacked
+from focusing.experiments.table1 import check_stackable
+from focusing.experiments.trials import draw
 from tests.forkserver import CONTEXT
 
 CPU = torch.device("cpu")
@@ -111,7 +111,7 @@ def test_failures_are_told_and_retried_on_demand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"optim.lr": 1e30}
-    monkeypatch.setattr("focusing.sweep.table1.run.options_given", lambda cfg: given)
+    monkeypatch.setattr("focusing.experiments.table1.options_given", lambda cfg: given)
     few = ("sweep.trials=2", "optim.lr=1e30")
     with pytest.raises(RunsFailedError, match="of 4 runs failed") as first:
         run_stacked(composed(tmp_path, *few))

@@ -18,9 +18,9 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.results.identity import run_folder
 from focusing.results.record import read_record
 from focusing.run import evaluate, train
-from focusing.sweep.table1.records import Pair, train_group
-from focusing.sweep.table1.run import groups, pair_of
-from focusing.sweep.table1.trials import apply_trial, draw
+from focusing.experiments.stack_records import Pair, train_group
+from focusing.experiments.table1 import groups, pair_of
+from focusing.experiments.trials import apply_trial, draw
 from focusing.training.checkpoint import load_checkpoint
 
 CPU = torch.device("cpu")

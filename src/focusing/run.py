@@ -28,7 +28,7 @@ from focusing.models import Network
 from focusing.reports.config_tree import config_tree
 from focusing.reports.summary import summary
 from focusing.results.description import describe_end, describe_start
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.results.folder import FinishedError, claim, finished, has_figures
 from focusing.results.identity import run_folder
 from focusing.results.record import write_record
@@ -95,7 +95,7 @@ def train(cfg: DictConfig) -> float | None:
     try:
         again = config["force"]
         with claim(run_dir, resume=config["resume"] == "auto", again=again) as checkpoint:
-            write_whole(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+            atomic_write(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
             note_data(run_dir, data)
             record = _fit_and_record(
                 config, run_dir, data, parts, net, trainer, callbacks, checkpoint

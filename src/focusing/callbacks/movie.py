@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from focusing.callbacks.drawing import frame_plane, mark, phi_of, shade_noise
 from focusing.callbacks.style import COLUMN, FEW, Array, colour, house_style, pick
-from focusing.callbacks.trajectory import Trajectory
 from focusing.nn import FocusedLinear
+from focusing.training.trajectory import Trajectory
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from focusing.callbacks.arrays import check_arrays, read_arrays
 from focusing.callbacks.drawing import phi_of
 from focusing.callbacks.style import Array
 from focusing.errors import DamagedError
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
+from focusing.results.arrays import check_arrays, read_arrays
 from focusing.results.files import is_name
 from focusing.schema import short
 
@@ -29,7 +29,7 @@ KINDS = {
     "focus": "U",
     "normalizer": "U",
 }
-"""What :mod:`focusing.callbacks.trajectory` writes; see :func:`check_arrays`."""
+"""What :mod:`focusing.training.trajectory` writes; see :func:`check_arrays`."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from focusing.callbacks import ClipFoci
 from focusing.config import Optim
 from focusing.errors import UserError
 from focusing.models import Network
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.shipping.trained import PRUNED, Trained
 from focusing.training.checkpoint import encode
 from focusing.training.module import FocusingModule
@@ -158,7 +158,7 @@ def write_pruned(folder: Path, net: Network, report: Mapping[str, Any]) -> None:
     """Leave the network, with its masks, and the report."""
     text = json.dumps(report, indent=1, allow_nan=False)  # may fail, so before anything is written
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "pruning.json", text.encode())
+    atomic_write(folder / "pruning.json", text.encode())
     facts = {name: report["chosen"][name] for name in ("threshold", "sparsity", "epochs")}
     state = {name: value.contiguous() for name, value in net.state_dict().items()}
-    write_whole(folder / PRUNED, encode({"state_dict": state, **facts}))
+    atomic_write(folder / PRUNED, encode({"state_dict": state, **facts}))

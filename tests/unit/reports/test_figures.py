@@ -13,13 +13,13 @@ from PIL import Image
 
 from focusing import FocusedLinear
 from focusing.callbacks.drawing import edges, foci_figure, phi_of
-from focusing.callbacks.trajectory import Trajectory
 from focusing.reports.foci import informative_columns
 from focusing.reports.panels import series_figure, trajectory_figure
 from focusing.reports.run_figures import draw_run
 from focusing.reports.style import save
 from focusing.results.folder import DRAWN
 from focusing.results.record import write_record
+from focusing.training.trajectory import Trajectory
 from tests.unit.reports.records import SMALLEST
 
 SERIES = {"train/loss": [1.0, 0.5, 0.4], "test/loss": [1.1, 0.7, 0.6], "test/acc": [0.5, 0.7, 0.8]}

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from focusing.callbacks.style import COLOURS, GREY, house_style
 from focusing.compose import data_dir
 from focusing.data.commands import describe, read_data
 from focusing.data.dataset import DataSet
+from focusing.drawing import COLOURS, GREY, figure_style
 from focusing.errors import UserError
 
 WIDTH = 7.2
@@ -45,7 +45,7 @@ def draw_data(data: DataSet, path: Path) -> None:
         path: a PNG file; its folder is made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(WIDTH, _height(data)), layout="constrained")
         FigureCanvasAgg(figure)
         figure.suptitle(f"{data.name}: {describe(data)}", fontsize=7, color=GREY)

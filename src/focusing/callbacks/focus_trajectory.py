@@ -81,10 +81,17 @@ class FocusTrajectory(pl.Callback):
         if trainer.is_global_zero:
             self._save(trainer)
             if self.movie:
-                from focusing.callbacks.movie import film
+                from focusing.drawing import film_layers
 
                 folder = Path(trainer.default_root_dir) / "figures"
-                film(self.trajectory, self._layers, folder, self.movie, self.fps)
+                film_layers(
+                    self._layers,
+                    self.trajectory.epochs,
+                    self.trajectory.foci,
+                    folder,
+                    self.movie,
+                    self.fps,
+                )
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
@@ -125,7 +132,7 @@ class FocusTrajectory(pl.Callback):
         loggers = _picture_loggers(trainer)
         if not loggers or not trainer.is_global_zero:
             return
-        from focusing.callbacks.drawing import foci_figure  # matplotlib takes a second
+        from focusing.drawing import foci_figure  # matplotlib takes a second
 
         for name, layer in self._layers.items():
             mu, sigma = self.trajectory.foci(name)

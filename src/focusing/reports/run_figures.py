@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from focusing.callbacks.drawing import foci_figure
+from focusing.drawing import foci_figure
 from focusing.errors import DamagedError
 from focusing.reports.foci import Foci, read_foci
 from focusing.reports.panels import series_figure, trajectory_figure, weights_figure

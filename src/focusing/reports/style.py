@@ -1,4 +1,4 @@
-"""How figures are saved; how they look is in :mod:`focusing.callbacks.style`."""
+"""How figures are saved; how they look is in :mod:`focusing.drawing`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image, ImageChops, ImageStat
 
-from focusing.callbacks.style import house_style
+from focusing.drawing import figure_style
 from focusing.results.files import atomic_write
 
 COLOURS = 256
@@ -28,7 +28,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    with house_style():
+    with figure_style():
         FigureCanvasAgg(figure)
         atomic_write(paths[0], _png(figure), sync=False)
         figure.set_layout_engine("none")  # it is laid out, and once takes a third of the time

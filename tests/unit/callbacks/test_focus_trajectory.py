@@ -14,7 +14,7 @@ from pytorch_lightning.loggers import TensorBoardLogger
 
 from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
-from focusing.callbacks.movie import film
+from focusing.drawing import film_layers
 from focusing.training.trajectory import MAX_STORED_NEURONS, Trajectory
 from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
 
@@ -194,7 +194,7 @@ def test_no_film_of_volumes_and_a_gif_without_ffmpeg(
     flat, volume = FocusedLinear(8, 2), FocusedLinear(27, 2, topology=(3, 3, 3))
     layers, trajectory = {"flat": flat, "volume": volume}, Trajectory()
     trajectory.record(0, layers)
-    paths = film(trajectory, layers, tmp_path, "mp4", 5)
+    paths = film_layers(layers, trajectory.epochs, trajectory.foci, tmp_path, "mp4", 5)
     assert [path.name for path in paths] == ["foci_flat.gif"]
     assert "ffmpeg is not installed" in caplog.text
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from focusing.callbacks.arrays import read_arrays
 from focusing.errors import DamagedError, UserError
 from focusing.reports.figures.chart_runs import typical
 from focusing.reports.foci import FILE as FOCI
@@ -20,8 +19,9 @@ from focusing.reports.report import given_folders, nothing
 from focusing.reports.tables.cells import blocks
 from focusing.reports.tables.settings import settings_of
 from focusing.results.archive import ARCHIVE, write_archive
+from focusing.results.arrays import read_arrays
 from focusing.results.collect import Collection, collect, record_files
-from focusing.results.files import inside, write_whole
+from focusing.results.files import atomic_write, inside
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
 from focusing.schema import printable
@@ -115,7 +115,7 @@ def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
         np.savez_compressed(content, allow_pickle=False, **half)
         if whole or content.getbuffer().nbytes <= SMALL:
             folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / path.name, content.getbuffer(), sync=False)
+            atomic_write(folder / path.name, content.getbuffer(), sync=False)
 
 
 def _may_be_rounded(name: str, array: Any) -> bool:

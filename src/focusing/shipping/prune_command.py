@@ -43,7 +43,7 @@ def prune(given: argparse.Namespace) -> None:
     twin = load_run(given.dense_twin) if given.dense_twin else None
     if twin is not None:
         check_twin(run, twin)
-    judge = "val" if "val" in run.parts else "test"
+    judge = "val" if "val" in run.splits else "test"
     console = Console(quiet=given.json, soft_wrap=True)
     if judge == "test":
         _warn(
@@ -117,11 +117,12 @@ def _warn_of_empty(sparsity: float, connections: dict[str, dict[str, float]]) ->
 def _scores(
     run: Trained, judge: str, *, net: Network | None = None, data: Trained | None = None
 ) -> dict[str, float]:
-    """Of a network on the judging and the test part."""
+    """Of a network on the judging and the test split."""
     found = {}
-    for name, part in {"judged": judge, "test": "test"}.items():
+    for name, split in {"judged": judge, "test": "test"}.items():
         seen = [
-            ((net or run.net)(batch.inputs), batch.targets) for batch in (data or run).batches(part)
+            ((net or run.net)(batch.inputs), batch.targets)
+            for batch in (data or run).batches(split)
         ]
         found[name] = score([each[0] for each in seen], [each[1] for each in seen])[run.metric]
     return found

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from focusing.data.commands import read_data
-from focusing.data.dataset import Part
+from focusing.data.dataset import Split
 from focusing.errors import UserError
 from focusing.reports.data_picture import draw_data
 from tests.command_line import show_data
@@ -35,7 +35,7 @@ def test_data_that_stays_as_bytes_is_drawn_too(
 def test_no_number_is_cut_off_at_the_edge(tmp_path: Path, count: int) -> None:
     data = read_data("mnist", tmp_path, ["data.fake=true"])
     targets = torch.cat([torch.arange(10), torch.ones(count, dtype=torch.int64)])
-    train = Part(torch.zeros(1).expand(count + 10, 28, 28, 1), targets)
+    train = Split(torch.zeros(1).expand(count + 10, 28, 28, 1), targets)
     draw_data(replace(data, train=train), tmp_path / "x.png")
     with Image.open(tmp_path / "x.png") as picture:
         edge = picture.convert("L").crop((picture.width - 6, 0, *picture.size))

@@ -23,7 +23,7 @@ from focusing.shipping.pruning import (
     write_pruned,
 )
 from focusing.shipping.trained import load_run
-from focusing.training.assembly import split
+from focusing.training.assembly import split_data
 from focusing.training.pruning import THRESHOLDS
 from tests.command_line import prune
 from tests.unit.shipping.conftest import SYNTHETIC, make_run
@@ -155,10 +155,10 @@ def test_a_twin_that_was_trained_on_the_judging_rows_is_refused(focused: Path, d
     run, twin = load_run(focused), load_run(dense)
     check_twin(run, twin)
     whole = {"train": twin.data.train, "test": twin.data.test}
-    for parts in (whole, split({**twin.config, "seed": 5}, twin.data)):
+    for splits in (whole, split_data({**twin.config, "seed": 5}, twin.data)):
         with pytest.raises(UserError, match="has other val samples than"):
-            check_twin(run, replace(twin, parts=parts))
-    check_twin(replace(run, parts=whole), twin)  # the test data judges
+            check_twin(run, replace(twin, splits=splits))
+    check_twin(replace(run, splits=whole), twin)  # the test data judges
 
 
 def test_says_when_neurons_or_everything_is_gone(

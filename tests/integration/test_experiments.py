@@ -7,8 +7,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from focusing.compose import config_dir
-from focusing.run import train
 from focusing.experiments.listing import experiments, jobs_of
+from focusing.run import train
 from tests.integration.commands import record, run_dirs, run_here
 
 MEASURED = {

@@ -5,6 +5,7 @@ Costs are estimated from a few steps of each network on this machine.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 import math
@@ -127,16 +128,15 @@ def configs_of(runs: Sequence[Overrides]) -> list[tuple[dict[str, Any], int]]:
         return [(check(compose("train", list(run))), count) for run, count in counts.items()]
 
 
-def list_experiments(arguments: Sequence[str]) -> None:
+def list_experiments(args: argparse.Namespace) -> None:
     """Print a table of experiments.
 
     Args:
-        arguments: names, all if there are none; ``size=quick`` and other overrides; ``--fresh``
-            measures again what was measured before.
+        args: ``words`` are names, all if there are none, and overrides such as ``size=quick``;
+            ``fresh`` measures again what was measured before.
     """
-    fresh = "--fresh" in arguments
-    overrides = [word for word in arguments if "=" in word]
-    names = [word for word in arguments if "=" not in word and word != "--fresh"]
+    overrides = [word for word in args.words if "=" in word]
+    names = [word for word in args.words if "=" not in word]
     chosen = [find_experiment(name) for name in names] or list(experiments().values())
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("experiment", "paper", "what", "runs", "time here"):
@@ -145,7 +145,7 @@ def list_experiments(arguments: Sequence[str]) -> None:
     with Console(stderr=True).status("") as status:  # measuring takes seconds per network
         for experiment in chosen:
             status.update(f"measuring {experiment.name}")
-            runs, seconds = cost_of((f"experiment={experiment.name}", *overrides), fresh=fresh)
+            runs, seconds = cost_of((f"experiment={experiment.name}", *overrides), fresh=args.fresh)
             total += seconds
             row = (experiment.name, experiment.paper, experiment.about)
             table.add_row(*row, str(runs), duration(seconds))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.data import Batches, Part
+from focusing.data import Batches, Split
 from focusing.nn import FocusedLinear
 from focusing.nn.focus import FAINTEST, NORMALIZERS
 
@@ -282,8 +282,8 @@ class History:
 @torch.inference_mode()
 def fit_stack(
     stack: Stack,
-    train: Part,
-    evaluated: Mapping[str, Part],
+    train: Split,
+    evaluated: Mapping[str, Split],
     *,
     epochs: int,
     batch_size: int,
@@ -309,7 +309,7 @@ def fit_stack(
     numbers = torch.arange(train.targets.shape[1])
     whole = len(numbers) // batch_size + 1  # an epoch in one piece
     orders = Batches(
-        Part(numbers, numbers), batch_size, seed, limit, bundle=whole, drop_last=drop_last
+        Split(numbers, numbers), batch_size, seed, limit, bundle=whole, drop_last=drop_last
     )
     device = train.targets.device
     for epoch in range(epochs):

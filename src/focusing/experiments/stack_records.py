@@ -13,20 +13,20 @@ import torch
 import yaml
 
 from focusing.callbacks import Throughput
-from focusing.callbacks.trajectory import Trajectory
 from focusing.config import drops_rest
-from focusing.data import DataSet, Part
+from focusing.data import DataSet, Split
 from focusing.errors import BusyError, UserError
 from focusing.experiments.stack import History, Rates, Stack, fit_stack
 from focusing.models import Network
 from focusing.results.collect import published
 from focusing.results.description import describe_end, describe_start
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.results.folder import FinishedError, claim, record_of
 from focusing.results.identity import run_folder
 from focusing.results.record import write_record
-from focusing.training.assembly import build_net, load_data, split
+from focusing.training.assembly import build_net, load_data, split_data
 from focusing.training.checkpoint import chosen_checkpoint, encode
+from focusing.training.trajectory import Trajectory
 
 CHOSEN_BY = {"paper": "test/acc", "holdout": "val/acc", "last": None}
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
@@ -136,15 +136,15 @@ def _claim(claims: ExitStack, pair: Pair) -> list[bool]:
 def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torch.device) -> None:
     began, cpu_began = time.perf_counter(), time.process_time()
     runs: list[_Run] = []
-    splits: list[dict[str, Part]] = []
+    splits: list[dict[str, Split]] = []
     for pair, both in zip(pairs, wanted, strict=True):
         data = load_data(pair.dense)
-        splits.append(split(pair.dense, data))
+        splits.append(split_data(pair.dense, data))
         runs += [_prepare(*run, data, splits[-1]) for run in zip(pair, both, strict=True)]
     config = runs[0].config
     optim, dtype = config["optim"], DTYPES[config["trainer"]["precision"]]
     stacked = {
-        name: Part(
+        name: Split(
             torch.stack([trial[name].inputs for trial in splits]).to(device, dtype),
             torch.stack([trial[name].targets for trial in splits]).to(device),
         )
@@ -184,7 +184,7 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
             _write_run(run, history, row, measured)
 
 
-def _prepare(config: dict[str, Any], wanted: bool, data: DataSet, splits: dict[str, Part]) -> _Run:
+def _prepare(config: dict[str, Any], wanted: bool, data: DataSet, splits: dict[str, Split]) -> _Run:
     net = build_net(config, data)
     trajectory = Trajectory()
     trajectory.record(0, net.focused_layers())
@@ -203,10 +203,10 @@ def _write_run(run: _Run, history: History, row: int, measured: Mapping[str, Any
     if options:
         more["focus"] = run.trajectory.movement(run.start["data"], layers)
     text = yaml.safe_dump(config, sort_keys=False)
-    write_whole(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
+    atomic_write(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
     state = history.best[row][1] or run.net.state_dict()
     weights = {"state_dict": {f"net.{name}": value for name, value in state.items()}}
-    write_whole(run_dir / "checkpoints" / chosen_checkpoint(config), encode(weights), sync=False)
+    atomic_write(run_dir / "checkpoints" / chosen_checkpoint(config), encode(weights), sync=False)
     status = "failed" if error else "done"
     write_record(run_dir, describe_end(run.start, series, status=status, error=error, **more))
 

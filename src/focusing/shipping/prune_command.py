@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 from collections.abc import Sequence
@@ -16,7 +17,6 @@ from torch import nn
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.nn import BandedLinear
-from focusing.shipping.arguments import prune_arguments
 from focusing.shipping.pruning import (
     Point,
     check_twin,
@@ -33,16 +33,17 @@ from focusing.shipping.trained import Trained, load_run
 from focusing.training.metrics import score
 
 
-def prune(arguments: Sequence[str]) -> None:
+def prune(given: argparse.Namespace) -> None:
     """Run the command."""
-    given = prune_arguments(arguments)
+    if given.keep_accuracy == "twin" and given.dense_twin is None:
+        raise UserError("--keep-accuracy twin: which one? Add --dense-twin RUN_DIR.")
     run = load_run(given.run)
     if not run.net.focused_layers():
         raise UserError(f"{given.run} has no focused layers: there is no phi to prune by.")
     twin = load_run(given.dense_twin) if given.dense_twin else None
     if twin is not None:
         check_twin(run, twin)
-    judge = "val" if "val" in run.parts else "test"
+    judge = "val" if "val" in run.splits else "test"
     console = Console(quiet=given.json, soft_wrap=True)
     if judge == "test":
         _warn(
@@ -116,11 +117,12 @@ def _warn_of_empty(sparsity: float, connections: dict[str, dict[str, float]]) ->
 def _scores(
     run: Trained, judge: str, *, net: Network | None = None, data: Trained | None = None
 ) -> dict[str, float]:
-    """Of a network on the judging and the test part."""
+    """Of a network on the judging and the test split."""
     found = {}
-    for name, part in {"judged": judge, "test": "test"}.items():
+    for name, split in {"judged": judge, "test": "test"}.items():
         seen = [
-            ((net or run.net)(batch.inputs), batch.targets) for batch in (data or run).batches(part)
+            ((net or run.net)(batch.inputs), batch.targets)
+            for batch in (data or run).batches(split)
         ]
         found[name] = score([each[0] for each in seen], [each[1] for each in seen])[run.metric]
     return found

@@ -16,7 +16,7 @@ from focusing.callbacks import ClipFoci
 from focusing.config import Optim
 from focusing.errors import UserError
 from focusing.models import Network
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.shipping.trained import PRUNED, Trained
 from focusing.training.checkpoint import encode
 from focusing.training.module import FocusingModule
@@ -38,22 +38,22 @@ def sweep(run: Trained, twin: Trained | None, judge: str) -> list[Point]:
     Args:
         run: a run with focus.
         twin: a dense run on the same data, whose smallest weights are dropped at equal sparsity.
-        judge: the part that chooses.
+        judge: the split that chooses.
 
     Returns:
-        ``threshold``, ``sparsity``, and scores on the judging and the test part: ``judged`` and
+        ``threshold``, ``sparsity``, and scores on the judging and the test split: ``judged`` and
         ``test`` of the network, ``twin_judged`` and ``twin_test`` of the pruned twin.
     """
     names = {"judged": judge, "test": "test"}
-    curves = {name: pruning_curve(run.net, run.batches(part)) for name, part in names.items()}
+    curves = {name: pruning_curve(run.net, run.batches(split)) for name, split in names.items()}
     points = [{key: each[key] for key in ("threshold", "sparsity")} for each in curves["test"]]
     for name, curve in curves.items():
         for point, each in zip(points, curve, strict=True):
             point[name] = each[run.metric]
     if twin is not None:
         sparsities = [point["sparsity"] for point in points]
-        for name, part in names.items():
-            curve = magnitude_curve(twin.net, run.batches(part), sparsities)
+        for name, split in names.items():
+            curve = magnitude_curve(twin.net, run.batches(split), sparsities)
             for point, each in zip(points, curve, strict=True):
                 point[f"twin_{name}"] = each[run.metric]
     return points
@@ -84,8 +84,8 @@ def check_twin(run: Trained, twin: Trained) -> None:
         raise UserError(f"{twin.folder} is not a dense twin: its network focuses.")
     if twin.data.fingerprint != run.data.fingerprint:
         raise UserError(f"{twin.folder} was not trained on the same data as {run.folder}.")
-    for name in sorted({"val", "test"} & set(run.parts)):
-        own, other = run.parts[name], twin.parts.get(name)
+    for name in sorted({"val", "test"} & set(run.splits)):
+        own, other = run.splits[name], twin.splits.get(name)
         if other is None or not (
             torch.equal(own.targets, other.targets) and torch.equal(own.inputs, other.inputs)
         ):
@@ -109,7 +109,7 @@ def fine_tune(run: Trained, net: Network, epochs: int) -> None:
     rates = {name: GENTLE * getattr(given, name) for name in ("lr", "lr_mu", "lr_sigma")}
     optim = replace(given, **rates, decay_epochs=[], anneal_epochs=0)
     options = {**run.config["trainer"], "max_epochs": epochs}
-    parts = dict(run.parts)
+    splits = dict(run.splits)
     module = FocusingModule(net, optim, seed=run.config["seed"], evaluated=["test"])
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "checkpoints").mkdir()
@@ -117,8 +117,8 @@ def fine_tune(run: Trained, net: Network, epochs: int) -> None:
         fit(
             trainer,
             module,
-            parts["train"],
-            {"test": parts["test"]},
+            splits["train"],
+            {"test": splits["test"]},
             optim,
             prepare=run.data.prepare,
             augment=run.data.augment,
@@ -158,7 +158,7 @@ def write_pruned(folder: Path, net: Network, report: Mapping[str, Any]) -> None:
     """Leave the network, with its masks, and the report."""
     text = json.dumps(report, indent=1, allow_nan=False)  # may fail, so before anything is written
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "pruning.json", text.encode())
+    atomic_write(folder / "pruning.json", text.encode())
     facts = {name: report["chosen"][name] for name in ("threshold", "sparsity", "epochs")}
     state = {name: value.contiguous() for name, value in net.state_dict().items()}
-    write_whole(folder / PRUNED, encode({"state_dict": state, **facts}))
+    atomic_write(folder / PRUNED, encode({"state_dict": state, **facts}))

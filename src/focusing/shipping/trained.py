@@ -10,12 +10,12 @@ from typing import Any
 import yaml
 
 from focusing.compose import data_dir, override_data
-from focusing.data import Batches, DataSet, Part
+from focusing.data import Batches, DataSet, Split
 from focusing.data.preprocess import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
 from focusing.schema import fields, label, number, one_of, text, whole
-from focusing.training.assembly import build_net, load_data, settle_source, split
+from focusing.training.assembly import build_net, load_data, settle_source, split_data
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.session import evaluation_batch
 
@@ -42,14 +42,14 @@ class Trained:
         config: of the run.
         net: in eval mode, at the epoch that the run's protocol chose.
         data: the data set.
-        parts: ``train``, ``test`` and, if the run held something out, ``val``.
+        splits: ``train``, ``test`` and, if the run held something out, ``val``.
     """
 
     folder: Path
     config: dict[str, Any]
     net: Network
     data: DataSet
-    parts: Mapping[str, Part]
+    splits: Mapping[str, Split]
 
     @property
     def metric(self) -> str:
@@ -61,9 +61,9 @@ class Trained:
         """Names of the classes; none for regression."""
         return list(self.data.labels) or [str(number) for number in range(self.data.classes)]
 
-    def batches(self, part: str) -> Batches:
-        """The samples of a part as the network wants them."""
-        samples = self.parts[part]
+    def batches(self, split: str) -> Batches:
+        """The samples of a split as the network wants them."""
+        samples = self.splits[split]
         return Batches(samples, evaluation_batch(samples), prepare=self.data.prepare)
 
 
@@ -105,7 +105,7 @@ def load_run(
             if data_overrides
             else f"{path} does not fit {folder / 'config.yaml'}."
         ) from None
-    return Trained(folder, config, net.eval(), data, split(config, data))
+    return Trained(folder, config, net.eval(), data, split_data(config, data))
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import yaml
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.types import RunMode
 
-from focusing.errors import Parser, UserError
+from focusing.errors import UserError
 from focusing.sweep.expansion import hydra_context, parse_parts, validate
 from focusing.sweep.search import REGRESSION, bounds_of, example_jobs
 
@@ -21,28 +21,17 @@ HEADER = "# wandb sweep {file} prints an id; on each machine: wandb agent ENTITY
 COMMAND = ("${env}", "${program}", "train", "hydra.mode=RUN")
 
 
-def write_sweep(arguments: Sequence[str]) -> None:
+def write_sweep(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    parser = Parser(
-        prog="focusing wandb sweep",
-        description="Write a W&B sweep of a multirun: experiment=table2_simple, or "
-        "model=dense,focus_s seed=0,17. Agents run focusing train with logger=wandb.",
-    )
-    parser.add_argument("overrides", nargs="*", help="as of focusing train -m")
-    parser.add_argument("-m", "--multirun", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--project", default="focusing", help="W&B project (focusing)")
-    parser.add_argument("--entity", help="W&B user or team (the one of your key)")
-    parser.add_argument("--out", type=Path, default=Path("sweep.yaml"), help="file (sweep.yaml)")
-    parser.add_argument("--dry-run", action="store_true", help="print it instead")
-    options = parser.parse_args(arguments)
-    account = {"project": options.project} | ({"entity": options.entity} if options.entity else {})
+    project = options.project or "focusing"
+    account = {"project": project} | ({"entity": options.entity} if options.entity else {})
     parts = sweeps(options.overrides, account)
     for part, sweep in parts.items():
         out: Path = options.out
         if len(parts) > 1:
             out = out.with_stem(f"{out.stem}_{part}")
         content = yaml.safe_dump(sweep, sort_keys=False, default_flow_style=None, width=100)
-        text = HEADER.format(file=out, project=options.project) + content
+        text = HEADER.format(file=out, project=project) + content
         if options.dry_run:
             print(f"---\n{text}" if len(parts) > 1 else text, end="")
         else:

@@ -18,10 +18,10 @@ from focusing.compose import config_dir
 from focusing.config import GROUP_SCHEMAS
 from focusing.data import DataSet
 from focusing.errors import UserError
+from focusing.experiments.trials import sweep_task
 from focusing.instantiate import TARGETS, TRUSTING, instantiate, trust
 from focusing.models import Network
 from focusing.sweep import search
-from focusing.experiments.trials import sweep_task
 from tests.unit.config.foreign import FOREIGN
 
 KINDS = {"callbacks": pl.Callback, "data": DataSet, "models": Network}

@@ -10,30 +10,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
-from focusing.results.identity import run_folder
-from focusing.results.record import read_record
-from focusing.run import evaluate, train
 from focusing.experiments.stack_records import Pair, train_group
 from focusing.experiments.table1 import groups, pair_of
 from focusing.experiments.trials import apply_trial, draw
+from focusing.results.identity import run_folder
+from focusing.results.record import read_record
+from focusing.run import evaluate, train
 from focusing.training.checkpoint import load_checkpoint
+from tests.unit.experiments.composed import checked, composed
 
 CPU = torch.device("cpu")
 DOUBLE = "trainer.precision=64-true"
 # All numbers of samples, lengths, widths, classes and rates, and a length that was raised (65).
 SAMPLED = [4, 12, 14, 18, 19, 24, 34, 59, 62, 65, 91, 107, 113, 115, 117, 128, 241, 251, 295, 317]
+SAME = ("experiment", "config_hash", "seed", "data", "metric", "network", "status", "scores")
 
 
 def sweep_config(folder: Path, *overrides: str) -> dict[str, Any]:
-    prepare_hydra()
     fixed = [f"paths.output_dir={folder}", "callbacks.progress=null", "trainer.accelerator=cpu"]
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        return check(compose("train", ["experiment=table1", *fixed, *overrides]))
+    return checked("experiment=table1", *fixed, *overrides)
 
 
 def one_by_one(pair: Pair, folder: Path) -> Pair:
@@ -45,29 +43,31 @@ def one_by_one(pair: Pair, folder: Path) -> Pair:
     return configs
 
 
-def weights(config: dict[str, Any], name: str) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = load_checkpoint(run_folder(config) / "checkpoints" / name)[
-        "state_dict"
-    ]
-    return state
+def record_of(config: dict[str, Any]) -> dict[str, Any]:
+    record = read_record(run_folder(config))
+    assert record is not None
+    return record
 
 
-def worst(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+def gap(stacked: dict[str, Any], single: dict[str, Any], name: str) -> float:
+    """The greatest difference between the weights of two runs."""
+    paths = [run_folder(config) / "checkpoints" / name for config in (stacked, single)]
+    one, other = (load_checkpoint(path)["state_dict"] for path in paths)
     assert one.keys() == other.keys()
-    return max((one[name] - other[name]).abs().max().item() for name in one)
+    return max((one[key] - other[key]).abs().max().item() for key in one)
 
 
 def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> None:
-    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", "trainer.max_epochs=2")
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", "trainer.max_epochs=1")
     pairs = [pair_of(config, draw(0, index)) for index in SAMPLED]
-    together = list(groups(pairs, CPU))
-    assert sorted(map(len, together)) == [1] * 4 + [2] * 2 + [3] * 4
-    for group in together:
+    stacks = list(groups(pairs, CPU))
+    assert sorted(map(len, stacks)) == [1] * 4 + [2] * 2 + [3] * 4
+    for group in stacks:
         assert train_group(group, CPU) == len(group)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
-            gap = worst(weights(stacked, "last.ckpt"), weights(single, "last.ckpt"))
-            assert gap < 1e-11, (stacked["sweep"]["trial"], stacked["model"]["name"], gap)
+            worst = gap(stacked, single, "last.ckpt")
+            assert worst < 1e-11, (stacked["sweep"]["trial"], stacked["model"]["name"], worst)
 
 
 @pytest.mark.parametrize(("normalizer", "grid"), [("mean", "index"), ("sum", "linspace")])
@@ -80,7 +80,7 @@ def test_other_neurons_do_not_drift_apart_either(
     train_group(pairs, CPU)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
-            assert worst(weights(stacked, "last.ckpt"), weights(single, "last.ckpt")) < 1e-11
+            assert gap(stacked, single, "last.ckpt") < 1e-11
 
 
 def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
@@ -90,32 +90,16 @@ def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             folder, other = run_folder(stacked), run_folder(single)
-            assert folder.relative_to(tmp_path / "stacked") == other.relative_to(
-                tmp_path / "single"
-            )
-            ours, theirs = read_record(folder), read_record(other)
-            assert ours is not None
-            assert theirs is not None
+            assert folder.parts[-3:] == other.parts[-3:]
+            ours, theirs = record_of(stacked), record_of(single)
             assert ours.keys() == theirs.keys()
-            for name in (
-                "experiment",
-                "config_hash",
-                "seed",
-                "data",
-                "metric",
-                "network",
-                "status",
-            ):
-                assert ours[name] == theirs[name], name
+            assert {name: ours[name] for name in SAME} == {name: theirs[name] for name in SAME}
             assert list(ours["series"]) == list(theirs["series"])
             for name in ours["series"]:  # logged in float32
                 assert ours["series"][name] == pytest.approx(theirs["series"][name], abs=1e-6)
-            assert ours["scores"] == theirs["scores"]
             assert ours["focus"].keys() == theirs["focus"].keys()
-            saved = {**ours["config"], "paths": None}
-            assert saved == {**theirs["config"], "paths": None}
-            best = worst(weights(stacked, "best.ckpt"), weights(single, "best.ckpt"))
-            assert best < 1e-11
+            assert {**ours["config"], "paths": None} == {**theirs["config"], "paths": None}
+            assert gap(stacked, single, "best.ckpt") < 1e-11
             assert evaluate(folder)["test/acc"] == ours["scores"]["holdout"]["value"]
             if stacked["model"]["name"] == "dense":
                 assert not (folder / "focus.npz").exists()
@@ -132,11 +116,7 @@ def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
 def test_a_trial_alone_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None:
     pair = pair_of(sweep_config(tmp_path), draw(0, 317))
     for stacked, model in zip(pair, ("dense", "focus_s"), strict=True):
-        prepare_hydra()
-        with initialize_config_dir(str(config_dir()), version_base="1.3"):
-            alone = compose(
-                "train", ["experiment=table1", "sweep.trial=317", f"model={model}", "size=paper"]
-            )
+        alone = composed("experiment=table1", "sweep.trial=317", f"model={model}", "size=paper")
         apply_trial(alone)
         assert run_folder(check(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
 
@@ -144,13 +124,10 @@ def test_a_trial_alone_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None
 def test_a_trial_that_diverges_fails_alone(tmp_path: Path) -> None:
     config = sweep_config(tmp_path, "trainer.max_epochs=4")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
-    for each in pairs[0]:
-        each["optim"]["lr"] = 1e30
+    for run in pairs[0]:
+        run["optim"]["lr"] = 1e30
     train_group(pairs, CPU)
-    bad = read_record(run_folder(pairs[0].dense))
-    good = read_record(run_folder(pairs[1].dense))
-    assert bad is not None
-    assert good is not None
+    bad, good = record_of(pairs[0].dense), record_of(pairs[1].dense)
     assert bad["status"] == "failed"
     assert "try a smaller optim.lr" in bad["error"]
     assert all(np.isfinite(values).all() for values in bad["series"].values())

@@ -15,15 +15,14 @@ import torch
 from torch import Tensor
 
 import focusing
-from focusing.data import Part
+from focusing.data import Split
 from focusing.errors import UserError
 from focusing.shipping import export as exporting
 from focusing.shipping.card import Card, card_of
-from focusing.shipping.export import export, export_net
+from focusing.shipping.export import export_net
 from focusing.shipping.formats import SUFFIXES, read, write
-from focusing.shipping.predict import predict
-from focusing.shipping.prune_command import prune
 from focusing.shipping.trained import load_run
+from tests.command_line import export, predict, prune
 from tests.unit.shipping.conftest import make_run
 
 pytest.importorskip("onnxruntime", reason="needs the extra focusing[export]")
@@ -247,7 +246,7 @@ def test_programs_must_be_trusted(focused: Path, tmp_path: Path, kind: str) -> N
 def test_a_test_set_of_one_sample(focused: Path, tmp_path: Path) -> None:
     run = load_run(focused)
     one = run.data.test.take(torch.arange(1))
-    assert isinstance(one, Part)
+    assert isinstance(one, Split)
     few = replace(run, data=replace(run.data, test=one))
     for kind, suffix in SUFFIXES.items():
         done = export_net(few, run.net, tmp_path / f"net{suffix}", kind=kind, sparse=False)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
 from focusing.callbacks.arrays import write_arrays
-from focusing.data.dataset import Split
+from focusing.data import Split
 from focusing.errors import UserError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from focusing.data.dataset import DataSet, Split
+from focusing.data import DataSet, Split
 from focusing.models import Network
 from focusing.results.identity import config_hash
 from focusing.results.record import git_state, machine, now, versions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from focusing.data.images import INTERPOLATIONS
+from focusing.data.image_sets import INTERPOLATIONS
 from focusing.errors import printable
 
 if TYPE_CHECKING:

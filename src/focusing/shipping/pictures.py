@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from focusing.data.damage import DamagedError
-from focusing.data.images import open_image
+from focusing.data.decoders import DamagedError
+from focusing.data.image_sets import open_image
 from focusing.errors import UserError
 
 PLAIN = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")

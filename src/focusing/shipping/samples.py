@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focusing.data.audio import RATE, read_picture
-from focusing.data.damage import DamagedError
-from focusing.data.images import INTERPOLATIONS
-from focusing.data.pickles import load_npy, load_npz, npz_names
+from focusing.data.decoders import DamagedError, load_npy, load_npz, npz_names
+from focusing.data.image_sets import INTERPOLATIONS
 from focusing.errors import UserError
 from focusing.limits import check_regular
 from focusing.shipping.card import Card

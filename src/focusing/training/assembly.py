@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from focusing.data import DataSet, Split, hold_out
-from focusing.data.preprocess import Preparation
-from focusing.data.sample import settle
+from focusing.data.batches import Preparation
+from focusing.data.image_sets import resolve_missing
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
 from focusing.limits import check_memory
@@ -61,7 +61,7 @@ def settle_source(config: dict[str, Any], *, strict: bool) -> None:
         config: ``data.on_missing``, if it has one, becomes ``"sample"`` or ``"error"``.
         strict: no sample unless the user asked for it.
     """
-    settle(config["data"], Path(config["paths"]["data_dir"]).expanduser(), strict=strict)
+    resolve_missing(config["data"], Path(config["paths"]["data_dir"]).expanduser(), strict=strict)
 
 
 def split_data(config: Mapping[str, Any], data: DataSet) -> dict[str, Split]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from focusing.data.dataset import Split
+from focusing.data import Split
 from focusing.nn import FocusedLinear, defocusify
 from focusing.training.metrics import loss_of
 from focusing.training.optimizer import build_optimizer

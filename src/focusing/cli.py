@@ -166,7 +166,7 @@ def _evaluate(arguments: list[str]) -> None:
 
     _, arguments = TRUSTING.parse_known_args(arguments)
     run_dir, overrides = _run_dir(arguments, "eval")
-    from focusing.run import evaluate
+    from focusing.shipping.trained import evaluate
 
     for name, value in evaluate(run_dir, overrides).items():
         print(name, value)

@@ -25,7 +25,7 @@ from focusing.training.pruning import (
     magnitude_curve,
     pruning_curve,
 )
-from focusing.training.session import build_trainer, fit
+from focusing.training.trainer import build_trainer, fit
 
 Point = dict[str, Any]
 GENTLE = 0.1
@@ -109,17 +109,14 @@ def fine_tune(run: Trained, net: Network, epochs: int) -> None:
     rates = {name: GENTLE * getattr(given, name) for name in ("lr", "lr_mu", "lr_sigma")}
     optim = replace(given, **rates, decay_epochs=[], anneal_epochs=0)
     options = {**run.config["trainer"], "max_epochs": epochs}
-    splits = dict(run.splits)
-    module = FocusingModule(net, optim, seed=run.config["seed"], evaluated=["test"])
+    module = FocusingModule(net, optim, seed=run.config["seed"])
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "checkpoints").mkdir()
         trainer = build_trainer(options, Path(folder), callbacks=[ClipFoci()])
         fit(
             trainer,
             module,
-            splits["train"],
-            {"test": splits["test"]},
-            optim,
+            {name: run.splits[name] for name in ("train", "test")},
             prepare=run.data.prepare,
             augment=run.data.augment,
         )

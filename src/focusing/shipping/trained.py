@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from focusing.compose import data_dir, override_data
@@ -15,9 +16,15 @@ from focusing.data.preprocess import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
 from focusing.schema import fields, label, number, one_of, text, whole
-from focusing.training.assembly import build_net, load_data, settle_source, split_data
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
-from focusing.training.session import evaluation_batch
+from focusing.training.metrics import score
+from focusing.training.trainer import (
+    build_net,
+    evaluation_batch,
+    load_data,
+    resolve_source,
+    split_data,
+)
 
 PRUNED = "pruned.pt"
 RUN_CONFIG = fields(
@@ -108,6 +115,23 @@ def load_run(
     return Trained(folder, config, net.eval(), data, split_data(config, data))
 
 
+def evaluate(folder: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
+    """Test the network that a run left, at the epoch that its protocol chose.
+
+    Args:
+        folder: the run folder.
+        overrides: other data, as :func:`load_run` takes them.
+
+    Returns:
+        Loss and scores on the test split.
+    """
+    run = load_run(folder, data_overrides=overrides)
+    with torch.no_grad():
+        outputs = [run.net(batch.inputs) for batch in run.batches("test")]
+    scores = score(outputs, [run.splits["test"].targets])
+    return {f"test/{metric}": value for metric, value in scores.items()}
+
+
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.yaml"
     try:
@@ -129,7 +153,7 @@ def _other_data(config: dict[str, Any], overrides: Sequence[str]) -> DataSet:
     fitted = trained_on.get("preprocess") in FITTED and "preprocess" in other
     preparation = load_data(config).preparation if fitted and not chosen else None
     config["data"] = other
-    settle_source(config, strict=False)
+    resolve_source(config, strict=False)
     try:
         return load_data(config, preparation=preparation)
     except RuntimeError:

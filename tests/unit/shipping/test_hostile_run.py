@@ -12,11 +12,11 @@ import yaml
 
 from focusing.compose import explain
 from focusing.errors import UserError
-from focusing.run import evaluate
 from focusing.shipping.export import export
 from focusing.shipping.formats import read
 from focusing.shipping.predict import predict
 from focusing.shipping.prune_command import prune
+from focusing.shipping.trained import evaluate
 
 HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
 

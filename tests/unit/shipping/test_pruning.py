@@ -23,8 +23,8 @@ from focusing.shipping.pruning import (
     write_pruned,
 )
 from focusing.shipping.trained import load_run
-from focusing.training.assembly import split_data
 from focusing.training.pruning import THRESHOLDS
+from focusing.training.trainer import split_data
 from tests.unit.shipping.conftest import SYNTHETIC, make_run
 
 

@@ -11,7 +11,7 @@ from focusing.reports.tables.trials import BASE
 from focusing.reports.upload.trials import KEY
 from focusing.results.groups import trial
 from focusing.results.run import Run
-from focusing.training.wandb_facts import PRUNING
+from focusing.training.wandb_run import PRUNING
 
 LABEL = "config.label"
 """A bar is a mean over runs of one model, size, variant and protocol in one experiment."""

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focusing.errors import UserError, printable
+from focusing.errors import Parser, UserError, printable
 
 if TYPE_CHECKING:  # this module must be imported in milliseconds
     from omegaconf import DictConfig
@@ -46,9 +46,6 @@ train, eval, prune, export, predict: --trust-target MODULE.CLASS lets a config n
 ELSEWHERE = {
     "report": ("focusing.reports.report", "main"),
     "archive": ("focusing.reports.archive", "main"),
-    "prune": ("focusing.shipping.prune_command", "prune"),
-    "export": ("focusing.shipping.export", "export"),
-    "predict": ("focusing.shipping.predict", "predict"),
 }
 """Commands that read their arguments themselves: module and function, imported when called."""
 
@@ -68,6 +65,8 @@ def main() -> None:
         elif command in ELSEWHERE:
             module, function = ELSEWHERE[command]
             getattr(import_module(module), function)(arguments)
+        elif command in ("prune", "export", "predict"):
+            _ship(command, arguments)
         elif command == "wandb":
             _wandb(arguments)
         elif command == "data":
@@ -200,6 +199,16 @@ def _experiments(arguments: list[str]) -> None:
     from focusing.sweep.listing import list_experiments
 
     list_experiments(arguments)
+
+
+def _ship(command: str, arguments: list[str]) -> None:
+    from focusing.instantiate import TRUSTING
+    from focusing.shipping import arguments as options
+
+    parser = Parser(f"focusing {command}", parents=[TRUSTING])
+    getattr(options, f"add_{command}_arguments")(parser)
+    args = parser.parse_args(arguments)
+    import_module(f"focusing.shipping.{command}").run(args)
 
 
 def _wandb(arguments: list[str]) -> None:

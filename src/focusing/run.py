@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -44,7 +43,6 @@ from focusing.training.assembly import (
 from focusing.training.fitting_state import newest_checkpoint
 from focusing.training.interruption import Interrupted
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers, log_record
-from focusing.training.metrics import score
 from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
 from focusing.training.same_data import check_finished, check_resumed, note_data
@@ -125,10 +123,7 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
         Loss and scores on the test part.
     """
     run = load_run(run_dir, data_overrides=overrides)
-    with torch.no_grad():
-        outputs = [run.net(batch.inputs) for batch in run.batches("test")]
-    found = score(outputs, [run.parts["test"].targets])
-    return {f"test/{metric}": value for metric, value in found.items()}
+    return {f"test/{metric}": value for metric, value in run.scores("test").items()}
 
 
 def _draw(run_dir: Path) -> None:

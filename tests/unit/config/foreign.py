@@ -23,7 +23,7 @@ FOREIGN = [
     "focusing.results.record.subprocess.Popen",
     "focusing.results.record.write_record",
     "focusing.run.train",
-    "focusing.shipping.prune_command.prune",
+    "focusing.shipping.prune.run",
     "focusing.sweep.failures.leave_failure",
     "focusing.training.metrics_file.MetricsFile",
     "torch.os.system",

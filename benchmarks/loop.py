@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from focusing.callbacks import ClipFoci, FocusTrajectory, StuckNeurons, Throughput
 from focusing.config import Optim
-from focusing.data import Batches, Part
+from focusing.data import Batches, Split
 from focusing.models import MLP
 from focusing.training.loggers import build_loggers, close_loggers
 from focusing.training.module import FocusingModule
@@ -51,11 +51,11 @@ class Case:
         inputs, width, outputs = self.sizes
         return MLP(inputs, outputs, [width] * self.hidden, focus={"mu": "spread", "sigma": 0.1})
 
-    def data(self) -> tuple[Part, Part]:
+    def data(self) -> tuple[Split, Split]:
         torch.manual_seed(0)
         inputs, _, outputs = self.sizes
         made = [
-            Part(torch.randn(count, inputs), torch.randint(outputs, (count,)))
+            Split(torch.randn(count, inputs), torch.randint(outputs, (count,)))
             for count in (self.samples, self.samples // 5)
         ]
         return made[0], made[1]

@@ -20,14 +20,14 @@ from focusing.callbacks import FocusTrajectory, Throughput
 from focusing.checks import check
 from focusing.compose import prepare_hydra
 from focusing.config import Optim
-from focusing.data import DataSet, Part
+from focusing.data import DataSet, Split
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
 from focusing.models import Network
 from focusing.reports.config_tree import config_tree
 from focusing.reports.summary import summary
 from focusing.results.description import describe_end, describe_start
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.results.folder import FinishedError, claim, finished, has_figures
 from focusing.results.identity import run_folder
 from focusing.results.record import write_record
@@ -38,7 +38,7 @@ from focusing.training.assembly import (
     check_single,
     load_data,
     settle_source,
-    split,
+    split_data,
 )
 from focusing.training.fitting_state import newest_checkpoint
 from focusing.training.interruption import Interrupted
@@ -77,8 +77,8 @@ def train(cfg: DictConfig) -> float | None:
     if not record and config["resume"] == "auto":
         check_resumed(run_dir, data)
     net = build_net(config, data)
-    parts = split(config, data)
-    check_single(config, net, parts["train"])
+    splits = split_data(config, data)
+    check_single(config, net, splits["train"])
     build_optimizer(net, Optim(**config["optim"]))
     check_loggers(config["logger"])
     callbacks = [_callback(name, each) for name, each in config["callbacks"].items() if each]
@@ -93,10 +93,10 @@ def train(cfg: DictConfig) -> float | None:
     try:
         again = config["force"]
         with claim(run_dir, resume=config["resume"] == "auto", again=again) as checkpoint:
-            write_whole(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+            atomic_write(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
             note_data(run_dir, data)
             record = _fit_and_record(
-                config, run_dir, data, parts, net, trainer, callbacks, checkpoint
+                config, run_dir, data, splits, net, trainer, callbacks, checkpoint
             )
             if config["figures"]:
                 _draw(run_dir)
@@ -120,7 +120,7 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
             It is prepared as the run's was, unless these say ``data.preprocess=...``.
 
     Returns:
-        Loss and scores on the test part.
+        Loss and scores on the test split.
     """
     run = load_run(run_dir, data_overrides=overrides)
     return {f"test/{metric}": value for metric, value in run.scores("test").items()}
@@ -143,17 +143,17 @@ def _fit_and_record(
     config: dict[str, Any],
     run_dir: Path,
     data: DataSet,
-    parts: dict[str, Part],
+    splits: dict[str, Split],
     net: Network,
     trainer: pl.Trainer,
     callbacks: Sequence[pl.Callback],
     checkpoint: Path | None,
 ) -> dict[str, Any]:
     """Train in a claimed folder; whatever happens, close the loggers and leave what can be left."""
-    start = describe_start(config, data, parts, net)
-    train_part = parts.pop("train")
+    start = describe_start(config, data, splits, net)
+    train_split = splits.pop("train")
     optim = Optim(**config["optim"])
-    module = FocusingModule(net, optim, seed=config["seed"], evaluated=list(parts))
+    module = FocusingModule(net, optim, seed=config["seed"], evaluated=list(splits))
     loggers: list[Logger] = []
     exit_code = 1
 
@@ -178,8 +178,8 @@ def _fit_and_record(
         fit(
             trainer,
             module,
-            train_part,
-            parts,
+            train_split,
+            splits,
             optim,
             limit=config["trainer"]["limit_batches"],
             checkpoint=checkpoint,

@@ -43,7 +43,7 @@ from focusing.results.identity import run_folder
 from focusing.run import _callback
 from focusing.shipping.card import Card
 from focusing.shipping.predict import load_model, predict_file
-from focusing.training.assembly import build_net, check_single, load_data, split
+from focusing.training.assembly import build_net, check_single, load_data, split_data
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
 from tests.unit.data.makers import cifar, digits, npz, photograph, recording
@@ -199,7 +199,7 @@ def test_options(place: Path, overrides: list[str]) -> None:
         config["data"]["fake"] = config["data"]["name"] != "synthetic"
         data = load_data(config)
         net = build_net(config, data)
-        check_single(config, net, split(config, data)["train"])
+        check_single(config, net, split_data(config, data)["train"])
         build_optimizer(net, Optim(**config["optim"]))
         check_loggers(config["logger"])
         for name, options in config["callbacks"].items():

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
-from focusing.callbacks.arrays import write_arrays
 from focusing.errors import UserError
 from focusing.nn import FocusedLinear
+from focusing.results.arrays import write_arrays
 from focusing.training.fitting_state import check_like
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class DeadInputs(Analysis):
         chosen = np.linspace(0, len(after) - 1, min(len(after), self.neurons)).round().astype(int)
         arrays = {
             "dead": dead.numpy(),
-            "shape": np.array(batches.part.inputs.shape[1:]),
+            "shape": np.array(batches.split.inputs.shape[1:]),
             "neurons": chosen,
             "before": before[chosen].numpy(),
             "after": after[chosen].numpy(),
@@ -137,7 +137,7 @@ class DeadInputs(Analysis):
 def constant_inputs(batches: Batches) -> Tensor:
     """Which inputs (m,) are the same in all samples."""
     first = low = high = torch.empty(0)
-    for inputs, _ in batches.part.split(1024):
+    for inputs, _ in batches.split.chunks(1024):
         values = inputs if batches.prepare is None else batches.prepare(inputs)
         values = values.flatten(1)
         if not len(first):
@@ -148,7 +148,7 @@ def constant_inputs(batches: Batches) -> Tensor:
 
 def _first_layer(module: FocusingModule) -> tuple[str, nn.Module]:
     """The layer that sees the inputs, and its name."""
-    inputs = math.prod(module.batches["train"].part.inputs.shape[1:])
+    inputs = math.prod(module.batches["train"].split.inputs.shape[1:])
     for name, layer in module.net.named_modules():
         if isinstance(layer, (FocusedLinear, nn.Linear)):
             if layer.in_features == inputs:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
-from focusing.callbacks.arrays import write_arrays
-from focusing.data.dataset import Part
+from focusing.data.dataset import Split
 from focusing.errors import UserError
+from focusing.results.arrays import write_arrays
 
 if TYPE_CHECKING:
     from focusing.data import Batches
@@ -84,10 +84,10 @@ class Explanation(Analysis):
         from focusing.training.pruning import folded
 
         train, test = module.batches["train"], module.batches["test"]
-        count = len(train.part.targets)
+        count = len(train.split.targets)
         places = torch.linspace(0, count - 1, min(count, self.background)).long()
         background = _take(train, places).inputs
-        chosen = _take(test, first_of_each_class(test.part.targets, self.samples))
+        chosen = _take(test, first_of_each_class(test.split.targets, self.samples))
         net = separate_activations(folded(module.net))
         with torch.no_grad():
             outputs, expected = net(chosen.inputs), net(background).mean(0)
@@ -175,7 +175,7 @@ def separate_activations(net: nn.Module) -> nn.Module:
     return net
 
 
-def _take(batches: Batches, places: Tensor) -> Part:
-    inputs, targets = batches.part.take(places.to(batches.part.targets.device)).to(batches.device)
+def _take(batches: Batches, places: Tensor) -> Split:
+    inputs, targets = batches.split.take(places.to(batches.split.targets.device)).to(batches.device)
     inputs = inputs if batches.prepare is None else batches.prepare(inputs)
-    return Part(inputs.float(), targets)
+    return Split(inputs.float(), targets)

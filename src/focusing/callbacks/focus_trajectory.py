@@ -11,8 +11,8 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 
 from focusing.callbacks.layers import focused_layers
-from focusing.callbacks.trajectory import Trajectory
 from focusing.nn import FocusedLinear
+from focusing.training.trajectory import Trajectory
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class FocusTrajectory(pl.Callback):
 
     The file is written when training ends, also with an error; until then the records are in the
     checkpoints, so a killed run that resumes ends with all of them. What the file holds:
-    :mod:`focusing.callbacks.trajectory`.
+    :mod:`focusing.training.trajectory`.
 
     Loggers that take pictures (W&B, TensorBoard) get a figure of each layer's foci at the end.
 
@@ -81,10 +81,17 @@ class FocusTrajectory(pl.Callback):
         if trainer.is_global_zero:
             self._save(trainer)
             if self.movie:
-                from focusing.callbacks.movie import film
+                from focusing.drawing import film_layers
 
                 folder = Path(trainer.default_root_dir) / "figures"
-                film(self.trajectory, self._layers, folder, self.movie, self.fps)
+                film_layers(
+                    self._layers,
+                    self.trajectory.epochs,
+                    self.trajectory.foci,
+                    folder,
+                    self.movie,
+                    self.fps,
+                )
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
@@ -125,7 +132,7 @@ class FocusTrajectory(pl.Callback):
         loggers = _picture_loggers(trainer)
         if not loggers or not trainer.is_global_zero:
             return
-        from focusing.callbacks.drawing import foci_figure  # matplotlib takes a second
+        from focusing.drawing import foci_figure  # matplotlib takes a second
 
         for name, layer in self._layers.items():
             mu, sigma = self.trajectory.foci(name)

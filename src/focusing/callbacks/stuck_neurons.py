@@ -105,9 +105,9 @@ class StuckNeurons(pl.Callback):
     def _information(self, module: FocusingModule) -> dict[str, Tensor]:
         """What the outputs of each layer's neurons tell about the targets, (n,) each."""
         train, net, precision = module.batches["train"], module.net, module.trainer.precision_plugin
-        count = len(train.part.targets)
+        count = len(train.split.targets)
         places = torch.linspace(0, count - 1, min(count, self.samples)).long()
-        inputs, targets = train.part.take(places.to(train.part.targets.device)).to(train.device)
+        inputs, targets = train.split.take(places.to(train.split.targets.device)).to(train.device)
         outputs: dict[str, list[Tensor]] = {name: [] for name in self._layers}
         handles = [
             layer.register_forward_hook(lambda _, __, out, name=name: outputs[name].append(out))

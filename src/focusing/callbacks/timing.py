@@ -75,7 +75,7 @@ class Timing(Analysis):
         training = self._take_turns(training_steps(module), module.device)
         testing = self._take_turns(test_passes(module), module.device)
         test = module.batches["test"]
-        samples = min(test.size, len(test.part.targets))
+        samples = min(test.size, len(test.split.targets))
         per_thousand = {name: median(each) * 1000 / samples for name, each in testing.items()}
         ratios = {
             "train": _quartiles(training["as_is"], training["dense"]) if focused else None,

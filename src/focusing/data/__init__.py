@@ -3,7 +3,7 @@
 from focusing.data.audio import fsdd
 from focusing.data.batches import Batches
 from focusing.data.clutter import clt
-from focusing.data.dataset import DataSet, Part
+from focusing.data.dataset import DataSet, Split
 from focusing.data.images import catsdogs, lfw
 from focusing.data.pictures import cifar10, fashion, mnist
 from focusing.data.split import hold_out
@@ -14,7 +14,7 @@ from focusing.data.text import imdb, reuters
 __all__ = [
     "Batches",
     "DataSet",
-    "Part",
+    "Split",
     "boston",
     "catsdogs",
     "cifar10",

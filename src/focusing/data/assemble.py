@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from focusing.data.augment import Augment
-from focusing.data.dataset import DataSet, Part
+from focusing.data.dataset import DataSet, Split
 from focusing.data.options import Options
 from focusing.data.partition import Index, partition
 from focusing.data.preprocess import FITTED, Preparation, preparation
@@ -113,7 +113,7 @@ def _fitted(raw: Raw, options: Options, train: Index) -> Index | None:
 
 
 def _preparation(
-    name: str, raw: Raw, options: Options, train: Part, fitted: Index | None
+    name: str, raw: Raw, options: Options, train: Split, fitted: Index | None
 ) -> Preparation | None:
     if raw.vocabulary:
         if options.preprocess != "none":
@@ -130,12 +130,12 @@ def _padded(inputs: Tensor, pad: int) -> Tensor:
     return functional.pad(inputs, (pad, pad)) if pad else inputs
 
 
-def _part(raw: Raw, index: Index) -> Part:
+def _part(raw: Raw, index: Index) -> Split:
     whole = len(index) == index[-1] - index[0] + 1  # a slice copies nothing
     where: Any = slice(index[0], index[-1] + 1) if whole else index
     targets = raw.targets[where]
     dtype = np.int64 if raw.classes else np.float32
-    return Part(
+    return Split(
         torch.from_numpy(np.ascontiguousarray(raw.inputs[where])),
         torch.from_numpy(np.ascontiguousarray(targets, dtype=dtype)),
     )

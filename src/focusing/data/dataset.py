@@ -1,4 +1,4 @@
-"""What every data set is: a training and a test part, and where they come from."""
+"""What every data set is: a training and a test split, and where they come from."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from torch import Tensor
 from focusing.data.preprocess import Preparation
 
 
-class Part(NamedTuple):
+class Split(NamedTuple):
     """Inputs (N, *) and targets (N,): class numbers, or values for regression."""
 
     inputs: Tensor
     targets: Tensor
 
-    def take(self, index: Tensor) -> Part:
+    def take(self, index: Tensor) -> Split:
         """The samples at these places."""
-        return Part(self.inputs[index], self.targets[index])
+        return Split(self.inputs[index], self.targets[index])
 
-    def split(self, size: int) -> Iterator[Part]:
+    def chunks(self, size: int) -> Iterator[Split]:
         """Views of so many samples each; the last may have fewer."""
         for pair in zip(
             torch.split(self.inputs, size), torch.split(self.targets, size), strict=True
         ):
-            yield Part(*pair)
+            yield Split(*pair)
 
-    def to(self, device: torch.device) -> Part:
+    def to(self, device: torch.device) -> Split:
         """The same samples on a device."""
-        return Part(self.inputs.to(device), self.targets.to(device))
+        return Split(self.inputs.to(device), self.targets.to(device))
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class DataSet:
 
     name: str
     source: str
-    train: Part
-    test: Part
+    train: Split
+    test: Split
     classes: int
     informative: tuple[int, int] | None = None
     digest: str | None = None
@@ -93,8 +93,8 @@ class DataSet:
         if self.digest is not None:
             return self.digest
         digest = hashlib.sha256()
-        for part in (self.train, self.test):
-            for values in part:
+        for split in (self.train, self.test):
+            for values in split:
                 digest.update(f"{values.dtype}{tuple(values.shape)}".encode())
                 digest.update(values.contiguous().numpy().data)
         return digest.hexdigest()[:16]

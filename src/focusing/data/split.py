@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from focusing.data.dataset import Part
+from focusing.data.dataset import Split
 from focusing.data.partition import choose
 from focusing.errors import UserError
 
 
-def hold_out(train: Part, share: float, seed: int, classes: int) -> tuple[Part, Part]:
+def hold_out(train: Split, share: float, seed: int, classes: int) -> tuple[Split, Split]:
     """Split training data in two; the test data is never seen here.
 
     Args:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from focusing.data.assemble import assemble
-from focusing.data.dataset import DataSet, Part
+from focusing.data.dataset import DataSet, Split
 from focusing.data.fake import fake as fake_samples
 from focusing.data.options import Options
 from focusing.data.partition import limit
@@ -121,9 +121,9 @@ def synthetic(
     spread = np.where(spread > 0, spread, 1)
     table = (table - mean) / spread
 
-    def part(index: Labels) -> Part:
+    def part(index: Labels) -> Split:
         inputs = torch.from_numpy(table[index]).float()
-        return Part(inputs, torch.from_numpy(labels[index]))
+        return Split(inputs, torch.from_numpy(labels[index]))
 
     source = "generated: gaussian blobs" if generator == "blobs" else "generated: scikit-learn"
     scale = (torch.from_numpy(each).float() for each in (1 / spread, -mean / spread))

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from focusing.callbacks.arrays import read_arrays
-from focusing.errors import DamagedError, Parser, UserError
+from focusing.errors import DamagedError, UserError
 from focusing.reports.figures.chart_runs import typical
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
@@ -20,8 +19,9 @@ from focusing.reports.report import given_folders, nothing
 from focusing.reports.tables.cells import blocks
 from focusing.reports.tables.settings import settings_of
 from focusing.results.archive import ARCHIVE, write_archive
+from focusing.results.arrays import read_arrays
 from focusing.results.collect import Collection, collect, record_files
-from focusing.results.files import inside, write_whole
+from focusing.results.files import atomic_write, inside
 from focusing.results.groups import group_by, trial
 from focusing.results.run import Run
 from focusing.schema import printable
@@ -36,9 +36,8 @@ SMALL = 2**16
 """Bytes of arrays that are kept of every run; larger ones of a typical run of each setting only."""
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    options = _parse(arguments)
     folders = given_folders(options.folders or ["outputs"])
     if not any(record_files(folders)):
         raise UserError(nothing(folders))
@@ -116,7 +115,7 @@ def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
         np.savez_compressed(content, allow_pickle=False, **half)
         if whole or content.getbuffer().nbytes <= SMALL:
             folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / path.name, content.getbuffer(), sync=False)
+            atomic_write(folder / path.name, content.getbuffer(), sync=False)
 
 
 def _may_be_rounded(name: str, array: Any) -> bool:
@@ -141,14 +140,3 @@ def _thin(arrays: dict[str, Any]) -> dict[str, Any]:
 
 def _evenly(count: int, most: int) -> Any:
     return np.unique(np.linspace(0, count - 1, most).round().astype(int))
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="focusing archive",
-        description="Keep records, but no checkpoints, in small files that focusing report reads. "
-        "What is there already stays.",
-    )
-    parser.add_argument("folders", nargs="*", help="searched for records; outputs")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="where to (results)")
-    return parser.parse_intermixed_args(arguments)

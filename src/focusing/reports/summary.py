@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from focusing.errors import UserError
+from focusing.results.record import read_record
 
 PROTOCOLS = {
     "paper": "best test epoch, as in the paper",
     "holdout": "test at the best validation epoch",
     "last": "test after the last epoch",
 }
+
+
+def show(args: argparse.Namespace) -> None:
+    """``focusing show``: print the summary of ``args.run``."""
+    record = read_record(args.run)
+    if record is None:
+        begun = (args.run / "config.yaml").exists()
+        raise UserError(
+            f"{args.run} has no result.json: " + ("not finished." if begun else "not a run folder.")
+        )
+    console = Console(soft_wrap=True)
+    console.print(summary(record, str(args.run)))
+    for figure in sorted(args.run.glob("figures/*.png")):
+        console.print(str(figure))
 
 
 def summary(record: Mapping[str, Any], folder: str | None = None) -> Table:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.results.record_schema import check_record, parse
 from focusing.schema import below, fields
 
@@ -38,7 +38,7 @@ def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
     )
     text = "".join(f"{line}\n" for line in lines)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / ARCHIVE, lzma.compress(text.encode()))
+    atomic_write(folder / ARCHIVE, lzma.compress(text.encode()))
 
 
 def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from focusing.errors import UserError
 from focusing.results.archive import ARCHIVE, read_lines
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.results.identity import config_hash
 from focusing.results.record import FILE
 from focusing.results.record_schema import check_record, parse
@@ -86,7 +86,7 @@ def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
     if cache is not None and now != known:
         text = json.dumps({"schema": CACHE_SCHEMA, "files": now}, separators=(",", ":"))
         cache.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(cache, text.encode(), sync=False)
+        atomic_write(cache, text.encode(), sync=False)
     return _assemble(now, read)
 
 

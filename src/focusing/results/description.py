@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from focusing.data.dataset import DataSet, Part
+from focusing.data.dataset import DataSet, Split
 from focusing.models import Network
 from focusing.results.identity import config_hash
 from focusing.results.record import git_state, machine, now, versions
@@ -14,17 +14,17 @@ from focusing.results.scores import Series, scores
 
 
 def describe_start(
-    config: Mapping[str, Any], data: DataSet, parts: Mapping[str, Part], net: Network
+    config: Mapping[str, Any], data: DataSet, splits: Mapping[str, Split], net: Network
 ) -> dict[str, Any]:
     """The first half of a record.
 
     Args:
         config: plain containers.
         data: the data set.
-        parts: how it is used: ``train``, ``test`` and maybe ``val``.
+        splits: how it is used: ``train``, ``test`` and maybe ``val``.
         net: the network.
     """
-    sizes = {name: len(part.targets) for name, part in parts.items()}
+    sizes = {name: len(split.targets) for name, split in splits.items()}
     return {
         "experiment": config["name"],
         "config": config,

@@ -11,7 +11,7 @@ from focusing.errors import UserError
 from focusing.schema import is_name as is_name
 
 
-def write_whole(path: Path, content: Any, *, sync: bool = True) -> None:
+def atomic_write(path: Path, content: Any, *, sync: bool = True) -> None:
     """Write a file such that no reader, and no crash, ever sees half of it.
 
     Args:

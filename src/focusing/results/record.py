@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import DamagedError, UserError
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.results.record_schema import check_record, parse
 from focusing.schema import SCHEMA, printable, short
 
@@ -37,7 +37,7 @@ def write_record(run_dir: Path, record: Mapping[str, Any]) -> dict[str, Any]:
         check_record(written)
     except (TypeError, ValueError) as error:
         raise UserError(f"The record of this run cannot be written: {error}.") from None
-    write_whole(run_dir / FILE, text.encode())
+    atomic_write(run_dir / FILE, text.encode())
     return written
 
 

@@ -24,12 +24,12 @@ from focusing.instantiate import instantiate
 from focusing.limits import check_regular, format_bytes
 from focusing.models import Network
 from focusing.nn import BandedLinear
-from focusing.shipping.arguments import SUFFIXES
 from focusing.shipping.card import KEY, Card, allowed_outputs, describe_network
 
 if TYPE_CHECKING:  # an exported file is used without the code that trains
     from focusing.shipping.trained import Trained
 
+SUFFIXES = {"onnx": ".onnx", "exported-program": ".pt2", "safetensors": ".safetensors"}
 Forward = Callable[[Tensor], Tensor]
 MAX_SAMPLES = 64
 """Real samples on which an exported file is compared with the network."""

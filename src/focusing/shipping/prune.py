@@ -23,7 +23,7 @@ from focusing.config import Optim
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.nn import BandedLinear
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.shipping.trained import PRUNED, Trained, load_run
 from focusing.training.checkpoint import encode
 from focusing.training.module import FocusingModule
@@ -38,7 +38,7 @@ FINE_TUNING_RATE = 0.1
 def run(args: argparse.Namespace) -> None:
     """Try all thresholds, prune at one of them, write ``pruned.pt`` and ``pruning.json``."""
     if args.keep_accuracy == "twin" and args.dense_twin is None:
-        raise UserError("--keep-accuracy twin: which one? Add --dense-twin RUN.")
+        raise UserError("--keep-accuracy twin: which one? Add --dense-twin RUN_DIR.")
     trained = load_run(args.run)
     if not trained.net.focused_layers():
         raise UserError(f"{args.run} has no focused layers: there is no phi to prune by.")
@@ -244,10 +244,10 @@ def write_pruned(folder: Path, net: Network, report: Mapping[str, Any]) -> None:
     """Write the network, with its masks, and the report."""
     text = json.dumps(report, indent=1, allow_nan=False)  # may fail, so before anything is written
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "pruning.json", text.encode())
+    atomic_write(folder / "pruning.json", text.encode())
     facts = {name: report["chosen"][name] for name in ("threshold", "sparsity", "epochs")}
     state = {name: value.contiguous() for name, value in net.state_dict().items()}
-    write_whole(folder / PRUNED, encode({"state_dict": state, **facts}))
+    atomic_write(folder / PRUNED, encode({"state_dict": state, **facts}))
 
 
 def _scores(trained: Trained, net: Network, judge: str) -> dict[str, float]:

@@ -11,12 +11,12 @@ import torch
 import yaml
 
 from focusing.compose import data_dir, override_data
-from focusing.data import Batches, DataSet, Part
+from focusing.data import Batches, DataSet, Split
 from focusing.data.preprocess import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
 from focusing.schema import fields, label, number, one_of, text, whole
-from focusing.training.assembly import build_net, load_data, settle_source, split
+from focusing.training.assembly import build_net, load_data, settle_source, split_data
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.metrics import score
 from focusing.training.session import evaluation_batch
@@ -51,7 +51,7 @@ class Trained:
     config: dict[str, Any]
     net: Network
     data: DataSet
-    splits: Mapping[str, Part]
+    splits: Mapping[str, Split]
 
     @property
     def metric(self) -> str:
@@ -113,7 +113,7 @@ def load_run(
             if data_overrides
             else f"{path} does not fit {folder / 'config.yaml'}."
         ) from None
-    return Trained(folder, config, net.eval(), data, split(config, data))
+    return Trained(folder, config, net.eval(), data, split_data(config, data))
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

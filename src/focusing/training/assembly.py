@@ -1,4 +1,4 @@
-"""From a config to what is trained: the data, its parts and the network."""
+"""From a config to what is trained: the data, its splits and the network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from focusing.data import DataSet, Part, hold_out
+from focusing.data import DataSet, Split, hold_out
 from focusing.data.preprocess import Preparation
 from focusing.data.sample import settle
 from focusing.errors import UserError
@@ -64,8 +64,8 @@ def settle_source(config: dict[str, Any], *, strict: bool) -> None:
     settle(config["data"], Path(config["paths"]["data_dir"]).expanduser(), strict=strict)
 
 
-def split(config: Mapping[str, Any], data: DataSet) -> dict[str, Part]:
-    """The parts of a data set under the config's protocol: train, maybe val, test."""
+def split_data(config: Mapping[str, Any], data: DataSet) -> dict[str, Split]:
+    """The splits of a data set under the config's protocol: train, maybe val, test."""
     share = config["protocol"]["holdout"]
     if not share:
         return {"train": data.train, "test": data.test}
@@ -111,7 +111,7 @@ def _check_size(config: Mapping[str, Any], options: dict[str, Any], sizes: dict[
     check_memory(2 * trained * torch.get_default_dtype().itemsize, what)
 
 
-def check_single(config: Mapping[str, Any], net: Network, train: Part) -> None:
+def check_single(config: Mapping[str, Any], net: Network, train: Split) -> None:
     """Refuse batches of one sample for a network that cannot be trained on them."""
     samples, optim = len(train.targets), config["optim"]
     size, limit = optim["batch_size"], config["trainer"]["limit_batches"]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from focusing.errors import DamagedError
-from focusing.results.files import set_aside, write_whole
+from focusing.results.files import atomic_write, set_aside
 from focusing.schema import Wrong
 from focusing.training.checkpoint import encode, load_checkpoint
 from focusing.training.fitting_state import (
@@ -43,7 +43,7 @@ class EpochSoFar:
     Attributes:
         batches: trained on.
         pending: of them, whose gradients wait for an optimizer step.
-        seen: outputs and targets of each part, for the epoch's metrics.
+        seen: outputs and targets of each split, for the epoch's metrics.
     """
 
     batches: int = 0
@@ -80,7 +80,7 @@ def save_middle(module: FocusingModule) -> None:
         "cpu_seconds": module.cpu_seconds,
     }
     try:
-        write_whole(_path(module), encode(state))
+        atomic_write(_path(module), encode(state))
     except OSError as error:  # the run stops all the same, and goes on from its last epoch
         log.warning("The middle of the epoch could not be saved: %s", error)
 
@@ -147,10 +147,10 @@ def _check_lists(state: dict[str, Any], module: FocusingModule) -> None:
                 check_like(gradient, parameter)
             except Wrong as error:
                 raise error.under(place).under("gradients") from None
-    seen, part = state.get("seen"), module.batches["train"].part
+    seen, split = state.get("seen"), module.batches["train"].split
     if not isinstance(seen, list) or len(seen) != 2 or not isinstance(seen[1], Tensor):
         raise Wrong("are not outputs and targets", "seen")
-    targets = part.targets[:1].expand(len(seen[1]), *part.targets.shape[1:])
+    targets = split.targets[:1].expand(len(seen[1]), *split.targets.shape[1:])
     check_like(seen[1], targets)
     if (
         not isinstance(seen[0], Tensor)

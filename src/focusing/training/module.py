@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from focusing.config import Optim
 from focusing.data.batches import Batches, epoch_seed
-from focusing.data.dataset import Part
+from focusing.data.dataset import Split
 from focusing.errors import DivergedError
 from focusing.nn import FocusedLinear
 from focusing.training.annealing import anneal_sigma
@@ -93,7 +93,7 @@ class FocusingModule(pl.LightningModule):
         """The optimizer, with its parameter groups."""
         return build_optimizer(self.net, self.optim)
 
-    def transfer_batch_to_device(self, batch: Part, device: Any, dataloader_idx: int) -> Part:
+    def transfer_batch_to_device(self, batch: Split, device: Any, dataloader_idx: int) -> Split:
         """Batches are on the device already."""
         return batch
 
@@ -113,10 +113,10 @@ class FocusingModule(pl.LightningModule):
         anneal_sigma(self._layers, self.optim.anneal_from, self.optim.anneal_epochs, epoch)
         self.so_far = EpochSoFar()
 
-    def training_step(self, bundle: Part, batch_idx: int) -> None:
+    def training_step(self, bundle: Split, batch_idx: int) -> None:
         """The batches of a bundle; an optimizer step each, or every ``accumulate`` of them."""
         optim = self.optim
-        batches = list(bundle.split(optim.batch_size))
+        batches = list(bundle.chunks(optim.batch_size))
         ends_epoch = batch_idx + 1 == self.trainer.num_training_batches
         for index, batch in enumerate(batches, start=1):
             self._stop_if_told()
@@ -169,7 +169,7 @@ class FocusingModule(pl.LightningModule):
         self.so_far.pending = 0
         self.step_progress.increment_completed()  # as Lightning's wrapper would
 
-    def validation_step(self, batch: Part, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def validation_step(self, batch: Split, batch_idx: int, dataloader_idx: int = 0) -> None:
         """One batch of data that is only looked at."""
         self._stop_if_told()
         self.so_far.remember(self.evaluated[dataloader_idx], self.net(batch.inputs), batch.targets)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 from difflib import get_close_matches
-from typing import Any
 
 import torch
 from torch import nn
 
 from focusing.config import Optim
 from focusing.errors import UserError
-from focusing.nn import FocusedLinear
+from focusing.nn import param_groups
 
 
 def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
@@ -28,16 +27,16 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
         if option not in takes:
             hint = "null" if option == "momentum" else "without it"
             raise UserError(f"optim.{option}: {optim.name} has no such option, use {hint}.")
-    groups = _groups(net, optim)
-    if optim.l2:
-        if "weight_decay" not in takes:
-            raise UserError(f"optim.l2={optim.l2}: {optim.name} has no L2 penalty, use 0.")
+    if optim.l2 and "weight_decay" not in takes:
+        raise UserError(f"optim.l2={optim.l2}: {optim.name} has no L2 penalty, use 0.")
+    groups = param_groups(
+        net,
+        lr=optim.lr,
+        lr_mu=optim.lr_mu,
+        lr_sigma=optim.lr_sigma,
         # Optimizers add weight_decay * w to the gradient, which is that of weight_decay / 2 * w^2.
-        groups[0]["weight_decay"] = 2 * optim.l2
-    if "weight_decay" in takes:  # AdamW decays by default; foci must not drift to 0
-        for group in groups:
-            if group["name"] != "weight":
-                group["weight_decay"] = 0.0
+        weight_decay=2 * optim.l2 if optim.l2 else None,
+    )
     try:
         return kind(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
     except (TypeError, ValueError) as error:
@@ -55,24 +54,6 @@ def _optimizer_class(name: str) -> type[torch.optim.Optimizer]:
     near = get_close_matches(name, known, n=1, cutoff=0.3)
     hint = f", did you mean {near[0]}?" if near else "."
     raise UserError(f"optim.name={name} is not an optimizer of torch.optim{hint}")
-
-
-def _groups(net: nn.Module, optim: Optim) -> list[dict[str, Any]]:
-    foci: dict[nn.Parameter, str] = {}
-    for module in net.modules():
-        if isinstance(module, FocusedLinear):
-            foci |= {module.mu: "mu", module.sigma: "sigma"}
-    rates = {"weight": optim.lr, "other": optim.lr, "mu": optim.lr_mu, "sigma": optim.lr_sigma}
-    groups: dict[str, list[nn.Parameter]] = {name: [] for name in rates}
-    for parameter in net.parameters():
-        if parameter.requires_grad:
-            kind = foci.get(parameter) or ("weight" if parameter.dim() > 1 else "other")
-            groups[kind].append(parameter)
-    return [
-        {"name": name, "params": parameters, "lr": rates[name]}
-        for name, parameters in groups.items()
-        if parameters
-    ]
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, optim: Optim, epoch: int) -> None:

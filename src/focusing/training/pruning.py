@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from focusing.data.dataset import Part
+from focusing.data.dataset import Split
 from focusing.nn import FocusedLinear, defocusify
 from focusing.training.metrics import score
 
@@ -23,7 +23,7 @@ THRESHOLDS: tuple[float, ...] = (0.0, *torch.linspace(1e-7, 1.5, 40, dtype=torch
 
 
 def pruning_curve(
-    net: nn.Module, batches: Iterable[Part], thresholds: Sequence[float] = THRESHOLDS
+    net: nn.Module, batches: Iterable[Split], thresholds: Sequence[float] = THRESHOLDS
 ) -> list[dict[str, Any]]:
     """Scores after dropping the connections with |phi| < t of all focused layers.
 
@@ -42,7 +42,7 @@ def pruning_curve(
 
 
 def magnitude_curve(
-    net: nn.Module, batches: Iterable[Part], sparsities: Sequence[float]
+    net: nn.Module, batches: Iterable[Split], sparsities: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Scores after dropping the smallest weights of the hidden layers, all layers together.
 
@@ -122,7 +122,7 @@ def folded(net: nn.Module) -> nn.Module:
 @torch.no_grad()
 def _curve(
     net: nn.Module,
-    batches: Iterable[Part],
+    batches: Iterable[Split],
     levels: Mapping[str, Tensor],
     limits: Sequence[float],
 ) -> list[dict[str, Any]]:

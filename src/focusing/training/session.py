@@ -18,7 +18,7 @@ from pytorch_lightning.profilers import PassThroughProfiler
 from torch import Tensor
 
 from focusing.config import Optim, drops_rest
-from focusing.data import Batches, Part
+from focusing.data import Batches, Split
 from focusing.data.batches import resident
 from focusing.errors import UserError
 from focusing.results.scores import Series, best_epoch
@@ -102,16 +102,16 @@ def quieten() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def evaluation_batch(part: Part) -> int:
+def evaluation_batch(split: Split) -> int:
     """How many samples at a time: fewer of large pictures, which convolutions make still larger."""
-    return max(1, min(EVALUATION_BATCH, EVALUATION_VALUES // part.inputs[0].numel()))
+    return max(1, min(EVALUATION_BATCH, EVALUATION_VALUES // split.inputs[0].numel()))
 
 
 def fit(
     trainer: pl.Trainer,
     module: FocusingModule,
-    train: Part,
-    evaluated: Mapping[str, Part],
+    train: Split,
+    evaluated: Mapping[str, Split],
     optim: Optim,
     *,
     limit: int | None = None,
@@ -125,7 +125,7 @@ def fit(
         trainer: from :func:`build_trainer`.
         module: what to train.
         train: the data that trains.
-        evaluated: the parts that are scored after each epoch, by name.
+        evaluated: the splits that are scored after each epoch, by name.
         optim: batch size and order.
         limit: batches per epoch, at most.
         checkpoint: continue from here.
@@ -159,8 +159,8 @@ def fit(
     )
     size = max(evaluation_batch(train), optim.batch_size)
     loaders = [
-        Batches(resident(part, device), size, device=device, prepare=prepare)
-        for part in evaluated.values()
+        Batches(resident(split, device), size, device=device, prepare=prepare)
+        for split in evaluated.values()
     ]
     module.batches = {"train": batches, **dict(zip(evaluated, loaders, strict=True))}
     # Lightning would stop at SIGTERM by itself, saving nothing and exiting with 0.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from focusing.data.dataset import Part
+from focusing.data.dataset import Split
 from focusing.nn import FocusedLinear, defocusify
 from focusing.training.metrics import loss_of
 from focusing.training.optimizer import build_optimizer
@@ -44,7 +44,7 @@ def test_passes(module: FocusingModule) -> dict[str, Callable[[], Any]]:
     return {name: _pass(net, inputs) for name, net in nets.items()}
 
 
-def _step(net: nn.Module, module: FocusingModule, batch: Part) -> Callable[[], None]:
+def _step(net: nn.Module, module: FocusingModule, batch: Split) -> Callable[[], None]:
     optimizer = build_optimizer(net, module.optim)
     foci = [each for each in net.modules() if isinstance(each, FocusedLinear)]
 
@@ -66,7 +66,7 @@ def _pass(net: nn.Module, inputs: torch.Tensor) -> Callable[[], None]:
     return run
 
 
-def _first(module: FocusingModule, name: str) -> Part:
-    """A batch of one of the parts."""
+def _first(module: FocusingModule, name: str) -> Split:
+    """A batch of one of the splits."""
     batches = module.batches[name]
-    return next(next(iter(batches)).split(batches.size))
+    return next(next(iter(batches)).chunks(batches.size))

@@ -10,7 +10,7 @@ import torch
 
 from focusing.callbacks import DeadInputs
 from focusing.callbacks.dead_inputs import constant_inputs
-from focusing.data import Batches, DataSet, Part
+from focusing.data import Batches, DataSet, Split
 from focusing.errors import UserError
 from focusing.models import MLP, Network
 from focusing.training.interruption import Interrupted
@@ -20,10 +20,10 @@ from tests.unit.training.fitting import Signal, data, net, optim, trained
 def with_border(value: float = 1.0) -> DataSet:
     """The informative inputs in the middle of 40, all others the same."""
 
-    def frame(part: Part) -> Part:
-        inputs = part.inputs.clone()
+    def frame(split: Split) -> Split:
+        inputs = split.inputs.clone()
         inputs[:, :10], inputs[:, 30:] = value, value
-        return Part(inputs.view(-1, 8, 5), part.targets)
+        return Split(inputs.view(-1, 8, 5), split.targets)
 
     whole = data()
     return DataSet("border", "generated", frame(whole.train), frame(whole.test), whole.classes)
@@ -122,9 +122,9 @@ def test_without_dead_inputs_there_is_less_to_say(tmp_path: Path) -> None:
 
 
 def test_inputs_are_compared_as_the_network_gets_them() -> None:
-    part = Part(torch.tensor([[1, 2, 3], [1, 3, 4]]), torch.tensor([0, 1]))
-    assert constant_inputs(Batches(part, 1)).tolist() == [True, False, False]
-    halved = Batches(part, 1, prepare=lambda inputs: inputs // 2)
+    split = Split(torch.tensor([[1, 2, 3], [1, 3, 4]]), torch.tensor([0, 1]))
+    assert constant_inputs(Batches(split, 1)).tolist() == [True, False, False]
+    halved = Batches(split, 1, prepare=lambda inputs: inputs // 2)
     assert constant_inputs(halved).tolist() == [True, True, False]
 
 

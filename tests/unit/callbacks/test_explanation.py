@@ -12,7 +12,7 @@ from torch import nn
 
 from focusing.callbacks import Explanation
 from focusing.callbacks.explanation import first_of_each_class, separate_activations
-from focusing.data import DataSet, Part
+from focusing.data import DataSet, Split
 from focusing.errors import UserError
 from focusing.models import CNN, MLP, Network
 from tests.unit.training.fitting import net, trained
@@ -24,7 +24,7 @@ if importlib.util.find_spec("shap") is None:
 def images(classes: int = 3) -> DataSet:
     torch.manual_seed(0)
     targets = torch.arange(60) % classes if classes else torch.randn(60)
-    part = Part(torch.randn(60, 6, 6, 1), targets)
+    part = Split(torch.randn(60, 6, 6, 1), targets)
     return DataSet("images", "generated", part, part, classes)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from focusing.callbacks import ClipFoci, StuckNeurons
 from focusing.callbacks.stuck_neurons import explained
-from focusing.data import DataSet, Part, synthetic
+from focusing.data import DataSet, Split, synthetic
 from focusing.models import MLP, focused_mlp
 from focusing.training.module import FocusingModule
 from tests.unit.training.fitting import net, optim, trained
@@ -21,7 +21,7 @@ def half_noise() -> DataSet:
     torch.manual_seed(0)
     inputs, targets = torch.randn(400, 40), torch.randint(2, (400,))
     inputs[:, 20:] += 2.0 * targets[:, None] - 1
-    part = Part(inputs, targets)
+    part = Split(inputs, targets)
     return DataSet("half", "generated", part, part, classes=2)
 
 

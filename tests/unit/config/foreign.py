@@ -17,7 +17,7 @@ FOREIGN = [
     "focusing.data.download.download",
     "focusing.reports.archive.main",
     "focusing.reports.report.main",
-    "focusing.results.files.write_whole",
+    "focusing.results.files.atomic_write",
     "focusing.results.folder.claim",
     "focusing.results.record.json.loads",
     "focusing.results.record.subprocess.Popen",

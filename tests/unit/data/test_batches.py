@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from focusing.config import drops_rest
-from focusing.data import Batches, Part
+from focusing.data import Batches, Split
 from focusing.data.batches import epoch_seed
 
 
-def part(samples: int = 10) -> Part:
-    return Part(torch.arange(samples).float()[:, None].expand(-1, 3), torch.arange(samples))
+def split(samples: int = 10) -> Split:
+    return Split(torch.arange(samples).float()[:, None].expand(-1, 3), torch.arange(samples))
 
 
 def seen(batches: Batches) -> list[int]:
@@ -17,7 +17,7 @@ def seen(batches: Batches) -> list[int]:
 
 
 def test_all_samples_once_per_epoch_and_inputs_with_their_targets() -> None:
-    batches = Batches(part(), 4, seed=0)
+    batches = Batches(split(), 4, seed=0)
     assert [len(batch.targets) for batch in batches] == [4, 4, 2]
     assert len(batches) == 3
     assert sorted(seen(batches)) == list(range(10))
@@ -25,14 +25,14 @@ def test_all_samples_once_per_epoch_and_inputs_with_their_targets() -> None:
 
 
 def test_the_order_depends_on_seed_and_epoch_alone() -> None:
-    one, two = Batches(part(), 4, seed=3), Batches(part(), 4, seed=3)
+    one, two = Batches(split(), 4, seed=3), Batches(split(), 4, seed=3)
     list(one)
     torch.rand(5)
     two.epoch = one.epoch = 7
     assert seen(one) == seen(two)
     two.epoch = 8
     assert seen(one) != seen(two)
-    assert seen(Batches(part(), 4, seed=0)) != seen(Batches(part(), 4, seed=1))
+    assert seen(Batches(split(), 4, seed=0)) != seen(Batches(split(), 4, seed=1))
 
 
 def test_epoch_seeds_differ() -> None:
@@ -42,26 +42,26 @@ def test_epoch_seeds_differ() -> None:
 
 
 def test_without_a_seed_the_order_stays() -> None:
-    assert seen(Batches(part(), 3)) == list(range(10))
+    assert seen(Batches(split(), 3)) == list(range(10))
 
 
 def test_a_limit_counts_batches() -> None:
-    assert seen(Batches(part(), 3, limit=2)) == list(range(6))
-    assert len(Batches(part(), 3, seed=0, limit=2)) == 2
-    assert len(seen(Batches(part(), 3, seed=0, limit=2))) == 6
-    assert len(seen(Batches(part(), 3, limit=99))) == 10
+    assert seen(Batches(split(), 3, limit=2)) == list(range(6))
+    assert len(Batches(split(), 3, seed=0, limit=2)) == 2
+    assert len(seen(Batches(split(), 3, seed=0, limit=2))) == 6
+    assert len(seen(Batches(split(), 3, limit=99))) == 10
 
 
 def test_a_bundle_holds_the_same_batches_in_the_same_order() -> None:
-    single, bundled = Batches(part(), 3, seed=5), Batches(part(), 3, seed=5, bundle=2)
+    single, bundled = Batches(split(), 3, seed=5), Batches(split(), 3, seed=5, bundle=2)
     assert len(bundled) == 2
-    apart = [batch for bundle in bundled for batch in bundle.split(3)]
+    apart = [batch for bundle in bundled for batch in bundle.chunks(3)]
     assert [batch.targets.tolist() for batch in apart] == [b.targets.tolist() for b in single]
 
 
 def test_what_does_not_fill_a_last_batch_is_left_out_where_asked() -> None:
-    assert [len(batch.targets) for batch in Batches(part(), 4, seed=0, drop_last=True)] == [4, 4]
-    assert len(seen(Batches(part(), 4, limit=1, drop_last=True))) == 4
+    assert [len(batch.targets) for batch in Batches(split(), 4, seed=0, drop_last=True)] == [4, 4]
+    assert len(seen(Batches(split(), 4, limit=1, drop_last=True))) == 4
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from focusing.data import Part, hold_out
+from focusing.data import Split, hold_out
 from focusing.errors import UserError
 
 
-def part(targets: torch.Tensor) -> Part:
-    return Part(torch.arange(len(targets)).float(), targets)
+def part(targets: torch.Tensor) -> Split:
+    return Split(torch.arange(len(targets)).float(), targets)
 
 
 def test_every_class_gives_its_share() -> None:

@@ -6,9 +6,10 @@ import torch
 from PIL import Image
 
 from focusing.data.commands import read_data
-from focusing.data.dataset import Part
+from focusing.data.dataset import Split
 from focusing.errors import UserError
-from focusing.reports.data_picture import draw_data, show_data
+from focusing.reports.data_picture import draw_data
+from tests.command_line import show_data
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "lfw", "fsdd", "boston", "dna", "imdb"])
@@ -34,7 +35,7 @@ def test_data_that_stays_as_bytes_is_drawn_too(
 def test_no_number_is_cut_off_at_the_edge(tmp_path: Path, count: int) -> None:
     data = read_data("mnist", tmp_path, ["data.fake=true"])
     targets = torch.cat([torch.arange(10), torch.ones(count, dtype=torch.int64)])
-    train = Part(torch.zeros(1).expand(count + 10, 28, 28, 1), targets)
+    train = Split(torch.zeros(1).expand(count + 10, 28, 28, 1), targets)
     draw_data(replace(data, train=train), tmp_path / "x.png")
     with Image.open(tmp_path / "x.png") as picture:
         edge = picture.convert("L").crop((picture.width - 6, 0, *picture.size))
@@ -48,5 +49,5 @@ def test_the_command_says_where_the_picture_is(
     show_data(["dna", "data.fake=true"])
     assert Path(capsys.readouterr().out.strip()) == Path("outputs/data/dna.png")
     assert (tmp_path / "outputs/data/dna.png").exists()
-    with pytest.raises(UserError, match="which data"):
+    with pytest.raises(UserError, match="NAME"):
         show_data([])

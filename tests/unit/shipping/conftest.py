@@ -1,19 +1,12 @@
 """Small runs that all tests here share."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
 
 from focusing.compose import config_dir, prepare_hydra
-from focusing.errors import Parser
-from focusing.instantiate import TRUSTING
 from focusing.run import train
-from focusing.shipping import arguments as options
-from focusing.shipping import export as export_module
-from focusing.shipping import predict as predict_module
-from focusing.shipping import prune as prune_module
 
 SMALL = ["figures=false", "trainer.max_epochs=2", "callbacks=none", "size=paper"]
 SYNTHETIC = ["data.n_samples=300", "model.hidden=[8]", "optim.batch_size=32"]
@@ -26,24 +19,6 @@ def make_run(folder: Path, *overrides: str) -> Path:
     train(cfg)
     [run] = folder.glob("*/*/seed=*")
     return run
-
-
-def prune(arguments: Sequence[str]) -> None:
-    parser = Parser("focusing prune", parents=[TRUSTING])
-    options.add_prune_arguments(parser)
-    prune_module.run(parser.parse_args(arguments))
-
-
-def export(arguments: Sequence[str]) -> None:
-    parser = Parser("focusing export", parents=[TRUSTING])
-    options.add_export_arguments(parser)
-    export_module.run(parser.parse_args(arguments))
-
-
-def predict(arguments: Sequence[str]) -> None:
-    parser = Parser("focusing predict", parents=[TRUSTING])
-    options.add_predict_arguments(parser)
-    predict_module.run(parser.parse_args(arguments))
 
 
 @pytest.fixture(scope="session")

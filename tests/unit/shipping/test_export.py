@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 import focusing
-from focusing.data import Part
+from focusing.data import Split
 from focusing.errors import UserError
 from focusing.shipping import export as exporting
-from focusing.shipping.arguments import SUFFIXES
 from focusing.shipping.card import Card, describe_network
-from focusing.shipping.export import export_network, read_exported, write_exported
+from focusing.shipping.export import SUFFIXES, export_network, read_exported, write_exported
 from focusing.shipping.trained import load_run
-from tests.unit.shipping.conftest import export, make_run, predict, prune
+from tests.command_line import export, predict, prune
+from tests.unit.shipping.conftest import make_run
 
 pytest.importorskip("onnxruntime", reason="needs the extra focusing[export]")
 pytest.importorskip("onnxscript", reason="needs the extra focusing[export]")
@@ -247,7 +247,7 @@ def test_programs_must_be_trusted(focused: Path, tmp_path: Path) -> None:
 def test_a_test_set_of_one_sample(focused: Path, tmp_path: Path) -> None:
     run = load_run(focused)
     one = run.data.test.take(torch.arange(1))
-    assert isinstance(one, Part)
+    assert isinstance(one, Split)
     few = replace(run, data=replace(run.data, test=one))
     for kind, suffix in SUFFIXES.items():
         done = export_network(few, run.net, tmp_path / f"net{suffix}", kind=kind, sparse=False)

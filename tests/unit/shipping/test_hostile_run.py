@@ -14,7 +14,7 @@ from focusing.compose import explain
 from focusing.errors import UserError
 from focusing.run import evaluate
 from focusing.shipping.export import read_exported
-from tests.unit.shipping.conftest import export, predict, prune
+from tests.command_line import export, predict, prune
 
 HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
 

@@ -23,9 +23,10 @@ from focusing.shipping.prune import (
     write_pruned,
 )
 from focusing.shipping.trained import load_run
-from focusing.training.assembly import split
+from focusing.training.assembly import split_data
 from focusing.training.pruning import THRESHOLDS
-from tests.unit.shipping.conftest import SYNTHETIC, make_run, prune
+from tests.command_line import prune
+from tests.unit.shipping.conftest import SYNTHETIC, make_run
 
 
 def report(folder: Path) -> dict[str, Any]:
@@ -130,7 +131,7 @@ def test_a_sparsity_has_its_threshold(focused: Path, sparsity: float) -> None:
         (["{focused}", "--sparsity", "1"], "must be at least 0 and less than 1"),
         (["{focused}", "--threshold", "1", "--sparsity", "0.5"], "not allowed with"),
         (["{focused}", "--keep-accuracy", "twin"], "Add --dense-twin RUN"),
-        (["{focused}", "--finetune", "-1"], "--finetune -1 must be a number, 0 or greater"),
+        (["{focused}", "--finetune", "-1"], "--finetune: -1 must be at least 0"),
         (["nowhere"], "nowhere is not a run folder"),
         (["{focused}/result.json"], "is not a run folder"),
         ([], "required"),
@@ -154,9 +155,9 @@ def test_a_twin_that_was_trained_on_the_judging_rows_is_refused(focused: Path, d
     run, twin = load_run(focused), load_run(dense)
     check_twin(run, twin)
     whole = {"train": twin.data.train, "test": twin.data.test}
-    for parts in (whole, split({**twin.config, "seed": 5}, twin.data)):
+    for splits in (whole, split_data({**twin.config, "seed": 5}, twin.data)):
         with pytest.raises(UserError, match="has other val samples than"):
-            check_twin(run, replace(twin, splits=parts))
+            check_twin(run, replace(twin, splits=splits))
     check_twin(replace(run, splits=whole), twin)  # the test data judges
 
 

@@ -53,11 +53,11 @@ def trained(
     precision: str = "32-true",
 ) -> FocusingModule:
     network, settings, dataset = network or net(), settings or optim(), dataset or data()
-    train, parts = dataset.train, {"test": dataset.test}
+    train, splits = dataset.train, {"test": dataset.test}
     if holdout:
         train, held = hold_out(train, 0.2, 0, dataset.classes)
-        parts = {"val": held, **parts}
-    module = FocusingModule(network, settings, evaluated=list(parts))
+        splits = {"val": held, **splits}
+    module = FocusingModule(network, settings, evaluated=list(splits))
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     trainer = build_trainer(
         {**OPTIONS, "max_epochs": epochs, "precision": precision},
@@ -66,7 +66,7 @@ def trained(
         loggers=loggers,
         best_of=best_of,
     )
-    fit(trainer, module, train, parts, settings, checkpoint=checkpoint)
+    fit(trainer, module, train, splits, settings, checkpoint=checkpoint)
     return module
 
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from focusing.data import Part
+from focusing.data import Split
 from focusing.errors import UserError
 from focusing.models import MLP, FastText, Network, Transfer
 from focusing.training.assembly import check_single
 
-ONE = Part(torch.zeros(1, 1), torch.zeros(1))
-FEW = Part(torch.zeros(3, 1), torch.zeros(3))
+ONE = Split(torch.zeros(1, 1), torch.zeros(1))
+FEW = Split(torch.zeros(3, 1), torch.zeros(3))
 
 
 def resnet(size: int) -> Transfer:

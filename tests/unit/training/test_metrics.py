@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from focusing.data import Part
+from focusing.data import Split
 from focusing.training.metrics import loss_of, predicted, score
 from focusing.training.session import evaluation_batch
 
@@ -28,9 +28,9 @@ def test_values_with_one_output_are_regression() -> None:
 
 
 def test_large_pictures_are_scored_in_small_batches() -> None:
-    def part(*shape: int) -> Part:
-        return Part(torch.zeros(1, *shape), torch.zeros(1))
+    def split(*shape: int) -> Split:
+        return Split(torch.zeros(1, *shape), torch.zeros(1))
 
-    assert evaluation_batch(part(28, 28, 1)) == evaluation_batch(part(60, 60, 1)) == 1024
-    assert evaluation_batch(part(125, 125, 3)) == 89
-    assert evaluation_batch(part(4096, 4096)) == 1
+    assert evaluation_batch(split(28, 28, 1)) == evaluation_batch(split(60, 60, 1)) == 1024
+    assert evaluation_batch(split(125, 125, 3)) == 89
+    assert evaluation_batch(split(4096, 4096)) == 1

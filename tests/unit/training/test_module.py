@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 
 from focusing.callbacks import ClipFoci
-from focusing.data import Batches, DataSet, Part
+from focusing.data import Batches, DataSet, Split
 from focusing.errors import DivergedError, UserError
 from focusing.models import MLP
 from focusing.training import session
@@ -160,7 +160,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(
 
 def test_regression_has_errors_in_place_of_accuracy(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    part = Part(torch.randn(60, 5), torch.randn(60))
+    part = Split(torch.randn(60, 5), torch.randn(60))
     dataset = DataSet("line", "generated", part, part, classes=0)
     assert dataset.metric == "mae"
     assert dataset.outputs == 1

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from focusing.data import Batches, Part
+from focusing.data import Batches, Split
 from focusing.models import MLP, focused_mlp
 from focusing.nn import FocusedLinear
 from focusing.training.metrics import score
@@ -40,7 +40,7 @@ def three_inputs() -> nn.Module:
 def three_samples() -> Batches:
     # Outputs: whole .12, -.46, -.83; without x2 .39, -.61, -.61; without x1 and x2 1, 0-, -1
     inputs = torch.tensor([[1.0, -1.0, -1.0], [-0.2, -1.0, 1.3], [-1.0, 2.0, 0.0]])
-    return Batches(Part(inputs, torch.tensor([1, 0, 1])), 2)
+    return Batches(Split(inputs, torch.tensor([1, 0, 1])), 2)
 
 
 def test_the_curve_by_hand() -> None:
@@ -63,7 +63,7 @@ def net(**options: Any) -> MLP:
 
 def batches() -> Batches:
     torch.manual_seed(1)
-    return Batches(Part(torch.randn(50, 20), torch.randint(3, (50,))), 16)
+    return Batches(Split(torch.randn(50, 20), torch.randint(3, (50,))), 16)
 
 
 def test_a_point_is_the_network_with_its_layers_pruned() -> None:
@@ -73,8 +73,8 @@ def test_a_point_is_the_network_with_its_layers_pruned() -> None:
     ):
         really = copy.deepcopy(network).eval()
         shares = {name: each.prune(threshold) for name, each in really.focused_layers().items()}
-        part = batches().part
-        expected = score([really(part.inputs).detach()], [part.targets])
+        split = batches().split
+        expected = score([really(split.inputs).detach()], [split.targets])
         assert point["layers"] == pytest.approx(shares)
         assert point["acc"] == expected["acc"]
         assert point["loss"] == pytest.approx(expected["loss"], rel=1e-5)
@@ -106,8 +106,8 @@ def test_magnitude_pruning_is_that_of_torch(sparsity: float) -> None:
     really = copy.deepcopy(network).eval()
     layers = [(really.hidden1, "weight"), (really.hidden2, "weight")]
     prune.global_unstructured(layers, prune.L1Unstructured, amount=sparsity)
-    part = batches().part
-    expected = score([really(part.inputs).detach()], [part.targets])
+    split = batches().split
+    expected = score([really(split.inputs).detach()], [split.targets])
     assert point["acc"] == expected["acc"]
     assert point["loss"] == pytest.approx(expected["loss"], rel=1e-5)
     gone = [(layer.weight == 0).float().mean().item() for layer, _ in layers]  # type: ignore[union-attr]

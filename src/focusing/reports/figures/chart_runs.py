@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from focusing.callbacks.style import Array
+from focusing.drawing import Array
 from focusing.errors import DamagedError
 from focusing.reports.figures.chart import Drawn, LeftOut, Missing, missing
 from focusing.reports.foci import FILE as FOCI

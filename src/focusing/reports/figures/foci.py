@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from focusing.callbacks.style import FEW
+from focusing.drawing import MAX_CURVES
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_runs import (
     MEASURED,
@@ -68,7 +68,7 @@ def _charts(
     run = typical(runs)
     charts: Drawn = []
     for foci in foci_of(run, charts):
-        if foci.mu.shape[1] > FEW:
+        if foci.mu.shape[1] > MAX_CURVES:
             continue
         about = f"{data_name(run.data)} ({run.source}), {model_name(model)}, {foci.layer}"
         about = ", ".join([about, *options, sample(run, runs)])

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from focusing.callbacks.style import GREY, house_style
+from focusing.drawing import GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import above, decades, head, look, panels
 from focusing.reports.figures.chart_runs import (
@@ -158,7 +158,7 @@ def _curves(panel: int, block: Block, model: str, runs: Sequence[Run], check: st
 
 
 def _draw(rows: Rows, pairs: Sequence[Pair]) -> Figure:
-    with house_style():
+    with figure_style():
         solid = [
             _solid(row for row in rows if row["panel"] == panel) for panel in range(len(pairs))
         ]

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from focusing.callbacks.style import COLUMN, GREY, house_style
+from focusing.drawing import COLUMN_WIDTH, GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import look
 from focusing.reports.figures.chart_runs import Edition, editions, run_count
@@ -102,8 +102,8 @@ def _parts(edition: Edition) -> tuple[str, ...]:
 
 
 def _draw(rows: Rows, block: Block, model: str, dense: str) -> Figure:
-    with house_style():
-        figure = Figure((COLUMN, 2.9), layout="constrained")
+    with figure_style():
+        figure = Figure((COLUMN_WIDTH, 2.9), layout="constrained")
         axes = figure.subplots()
         curve = [row for row in rows if row["rule"] == "focus"]
         own = [row for row in rows if (row["rule"], row["model"]) == ("magnitude", model)]

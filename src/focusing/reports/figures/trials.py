@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from focusing.callbacks.style import COLUMN, GREY, house_style
+from focusing.drawing import COLUMN_WIDTH, GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import BLUE, GREEN, ORANGE, WIDE, head
 from focusing.reports.figures.chart_runs import MEANING, shown_protocols
@@ -97,8 +97,8 @@ def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
 
 def _draw(rows: Sequence[Mapping[str, Any]], model: str) -> Figure:
     levels = [level for level in COLOURS if any(row["noise"] == level for row in rows)]
-    with house_style():
-        figure = Figure((WIDE if len(levels) > 1 else COLUMN, 2.7), layout="constrained")
+    with figure_style():
+        figure = Figure((WIDE if len(levels) > 1 else COLUMN_WIDTH, 2.7), layout="constrained")
         grid = figure.subplots(1, len(levels), sharex=True, sharey=True, squeeze=False)[0]
         low, high = _limits(rows)
         for axes, level in zip(grid, levels, strict=True):

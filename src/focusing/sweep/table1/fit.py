@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from focusing.data import Batches, Part
+from focusing.data import Batches, Split
 from focusing.sweep.table1.stack import Stack
 
 EVALUATION_BATCH = 1024
@@ -39,8 +39,8 @@ class Course:
 @torch.inference_mode()
 def fit_stack(
     stack: Stack,
-    train: Part,
-    evaluated: Mapping[str, Part],
+    train: Split,
+    evaluated: Mapping[str, Split],
     *,
     epochs: int,
     batch_size: int,
@@ -54,7 +54,7 @@ def fit_stack(
     Args:
         stack: the networks.
         train: inputs (T, N, m) and targets (T, N), on the stack's device.
-        evaluated: the parts that are scored after each epoch, by name.
+        evaluated: the splits that are scored after each epoch, by name.
         epochs: how many.
         batch_size: samples of a batch.
         seed: of the order of the batches, which is that of a single run; None: no shuffling.
@@ -66,13 +66,13 @@ def fit_stack(
     numbers = torch.arange(train.targets.shape[1])
     whole = len(numbers) // batch_size + 1  # an epoch in one piece
     orders = Batches(
-        Part(numbers, numbers), batch_size, seed, limit, bundle=whole, drop_last=drop_last
+        Split(numbers, numbers), batch_size, seed, limit, bundle=whole, drop_last=drop_last
     )
     device = train.targets.device
     course.foci.append(_foci(stack))
     for epoch in range(epochs):
         orders.epoch = epoch
-        [order] = [part.targets.to(device) for part in orders]
+        [order] = [split.targets.to(device) for split in orders]
         targets = train.targets.index_select(1, order)
         units = functional.one_hot(targets, stack.classes).movedim(2, 1).unsqueeze(1)
         batches = torch.split(order, batch_size)
@@ -83,9 +83,9 @@ def fit_stack(
         ]
         row = _score("train", outputs, targets)
         stack.look()
-        for name, part in evaluated.items():
-            outputs = [stack.outputs(x) for x in torch.split(part.inputs, EVALUATION_BATCH, 1)]
-            row |= _score(name, outputs, part.targets)
+        for name, split in evaluated.items():
+            outputs = [stack.outputs(x) for x in torch.split(split.inputs, EVALUATION_BATCH, 1)]
+            row |= _score(name, outputs, split.targets)
         row["focus/sigma_mean"] = stack.sigma.mean((1, 2))
         course.note(**row)
         course.foci.append(_foci(stack))

@@ -14,20 +14,20 @@ import torch
 import yaml
 
 from focusing.callbacks import Throughput
-from focusing.callbacks.trajectory import Trajectory
 from focusing.config import drops_rest
-from focusing.data import DataSet, Part
+from focusing.data import DataSet, Split
 from focusing.errors import BusyError
 from focusing.models import Network
 from focusing.results.description import describe_end, describe_start
-from focusing.results.files import write_whole
+from focusing.results.files import atomic_write
 from focusing.results.folder import FinishedError, claim
 from focusing.results.identity import run_folder
 from focusing.results.record import write_record
 from focusing.sweep.table1.fit import Course, fit_stack
 from focusing.sweep.table1.stack import Rates, Stack
-from focusing.training.assembly import build_net, load_data, split
+from focusing.training.assembly import build_net, load_data, split_data
 from focusing.training.checkpoint import chosen_checkpoint, encode
+from focusing.training.trajectory import Trajectory
 
 CHOOSES = {"paper": "test/acc", "holdout": "val/acc", "last": None}
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
@@ -106,23 +106,23 @@ def _claim(claims: ExitStack, pair: Pair) -> list[bool]:
 def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torch.device) -> None:
     began, cpu_began = time.perf_counter(), time.process_time()
     members: list[Member] = []
-    parts: list[dict[str, Part]] = []
+    splits: list[dict[str, Split]] = []
     for pair, both in zip(pairs, wanted, strict=True):
         data = load_data(pair.dense)
-        parts.append(split(pair.dense, data))
-        members += [_member(*each, data, parts[-1]) for each in zip(pair, both, strict=True)]
+        splits.append(split_data(pair.dense, data))
+        members += [_member(*each, data, splits[-1]) for each in zip(pair, both, strict=True)]
     config = members[0].config
     optim, dtype = config["optim"], DTYPES[config["trainer"]["precision"]]
     together = {
-        name: Part(
-            torch.stack([each[name].inputs for each in parts]).to(device, dtype),
-            torch.stack([each[name].targets for each in parts]).to(device),
+        name: Split(
+            torch.stack([each[name].inputs for each in splits]).to(device, dtype),
+            torch.stack([each[name].targets for each in splits]).to(device),
         )
-        for name in parts[0]
+        for name in splits[0]
     }
-    samples = len(parts[0]["train"].targets)
+    samples = len(splits[0]["train"].targets)
     drop_last = drops_rest(optim["drop_last"], samples, optim["batch_size"], batch_norm=True)
-    del parts
+    del splits
     stack = Stack(
         [each.net.to(dtype) for each in members[0::2]],
         [each.net.to(dtype) for each in members[1::2]],
@@ -149,11 +149,13 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
             _leave(member, course, row, (seconds, cpu_seconds), stack)
 
 
-def _member(config: dict[str, Any], wanted: bool, data: DataSet, parts: dict[str, Part]) -> Member:
+def _member(
+    config: dict[str, Any], wanted: bool, data: DataSet, splits: dict[str, Split]
+) -> Member:
     net = build_net(config, data)
     path = Trajectory()
     path.record(0, net.focused_layers())
-    return Member(config, net, describe_start(config, data, parts, net), path, wanted)
+    return Member(config, net, describe_start(config, data, splits, net), path, wanted)
 
 
 def _leave(
@@ -177,7 +179,7 @@ def _leave(
     if options:
         more["focus"] = member.path.movement(member.start["data"], layers)
     text = yaml.safe_dump(config, sort_keys=False)
-    write_whole(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
+    atomic_write(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
     state = course.best[row][1] or member.net.state_dict()
     _write_state(run_dir / "checkpoints" / chosen_checkpoint(config), state)
     status = "failed" if error else "done"
@@ -213,4 +215,4 @@ def _retrace(path: Trajectory, course: Course, trial: int, every: int) -> None:
 def _write_state(path: Path, state: dict[str, torch.Tensor]) -> None:
     """Leave the weights where evaluation and export look for them."""
     prefixed = {f"net.{name}": value for name, value in state.items()}
-    write_whole(path, encode({"state_dict": prefixed}), sync=False)
+    atomic_write(path, encode({"state_dict": prefixed}), sync=False)

@@ -178,8 +178,8 @@ def _show(arguments: list[str]) -> None:
         raise UserError(f"focusing show takes one folder, not also {rest[0]}.")
     from rich.console import Console
 
-    from focusing.reports.summary import summary
-    from focusing.results.record import read_record
+    from focusing.reports.terminal import summary
+    from focusing.results.store import read_record
 
     record = read_record(run_dir)
     if record is None:

@@ -16,7 +16,7 @@ from focusing.callbacks import ClipFoci
 from focusing.config import Optim
 from focusing.errors import UserError
 from focusing.models import Network
-from focusing.results.files import atomic_write
+from focusing.results.store import atomic_write
 from focusing.shipping.trained import PRUNED, Trained
 from focusing.training.checkpoint import encode
 from focusing.training.module import FocusingModule

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from focusing.errors import DamagedError, Parser, UserError
+from focusing.errors import DamagedError, UserError
 from focusing.reports.figures.chart_runs import typical
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
@@ -34,9 +34,8 @@ SMALL = 2**16
 """Bytes of arrays that are kept of every run; larger ones of a typical run of each setting only."""
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    options = _parse(arguments)
     folders = given_folders(options.folders or ["outputs"])
     if not any(record_files(folders)):
         raise UserError(nothing(folders))
@@ -139,14 +138,3 @@ def _thin(arrays: dict[str, Any]) -> dict[str, Any]:
 
 def _evenly(count: int, most: int) -> Any:
     return np.unique(np.linspace(0, count - 1, most).round().astype(int))
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="focusing archive",
-        description="Keep records, but no checkpoints, in small files that focusing report reads. "
-        "What is there already stays.",
-    )
-    parser.add_argument("folders", nargs="*", help="searched for records; outputs")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="where to (results)")
-    return parser.parse_intermixed_args(arguments)

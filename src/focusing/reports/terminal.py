@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 from rich.tree import Tree
+
+from focusing.errors import UserError
+from focusing.results.store import read_record
 
 if TYPE_CHECKING:
     from focusing.reports.tables import Cell, Table
@@ -23,6 +27,20 @@ PROTOCOL_MEANINGS = {
     "holdout": "test at the best validation epoch",
     "last": "test after the last epoch",
 }
+
+
+def show(args: argparse.Namespace) -> None:
+    """``focusing show``: print the summary of ``args.run``."""
+    record = read_record(args.run)
+    if record is None:
+        begun = (args.run / "config.yaml").exists()
+        raise UserError(
+            f"{args.run} has no result.json: " + ("not finished." if begun else "not a run folder.")
+        )
+    console = Console(soft_wrap=True)
+    console.print(summary(record, str(args.run)))
+    for figure in sorted(args.run.glob("figures/*.png")):
+        console.print(str(figure))
 
 
 def summary(record: Mapping[str, Any], folder: str | None = None) -> Grid:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from focusing.data import Batches
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.nn import BandedLinear
-from focusing.shipping.arguments import export_arguments
 from focusing.shipping.card import Card, card_of
 from focusing.shipping.formats import SUFFIXES, read, write
 from focusing.shipping.pruning import pruned_copy
@@ -25,9 +24,8 @@ TOLERANCE = 1e-4
 """Largest difference that is rounding, relative to the largest output."""
 
 
-def export(arguments: Sequence[str]) -> None:
+def export(given: argparse.Namespace) -> None:
     """Run the command."""
-    given = export_arguments(arguments)
     run = load_run(given.run, pruned=given.pruned)
     path = given.out or given.run / f"model{SUFFIXES[given.format]}"
     if path.suffix != SUFFIXES[given.format]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from rich.table import Table
 from torch import Tensor
 
 from focusing.errors import printable
-from focusing.shipping.arguments import predict_arguments
 from focusing.shipping.card import Card, card_of
 from focusing.shipping.formats import Run, read
 from focusing.shipping.samples import read_samples
@@ -23,9 +23,8 @@ from focusing.shipping.samples import read_samples
 BATCH = 1024
 
 
-def predict(arguments: Sequence[str]) -> None:
+def predict(given: argparse.Namespace) -> None:
     """Run the command."""
-    given = predict_arguments(arguments)
     run, card = load_model(given.model, trust=given.trust)
     answers = [answer for path in given.inputs for answer in ask(run, card, path, given.top)]
     if given.json:

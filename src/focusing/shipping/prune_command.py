@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 from collections.abc import Sequence
@@ -16,7 +17,6 @@ from torch import nn
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.nn import BandedLinear
-from focusing.shipping.arguments import prune_arguments
 from focusing.shipping.pruning import (
     Point,
     check_twin,
@@ -33,9 +33,10 @@ from focusing.shipping.trained import Trained, load_run
 from focusing.training.metrics import score
 
 
-def prune(arguments: Sequence[str]) -> None:
+def prune(given: argparse.Namespace) -> None:
     """Run the command."""
-    given = prune_arguments(arguments)
+    if given.keep_accuracy == "twin" and given.dense_twin is None:
+        raise UserError("--keep-accuracy twin: which one? Add --dense-twin RUN_DIR.")
     run = load_run(given.run)
     if not run.net.focused_layers():
         raise UserError(f"{given.run} has no focused layers: there is no phi to prune by.")

@@ -19,11 +19,10 @@ from focusing.data import Split
 from focusing.errors import UserError
 from focusing.shipping import export as exporting
 from focusing.shipping.card import Card, card_of
-from focusing.shipping.export import export, export_net
+from focusing.shipping.export import export_net
 from focusing.shipping.formats import SUFFIXES, read, write
-from focusing.shipping.predict import predict
-from focusing.shipping.prune_command import prune
 from focusing.shipping.trained import load_run
+from tests.command_line import export, predict, prune
 from tests.unit.shipping.conftest import make_run
 
 pytest.importorskip("onnxruntime", reason="needs the extra focusing[export]")

@@ -13,10 +13,8 @@ import yaml
 from focusing.compose import explain
 from focusing.errors import UserError
 from focusing.run import evaluate
-from focusing.shipping.export import export
 from focusing.shipping.formats import read
-from focusing.shipping.predict import predict
-from focusing.shipping.prune_command import prune
+from tests.command_line import export, predict, prune
 
 HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
 

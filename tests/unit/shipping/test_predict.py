@@ -14,9 +14,10 @@ from PIL import Image
 
 from focusing.errors import UserError
 from focusing.shipping.card import Card, card_of
-from focusing.shipping.predict import ask, load_model, predict
+from focusing.shipping.predict import ask, load_model
 from focusing.shipping.samples import read_samples
 from focusing.shipping.trained import load_run
+from tests.command_line import predict
 
 GREY = Card("mnist", [28, 28, 1], [str(digit) for digit in range(10)])
 COLOUR = Card("catsdogs", [8, 6, 3], ["cat", "dog"], reading={"interpolation": "nearest"})
@@ -223,5 +224,5 @@ def test_a_model_must_be_one(focused: Path, tmp_path: Path) -> None:
         predict([str(focused / "result.json"), "x.csv"])
     with pytest.raises(UserError, match="is not a run folder"):
         predict([str(tmp_path), "x.csv"])
-    with pytest.raises(UserError, match="--top 0 must be at least 1"):
+    with pytest.raises(UserError, match="--top: 0 must be at least 1"):
         predict([str(focused), "x.csv", "--top", "0"])

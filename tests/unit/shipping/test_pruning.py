@@ -13,7 +13,7 @@ from focusing.errors import UserError
 from focusing.models import focused_mlp
 from focusing.nn import BandedLinear
 from focusing.shipping import prune_command
-from focusing.shipping.prune_command import _size, prune
+from focusing.shipping.prune_command import _size
 from focusing.shipping.pruning import (
     check_twin,
     fine_tune,
@@ -25,6 +25,7 @@ from focusing.shipping.pruning import (
 from focusing.shipping.trained import load_run
 from focusing.training.assembly import split_data
 from focusing.training.pruning import THRESHOLDS
+from tests.command_line import prune
 from tests.unit.shipping.conftest import SYNTHETIC, make_run
 
 
@@ -130,7 +131,7 @@ def test_a_sparsity_has_its_threshold(focused: Path, sparsity: float) -> None:
         (["{focused}", "--sparsity", "1"], "must be at least 0 and less than 1"),
         (["{focused}", "--threshold", "1", "--sparsity", "0.5"], "not allowed with"),
         (["{focused}", "--keep-accuracy", "twin"], "Add --dense-twin RUN"),
-        (["{focused}", "--finetune", "-1"], "must be 0 or greater"),
+        (["{focused}", "--finetune", "-1"], "must be at least 0"),
         (["nowhere"], "nowhere is not a run folder"),
         (["{focused}/result.json"], "is not a run folder"),
         ([], "required"),

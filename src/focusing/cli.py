@@ -107,7 +107,7 @@ def _add_run_commands(add: Any) -> None:
         help="change the data, as in data.fold=3 or data=fashion",
     )
     _add_trust(evaluate)
-    show = add("show", "focusing.reports.summary:show", "say what a run did and scored")
+    show = add("show", "focusing.reports.terminal:show", "say what a run did and scored")
     show.add_argument("run", type=_folder, metavar="RUN_DIR", help="folder of a finished run")
     experiments = add(
         "experiments",

@@ -24,14 +24,17 @@ from focusing.data import DataSet, Split
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
 from focusing.models import Network
-from focusing.reports.config_tree import config_tree
-from focusing.reports.summary import summary
-from focusing.results.description import describe_end, describe_start
-from focusing.results.files import atomic_write
-from focusing.results.folder import FinishedError, claim, finished, has_figures
+from focusing.reports.terminal import config_tree, summary
 from focusing.results.identity import run_folder
-from focusing.results.record import write_record
-from focusing.results.scores import SERIES_OF
+from focusing.results.record import SERIES_OF, describe_end, describe_start
+from focusing.results.store import (
+    FinishedError,
+    atomic_write,
+    claim,
+    finished,
+    has_figures,
+    write_record,
+)
 from focusing.shipping.trained import load_run
 from focusing.training.assembly import (
     build_net,

@@ -23,7 +23,7 @@ from focusing.config import Optim
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.nn import BandedLinear
-from focusing.results.files import atomic_write
+from focusing.results.store import atomic_write
 from focusing.shipping.trained import PRUNED, Trained, load_run
 from focusing.training.checkpoint import encode
 from focusing.training.module import FocusingModule

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
-from focusing.callbacks.arrays import write_arrays
 from focusing.errors import UserError
 from focusing.nn import FocusedLinear
+from focusing.results.arrays import write_arrays
 from focusing.training.fitting_state import check_like
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
-from focusing.callbacks.arrays import write_arrays
 from focusing.data.dataset import Split
 from focusing.errors import UserError
+from focusing.results.arrays import write_arrays
 
 if TYPE_CHECKING:
     from focusing.data import Batches

@@ -11,8 +11,8 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 
 from focusing.callbacks.layers import focused_layers
-from focusing.callbacks.trajectory import Trajectory
 from focusing.nn import FocusedLinear
+from focusing.training.trajectory import Trajectory
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class FocusTrajectory(pl.Callback):
 
     The file is written when training ends, also with an error; until then the records are in the
     checkpoints, so a killed run that resumes ends with all of them. What the file holds:
-    :mod:`focusing.callbacks.trajectory`.
+    :mod:`focusing.training.trajectory`.
 
     Loggers that take pictures (W&B, TensorBoard) get a figure of each layer's foci at the end.
 

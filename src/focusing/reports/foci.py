@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from focusing.callbacks.arrays import check_arrays, read_arrays
 from focusing.drawing import Array, focus_phi
 from focusing.errors import DamagedError
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
-from focusing.results.files import is_name
-from focusing.schema import short
+from focusing.results.arrays import check_arrays, read_arrays
+from focusing.schema import is_name, short
 
 FILE = "focus.npz"
 KINDS = {
@@ -28,7 +27,7 @@ KINDS = {
     "focus": "U",
     "normalizer": "U",
 }
-"""What :mod:`focusing.callbacks.trajectory` writes; see :func:`check_arrays`."""
+"""What :mod:`focusing.training.trajectory` writes; see :func:`check_arrays`."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageChops, ImageStat
 
 from focusing.drawing import figure_style
-from focusing.results.files import write_whole
+from focusing.results.store import atomic_write
 
 COLOURS = 256
 """Of the palette of a PNG: a third of the bytes of full colours."""
@@ -30,11 +30,11 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     with figure_style():
         FigureCanvasAgg(figure)
-        write_whole(paths[0], _png(figure), sync=False)
+        atomic_write(paths[0], _png(figure), sync=False)
         figure.set_layout_engine("none")  # it is laid out, and once takes a third of the time
         vector = io.BytesIO()
         figure.savefig(vector, format="svg", metadata={"Date": None})  # equal data, equal file
-        write_whole(paths[1], vector.getbuffer(), sync=False)
+        atomic_write(paths[1], vector.getbuffer(), sync=False)
     return paths
 
 

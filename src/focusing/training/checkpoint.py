@@ -15,7 +15,7 @@ from pytorch_lightning.plugins.io import CheckpointIO
 
 from focusing.errors import DamagedError
 from focusing.limits import check_regular
-from focusing.results.files import write_whole
+from focusing.results.store import atomic_write
 from focusing.schema import printable
 
 
@@ -67,7 +67,7 @@ class PlainCheckpointIO(CheckpointIO):
         """Write a checkpoint."""
         # Not synced to the disk: a killed process loses nothing, and syncing would take longer
         # than an epoch of a small network.
-        write_whole(Path(path), encode(checkpoint), sync=False)
+        atomic_write(Path(path), encode(checkpoint), sync=False)
 
     def load_checkpoint(
         self, path: Any, map_location: Any | None = None, weights_only: bool | None = None

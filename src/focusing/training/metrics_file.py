@@ -12,7 +12,7 @@ from typing import Any
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
-from focusing.results.files import set_aside, write_whole
+from focusing.results.store import atomic_write, set_aside
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class MetricsFile(Logger):
                 file.write(_lines(self._columns, [row]))
         else:
             text = _lines(self._columns, self._rows, header=True)
-            write_whole(self.path, text.encode(), sync=False)  # a kill does not need the disk
+            atomic_write(self.path, text.encode(), sync=False)  # a kill does not need the disk
 
 
 def _lines(columns: list[str], rows: list[Row], header: bool = False) -> str:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from focusing.errors import DamagedError
-from focusing.results.files import set_aside, write_whole
+from focusing.results.store import atomic_write, set_aside
 from focusing.schema import Wrong
 from focusing.training.checkpoint import encode, load_checkpoint
 from focusing.training.fitting_state import (
@@ -80,7 +80,7 @@ def save_middle(module: FocusingModule) -> None:
         "cpu_seconds": module.cpu_seconds,
     }
     try:
-        write_whole(_path(module), encode(state))
+        atomic_write(_path(module), encode(state))
     except OSError as error:  # the run stops all the same, and goes on from its last epoch
         log.warning("The middle of the epoch could not be saved: %s", error)
 

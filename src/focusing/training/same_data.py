@@ -12,7 +12,7 @@ from typing import Any
 from focusing.data import DataSet
 from focusing.data.sources import MissingError
 from focusing.errors import UserError
-from focusing.results.files import set_aside, write_whole
+from focusing.results.store import atomic_write, set_aside
 from focusing.schema import fields, text
 from focusing.training.assembly import load_data
 
@@ -53,7 +53,7 @@ def check_resumed(run_dir: Path, data: DataSet) -> None:
 def note_data(run_dir: Path, data: DataSet) -> None:
     """Leave word of the data for :func:`check_resumed`."""
     begun = {"source": data.source, "fingerprint": data.fingerprint}
-    write_whole(run_dir / "checkpoints" / FILE, json.dumps(begun).encode())
+    atomic_write(run_dir / "checkpoints" / FILE, json.dumps(begun).encode())
 
 
 def _compare(begun: Mapping[str, Any], data: DataSet, run_dir: Path, remedy: str) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError
-from focusing.results.files import is_name, write_whole
+from focusing.results.store import atomic_write
+from focusing.schema import is_name
 from focusing.training.wandb_facts import define_metrics, facts, tags
 from focusing.training.wandb_server import obstacle
 
@@ -89,7 +90,7 @@ def open_run(
         os.environ["WANDB_MODE"] = "offline"
         run = start("offline")
     if os.environ.get("WANDB_SWEEP_ID"):  # its agent has chosen another id
-        write_whole(_id_file(run_dir), run.id.encode())
+        atomic_write(_id_file(run_dir), run.id.encode())
     define_metrics(run)
     return run
 
@@ -107,7 +108,7 @@ def _run_id(run_dir: Path) -> str:
     if known is None:
         known, path = uuid.uuid4().hex[:8], _id_file(run_dir)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, known.encode())
+        atomic_write(path, known.encode())
     return known
 
 

@@ -14,8 +14,8 @@ from pytorch_lightning.loggers import TensorBoardLogger
 
 from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
-from focusing.callbacks.trajectory import SHOWN, Trajectory
 from focusing.drawing import film_layers
+from focusing.training.trajectory import MAX_STORED_NEURONS, Trajectory
 from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
 
 pytestmark = LIGHTNING
@@ -61,7 +61,7 @@ def test_weights_of_large_layers_are_a_sample() -> None:
     layer = FocusedLinear(10, 300)
     trajectory = Trajectory()
     trajectory.record(0, {"a": layer})
-    assert trajectory.state_dict()["weight_first"]["a"].shape == (SHOWN, 10)
+    assert trajectory.state_dict()["weight_first"]["a"].shape == (MAX_STORED_NEURONS, 10)
 
 
 class Broken(Module):

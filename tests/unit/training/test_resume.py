@@ -170,7 +170,7 @@ def test_a_disk_that_is_full_does_not_keep_a_run_from_stopping(
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(middle, "write_whole", fail)
+    monkeypatch.setattr(middle, "atomic_write", fail)
     with pytest.raises(Interrupted):
         trained(tmp_path, callbacks=[Signal(signal.SIGTERM, 2)])
     assert "could not be saved: [Errno 28] No space left" in caplog.text

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from focusing.callbacks.arrays import check_arrays, read_arrays
 from focusing.drawing import GREY, Array, figure_style
 from focusing.errors import DamagedError
 from focusing.reports.figures.chart import Chart, Drawn, LeftOut, missing
@@ -19,8 +18,8 @@ from focusing.reports.figures.chart_runs import Edition, editions, sample, typic
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block, blocks
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.arrays import check_arrays, read_arrays
+from focusing.results.collect import Collection, Run
 
 TITLE = "SHAP values"
 KINDS = {

@@ -1,4 +1,4 @@
-"""Arrays beside the record."""
+"""``.npz`` files beside the record: written atomically, checked when read."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from focusing.errors import DamagedError
-from focusing.results.files import write_whole
+from focusing.results.store import atomic_write
 from focusing.schema import printable
 
-LARGEST = 2**31
-"""Bytes of all arrays of a file."""
+MAX_FILE_BYTES = 2**31
+"""Limit on the unpacked size of a file: more is damage or a zip bomb."""
 
 
 def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
-    """Write an ``.npz`` file whole or not at all."""
+    """Write an ``.npz`` file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
-    write_whole(path, content.getbuffer())
+    atomic_write(path, content.getbuffer())
 
 
 def read_arrays(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def read_arrays(path: Path, wanted: Callable[[str], bool] = lambda name: True) -
         raise DamagedError(path, "is not a file")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            if sum(each.file_size for each in stored.zip.infolist()) > LARGEST:
-                raise ValueError(f"more than {LARGEST >> 20} MiB")
+            if sum(member.file_size for member in stored.zip.infolist()) > MAX_FILE_BYTES:
+                raise ValueError(f"more than {MAX_FILE_BYTES >> 20} MiB")
             arrays = {name: stored[name] for name in stored.files if wanted(name)}
     except OSError:
         raise
@@ -48,8 +48,8 @@ def read_arrays(path: Path, wanted: Callable[[str], bool] = lambda name: True) -
         reason = printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
         raise DamagedError(path, f"is damaged ({reason})") from None
     return {
-        name: each.astype(np.float32) if each.dtype == np.float16 else each
-        for name, each in arrays.items()
+        name: array.astype(np.float32) if array.dtype == np.float16 else array
+        for name, array in arrays.items()
     }
 
 

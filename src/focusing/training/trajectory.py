@@ -1,9 +1,9 @@
 """The path of the foci through training: the contents of ``focus.npz``.
 
-Keys, for each focused layer with n neurons, m inputs at positions in d dimensions, E records:
+Keys, for every focused layer with n neurons, m inputs at positions in d dimensions, E records:
 
 =========================  ==========  =========================================================
-``epoch``                  (E,)        epochs done at each record; 0 is the start
+``epoch``                  (E,)        epochs done at that record; 0 is the start
 ``<layer>/mu``             (E, n, d)   centres
 ``<layer>/sigma``          (E, n, d)   apertures
 ``<layer>/tau``            (m, d)      positions of the inputs
@@ -25,12 +25,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from focusing.callbacks.arrays import write_arrays
 from focusing.nn import FocusedLinear
+from focusing.results.arrays import write_arrays
 from focusing.schema import fields, items, whole
 from focusing.training.fitting_state import check_like
 
-SHOWN = 64
+MAX_STORED_NEURONS = 64
 """Neurons whose weights are stored: bounds a checkpoint, and no figure shows more."""
 
 
@@ -57,14 +57,14 @@ class Trajectory:
             self._foci[name] = stored
 
     def foci(self, name: str) -> tuple[Tensor, Tensor]:
-        """Mu and sigma of a layer, each (E, n, d)."""
+        """Mu and sigma of a layer, both (E, n, d)."""
         mu, sigma = self._foci[name][: len(self.epochs)].unbind(dim=1)
         return mu, sigma
 
     def movement(
         self, data: Mapping[str, Any], layers: Mapping[str, FocusedLinear]
     ) -> dict[str, dict[str, float]]:
-        """How far the foci of each layer went, for the record.
+        """How far the foci of every layer moved, for the record.
 
         Args:
             data: what the record says about the data.
@@ -76,12 +76,12 @@ class Trajectory:
             foci became NaN. Of the first layer, if it is known which inputs are informative, also
             ``inside_first`` and ``inside_last``: the share of centres that are among these.
         """
-        found = {}
+        movement = {}
         for name in self._foci:
             mu, sigma = self.foci(name)
             if not bool((mu[-1] + sigma[-1]).isfinite().all()):
                 continue
-            found[name] = {
+            movement[name] = {
                 "moved": torch.linalg.vector_norm(mu[-1] - mu[0], dim=-1).mean().item(),
                 "sigma_first": sigma[0].mean().item(),
                 "sigma_last": sigma[-1].mean().item(),
@@ -93,8 +93,11 @@ class Trajectory:
                 line = layers[name].tau[:, 0].float().cpu()
                 first, last = line[region[0]], line[region[1] - 1]
                 inside = ((mu >= first) & (mu <= last)).float().mean(dim=(1, 2))
-                found[name] |= {"inside_first": inside[0].item(), "inside_last": inside[-1].item()}
-        return found
+                movement[name] |= {
+                    "inside_first": inside[0].item(),
+                    "inside_last": inside[-1].item(),
+                }
+        return movement
 
     def state_dict(self) -> dict[str, Any]:
         """Plain containers and tensors, for a checkpoint."""
@@ -115,10 +118,12 @@ class Trajectory:
         times = len(state["epochs"])
         like = {
             "epochs": state["epochs"],
-            "foci": {name: torch.empty(times, 2, *each.mu.shape) for name, each in layers.items()},
+            "foci": {
+                name: torch.empty(times, 2, *layer.mu.shape) for name, layer in layers.items()
+            },
             "weight_first": {
-                name: torch.empty(len(shown(each.out_features)), each.in_features)
-                for name, each in layers.items()
+                name: torch.empty(len(stored_neurons(layer.out_features)), layer.in_features)
+                for name, layer in layers.items()
             },
         }
         check_like(state, like)
@@ -127,10 +132,12 @@ class Trajectory:
         """Go back to the state of a checkpoint."""
         self.epochs = list(state["epochs"])
         self._foci = {name: foci.cpu() for name, foci in state["foci"].items()}
-        self._weight_first = {name: each.cpu() for name, each in state["weight_first"].items()}
+        self._weight_first = {
+            name: weights.cpu() for name, weights in state["weight_first"].items()
+        }
 
     def save(self, path: Path, layers: Mapping[str, FocusedLinear]) -> None:
-        """Write ``focus.npz`` whole or not at all.
+        """Write ``focus.npz`` atomically.
 
         Args:
             path: the file.
@@ -143,7 +150,7 @@ class Trajectory:
                 "mu": mu.numpy(),
                 "sigma": sigma.numpy(),
                 "tau": layer.tau.detach().float().cpu().numpy(),
-                "shown": shown(layer.out_features),
+                "shown": stored_neurons(layer.out_features),
                 "weight_first": self._weight_first[name].numpy(),
                 "weight_last": _weights(layer).numpy(),
                 "focus": np.array(layer.focus),
@@ -153,11 +160,11 @@ class Trajectory:
         write_arrays(path, arrays)
 
 
-def shown(neurons: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Indices of the neurons whose weights are stored: all, or ``SHOWN`` evenly spaced."""
-    return np.linspace(0, neurons - 1, min(neurons, SHOWN)).round().astype(np.int64)
+def stored_neurons(neurons: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Indices of the neurons whose weights are stored: all, or 64 evenly spaced."""
+    return np.linspace(0, neurons - 1, min(neurons, MAX_STORED_NEURONS)).round().astype(np.int64)
 
 
 @torch.no_grad()
 def _weights(layer: FocusedLinear) -> Tensor:
-    return layer.effective_weight()[shown(layer.out_features)].float().cpu()
+    return layer.effective_weight()[stored_neurons(layer.out_features)].float().cpu()

@@ -23,14 +23,17 @@ from focusing.data import DataSet, Split
 from focusing.data.sources import MissingError
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
-from focusing.reports.config_tree import config_tree
-from focusing.reports.summary import summary
-from focusing.results.description import describe_end, describe_start
-from focusing.results.files import atomic_write
-from focusing.results.folder import FinishedError, claim, finished, has_figures
+from focusing.reports.terminal import config_tree, summary
 from focusing.results.identity import run_folder
-from focusing.results.record import write_record
-from focusing.results.scores import SERIES_OF
+from focusing.results.record import SERIES_OF, describe_end, describe_start
+from focusing.results.store import (
+    FinishedError,
+    atomic_write,
+    claim,
+    finished,
+    has_figures,
+    write_record,
+)
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers
 from focusing.training.module import FocusingModule
 from focusing.training.resume import Interrupted, check_resumed_data, check_same_data, note_data

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from focusing.errors import UserError
-from focusing.results.record import read_record
+from focusing.results.store import read_record
 from focusing.run import train
 from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import encode, load_checkpoint

@@ -1,4 +1,4 @@
-"""What a run left, ready to be used again."""
+"""Load what a run left: its network and its data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RUN_CONFIG = fields(
         "paths": fields({"data_dir": text}),
     }
 )
-"""What this module reads of ``config.yaml``; the rest is checked by who reads it."""
+"""The options of ``config.yaml`` that this module reads; others are checked where they are read."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,18 @@ class Trained:
     @property
     def labels(self) -> list[str]:
         """Names of the classes; none for regression."""
-        return list(self.data.labels) or [str(number) for number in range(self.data.classes)]
+        return list(self.data.labels) or [str(k) for k in range(self.data.classes)]
 
     def batches(self, split: str) -> Batches:
-        """The samples of a split as the network wants them."""
+        """Batches of a split, prepared for the network."""
         samples = self.splits[split]
         return Batches(samples, evaluation_batch(samples), prepare=self.data.prepare)
+
+    @torch.no_grad()
+    def scores(self, split: str, net: Network | None = None) -> dict[str, float]:
+        """Loss and scores on a split of the run's network, or of another."""
+        outputs = [(net or self.net)(batch.inputs) for batch in self.batches(split)]
+        return score(outputs, [self.splits[split].targets])
 
 
 def load_run(
@@ -80,8 +86,8 @@ def load_run(
     """Read a run folder.
 
     Args:
-        folder: it.
-        pruned: take the network that ``focusing prune`` left there, or in another folder.
+        folder: the run folder.
+        pruned: load the network that ``focusing prune`` left there, or in another folder.
         data_overrides: other data, as on the command line: ``data=...``, ``data.seed=3``. It is
             prepared as the run's was, unless these say ``data.preprocess=...``.
     """
@@ -125,10 +131,7 @@ def evaluate(folder: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
     Returns:
         Loss and scores on the test split.
     """
-    run = load_run(folder, data_overrides=overrides)
-    with torch.no_grad():
-        outputs = [run.net(batch.inputs) for batch in run.batches("test")]
-    scores = score(outputs, [run.splits["test"].targets])
+    scores = load_run(folder, data_overrides=overrides).scores("test")
     return {f"test/{metric}": value for metric, value in scores.items()}
 
 
@@ -146,12 +149,12 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _other_data(config: dict[str, Any], overrides: Sequence[str]) -> DataSet:
-    """Load other data into a run's config, prepared with the statistics that the run had."""
+    """Load other data in place of the run's, prepared with the statistics of the run's."""
     trained_on = config["data"]
     other = override_data(trained_on, overrides)
-    chosen = any(each.startswith("data.preprocess=") for each in overrides)
+    overridden = any(override.startswith("data.preprocess=") for override in overrides)
     fitted = trained_on.get("preprocess") in FITTED and "preprocess" in other
-    preparation = load_data(config).preparation if fitted and not chosen else None
+    preparation = load_data(config).preparation if fitted and not overridden else None
     config["data"] = other
     resolve_source(config, strict=False)
     try:

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from focusing.errors import DamagedError
 from focusing.limits import check_regular
-from focusing.results.files import atomic_write, set_aside
 from focusing.results.record_schema import TEST_METRICS
+from focusing.results.store import atomic_write, set_aside
 from focusing.schema import Wrong, mapping, number, numbers, printable, whole
 from focusing.training.optimizer import build_optimizer
 

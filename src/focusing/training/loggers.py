@@ -15,7 +15,7 @@ from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
 from focusing.errors import UserError
-from focusing.results.files import atomic_write, set_aside
+from focusing.results.store import atomic_write, set_aside
 from focusing.training.wandb_run import check_options, log_record, open_run
 
 log = logging.getLogger(__name__)

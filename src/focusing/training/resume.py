@@ -28,7 +28,7 @@ from torch import Tensor
 
 from focusing.data import DataSet
 from focusing.errors import DamagedError, UserError
-from focusing.results.files import atomic_write, set_aside
+from focusing.results.store import atomic_write, set_aside
 from focusing.schema import Wrong, fields, text
 from focusing.training.checkpoint import (
     check_callbacks,

@@ -27,7 +27,7 @@ from focusing.errors import UserError
 from focusing.instantiate import instantiate
 from focusing.limits import check_memory
 from focusing.models import Network
-from focusing.results.scores import Series, best_epoch
+from focusing.results.record import Series, best_epoch
 from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO, newest_checkpoint
 from focusing.training.module import FocusingModule
 from focusing.training.resume import interruptible

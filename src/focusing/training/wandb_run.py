@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from focusing.errors import UserError
-from focusing.results.files import atomic_write, is_name
 from focusing.results.identity import config_hash
+from focusing.results.store import atomic_write
+from focusing.schema import is_name
 
 log = logging.getLogger(__name__)
 

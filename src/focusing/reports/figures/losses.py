@@ -25,9 +25,8 @@ from focusing.reports.figures.chart_runs import (
 )
 from focusing.reports.names import data_name, data_order, dense_twin, model_name
 from focusing.reports.tables.cells import Block, blocks
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 COMPARED = ("focus_s", "cnn_focus", "vgg_focus", "fasttext_focus")
 EXPECTED = {

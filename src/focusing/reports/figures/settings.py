@@ -28,9 +28,9 @@ from focusing.reports.paper import published_tables
 from focusing.reports.tables.cells import score_record
 from focusing.reports.tables.experiment import limited_note
 from focusing.reports.tables.labels import labels
-from focusing.reports.tables.quantities import stuck_share
 from focusing.reports.tables.settings import Setting, settings_of, varied_note
 from focusing.results.collect import Collection
+from focusing.results.frame import stuck_share
 from focusing.results.stats import Interval
 
 EXPECTED = {

@@ -19,8 +19,7 @@ from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block, blocks
 from focusing.results.arrays import check_arrays, read_arrays
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
 
 TITLE = "SHAP values"
 KINDS = {

@@ -28,7 +28,7 @@ from focusing.reports.tables.cells import score_record
 from focusing.reports.tables.experiment import author_mean, limited_note
 from focusing.reports.tables.settings import Setting, settings_of, shown
 from focusing.results.collect import Collection
-from focusing.results.groups import group_by
+from focusing.results.frame import group_by
 
 EXPECTED = {
     "n_hidden": "Accuracy against the number of hidden neurons",

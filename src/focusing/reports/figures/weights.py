@@ -20,8 +20,7 @@ from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import blocks
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
 
 MODELS = ("focus_s", "focus_2d")
 PREFERRED = ("table2_simple", "topology", "sparsity", "n_hidden")

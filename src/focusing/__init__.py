@@ -1,16 +1,29 @@
 """Networks whose neurons learn where to look."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from focusing.nn import BandedLinear, FocusedLinear, defocusify, focusify, to_inference
+    from focusing import functional
+    from focusing.nn import (
+        BandedLinear,
+        FocusConstraint,
+        FocusedLinear,
+        defocusify,
+        focusify,
+        param_groups,
+        to_inference,
+    )
 
 __all__ = [
     "BandedLinear",
+    "FocusConstraint",
     "FocusedLinear",
     "__version__",
     "defocusify",
     "focusify",
+    "functional",
+    "param_groups",
     "to_inference",
 ]
 
@@ -21,9 +34,9 @@ def __getattr__(name: str) -> Any:
     """Import torch when a layer is first asked for: `focusing --help` needs none of it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import focusing.nn
-
-    return getattr(focusing.nn, name)
+    if name == "functional":
+        return import_module("focusing.functional")
+    return getattr(import_module("focusing.nn"), name)
 
 
 def __dir__() -> list[str]:

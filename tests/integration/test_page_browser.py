@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from focusing.callbacks.drawing import phi_of
 from focusing.compose import config_dir, prepare_hydra
+from focusing.drawing import focus_phi
 from focusing.reports import report
 from focusing.reports.page import write_page
 from focusing.reports.serve import Handler, Server
@@ -183,7 +183,7 @@ def _assert_foci(path: Path, drawn: list[str]) -> None:
     with np.load(path) as arrays:
         tau, mu, sigma = (arrays[f"hidden1/{name}"] for name in ("tau", "mu", "sigma"))
         kinds = [str(arrays[f"hidden1/{name}"]) for name in ("focus", "normalizer")]
-    expected = phi_of(tau, mu[-1], sigma[-1], *kinds)[np.argsort(mu[0, :, 0], kind="stable")]
+    expected = focus_phi(tau, mu[-1], sigma[-1], *kinds)[np.argsort(mu[0, :, 0], kind="stable")]
     points = [re.findall(r"[ML]([\d.]+) ([\d.]+)", each) for each in drawn]
     heights = np.array(points, float)[..., 1]
     assert heights.shape == expected.shape

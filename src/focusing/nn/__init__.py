@@ -1,8 +1,17 @@
-"""The focusing neuron. Pure torch: usable without the rest of the package."""
+"""The focusing neuron. Needs torch and nothing else of the package."""
 
-from focusing.nn.banded import BandedLinear
 from focusing.nn.inference import to_inference
 from focusing.nn.linear import FocusedLinear
+from focusing.nn.optim import FocusConstraint, param_groups
+from focusing.nn.sparse import BandedLinear
 from focusing.nn.surgery import defocusify, focusify
 
-__all__ = ["BandedLinear", "FocusedLinear", "defocusify", "focusify", "to_inference"]
+__all__ = [
+    "BandedLinear",
+    "FocusConstraint",
+    "FocusedLinear",
+    "defocusify",
+    "focusify",
+    "param_groups",
+    "to_inference",
+]

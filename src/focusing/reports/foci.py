@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from focusing.callbacks.arrays import check_arrays, read_arrays
-from focusing.callbacks.drawing import phi_of
-from focusing.callbacks.style import Array
+from focusing.drawing import Array, focus_phi
 from focusing.errors import DamagedError
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
-from focusing.results.files import is_name
-from focusing.schema import short
+from focusing.results.arrays import check_arrays, read_arrays
+from focusing.schema import is_name, short
 
 FILE = "focus.npz"
 KINDS = {
@@ -29,7 +27,7 @@ KINDS = {
     "focus": "U",
     "normalizer": "U",
 }
-"""What :mod:`focusing.callbacks.trajectory` writes; see :func:`check_arrays`."""
+"""What :mod:`focusing.training.trajectory` writes; see :func:`check_arrays`."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Foci:
 
     def phi(self, at: int, neurons: Array) -> Array:
         """Coefficients (k, m) of some neurons at a time."""
-        return phi_of(
+        return focus_phi(
             self.tau, self.mu[at, neurons], self.sigma[at, neurons], self.focus, self.normalizer
         )
 

@@ -11,8 +11,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from focusing.callbacks.drawing import before_after, edges, frame_plane, mark, shade_noise
-from focusing.callbacks.style import COLUMN, FEW, GREY, Array, colour, house_style, pick
+from focusing.drawing import (
+    COLUMN_WIDTH,
+    GREY,
+    MAX_CURVES,
+    Array,
+    before_after,
+    colour,
+    edges,
+    evenly_spaced,
+    figure_style,
+    frame_plane,
+    mark_focus,
+    shade_noise,
+)
 
 SPLITS = {"train": GREY, "val": colour(0), "test": colour(1)}
 SCORES = {"acc": "accuracy", "mae": "mean absolute error", "mse": "mean squared error"}
@@ -32,12 +44,12 @@ def trajectory_figure(
         mu: centres (E, n, d).
         sigma: apertures (E, n, d).
         epochs: epochs of the records (E,).
-        informative: see :func:`focusing.callbacks.drawing.shade_noise`.
+        informative: see :func:`focusing.drawing.shade_noise`.
     """
     line = mu.shape[2] == 1
     spread = np.exp(np.log(sigma).mean(-1))
-    with house_style():
-        figure = Figure((COLUMN, 2.3 if line else 1.95), layout="constrained")
+    with figure_style():
+        figure = Figure((COLUMN_WIDTH, 2.3 if line else 1.95), layout="constrained")
         if line:
             axes = figure.subplots()
             _paths(axes, mu[:, :, 0], spread)
@@ -62,11 +74,11 @@ def trajectory_figure(
 
 def _paths(axes: Axes, x: Array, y: Array) -> None:
     """Paths of (x, y), each (E, n); of many neurons a sample, over the ends of all."""
-    many = x.shape[1] > FEW
+    many = x.shape[1] > MAX_CURVES
     size, width = (2.5, 0.6) if many else (5, 1.0)
     if many:
         axes.plot(x[-1], y[-1], ".", color="0.8", markersize=2)
-    for index, neuron in enumerate(pick(x.shape[1], 40)):
+    for index, neuron in enumerate(evenly_spaced(x.shape[1], 40)):
         shade = GREY if many else colour(index)
         axes.plot(x[:, neuron], y[:, neuron], color=shade, linewidth=width)
         axes.plot(x[0, neuron], y[0, neuron], "s", color=shade, mfc="w", ms=size, mew=0.7)
@@ -99,21 +111,21 @@ def weights_figure(
         shown: neurons of the stored weights (k,).
         first: their weights at the start, (k, m).
         last: their weights at the end, (k, m).
-        informative: see :func:`focusing.callbacks.drawing.shade_noise`.
+        informative: see :func:`focusing.drawing.shade_noise`.
 
     Returns:
         The figure; None if the inputs are neither on a line nor on a grid in the plane.
     """
-    rows = pick(len(shown), PANELS)
-    with house_style():
+    rows = evenly_spaced(len(shown), PANELS)
+    with figure_style():
         if tau.shape[1] == 1:
             return _stacked(tau, shown[rows], first[rows], last[rows], informative)
         grid = [len(np.unique(tau[:, axis])) for axis in range(tau.shape[1])]
         if len(grid) != 2 or min(grid) < 2 or len(tau) % (grid[0] * grid[1]):
             return None
         neurons = shown[rows]
-        height = min(2 * COLUMN / len(rows) + 0.25, COLUMN)
-        figure = Figure((COLUMN, height), layout="constrained")
+        height = min(2 * COLUMN_WIDTH / len(rows) + 0.25, COLUMN_WIDTH)
+        figure = Figure((COLUMN_WIDTH, height), layout="constrained")
         panels = figure.subplots(2, len(rows), squeeze=False)
         for at, weights, title in ((0, first, "initial"), (-1, last, "final")):
             for column, neuron in enumerate(neurons):
@@ -127,7 +139,7 @@ def weights_figure(
                 )
                 extent = (left, right, bottom, top_row)
                 axes.imshow(image, cmap="RdBu_r", vmin=-top, vmax=top, extent=extent)
-                mark(axes, mu[at, neuron], sigma[at, neuron], "k")
+                mark_focus(axes, mu[at, neuron], sigma[at, neuron], "k")
                 axes.set(xticks=(), yticks=(), xlim=extent[:2], ylim=extent[2:])
                 if at == 0:
                     axes.set_title(f"neuron {neuron}", fontsize=6)
@@ -139,7 +151,7 @@ def _stacked(
     tau: Array, neurons: Array, first: Array, last: Array, informative: Sequence[int] | None
 ) -> Figure:
     order = np.argsort(tau[:, 0], kind="stable")
-    figure = Figure((COLUMN, 0.8 + 0.62 * len(neurons)), layout="constrained")
+    figure = Figure((COLUMN_WIDTH, 0.8 + 0.62 * len(neurons)), layout="constrained")
     panels = figure.subplots(len(neurons), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for index, (axes, neuron) in enumerate(zip(panels, neurons, strict=True)):
         shade_noise(axes, informative, tau[:, 0], label=index == 0)
@@ -170,8 +182,8 @@ def series_figure(
     drawn = {"loss": "loss"} | ({score: SCORES[score]} if score else {})
     if not any(f"{split}/{key}" in series for split in SPLITS for key in drawn):
         return None
-    with house_style():
-        figure = Figure((COLUMN, 1.9), layout="constrained")
+    with figure_style():
+        figure = Figure((COLUMN_WIDTH, 1.9), layout="constrained")
         panels = figure.subplots(1, len(drawn), squeeze=False)[0]
         for axes, (key, label) in zip(panels, drawn.items(), strict=True):
             for split, shade in SPLITS.items():

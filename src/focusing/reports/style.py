@@ -1,4 +1,4 @@
-"""How figures are saved; how they look is in :mod:`focusing.callbacks.style`."""
+"""How figures are saved; how they look is in :mod:`focusing.drawing`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image, ImageChops, ImageStat
 
-from focusing.callbacks.style import house_style
-from focusing.results.files import write_whole
+from focusing.drawing import figure_style
+from focusing.results.store import atomic_write
 
 COLOURS = 256
 """Of the palette of a PNG: a third of the bytes of full colours."""
@@ -28,13 +28,13 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    with house_style():
+    with figure_style():
         FigureCanvasAgg(figure)
-        write_whole(paths[0], _png(figure), sync=False)
+        atomic_write(paths[0], _png(figure), sync=False)
         figure.set_layout_engine("none")  # it is laid out, and once takes a third of the time
         vector = io.BytesIO()
         figure.savefig(vector, format="svg", metadata={"Date": None})  # equal data, equal file
-        write_whole(paths[1], vector.getbuffer(), sync=False)
+        atomic_write(paths[1], vector.getbuffer(), sync=False)
     return paths
 
 

@@ -14,10 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from focusing.errors import UserError
-from focusing.results.files import write_whole
-from focusing.results.folder import finished, lock_of
 from focusing.results.identity import config_hash
-from focusing.results.record import git_state, now, read_record, versions, write_record
+from focusing.results.record import git_state, now, versions
+from focusing.results.store import atomic_write, finished, lock_of, read_record, write_record
 from focusing.sweep.outcome import Job, Outcome, label, varying
 
 
@@ -38,7 +37,7 @@ def leave_failure(
         run_dir.mkdir(parents=True, exist_ok=True)
         with lock_of(run_dir):
             if trace:
-                write_whole(run_dir / "error.txt", trace.encode())
+                atomic_write(run_dir / "error.txt", trace.encode())
             if finished(run_dir) or (trace and read_record(run_dir)):
                 return
             write_record(run_dir, _failure(config, error))

@@ -14,8 +14,8 @@ from pytorch_lightning.loggers import TensorBoardLogger
 
 from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
-from focusing.callbacks.movie import film
-from focusing.callbacks.trajectory import SHOWN, Trajectory
+from focusing.drawing import film_layers
+from focusing.training.trajectory import MAX_STORED_NEURONS, Trajectory
 from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
 
 pytestmark = LIGHTNING
@@ -61,7 +61,7 @@ def test_weights_of_large_layers_are_a_sample() -> None:
     layer = FocusedLinear(10, 300)
     trajectory = Trajectory()
     trajectory.record(0, {"a": layer})
-    assert trajectory.state_dict()["weight_first"]["a"].shape == (SHOWN, 10)
+    assert trajectory.state_dict()["weight_first"]["a"].shape == (MAX_STORED_NEURONS, 10)
 
 
 class Broken(Module):
@@ -194,7 +194,7 @@ def test_no_film_of_volumes_and_a_gif_without_ffmpeg(
     flat, volume = FocusedLinear(8, 2), FocusedLinear(27, 2, topology=(3, 3, 3))
     layers, trajectory = {"flat": flat, "volume": volume}, Trajectory()
     trajectory.record(0, layers)
-    paths = film(trajectory, layers, tmp_path, "mp4", 5)
+    paths = film_layers(layers, trajectory.epochs, trajectory.foci, tmp_path, "mp4", 5)
     assert [path.name for path in paths] == ["foci_flat.gif"]
     assert "ffmpeg is not installed" in caplog.text
 

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
-from focusing.data.splits import SplitOptions
 
-from focusing.data.splits import partition, read_split
+from focusing.data.splits import SplitOptions, partition, read_split
 from focusing.errors import UserError
 
 LABELS = np.repeat([0, 1, 2], [60, 30, 10])[np.random.default_rng(0).permutation(100)]

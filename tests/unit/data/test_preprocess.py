@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from focusing.data.batches import Preparation
 
+from focusing.data.batches import Preparation
 from focusing.errors import UserError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5000, 4, 3, 2), dtype=np.uint8)

@@ -12,14 +12,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from focusing import FocusedLinear
-from focusing.callbacks.drawing import edges, foci_figure, phi_of
-from focusing.callbacks.trajectory import Trajectory
+from focusing.drawing import edges, foci_figure, focus_phi
 from focusing.reports.foci import informative_columns
 from focusing.reports.panels import series_figure, trajectory_figure
 from focusing.reports.run_figures import draw_run
 from focusing.reports.style import save
-from focusing.results.folder import DRAWN
-from focusing.results.record import write_record
+from focusing.results.store import FIGURES_COMPLETE, write_record
+from focusing.training.trajectory import Trajectory
 from tests.unit.reports.records import SMALLEST
 
 SERIES = {"train/loss": [1.0, 0.5, 0.4], "test/loss": [1.1, 0.7, 0.6], "test/acc": [0.5, 0.7, 0.8]}
@@ -68,7 +67,7 @@ def test_every_kind_of_layer(tmp_path: Path, options: dict[str, Any], figures: s
     )
     paths = draw_run(run)
     assert drawn(paths) == figures | {"losses"}
-    assert sorted([*paths, run / DRAWN]) == sorted((run / "figures").iterdir())
+    assert sorted([*paths, run / FIGURES_COMPLETE]) == sorted((run / "figures").iterdir())
     for path in paths:
         if path.suffix == ".png":
             with Image.open(path) as image:
@@ -136,7 +135,7 @@ def walk(layer: FocusedLinear) -> dict[str, Any]:
 def test_foci_are_those_of_the_layer() -> None:
     layer = FocusedLinear(40, 3, sigma=0.1, dtype=torch.float64)
     path = walk(layer)
-    phi = phi_of(path["tau"], path["mu"][0], path["sigma"][0], "gaussian", "l2")
+    phi = focus_phi(path["tau"], path["mu"][0], path["sigma"][0], "gaussian", "l2")
     np.testing.assert_allclose(phi, layer.phi().detach(), atol=1e-12)
     axes = foci_figure(**path, focus="gaussian", normalizer="l2").axes[0]
     assert [line.get_linestyle() for line in axes.lines] == [":", "-"] * 3

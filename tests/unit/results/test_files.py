@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from focusing.errors import UserError
-from focusing.results.files import inside, is_name, remove, write_whole
+from focusing.results.store import atomic_write, inside, remove
+from focusing.schema import is_name
 
 NO_NAMES = ["", ".", "..", "/", "/etc/passwd", "../x", "a/b", "a\\b", "a\0b", "a\nb", "x" * 256]
 NO_NAMES += ["\ud800", None, 3, ["a"], {"a": 1}]  # type: ignore[list-item]
@@ -54,7 +55,7 @@ def test_writes_no_file_that_a_link_leads_to(tmp_path: Path, link: str) -> None:
     kept = tmp_path / "kept"
     kept.write_text("x")
     (tmp_path / link).symlink_to(kept)
-    write_whole(tmp_path / "new", b"y")
+    atomic_write(tmp_path / "new", b"y")
     assert (tmp_path / "new").read_text() == "y"
     assert not (tmp_path / "new").is_symlink()
     assert kept.read_text() == "x"

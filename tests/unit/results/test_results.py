@@ -9,10 +9,8 @@ import pytest
 
 from focusing.errors import UserError
 from focusing.results import record as record_module
-from focusing.results.files import write_whole
-from focusing.results.folder import claim, finished
-from focusing.results.record import git_state, machine, read_record, versions, write_record
-from focusing.results.scores import best_epoch, scores
+from focusing.results.record import best_epoch, git_state, machine, scores, versions
+from focusing.results.store import atomic_write, claim, finished, read_record, write_record
 from tests.unit.reports.records import SMALLEST
 
 
@@ -41,14 +39,14 @@ class TestFiles:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "file"
-        write_whole(path, b"old")
+        atomic_write(path, b"old")
 
         def full(*args: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr("os.fsync", full)
         with pytest.raises(OSError, match="No space"):
-            write_whole(path, b"new")
+            atomic_write(path, b"new")
         assert path.read_bytes() == b"old"
         assert list(tmp_path.iterdir()) == [path]
 

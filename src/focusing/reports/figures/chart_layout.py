@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from focusing.callbacks.style import COLOURS, COLUMN, GREY
+from focusing.drawing import COLOURS, COLUMN_WIDTH, GREY
 from focusing.reports.names import model_name
 from focusing.results.stats import Interval
 
@@ -66,7 +66,7 @@ def panels(
         rows = -(-count // most)
         columns = -(-count // rows)
     rows = -(-count // columns)
-    figure = Figure((COLUMN if columns <= 2 else WIDE, height * rows), layout="constrained")
+    figure = Figure((COLUMN_WIDTH if columns <= 2 else WIDE, height * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, **options).ravel()
     for axes in grid[count:]:
         axes.set_visible(False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from focusing.callbacks.style import house_style
+from focusing.drawing import figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import BLUE, ORANGE, head, panels
 from focusing.reports.figures.chart_runs import Edition, editions, run_count
@@ -77,7 +77,7 @@ def _rows(counts: Counts) -> list[Mapping[str, Any]]:
 
 def _draw(counts: Counts) -> Figure:
     layers = list(dict.fromkeys(layer for layer, _ in counts))
-    with house_style():
+    with figure_style():
         figure, grid, columns = panels(len(layers), 1.9, most=2)
         for place, (axes, layer) in enumerate(zip(grid, layers, strict=True)):
             edges, levels = _edges(counts, layer), _levels(counts, layer)

@@ -9,8 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from focusing.callbacks.drawing import frame_plane
-from focusing.callbacks.style import FEW, GREY, house_style, pick
+from focusing.drawing import GREY, MAX_CURVES, evenly_spaced, figure_style, frame_plane
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import BLUE, above, head, panels
 from focusing.reports.figures.chart_runs import Edition, by_model, foci_of, joined, sample, typical
@@ -35,7 +34,7 @@ def field_charts(collection: Collection) -> Drawn:
             runs = block.models[model]
             run = typical(runs)
             foci = foci_of(run, drawn)[:1]
-            if foci and foci[0].mu.shape[1] > FEW and foci[0].mu.shape[2] <= 2:
+            if foci and foci[0].mu.shape[1] > MAX_CURVES and foci[0].mu.shape[2] <= 2:
                 shown.append((block, foci[0], sample(run, runs)))
         if shown:
             drawn.append(_chart(edition, model, shown))
@@ -71,14 +70,14 @@ def _rows(block: Block, foci: Foci) -> list[Mapping[str, Any]]:
 
 
 def _draw(shown: Sequence[Panel]) -> Figure:
-    with house_style():
+    with figure_style():
         heads = [above(block.source, block.options) for block, *_ in shown]
         figure, grid, columns = panels(len(shown), 1.7, heads)
         for place, (axes, (block, foci, _)) in enumerate(zip(grid, shown, strict=True)):
             plane = foci.mu.shape[2] == 2
             x, y = (foci.mu[..., 1], foci.mu[..., 0]) if plane else (foci.mu, foci.sigma)
             x, y = (each.reshape(len(foci.epochs), -1) for each in (x, y))
-            some = pick(x.shape[1], DRAWN)
+            some = evenly_spaced(x.shape[1], DRAWN)
             axes.plot(x[-1], y[-1], ".", color="0.8", ms=1.5, mew=0, rasterized=True)
             axes.plot(x[:, some], y[:, some], color=GREY, lw=0.5)
             axes.plot(x[0, some], y[0, some], "s", color=GREY, mfc="w", ms=2.2, mew=0.5)

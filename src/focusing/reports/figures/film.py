@@ -6,15 +6,14 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from focusing.callbacks.style import FEW, pick
+from focusing.drawing import MAX_CURVES, evenly_spaced
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_runs import Edition, editions, foci_of, sample, typical
 from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
-from focusing.reports.tables.quantities import FOCI
 from focusing.reports.tables.settings import Setting, settings_of
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import FOCI
 
 TITLE = "Moving foci"
 PREFERRED = ("learning_to_focus", "sides")
@@ -49,13 +48,13 @@ def _preference(found: tuple[Edition, Setting]) -> tuple[int, float]:
 
 
 def _chart(edition: Edition, setting: Setting, run: Run, foci: Foci) -> Chart:
-    neurons = pick(foci.mu.shape[1], FEW if foci.tau.shape[1] == 1 else 40)
+    neurons = evenly_spaced(foci.mu.shape[1], MAX_CURVES if foci.tau.shape[1] == 1 else 40)
     axes = range(foci.mu.shape[2])
     rows = tuple(
         {"epoch": int(foci.epochs[at]), "neuron": int(neuron)}
         | {f"mu{axis}": float(foci.mu[at, neuron, axis]) for axis in axes}
         | {f"sigma{axis}": float(foci.sigma[at, neuron, axis]) for axis in axes}
-        for at in pick(len(foci.mu), FRAMES)
+        for at in evenly_spaced(len(foci.mu), FRAMES)
         for neuron in neurons
     )
     about = f"{data_name(run.data)} ({run.source}), {model_name(run.model)}, {foci.layer}"
@@ -74,7 +73,7 @@ def _chart(edition: Edition, setting: Setting, run: Run, foci: Foci) -> Chart:
 
 
 def _film(foci: Foci) -> bytes:
-    from focusing.callbacks.movie import film_layer
+    from focusing.drawing import film_layer
 
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "film.gif")

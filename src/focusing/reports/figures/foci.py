@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from focusing.callbacks.style import FEW
+from focusing.drawing import MAX_CURVES
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_runs import (
     MEASURED,
@@ -24,8 +24,7 @@ from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.run_figures import layer_figures
 from focusing.reports.tables.settings import settings_of
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
 
 EXPECTED = {
     "learning_to_focus": "Foci that leave noise on the left",
@@ -68,7 +67,7 @@ def _charts(
     run = typical(runs)
     charts: Drawn = []
     for foci in foci_of(run, charts):
-        if foci.mu.shape[1] > FEW:
+        if foci.mu.shape[1] > MAX_CURVES:
             continue
         about = f"{data_name(run.data)} ({run.source}), {model_name(model)}, {foci.layer}"
         about = ", ".join([about, *options, sample(run, runs)])

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats as scipy_stats  # type: ignore[import-untyped]
 
-from focusing.callbacks.style import GREY, house_style
+from focusing.drawing import GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import BLUE, GREEN, ORANGE, WIDE, whisker
 from focusing.reports.names import SIZES, data_name, model_name
@@ -191,7 +191,7 @@ def _synthetic(records: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
 def _draw(points: Sequence[Point]) -> Figure:
     columns = [[point for point in points if point["column"] == side] for side in (0, 1)]
     heights = [len(_rows(column)) for column in columns]
-    with house_style():
+    with figure_style():
         figure = Figure((WIDE, 0.75 + ROW * max(heights)), layout="constrained")
         grid = figure.subplots(1, 2)
         for axes, column in zip(grid, columns, strict=True):

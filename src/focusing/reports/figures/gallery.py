@@ -16,7 +16,8 @@ from focusing.reports.figures.chart import Chart, Drawn, LeftOut, Missing
 from focusing.reports.style import save
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
-from focusing.results.files import inside, is_name, remove, write_whole
+from focusing.results.store import atomic_write, inside, remove
+from focusing.schema import is_name
 
 FOLDER = "figures"
 INDEX = "index.json"
@@ -97,7 +98,7 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
         entry["key"] = _digest(json.dumps(entry), content, _drawn_by())
         whole = all((folder / name).exists() for name in entry["files"])
         if not whole or before.get(chart.name) != entry:
-            write_whole(folder / f"{chart.name}.csv", content.encode(), sync=False)
+            atomic_write(folder / f"{chart.name}.csv", content.encode(), sync=False)
             try:
                 _draw(chart, folder)
             except OSError:
@@ -117,8 +118,8 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
     damaged += [vars(each) for each in figures if isinstance(each, LeftOut)]
     told = {"figures": now, "missing": lacking, "damaged": damaged}
     index = json.dumps(told, indent=1, ensure_ascii=False)
-    write_whole(folder / INDEX, f"{index}\n".encode(), sync=False)
-    write_whole(folder / "all.md", _markdown(now, lacking, damaged).encode(), sync=False)
+    atomic_write(folder / INDEX, f"{index}\n".encode(), sync=False)
+    atomic_write(folder / "all.md", _markdown(now, lacking, damaged).encode(), sync=False)
     return [folder / name for entry in now for name in entry["files"]]
 
 
@@ -138,7 +139,7 @@ def missing_lines(collection: Collection) -> list[str]:
 def _draw(chart: Chart, folder: Path) -> None:
     drawn = chart.draw()
     if isinstance(drawn, bytes):
-        write_whole(folder / (chart.name + chart.suffixes[0]), drawn, sync=False)
+        atomic_write(folder / (chart.name + chart.suffixes[0]), drawn, sync=False)
     else:
         save(drawn, folder, chart.name)
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from focusing.callbacks.style import GREY, house_style
+from focusing.drawing import GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import above, decades, head, look, panels
 from focusing.reports.figures.chart_runs import (
@@ -25,9 +25,8 @@ from focusing.reports.figures.chart_runs import (
 )
 from focusing.reports.names import data_name, data_order, dense_twin, model_name
 from focusing.reports.tables.cells import Block, blocks
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 COMPARED = ("focus_s", "cnn_focus", "vgg_focus", "fasttext_focus")
 EXPECTED = {
@@ -158,7 +157,7 @@ def _curves(panel: int, block: Block, model: str, runs: Sequence[Run], check: st
 
 
 def _draw(rows: Rows, pairs: Sequence[Pair]) -> Figure:
-    with house_style():
+    with figure_style():
         solid = [
             _solid(row for row in rows if row["panel"] == panel) for panel in range(len(pairs))
         ]

@@ -11,17 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from focusing.callbacks.drawing import shade_noise
-from focusing.callbacks.style import FEW, GREY, house_style
+from focusing.drawing import GREY, MAX_CURVES, figure_style, shade_noise
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import BLUE, ORANGE, head, panels
 from focusing.reports.figures.chart_runs import Edition, editions, ends_of, joined
 from focusing.reports.names import model_name
 from focusing.reports.tables.labels import short_labels
-from focusing.reports.tables.quantities import FOCI
 from focusing.reports.tables.settings import Setting, settings_of, varied_note
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import FOCI
 
 MOST = 12
 """Settings of a figure."""
@@ -50,7 +48,7 @@ def _rows(each: Setting, drawn: Drawn) -> Rows:
     for number, run in enumerate(sorted(each.runs, key=_place)):
         region = run.sizes.get("informative")
         mu = next(iter(ends_of(run, "mu", drawn).values()), None)
-        if not region or mu is None or mu[0].shape[0] > FEW or mu[0].shape[1] != 1:
+        if not region or mu is None or mu[0].shape[0] > MAX_CURVES or mu[0].shape[1] != 1:
             continue
         line = _line(run)
         ends = [end[:, 0] for end in mu]
@@ -106,7 +104,7 @@ def _chart(edition: Edition, shown: Sequence[tuple[Setting, Rows]]) -> Chart:
 
 def _draw(shown: Sequence[tuple[Setting, Rows]]) -> Figure:
     most = max(rows[-1]["run"] for _, rows in shown) + 1
-    with house_style():
+    with figure_style():
         figure, grid, columns = panels(len(shown), 0.75 + ROW * max(most, 6), sharex=True)
         names = short_labels([each for each, _ in shown])
         for place, (axes, (each, rows)) in enumerate(zip(grid, shown, strict=True)):

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from focusing.callbacks.style import COLUMN, GREY, house_style
+from focusing.drawing import COLUMN_WIDTH, GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import look, whisker
 from focusing.reports.figures.chart_runs import joined
@@ -61,8 +61,8 @@ def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _draw(rows: Rows) -> Figure:
-    with house_style():
-        figure = Figure((COLUMN, 0.6 + 0.155 * len(rows)), layout="constrained")
+    with figure_style():
+        figure = Figure((COLUMN_WIDTH, 0.6 + 0.155 * len(rows)), layout="constrained")
         axes = figure.subplots()
         axes.axvline(0, color=GREY, lw=0.8)
         for place, row in enumerate(rows):

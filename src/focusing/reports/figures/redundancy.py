@@ -12,8 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from focusing.callbacks.arrays import check_arrays, read_arrays
-from focusing.callbacks.style import COLUMN, GREY, Array, house_style
+from focusing.drawing import COLUMN_WIDTH, GREY, Array, figure_style
 from focusing.errors import DamagedError
 from focusing.reports.figures.chart import Chart, Drawn, LeftOut, missing
 from focusing.reports.figures.chart_layout import head, look
@@ -21,8 +20,8 @@ from focusing.reports.figures.chart_runs import Edition, editions, joined, sampl
 from focusing.reports.names import MODELS, data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block, blocks
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.arrays import check_arrays, read_arrays
+from focusing.results.collect import Collection, Run
 
 TITLE = "Weights on dead inputs before and after training"
 KINDS = {"dead": "b m", "shape": "i axes", "before": "f k m", "after": "f k m"}
@@ -104,8 +103,8 @@ def _rows(model: str, told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _draw(
     shown: Mapping[str, Mapping[str, Array]], told: Mapping[str, Mapping[str, Any]]
 ) -> Figure:
-    with house_style():
-        figure = Figure((COLUMN, 1.45 * len(shown) + 0.1), layout="constrained")
+    with figure_style():
+        figure = Figure((COLUMN_WIDTH, 1.45 * len(shown) + 0.1), layout="constrained")
         grid = figure.subplots(len(shown), 3, squeeze=False, width_ratios=(1, 1, 1.35))
         for row, (model, arrays) in enumerate(shown.items()):
             top = float(np.abs([arrays[when][NEURON] for when in WHEN]).max()) or 1.0

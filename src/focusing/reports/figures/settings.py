@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from focusing.callbacks.style import COLUMN, house_style
+from focusing.drawing import COLUMN_WIDTH, figure_style
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import WIDE, head, look, whisker
 from focusing.reports.figures.chart_runs import (
@@ -28,9 +28,9 @@ from focusing.reports.paper import published_tables
 from focusing.reports.tables.cells import score_record
 from focusing.reports.tables.experiment import limited_note
 from focusing.reports.tables.labels import labels
-from focusing.reports.tables.quantities import stuck_share
 from focusing.reports.tables.settings import Setting, settings_of, varied_note
 from focusing.results.collect import Collection
+from focusing.results.frame import stuck_share
 from focusing.results.stats import Interval
 
 EXPECTED = {
@@ -106,10 +106,10 @@ def _draw(found: Sequence[Setting], protocol: str, metrics: Mapping[str, str]) -
     places = sorted({each.data for each in found}, key=lambda place: data_order(place[0]))
     names = labels(found)
     rows = list(dict.fromkeys(names))
-    with house_style():
+    with figure_style():
         stuck = len(places) == 1 and any(map(any, map(stuck_shares, found)))
         count = len(places) + stuck
-        size = (min(WIDE, 1.6 + 1.7 * count) if count > 1 else COLUMN, 0.75 + ROW * len(rows))
+        size = (min(WIDE, 1.6 + 1.7 * count) if count > 1 else COLUMN_WIDTH, 0.75 + ROW * len(rows))
         figure = Figure(size, layout="constrained")
         grid = figure.subplots(1, count, sharey=True, squeeze=False)[0]
         for place, axes in zip(places, grid, strict=False):

@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from focusing.callbacks.arrays import check_arrays, read_arrays
-from focusing.callbacks.style import GREY, Array, house_style
+from focusing.drawing import GREY, Array, figure_style
 from focusing.errors import DamagedError
 from focusing.reports.figures.chart import Chart, Drawn, LeftOut, missing
 from focusing.reports.figures.chart_layout import WIDE
@@ -19,8 +18,8 @@ from focusing.reports.figures.chart_runs import Edition, editions, sample, typic
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block, blocks
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.arrays import check_arrays, read_arrays
+from focusing.results.collect import Collection, Run
 
 TITLE = "SHAP values"
 KINDS = {
@@ -121,7 +120,7 @@ def flat(values: Array, leading: int) -> Array:
 def _draw(arrays: Mapping[str, Array]) -> Figure:
     values = flat(arrays["values"], 2)
     samples, classes = values.shape[:2]
-    with house_style():
+    with figure_style():
         image = values.ndim == 4
         cell = (CELL, CELL) if image else (WIDE / (classes + 1), 0.8)
         size = (cell[0] * (classes + 1) + 0.1, cell[1] * samples * 1.16 + 0.1)

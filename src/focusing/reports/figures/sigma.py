@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from focusing.callbacks.style import COLOURS, GREY, house_style
+from focusing.drawing import COLOURS, GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import above, head, panels
 from focusing.reports.figures.chart_runs import Edition, by_model, ends_of, joined, run_count
@@ -94,7 +94,7 @@ def _rows(block: Block, layers: Sequence[Layer]) -> list[Mapping[str, Any]]:
 
 
 def _draw(shown: Sequence[tuple[Block, list[Layer]]]) -> Figure:
-    with house_style():
+    with figure_style():
         heads = [above(block.source, block.options) for block, *_ in shown]
         figure, grid, columns = panels(len(shown), 1.55, heads)
         for place, (axes, (block, layers)) in enumerate(zip(grid, shown, strict=True)):

@@ -10,15 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from focusing.callbacks.style import COLUMN, GREY, house_style
+from focusing.drawing import COLUMN_WIDTH, GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import look
 from focusing.reports.figures.chart_runs import Edition, editions, run_count
 from focusing.reports.names import data_name, dense_twin, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block, blocks
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
 
 TITLE = "Accuracy against sparsity"
 ROOM = 0.11
@@ -102,8 +101,8 @@ def _parts(edition: Edition) -> tuple[str, ...]:
 
 
 def _draw(rows: Rows, block: Block, model: str, dense: str) -> Figure:
-    with house_style():
-        figure = Figure((COLUMN, 2.9), layout="constrained")
+    with figure_style():
+        figure = Figure((COLUMN_WIDTH, 2.9), layout="constrained")
         axes = figure.subplots()
         curve = [row for row in rows if row["rule"] == "focus"]
         own = [row for row in rows if (row["rule"], row["model"]) == ("magnitude", model)]

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from focusing.callbacks.style import GREY, house_style
+from focusing.drawing import GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import end_labels, head, look, name_of, panels, whisker
 from focusing.reports.figures.chart_runs import (
@@ -28,7 +28,7 @@ from focusing.reports.tables.cells import score_record
 from focusing.reports.tables.experiment import author_mean, limited_note
 from focusing.reports.tables.settings import Setting, settings_of, shown
 from focusing.results.collect import Collection
-from focusing.results.groups import group_by
+from focusing.results.frame import group_by
 
 EXPECTED = {
     "n_hidden": "Accuracy against the number of hidden neurons",
@@ -159,7 +159,7 @@ def _draw(
     authors: Mapping[int, float | None],
     metrics: Mapping[str, str],
 ) -> Figure:
-    with house_style():
+    with figure_style():
         kinds = _panels(found)
         figure, grid, columns = panels(len(kinds), HEIGHT, sharex=True)
         for kind, axes in zip(kinds, grid, strict=True):

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from focusing.callbacks.style import GREY, house_style
+from focusing.drawing import GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import above, head, look, panels, whisker
 from focusing.reports.figures.chart_runs import MEANING, joined, run_count, shown_protocols
@@ -66,7 +66,7 @@ def _chart(name: str, title: str, protocol: str, every: Rows) -> Chart:
 
 def _draw(rows: Rows) -> Figure:
     places = dict.fromkeys((row["data"], row["source"], row["options"]) for row in rows)
-    with house_style():
+    with figure_style():
         heads = {place: above(place[1], place[2].split()) for place in places}
         figure, grid, columns = panels(len(places), 1.6, heads.values())
         for number, (axes, place) in enumerate(zip(grid, places, strict=True)):

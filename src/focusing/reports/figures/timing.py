@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from focusing.callbacks.style import COLUMN, GREY, house_style
+from focusing.drawing import COLUMN_WIDTH, GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import BLUE, SKY, whisker
 from focusing.reports.figures.chart_runs import Edition, editions, joined
@@ -97,8 +97,8 @@ def _chart(edition: Edition, rows: Rows) -> Chart:
 
 def _draw(rows: Rows) -> Figure:
     names = list(dict.fromkeys(_name(row, rows) for row in rows))
-    with house_style():
-        figure = Figure((COLUMN, 0.8 + 0.42 * len(names)), layout="constrained")
+    with figure_style():
+        figure = Figure((COLUMN_WIDTH, 0.8 + 0.42 * len(names)), layout="constrained")
         axes = figure.subplots()
         axes.axvline(1, color=GREY, lw=0.8)
         axes.annotate("dense", (1, 1), (2, 2), xycoords=("data", "axes fraction"),

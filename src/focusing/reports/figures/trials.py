@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from focusing.callbacks.style import COLUMN, GREY, house_style
+from focusing.drawing import COLUMN_WIDTH, GREY, figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import BLUE, GREEN, ORANGE, WIDE, head
 from focusing.reports.figures.chart_runs import MEANING, shown_protocols
@@ -19,7 +19,7 @@ from focusing.reports.tables import between, file_name, signed
 from focusing.reports.tables.cells import Block, blocks
 from focusing.reports.tables.trials import BASE, EXPERIMENT, noise_level, trial_pairs
 from focusing.results.collect import Collection
-from focusing.results.groups import group_by, repeat, trial
+from focusing.results.frame import group_by, replicate_key
 from focusing.results.stats import mean_interval
 
 TITLE = "Random trials, focused against dense"
@@ -30,7 +30,7 @@ NAMES = {"0": "no noise", "0.5": "noise 0.5", "1": "noise 1"}
 
 def trial_charts(collection: Collection) -> Drawn:
     """A scatter for each experiment of trials, size, variant, focused model and protocol."""
-    trials = [run for run in collection.runs if trial(run) is not None]
+    trials = [run for run in collection.runs if run.trial is not None]
     drawn: Drawn = []
     groups = group_by(trials, lambda run: (run.experiment, run.size, run.variant))
     for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
@@ -78,10 +78,10 @@ def _charts(key: tuple[str, str, str], place: int, block: Block, model: str) -> 
 
 def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
     pairs = trial_pairs(block, model, protocol)
-    runs = {repeat(run): run for run in block.models[model]}
+    runs = {replicate_key(run): run for run in block.models[model]}
     rows = [
         {
-            "trial": trial(runs[key]),
+            "trial": runs[key].trial,
             "seed": runs[key].seed,
             "noise": noise_level(runs[key]),
             "position": runs[key].config["data"]["noise_position"],
@@ -97,8 +97,8 @@ def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
 
 def _draw(rows: Sequence[Mapping[str, Any]], model: str) -> Figure:
     levels = [level for level in COLOURS if any(row["noise"] == level for row in rows)]
-    with house_style():
-        figure = Figure((WIDE if len(levels) > 1 else COLUMN, 2.7), layout="constrained")
+    with figure_style():
+        figure = Figure((WIDE if len(levels) > 1 else COLUMN_WIDTH, 2.7), layout="constrained")
         grid = figure.subplots(1, len(levels), sharex=True, sharey=True, squeeze=False)[0]
         low, high = _limits(rows)
         for axes, level in zip(grid, levels, strict=True):

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from focusing.callbacks.style import FEW, GREY, Array, house_style
+from focusing.drawing import GREY, MAX_CURVES, Array, figure_style
 from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import WIDE
 from focusing.reports.figures.chart_runs import Edition, editions, foci_of, sample, typical
@@ -20,8 +20,7 @@ from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import blocks
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
 
 MODELS = ("focus_s", "focus_2d")
 PREFERRED = ("table2_simple", "topology", "sparsity", "n_hidden")
@@ -41,7 +40,7 @@ def weight_charts(collection: Collection) -> Drawn:
         run = typical(runs)
         foci = foci_of(run, drawn)
         shape = picture(run.sizes, len(foci[0].tau)) if foci else None
-        if shape is None or foci[0].mu.shape[1] <= FEW:
+        if shape is None or foci[0].mu.shape[1] <= MAX_CURVES:
             continue
         drawn.append(_chart(edition, run, runs, foci[0], shape))
     if not any(isinstance(each, Chart) for each in drawn):
@@ -136,7 +135,7 @@ def three_neurons(foci: Foci) -> list[int]:
 def _draw(
     foci: Foci, three: list[int], phi: Array, weights: Array, shape: tuple[int, int, int]
 ) -> Figure:
-    with house_style():
+    with figure_style():
         figure = Figure((WIDE, 2.15), layout="constrained")
         grid = figure.subplots(1, 4, width_ratios=(1.25, 1.25, 1, 1))
         _all(grid[0], figure, foci, shape)

@@ -18,13 +18,12 @@ from focusing.reports.page.run_view import run_view
 from focusing.reports.page.sparsity import kept
 from focusing.reports.page.table_view import table_views
 from focusing.reports.page.tiles import tiles
-from focusing.reports.summary import PROTOCOLS as PROTOCOL_WORDS
 from focusing.reports.tables import Table, file_name
 from focusing.reports.tables.files import all_tables
-from focusing.results.collect import Collection
-from focusing.results.files import inside, remove, write_whole
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.reports.terminal import PROTOCOL_MEANINGS as PROTOCOL_WORDS
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
+from focusing.results.store import atomic_write, inside, remove
 
 RUNS, WRITTEN = "runs", ".written.json"
 LONGEST_NAME = 80
@@ -63,7 +62,7 @@ def write_page(collection: Collection, out: Path) -> Path:
         names={"data": DATA, "model": MODELS},
     )
     path = out / "index.html"
-    write_whole(path, page.encode(), sync=False)
+    atomic_write(path, page.encode(), sync=False)
     return path
 
 
@@ -102,11 +101,11 @@ def _write_runs(runs: Sequence[Run], names: Mapping[Run, str], folder: Path) -> 
         mark = _mark(run, links)
         if mark is not None and (known.get(file.name) != mark or not file.exists()):
             content = render("run.html", **run_view(run), repeats=links)
-            write_whole(file, content.encode(), sync=False)
+            atomic_write(file, content.encode(), sync=False)
         if mark is not None:
             written[file.name] = mark
     remove(folder, known.keys() - written.keys())
-    write_whole(folder / WRITTEN, json.dumps(written).encode(), sync=False)
+    atomic_write(folder / WRITTEN, json.dumps(written).encode(), sync=False)
 
 
 def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:

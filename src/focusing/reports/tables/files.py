@@ -22,7 +22,7 @@ from focusing.reports.tables.paper import paper_tables
 from focusing.reports.tables.pruning import pruning_tables
 from focusing.reports.tables.trials import trial_tables
 from focusing.results.collect import Collection
-from focusing.results.files import inside, remove, write_whole
+from focusing.results.store import atomic_write, inside, remove
 
 FOLDER = "tables"
 
@@ -80,8 +80,8 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
         if table.records:
             texts[f"{table.name}.csv"] = csv_text(table)
     for name, content in texts.items():
-        write_whole(folder / name, content.encode(), sync=False)
-    write_whole(written, "".join(f"{name}\n" for name in texts).encode(), sync=False)
+        atomic_write(folder / name, content.encode(), sync=False)
+    atomic_write(written, "".join(f"{name}\n" for name in texts).encode(), sync=False)
     return [folder / name for name in texts]
 
 

@@ -14,20 +14,18 @@ import torch
 import yaml
 
 from focusing.callbacks import Throughput
-from focusing.callbacks.trajectory import Trajectory
 from focusing.config import drops_rest
 from focusing.data import DataSet, Split
 from focusing.errors import BusyError
 from focusing.models import Network
-from focusing.results.description import describe_end, describe_start
-from focusing.results.files import write_whole
-from focusing.results.folder import FinishedError, claim
 from focusing.results.identity import run_folder
-from focusing.results.record import write_record
+from focusing.results.record import describe_end, describe_start
+from focusing.results.store import FinishedError, atomic_write, claim, write_record
 from focusing.sweep.table1.fit import Course, fit_stack
 from focusing.sweep.table1.stack import Rates, Stack
-from focusing.training.assembly import build_net, load_data, split_data
 from focusing.training.checkpoint import chosen_checkpoint, encode
+from focusing.training.trainer import build_net, load_data, split_data
+from focusing.training.trajectory import Trajectory
 
 CHOOSES = {"paper": "test/acc", "holdout": "val/acc", "last": None}
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
@@ -179,7 +177,7 @@ def _leave(
     if options:
         more["focus"] = member.path.movement(member.start["data"], layers)
     text = yaml.safe_dump(config, sort_keys=False)
-    write_whole(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
+    atomic_write(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
     state = course.best[row][1] or member.net.state_dict()
     _write_state(run_dir / "checkpoints" / chosen_checkpoint(config), state)
     status = "failed" if error else "done"
@@ -215,4 +213,4 @@ def _retrace(path: Trajectory, course: Course, trial: int, every: int) -> None:
 def _write_state(path: Path, state: dict[str, torch.Tensor]) -> None:
     """Leave the weights where evaluation and export look for them."""
     prefixed = {f"net.{name}": value for name, value in state.items()}
-    write_whole(path, encode({"state_dict": prefixed}), sync=False)
+    atomic_write(path, encode({"state_dict": prefixed}), sync=False)

@@ -1,0 +1,342 @@
+"""Drawings that callbacks and reports share: the style of all figures, foci of a layer, films."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from matplotlib.animation import FFMpegWriter, FuncAnimation, PillowWriter, writers
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Ellipse
+from numpy.typing import NDArray
+
+from focusing.nn import FocusedLinear
+from focusing.nn.focus import coefficients
+
+log = logging.getLogger(__name__)
+
+Array = NDArray[Any]
+
+COLUMN_WIDTH = 3.4
+"""Width of a paper's column in inches; figures are drawn for it."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""The palette of Okabe and Ito: readable in print and by the colour-blind."""
+GREY, NOISE_SHADE = "0.45", "0.92"
+MAX_CURVES = 10
+"""More neurons than this are drawn as a heat map or by a sample: single curves would merge."""
+MAX_MARKS = 40
+"""Neurons that are drawn in the plane; of more a sample is drawn."""
+MAX_FRAMES = 100
+"""A film of more frames shows no more, and a GIF stores every frame."""
+
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.2,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "image.cmap": "cividis",
+    "savefig.dpi": 300,
+    "figure.dpi": 200,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "focusing",  # equal data, equal file
+}
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Apply the style of all figures; the user's matplotlib settings come back afterwards."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        for key, value in STYLE.items():
+            mpl.rcParams[key] = value
+        yield
+
+
+def colour(index: int) -> str:
+    """Colour of a neuron or a series."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def evenly_spaced(count: int, limit: int) -> Array:
+    """Evenly spaced indices below ``count``, at most ``limit`` of them."""
+    return np.linspace(0, count - 1, min(count, limit)).round().astype(int)
+
+
+def focus_phi(tau: Array, mu: Array, sigma: Array, focus: str, normalizer: str) -> Array:
+    """Focus coefficients (n, m) of recorded foci."""
+    positions, centres, apertures = (
+        torch.as_tensor(values).double() for values in (tau, mu, sigma)
+    )
+    phi: Array = coefficients(
+        positions, centres, apertures, focus, normalizer, sample=False
+    ).numpy()
+    return phi
+
+
+def shade_noise(
+    axes: Axes, informative: Sequence[int] | None, line: Array, label: bool = True
+) -> None:
+    """Shade the positions whose inputs are noise.
+
+    Args:
+        axes: with the input positions on the x axis.
+        informative: first informative column, and the one after the last.
+        line: positions of all columns, at equal distances.
+        label: write "noise" above.
+    """
+    if informative is None or len(line) < 2:
+        return
+    start, stop = edges(informative, line)
+    low, high = edges((0, len(line)), line)
+    for left, right in ((low, start), (stop, high)):
+        if right - left > 1e-9:
+            axes.axvspan(left, right, color=NOISE_SHADE, linewidth=0, zorder=0)
+            if label:
+                axes.text(
+                    (left + right) / 2, 1.02, "noise", color=GREY, ha="center",
+                    transform=axes.get_xaxis_transform(),
+                )  # fmt: skip
+    axes.set_xlim(low, high)
+
+
+def edges(columns: Sequence[int], line: Array) -> tuple[float, float]:
+    """Positions half a column before the first of a range of columns, and after its last."""
+    step = float(line[-1]) / (len(line) - 1)
+    start, stop = columns
+    return (start - 0.5) * step, (stop - 0.5) * step
+
+
+def foci_figure(
+    tau: Array,
+    mu: Array,
+    sigma: Array,
+    focus: str,
+    normalizer: str,
+    informative: Sequence[int] | None = None,
+) -> Figure:
+    """The first foci of a trajectory (dotted) and the last (solid).
+
+    Args:
+        tau: positions (m, d).
+        mu: centres over epochs, (E, n, d).
+        sigma: apertures over epochs, (E, n, d).
+        focus: name of the focus function.
+        normalizer: name of the normaliser.
+        informative: see :func:`shade_noise`.
+    """
+    dimensions, neurons = tau.shape[1], mu.shape[1]
+    with figure_style():
+        if dimensions == 2:
+            return _foci_in_plane(mu, sigma)
+        if dimensions > 2:
+            return _foci_by_axis(mu, sigma)
+        _, order = np.unique(tau[:, 0], return_index=True)  # channels share a position
+        first, last = (
+            focus_phi(tau, mu[at], sigma[at], focus, normalizer)[:, order] for at in (0, -1)
+        )
+        x = tau[order, 0]
+        if neurons > MAX_CURVES:
+            figure = _heat_maps(first, last, np.lexsort((mu[-1, :, 0], mu[0, :, 0])))
+            if informative:
+                for axes in figure.axes[:2]:
+                    for edge in edges(informative, tau[:, 0]):
+                        axes.axvline(edge, color="w", linestyle="--", linewidth=0.8)
+                    axes.set_xlim(0, 1)
+            return figure
+        figure = Figure((COLUMN_WIDTH, 2.1), layout="constrained")
+        axes = figure.subplots()
+        shade_noise(axes, informative, tau[:, 0])
+        for neuron in range(neurons):
+            axes.plot(x, first[neuron], ":", color=colour(neuron))
+            axes.plot(x, last[neuron], "-", color=colour(neuron))
+        axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$")
+        axes.set_ylim(min(0.0, first.min(), last.min()), 1.08 * max(first.max(), last.max()))
+        figure.legend(handles=before_after(), loc="outside upper right", ncols=2)
+        return figure
+
+
+def before_after(colour: str = "k") -> list[Line2D]:
+    """Legend entries: dotted for the initial state, solid for the final one."""
+    return [
+        Line2D([], [], linestyle=":", color=colour, label="initial"),
+        Line2D([], [], linestyle="-", color=colour, label="final"),
+    ]
+
+
+def _heat_maps(first: Array, last: Array, order: Array) -> Figure:
+    figure = Figure((COLUMN_WIDTH, 2.3), layout="constrained")
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    top = float(np.quantile(np.stack([first, last]), 0.999))
+    for axes, phi, title in zip(panels, (first, last), ("initial", "final"), strict=True):
+        image = axes.imshow(
+            phi[order], aspect="auto", vmin=min(0.0, phi.min()), vmax=top, origin="lower",
+            extent=(0, 1, 0, len(phi)), interpolation="nearest", rasterized=True,
+        )  # fmt: skip
+        axes.set(title=title, xlabel=r"input position $\tau$")
+    panels[0].set_ylabel(r"neurons by initial $\mu$")
+    figure.colorbar(image, ax=panels, label=r"focus $\phi$", pad=0.02)
+    return figure
+
+
+def _foci_in_plane(mu: Array, sigma: Array) -> Figure:
+    """Foci on an image: a cross at mu, an ellipse of one sigma; the first axis goes down."""
+    figure = Figure((COLUMN_WIDTH, 1.95), layout="constrained")
+    sample = evenly_spaced(mu.shape[1], MAX_MARKS)
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    for axes, at, line, title in zip(
+        panels, (0, -1), (":", "-"), ("initial", "final"), strict=True
+    ):
+        axes.scatter(mu[at, :, 1], mu[at, :, 0], s=1.5, color="0.8", linewidths=0)
+        for index, neuron in enumerate(sample):
+            mark_focus(axes, mu[at, neuron], sigma[at, neuron], colour(index), line)
+        frame_plane(axes)
+        axes.set(title=title, xlabel="column")
+    panels[0].set_ylabel("row")
+    return figure
+
+
+def mark_focus(axes: Axes, mu: Array, sigma: Array, colour: str, line: str = "-") -> None:
+    """Draw a focus in the plane: a cross at its centre and the ellipse of its aperture."""
+    axes.plot(mu[1], mu[0], "+", color=colour, markersize=4, markeredgewidth=0.8)
+    shape = Ellipse((mu[1], mu[0]), 2 * sigma[1], 2 * sigma[0], fill=False, linestyle=line)
+    shape.set(edgecolor=colour, linewidth=0.8)
+    axes.add_patch(shape)
+
+
+def frame_plane(axes: Axes) -> None:
+    """Make axes those of an image: the unit square, rows going down."""
+    axes.set(xlim=(0, 1), ylim=(1, 0), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+    axes.spines[:].set_visible(True)
+
+
+def _foci_by_axis(mu: Array, sigma: Array) -> Figure:
+    """Sigma against mu, a panel for every axis of a volume."""
+    count = mu.shape[2]
+    figure = Figure((COLUMN_WIDTH, 1.9), layout="constrained")
+    panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+    for axis, axes in enumerate(panels):
+        axes.plot(mu[0, :, axis], sigma[0, :, axis], "s", color=GREY, ms=3, label="initial")
+        axes.plot(mu[-1, :, axis], sigma[-1, :, axis], "^", color=colour(0), ms=3, label="final")
+        axes.set(title=f"axis {axis}", xlabel=r"$\mu$", xlim=(-0.05, 1.05))
+    panels[0].set_ylabel(r"$\sigma$")
+    panels[-1].legend()
+    return figure
+
+
+def film_layers(
+    layers: Mapping[str, FocusedLinear],
+    epochs: Sequence[int],
+    foci: Callable[[str], tuple[torch.Tensor, torch.Tensor]],
+    folder: Path,
+    kind: str,
+    fps: int,
+) -> list[Path]:
+    """Film the foci of all layers into ``foci_<layer>.gif`` or ``.mp4``.
+
+    Args:
+        layers: the focused layers by name; those with more than two dimensions are left out.
+        epochs: epochs done at every record (E,).
+        foci: returns mu and sigma of a layer at these epochs, (E, n, d).
+        folder: where the films go.
+        kind: ``"gif"`` or ``"mp4"``; without ffmpeg on the machine a GIF is made.
+        fps: frames per second.
+    """
+    if kind == "mp4" and not writers.is_available("ffmpeg"):
+        log.warning("ffmpeg is not installed: the film of the foci is a GIF, not an MP4.")
+        kind = "gif"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, layer in layers.items():
+        if layer.mu.shape[1] > 2:
+            continue
+        mu, sigma = (values.numpy() for values in foci(name))
+        tau = layer.tau.detach().cpu().numpy()
+        path = folder / f"foci_{name}.{kind}"
+        film_layer(path, epochs, tau, mu, sigma, layer.focus, layer.normalizer, fps=fps)
+        paths.append(path)
+    return paths
+
+
+def film_layer(
+    path: Path,
+    epochs: Sequence[int],
+    tau: Array,
+    mu: Array,
+    sigma: Array,
+    focus: str,
+    normalizer: str,
+    *,
+    informative: Sequence[int] | None = None,
+    fps: int = 10,
+    frames: int = MAX_FRAMES,
+) -> None:
+    """Film the foci of a layer on a line or in the plane.
+
+    Args:
+        path: the film, ``.gif`` or ``.mp4``.
+        epochs: epochs done at every record (E,).
+        tau: positions (m, d).
+        mu: centres (E, n, d).
+        sigma: apertures (E, n, d).
+        focus: name of the focus function.
+        normalizer: name of the normaliser.
+        informative: see :func:`shade_noise`.
+        fps: frames per second.
+        frames: at most so many frames, evenly spaced.
+    """
+    writer: Any = PillowWriter if path.suffix == ".gif" else FFMpegWriter
+    with figure_style():
+        on_line = tau.shape[1] == 1
+        figure = Figure((COLUMN_WIDTH, 2.2 if on_line else COLUMN_WIDTH), layout="constrained")
+        axes = figure.subplots()
+        sample = evenly_spaced(mu.shape[1], MAX_CURVES if on_line else MAX_MARKS)
+        order = tau[:, 0].argsort()
+
+        def curves(at: int) -> Array:
+            return focus_phi(tau, mu[at, sample], sigma[at, sample], focus, normalizer)[:, order]
+
+        times = evenly_spaced(len(mu), frames)
+        top = max(curves(at).max() for at in times) * 1.05 if on_line else 1.0
+
+        def draw(at: int) -> list[Any]:
+            axes.clear()
+            if on_line:
+                shade_noise(axes, informative, tau[:, 0])
+                for index, values in enumerate(curves(at)):
+                    axes.plot(tau[order, 0], values, color=colour(index))
+                axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$", ylim=(None, top))
+            else:
+                for index, neuron in enumerate(sample):
+                    mark_focus(axes, mu[at, neuron], sigma[at, neuron], colour(index))
+                frame_plane(axes)
+            corner: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
+            axes.text(0.99, 0.99, f"epoch {epochs[at]}", **corner)
+            return []
+
+        draw(times[-1])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # all frames share it, and it takes most of the time
+        animation = FuncAnimation(figure, draw, frames=times, init_func=lambda: [])
+        partial_path = path.with_name(f".part-{path.name}")  # the suffix tells the writer the kind
+        try:
+            animation.save(partial_path, writer=writer(fps=fps), dpi=150)
+            partial_path.replace(path)
+        finally:
+            partial_path.unlink(missing_ok=True)

@@ -1,0 +1,101 @@
+"""The reference: a focused layer as two functions of tensors, in plain differentiable torch.
+
+Every other engine (``fused.py``, ``cpu.py``) is tested against these. Users reach them as
+``focusing.functional``.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS, coefficients
+
+
+def focus_coefficients(
+    mu: Tensor,
+    sigma: Tensor,
+    tau: Tensor,
+    *,
+    focus: str = "gaussian",
+    normalizer: str = "l2",
+    sample: bool = False,
+) -> Tensor:
+    r"""The focus coefficients :math:`\phi` by which each neuron multiplies its weights.
+
+    Args:
+        mu: centres, (n, d), or (n,) on a line.
+        sigma: apertures, of the same shape.
+        tau: positions of the inputs, (m, d), or (m,) on a line.
+        focus: ``"gaussian"``, ``"negated_gaussian"``, ``"gaussian_derivative"``, ``"triangle"`` or
+            ``"bernoulli"``.
+        normalizer: ``"l2"``, ``"sum"``, ``"mean"`` or ``"none"``.
+        sample: draw the connections of bernoulli (training) rather than take their expectation.
+
+    Returns:
+        phi of shape (n, m).
+
+    Example:
+        >>> import torch
+        >>> mu, sigma, tau = torch.tensor([0.5]), torch.tensor([0.2]), torch.linspace(0, 1, 5)
+        >>> focus_coefficients(mu, sigma, tau, normalizer="none")
+        tensor([[0.0439, 0.4578, 1.0000, 0.4578, 0.0439]])
+    """
+    check_choice("focus", focus, FOCUS_FUNCTIONS)
+    check_choice("normalizer", normalizer, NORMALIZERS)
+    mu, sigma, tau = (
+        values.unsqueeze(-1) if values.dim() == 1 else values for values in (mu, sigma, tau)
+    )
+    mu, sigma = mu.to(tau.dtype), sigma.to(tau.dtype)
+    return coefficients(tau, mu, sigma, focus, normalizer, sample=sample)
+
+
+def focused_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    mu: Tensor,
+    sigma: Tensor,
+    tau: Tensor,
+    *,
+    focus: str = "gaussian",
+    normalizer: str = "l2",
+    mask: Tensor | None = None,
+    sample: bool = False,
+) -> Tensor:
+    r"""A linear layer with focus, :math:`y = x (\Phi \circ W)^T + b`.
+
+    Args:
+        x: inputs, (*, m).
+        weight: weights, (n, m).
+        bias: biases, (n,), or None.
+        mu: centres, (n, d), or (n,) on a line.
+        sigma: apertures, of the same shape.
+        tau: positions of the inputs, (m, d), or (m,) on a line.
+        focus: as for :func:`focus_coefficients`.
+        normalizer: as for :func:`focus_coefficients`.
+        mask: connections to keep, (n, m); None keeps all.
+        sample: as for :func:`focus_coefficients`.
+
+    Returns:
+        y of shape (*, n).
+
+    Example:
+        >>> import torch
+        >>> x, weight, tau = torch.ones(2, 5), torch.ones(3, 5), torch.linspace(0, 1, 5)
+        >>> mu, sigma = torch.tensor([0.2, 0.5, 0.8]), torch.full((3,), 0.1)
+        >>> focused_linear(x, weight, None, mu, sigma, tau).shape
+        torch.Size([2, 3])
+    """
+    phi = focus_coefficients(mu, sigma, tau, focus=focus, normalizer=normalizer, sample=sample)
+    effective_weight = (phi if mask is None else phi * mask) * weight
+    if effective_weight.dtype != weight.dtype:  # positions are never below float32
+        effective_weight = effective_weight.to(weight.dtype)
+    return functional.linear(x, effective_weight, bias)
+
+
+def check_choice(name: str, value: object, choices: object) -> None:
+    """Raise a ValueError that lists the choices unless the value is one of them."""
+    names = list(choices)  # type: ignore[call-overload]
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(names)}.")

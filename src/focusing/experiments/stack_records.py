@@ -19,13 +19,11 @@ from focusing.errors import BusyError, UserError
 from focusing.experiments.stack import History, Rates, Stack, fit_stack
 from focusing.models import Network
 from focusing.results.collect import published
-from focusing.results.description import describe_end, describe_start
-from focusing.results.files import atomic_write
-from focusing.results.folder import FinishedError, claim, record_of
 from focusing.results.identity import run_folder
-from focusing.results.record import write_record
-from focusing.training.assembly import build_net, load_data, split_data
+from focusing.results.record import describe_end, describe_start
+from focusing.results.store import FinishedError, atomic_write, claim, record_of, write_record
 from focusing.training.checkpoint import chosen_checkpoint, encode
+from focusing.training.trainer import build_net, load_data, split_data
 from focusing.training.trajectory import Trajectory
 
 CHOSEN_BY = {"paper": "test/acc", "holdout": "val/acc", "last": None}

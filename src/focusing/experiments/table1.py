@@ -43,7 +43,7 @@ from focusing.sweep.jobs import (
 )
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
-from focusing.training.session import build_trainer
+from focusing.training.trainer import build_trainer
 
 Group = Sequence[Pair]
 

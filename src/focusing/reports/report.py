@@ -12,7 +12,7 @@ from rich.console import Console
 
 from focusing.errors import UserError
 from focusing.reports.tables.files import all_tables, write_tables
-from focusing.reports.tables.terminal import terminal
+from focusing.reports.terminal import table_lines
 from focusing.results.collect import Collection, collect
 
 DEFAULT_FOLDERS = ("outputs", "results")
@@ -42,7 +42,7 @@ def main(options: argparse.Namespace) -> None:
         raise UserError(nothing(folders))
     told: set[str] = set()
     for table in all_tables(collection):
-        console.print(*terminal(table, told), sep="\n")
+        console.print(*table_lines(table, told), sep="\n")
     write_report(collection, options.out)
     from focusing.reports.figures.gallery import missing_lines  # matplotlib takes a second
 

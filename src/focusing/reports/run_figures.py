@@ -14,9 +14,7 @@ from focusing.reports.foci import Foci, read_foci
 from focusing.reports.panels import series_figure, trajectory_figure, weights_figure
 from focusing.reports.style import save
 from focusing.reports.tables import file_name
-from focusing.results.files import atomic_write
-from focusing.results.folder import DRAWN
-from focusing.results.record import read_record
+from focusing.results.store import FIGURES_COMPLETE, atomic_write, read_record
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +30,7 @@ def draw_run(run_dir: Path) -> list[Path]:
         run_dir: the run folder.
 
     Each file is there whole or not at all, and at the end a stamp: see
-    :func:`focusing.results.folder.has_figures`. What cannot be drawn is left out with a warning.
+    :func:`focusing.results.store.has_figures`. What cannot be drawn is left out with a warning.
 
     Returns:
         The files.
@@ -52,7 +50,7 @@ def draw_run(run_dir: Path) -> list[Path]:
         for what, drawn in layer_figures(each).items():
             paths += save(drawn, folder, file_name(what, each.layer))
     folder.mkdir(exist_ok=True)
-    atomic_write(run_dir / DRAWN, b"", sync=False)
+    atomic_write(run_dir / FIGURES_COMPLETE, b"", sync=False)
     return paths
 
 

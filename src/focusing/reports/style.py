@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageChops, ImageStat
 
 from focusing.drawing import figure_style
-from focusing.results.files import atomic_write
+from focusing.results.store import atomic_write
 
 COLOURS = 256
 """Of the palette of a PNG: a third of the bytes of full colours."""

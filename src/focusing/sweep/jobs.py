@@ -16,11 +16,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from focusing.errors import UserError
-from focusing.results.files import atomic_write
-from focusing.results.folder import finished, lock_of
 from focusing.results.identity import config_hash
-from focusing.results.record import FILE as RECORD
-from focusing.results.record import git_state, now, read_record, versions, write_record
+from focusing.results.record import git_state, now, versions
+from focusing.results.store import (
+    RECORD_FILE,
+    atomic_write,
+    finished,
+    lock_of,
+    read_record,
+    write_record,
+)
 
 Status = Literal["done", "failed", "busy", "pruned"]
 
@@ -250,5 +255,5 @@ def raise_failures(
         count = sum(outcome.status == "failed" for _, outcome in results)
         text = f"{count} of {len(results) if total is None else total} jobs failed"
     folders = [Path(outcome.run_dir) for outcome in failed if outcome.run_dir]
-    retryable = retryable or any((folder / RECORD).exists() for folder in folders)
+    retryable = retryable or any((folder / RECORD_FILE).exists() for folder in folders)
     raise UserError(f"{text}{'; sweep.retry_failed=true runs them again.' if retryable else '.'}")

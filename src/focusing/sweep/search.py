@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 
 from focusing.errors import UserError
-from focusing.results.files import is_name
 from focusing.results.identity import config_hash
-from focusing.results.study import SUFFIX, open_study
+from focusing.results.store import STUDY_SUFFIX, open_study
+from focusing.schema import is_name
 from focusing.sweep.jobs import Job, Outcome, Result
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Opt
     if not is_name(config["name"]):
         raise UserError(f"name={config['name']} cannot be the name of a folder.")
     output = Path(config["paths"]["output_dir"]).expanduser().absolute()
-    return output.joinpath(config["name"], ".studies", f"{digest}{SUFFIX}")
+    return output.joinpath(config["name"], ".studies", f"{digest}{STUDY_SUFFIX}")
 
 
 def search_space(overrides: Iterable[Override]) -> tuple[dict[str, BaseDistribution], list[str]]:

@@ -28,9 +28,8 @@ from focusing.compose import prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.instantiate import trust, trusted
 from focusing.results.collect import published
-from focusing.results.folder import lock_of, record_of
 from focusing.results.identity import run_folder
-from focusing.results.record import read_record
+from focusing.results.store import lock_of, read_record, record_of
 from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import (
     Job,
@@ -110,11 +109,11 @@ class SweepTask:
 
     def locate(self, cfg: DictConfig) -> tuple[dict[str, Any], Path]:
         """The config of a job as its record will have it, and its run folder."""
-        from focusing.training.assembly import settle_source
+        from focusing.training.trainer import resolve_source
 
         self.prepare(cfg)
         config = check(cfg)
-        settle_source(config, strict=True)
+        resolve_source(config, strict=True)
         return config, run_folder(config)
 
     def _run(

@@ -17,8 +17,9 @@ from focusing.experiments.stack_records import Pair, train_group
 from focusing.experiments.table1 import groups, pair_of
 from focusing.experiments.trials import apply_trial, draw
 from focusing.results.identity import run_folder
-from focusing.results.record import read_record
-from focusing.run import evaluate, train
+from focusing.results.store import read_record
+from focusing.run import train
+from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import load_checkpoint
 from tests.unit.experiments.composed import checked, composed
 

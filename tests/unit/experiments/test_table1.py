@@ -19,8 +19,8 @@ from focusing.experiments import table1
 from focusing.experiments.stack_records import Pair, train_group
 from focusing.experiments.table1 import check_stackable, groups, pair_of, run_stacked
 from focusing.experiments.trials import draw
-from focusing.results.folder import claim
 from focusing.results.identity import run_folder
+from focusing.results.store import claim
 from focusing.sweep.jobs import RunsFailedError
 from tests.forkserver import CONTEXT
 from tests.unit.experiments.composed import checked, composed

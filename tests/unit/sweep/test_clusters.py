@@ -10,7 +10,7 @@ from hydra.types import HydraContext
 
 from focusing.errors import UserError
 from focusing.experiments.trials import sweep_task
-from focusing.results.record import read_record
+from focusing.results.store import read_record
 from focusing.sweep import ray_cluster
 from focusing.sweep.clusters import ClusterSweep, cause_of
 from focusing.sweep.jobs import Job, Outcome

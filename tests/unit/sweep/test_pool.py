@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from focusing.results.record import read_record
+from focusing.results.store import read_record
 
 ROOT = Path(__file__).parents[3]
 VISIBLE = {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5"}

@@ -14,10 +14,9 @@ from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import Foci, both_ends, read_foci
 from focusing.reports.names import PROTOCOLS, data_order, edition
 from focusing.reports.tables import file_name
-from focusing.reports.tables.cells import Block, blocks
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by, trial
-from focusing.results.run import Run
+from focusing.reports.tables.blocks import Block, blocks
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 MEASURED = ("sparsity", "redundancy", "timing", "explain")
 """Experiments about something that was measured, which has a figure: they need no others."""
@@ -57,7 +56,7 @@ class Edition:
 @lru_cache(maxsize=1)  # all families of figures ask
 def editions(collection: Collection) -> tuple[Edition, ...]:
     """All experiments but random trials, as published first."""
-    runs = [run for run in collection.runs if trial(run) is None]
+    runs = [run for run in collection.runs if run.trial is None]
     groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
     ordered = sorted(groups, key=lambda key: (key[0], *edition(*key[1:])))
     return tuple(Edition(*key, tuple(groups[key])) for key in ordered)

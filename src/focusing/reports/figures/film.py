@@ -11,10 +11,9 @@ from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_runs import Edition, editions, foci_of, sample, typical
 from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
-from focusing.reports.tables.quantities import FOCI
 from focusing.reports.tables.settings import Setting, settings_of
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import FOCI
 
 TITLE = "Moving foci"
 PREFERRED = ("learning_to_focus", "sides")

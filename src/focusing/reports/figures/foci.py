@@ -24,8 +24,7 @@ from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.run_figures import layer_figures
 from focusing.reports.tables.settings import settings_of
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
 
 EXPECTED = {
     "learning_to_focus": "Foci that leave noise on the left",

@@ -24,10 +24,9 @@ from focusing.reports.figures.chart_runs import (
     run_count,
 )
 from focusing.reports.names import data_name, data_order, dense_twin, model_name
-from focusing.reports.tables.cells import Block, blocks
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.reports.tables.blocks import Block, blocks
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 COMPARED = ("focus_s", "cnn_focus", "vgg_focus", "fasttext_focus")
 EXPECTED = {

@@ -16,10 +16,10 @@ from focusing.reports.figures.chart_layout import BLUE, GREEN, ORANGE, WIDE, hea
 from focusing.reports.figures.chart_runs import MEANING, shown_protocols
 from focusing.reports.names import PROTOCOLS, edition, model_name
 from focusing.reports.tables import between, file_name, signed
-from focusing.reports.tables.cells import Block, blocks
-from focusing.reports.tables.trials import BASE, EXPERIMENT, noise_level, trial_pairs
+from focusing.reports.tables.blocks import TRIALS_EXPERIMENT, Block, blocks
+from focusing.reports.tables.trial_tables import BASE, noise_level, trial_pairs
 from focusing.results.collect import Collection
-from focusing.results.groups import group_by, repeat, trial
+from focusing.results.frame import group_by, replicate_key
 from focusing.results.stats import mean_interval
 
 TITLE = "Random trials, focused against dense"
@@ -30,7 +30,7 @@ NAMES = {"0": "no noise", "0.5": "noise 0.5", "1": "noise 1"}
 
 def trial_charts(collection: Collection) -> Drawn:
     """A scatter for each experiment of trials, size, variant, focused model and protocol."""
-    trials = [run for run in collection.runs if trial(run) is not None]
+    trials = [run for run in collection.runs if run.trial is not None]
     drawn: Drawn = []
     groups = group_by(trials, lambda run: (run.experiment, run.size, run.variant))
     for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
@@ -38,7 +38,7 @@ def trial_charts(collection: Collection) -> Drawn:
             for model in sorted(set(block.models) - {BASE}):
                 drawn += _charts(key, place, block, model)
     if not any(isinstance(each, Chart) for each in drawn):
-        drawn.append(missing(TITLE, EXPERIMENT))
+        drawn.append(missing(TITLE, TRIALS_EXPERIMENT))
     return drawn
 
 
@@ -78,10 +78,10 @@ def _charts(key: tuple[str, str, str], place: int, block: Block, model: str) -> 
 
 def _pairs(block: Block, model: str, protocol: str) -> list[dict[str, Any]]:
     pairs = trial_pairs(block, model, protocol)
-    runs = {repeat(run): run for run in block.models[model]}
+    runs = {replicate_key(run): run for run in block.models[model]}
     rows = [
         {
-            "trial": trial(runs[key]),
+            "trial": runs[key].trial,
             "seed": runs[key].seed,
             "noise": noise_level(runs[key]),
             "position": runs[key].config["data"]["noise_position"],

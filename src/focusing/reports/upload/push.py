@@ -16,8 +16,8 @@ from focusing.reports.upload.item import MARK, Item, send
 from focusing.reports.upload.record import item_of
 from focusing.reports.upload.trials import trial_items
 from focusing.results.collect import collect
-from focusing.results.groups import group_by, trial
-from focusing.training.wandb_server import obstacle
+from focusing.results.frame import group_by
+from focusing.training.wandb_run import obstacle
 
 PER_PAGE = 500
 
@@ -69,7 +69,7 @@ def to_send(folders: Sequence[Path], *, trials: bool) -> list[Item]:
         print(collection.warning(), file=sys.stderr)
     if not collection.runs:
         raise UserError(nothing(folders))
-    alone = [run for run in collection.runs if trials or trial(run) is None]
+    alone = [run for run in collection.runs if trials or run.trial is None]
     return [*trial_items(collection.runs), *map(item_of, alone)]
 
 

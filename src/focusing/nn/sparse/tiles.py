@@ -1,0 +1,194 @@
+"""Which neurons to compute together: tiles of a sparse matrix that plain matrix products fill.
+
+A focused neuron needs the inputs around its centre. Neurons that need nearly the same inputs make
+a tile: a small dense matrix over the slice of inputs that they need, or, where these are scattered
+over an image, over a copy of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
+Bools = npt.NDArray[np.bool_]
+
+BLOCK = 16
+"""Neurons are counted in blocks of this size, which is what a matrix product fills anyway."""
+MAX_BLOCKS = 64
+"""Blocks to begin with; all pairs of them are compared."""
+MAX_SINGLE_SHARE = 0.8
+"""Tiles must promise to need less than this share of a single sample's time."""
+
+# Costs are counted in multiply-adds per sample, fitted to measurements on a core that does 85 of
+# them per ns. A tile costs a call; an input costs a load, and a copy if it has to be moved.
+CALL, LOAD, MOVE = 250, 12, 45
+"""For batches of 32 to 512 samples."""
+CALL_SINGLE, MOVE_SINGLE = 11_000, 10
+"""For a single sample, whose time goes into fetching weights; loads cost nothing."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some neurons, and the inputs that they need: a slice, or any."""
+
+    rows: Ints
+    columns: slice | Ints
+
+    @property
+    def width(self) -> int:
+        """Number of inputs."""
+        if isinstance(self.columns, slice):
+            return int(self.columns.stop - self.columns.start)
+        return len(self.columns)
+
+    def cost(self, call: float = CALL, move: float = MOVE, load: float = LOAD) -> float:
+        """Multiply-adds per sample, or what takes as long."""
+        per_input = load + (0 if isinstance(self.columns, slice) else move)
+        return float(_cost(len(self.rows), self.width, call, per_input))
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tiles that cover every neuron once, in the order in which outputs come out."""
+
+    tiles: list[Tile]
+
+    @property
+    def order(self) -> Ints:
+        """The neurons in the order of the tiles."""
+        return np.concatenate([tile.rows for tile in self.tiles])
+
+    @property
+    def sorted(self) -> bool:
+        """Whether outputs come out in the order of the neurons."""
+        return bool((np.diff(self.order) == 1).all())
+
+    def cost(self, *, single: bool = False, restore: bool = True) -> float:
+        """Estimated cost of all tiles, and of putting their outputs into the order of the neurons.
+
+        Args:
+            single: for a single sample, not for a batch.
+            restore: whether the order matters.
+        """
+        call, move, load = (CALL_SINGLE, MOVE_SINGLE, 0) if single else (CALL, MOVE, LOAD)
+        moved = len(self.order) * move if restore and not self.sorted else 0
+        first = -call  # the whole matrix takes one call too
+        return sum((tile.cost(call, move, load) for tile in self.tiles), first) + moved
+
+
+def choose_tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Tiling:
+    """Find cheap tiles for a sparse matrix; a single one of everything where no others pay.
+
+    They are chosen for batches, but none are slower than the whole matrix for a single sample.
+
+    Args:
+        used: which inputs each neuron needs, (n, m).
+        positions: of the inputs, (m, d); neurons that need near ones are put together.
+        restore: whether outputs must come out in the order of the neurons.
+    """
+    neurons, inputs = used.shape
+    rows = np.arange(neurons)
+    best = Tiling([Tile(rows, slice(0, inputs))])
+    cost, limit = best.cost(), MAX_SINGLE_SHARE * best.cost(single=True)
+    size = BLOCK * -(-neurons // (BLOCK * MAX_BLOCKS))
+    extent = _extent(used, positions)
+    in_order = np.split(rows, range(size, neurons, size))
+    partitions = [in_order, _halve(used, extent, rows, size)]
+    if positions.shape[1] > 1:
+        partitions.append(_halve(used, extent, rows, size, patches=True))
+    for blocks in partitions:
+        for factor in (1, 4, 16, 64):  # fewer tiles, if many are too many for one sample
+            tiling = Tiling(_merge(used, blocks, factor * CALL, neighbours=blocks is in_order))
+            if tiling.cost(single=True, restore=restore) <= limit:
+                if tiling.cost(restore=restore) < cost:
+                    best, cost = tiling, tiling.cost(restore=restore)
+                break
+    return best
+
+
+def _extent(used: Bools, positions: Floats) -> Floats:
+    """Where the inputs of each neuron begin and end on each axis, (n, 2d)."""
+    sides = [
+        extreme(np.where(used, axis, outside), axis=1)
+        for axis in positions.T
+        for extreme, outside in ((np.min, np.inf), (np.max, -np.inf))
+    ]
+    extent = np.stack(sides, axis=1)
+    return np.where(np.isfinite(extent), extent, 0.0)  # of neurons that need nothing
+
+
+def _halve(
+    used: Bools, extent: Floats, rows: Ints, size: int, *, patches: bool = False
+) -> list[Ints]:
+    """Blocks of neurons that need nearly the same inputs: halves of halves of halves.
+
+    Neurons are sorted by a side of their extent before they are halved: by the side that differs
+    most, which makes patches of an image, or else by the one whose halves are cheapest.
+    """
+    if len(rows) <= size:
+        return [rows]
+    sides = extent[rows]
+    if patches:
+        sides = sides[:, [np.argmax(np.ptp(sides, axis=0))]]
+    half = max(1, round(len(rows) / 2 / size)) * size
+    orders = [rows[np.argsort(side, kind="stable")] for side in sides.T]
+    pairs = [(np.sort(order[:half]), np.sort(order[half:])) for order in orders]
+    pair = min(pairs, key=lambda halves: sum(_tile(used, half).cost() for half in halves))
+    return [block for half in pair for block in _halve(used, extent, half, size, patches=patches)]
+
+
+def _merge(used: Bools, blocks: list[Ints], call: float, *, neighbours: bool) -> list[Tile]:
+    """Join the two tiles that save most by it, and so on, as long as any do.
+
+    Args:
+        used: which inputs each neuron needs.
+        blocks: the neurons of each tile to begin with.
+        call: cost of a tile beyond its arithmetic.
+        neighbours: join no others, such that the neurons stay in their order.
+    """
+    tiles = list(blocks)
+    needs = np.stack([used[rows].any(0) for rows in blocks]).astype(np.float32)
+    while len(tiles) > 1:
+        size, count = np.array([len(rows) for rows in tiles]), needs.sum(1)
+        first = np.where(count, needs.argmax(1), needs.shape[1])
+        last = np.where(count, needs.shape[1] - needs[:, ::-1].argmax(1), 0)
+        one, other = np.triu_indices(len(tiles), 1)
+        if neighbours:
+            one, other = one[other == one + 1], other[other == one + 1]
+        own = _cheaper(size, (last - first).clip(0), count, call)
+        span = np.maximum(last[one], last[other]) - np.minimum(first[one], first[other])
+        either = count[one] + count[other] - (needs @ needs.T)[one, other]
+        joint = _cheaper(size[one] + size[other], span.clip(0), either, call)
+        saved = own[one] + own[other] - joint
+        best = saved.argmax()
+        if saved[best] <= 0:
+            break
+        kept, joined = one[best], other[best]
+        tiles[kept] = np.sort(np.concatenate([tiles[kept], tiles.pop(joined)]))
+        needs[kept] = np.maximum(needs[kept], needs[joined])
+        needs = np.delete(needs, joined, 0)
+    return [_tile(used, rows) for rows in tiles]
+
+
+def _cost(rows: Any, width: Any, call: float = CALL, per_input: float = LOAD) -> Any:
+    return call + (-(-rows // BLOCK) * BLOCK + per_input) * width
+
+
+def _cheaper(rows: Ints, span: Ints, count: Floats, call: float) -> Floats:
+    """Cost of tiles on the slice from their first to their last input, or on a copy of each."""
+    cost: Floats = np.minimum(_cost(rows, span, call), _cost(rows, count, call, LOAD + MOVE))
+    return cost
+
+
+def _tile(used: Bools, rows: Ints) -> Tile:
+    needed = np.flatnonzero(used[rows].any(0))
+    if not len(needed):
+        return Tile(rows, slice(0, 0))
+    span = Tile(rows, slice(int(needed[0]), int(needed[-1]) + 1))
+    picked = Tile(rows, needed)
+    return picked if picked.cost() < span.cost() else span

@@ -32,20 +32,18 @@ from focusing import cli
 from focusing.checks import check
 from focusing.compose import config_dir, prepare_hydra
 from focusing.config import Optim
-from focusing.data.cifar import read_cifar
-from focusing.data.idx import read_idx
-from focusing.data.images import open_image
-from focusing.data.pickles import load_npy, load_npz
-from focusing.data.tables import read_boston
+from focusing.data.decoders import load_npy, load_npz, read_cifar, read_idx
+from focusing.data.image_sets import open_image
+from focusing.data.tabular import read_boston
 from focusing.data.text import read_imdb
 from focusing.errors import UserError
 from focusing.results.identity import run_folder
-from focusing.run import _callback
+from focusing.run import build_callbacks
 from focusing.shipping.card import Card
 from focusing.shipping.predict import load_model, predict_file
-from focusing.training.assembly import build_net, check_single, load_data, split_data
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
+from focusing.training.trainer import build_net, check_single, load_data, split_data
 from tests.unit.data.makers import cifar, digits, npz, photograph, recording
 from tests.unit.shipping.conftest import make_run
 
@@ -202,9 +200,7 @@ def test_options(place: Path, overrides: list[str]) -> None:
         check_single(config, net, split_data(config, data)["train"])
         build_optimizer(net, Optim(**config["optim"]))
         check_loggers(config["logger"])
-        for name, options in config["callbacks"].items():
-            if options:
-                _callback(name, options)
+        build_callbacks(config["callbacks"])
 
 
 @given(

@@ -95,9 +95,7 @@ def test_killed_sweeps_go_on_and_train_nothing_twice(tmp_path: Path) -> None:
         assert {path: after[path] for path in before} == before
         before = after
         saved = list(killed.glob("outputs/*/*/*/checkpoints/interrupted.ckpt"))
-        assert (
-            whom == "group" or saved
-        )  # a stopped run saves a checkpoint in mid-epoch
+        assert whom == "group" or saved  # a stopped run saves a checkpoint in mid-epoch
     assert 0 < len(before) < 6
     # Two sweeps at once share what is left.
     pair = [Forked(COUNTED, *JOBS, *how, cwd=killed) for how in (LOCAL, [])]

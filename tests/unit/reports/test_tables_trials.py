@@ -7,7 +7,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from focusing.reports.figures.chart import Chart
-from focusing.reports.figures.trials import trial_charts
+from focusing.reports.figures.comparison_figures import trial_charts
 from focusing.reports.tables import Table
 from focusing.reports.tables.marginals import marginal_tables
 from focusing.reports.tables.trials import trial_tables

@@ -29,8 +29,8 @@ from focusing.reports.report import CACHE, write_report
 from focusing.reports.tables.files import all_tables
 from focusing.results.collect import collect
 from focusing.results.identity import config_hash
-from focusing.results.record import write_record
-from focusing.results.scores import scores
+from focusing.results.record import scores
+from focusing.results.store import write_record
 from focusing.run import train
 
 SMALL = ["data.n_samples=200", "trainer.max_epochs=150", "figures=false"]

@@ -1,85 +1,331 @@
-"""The installed command ``focusing``: train, eval, show, report and all the others."""
+"""The installed command ``focusing``: its arguments, its dispatch and its errors.
+
+Every command declares its arguments here and runs a function elsewhere that takes the parsed
+arguments. That function's module is imported only when the command runs, so ``--help`` is instant.
+"""
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from focusing.errors import UserError, printable
+from focusing import __version__
+from focusing.errors import Parser, UserError, printable
 
-if TYPE_CHECKING:  # this module must be imported in milliseconds
+if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 FULL_ERRORS = os.environ.get("HYDRA_FULL_ERROR") == "1"
-
-HELP = """\
-Networks whose neurons learn where to look.
-
-  focusing train [group=option] [option=value] ...   train a network; --help lists options
-  focusing eval RUN_DIR [data=...]                   test a trained network, also on other data
-  focusing show RUN_DIR                              what a run did and scored
-  focusing experiments [NAME ...] [size=quick] ...   the paper's experiments; what they cost here
-  focusing report [FOLDERS] [--out DIR] [--serve]    tables, figures and a page from records
-  focusing archive [FOLDERS] [--out DIR]             all records in small files, to publish them
-  focusing prune RUN_DIR [--sparsity s] ...          drop what neurons look away from
-  focusing export RUN_DIR [--format onnx] ...        a file that works elsewhere; --sparse: faster
-  focusing predict MODEL INPUT ...                   classify image, wav, csv and npz files
-  focusing wandb push [FOLDERS] [--dry-run]          send finished runs to W&B, each once
-  focusing wandb dashboard [--save FILE.py]          a W&B workspace that compares them
-  focusing wandb sweep [group=a,b] ... [--out FILE]  a W&B sweep of any multirun, for agents
-  focusing data list                                 every data set, and where it is
-  focusing data get NAME ...                         download it
-  focusing data check [NAME ...]                     read what is there, say what it holds
-  focusing data show NAME [data.option=value] ...    draw samples and classes
-  focusing --version
-
-train, eval, prune, export, predict: --trust-target MODULE.CLASS lets a config name your own code.
-"""
-
-
-ELSEWHERE = {
-    "report": ("focusing.reports.report", "main"),
-    "archive": ("focusing.reports.archive", "main"),
-    "prune": ("focusing.shipping.prune_command", "prune"),
-    "export": ("focusing.shipping.export", "export"),
-    "predict": ("focusing.shipping.predict", "predict"),
-}
-"""Commands that read their arguments themselves: module and function, imported when called."""
+EXPORT_FORMATS = ("onnx", "exported-program", "safetensors")
 
 
 def main() -> None:
     """Run the command of ``sys.argv``."""
-    command, *arguments = sys.argv[1:] or ["--help"]
     with reporting_errors():
-        if command == "train":
-            _train(arguments)
-        elif command == "eval":
-            _evaluate(arguments)
-        elif command == "show":
-            _show(arguments)
-        elif command == "experiments":
-            _experiments(arguments)
-        elif command in ELSEWHERE:
-            module, function = ELSEWHERE[command]
-            getattr(import_module(module), function)(arguments)
-        elif command == "wandb":
-            _wandb(arguments)
-        elif command == "data":
-            _data(arguments)
-        elif command in ("--version", "-V"):
-            from focusing import __version__
+        run_command(sys.argv[1:])
 
-            print(__version__)
-        elif command in ("--help", "-h", "help"):
-            print(HELP, end="")
-        else:
-            raise UserError(f"focusing {command} is not a command; focusing --help lists them.")
+
+def run_command(arguments: Sequence[str]) -> None:
+    """Run a command.
+
+    Args:
+        arguments: the words after ``focusing``.
+
+    Raises:
+        UserError: something is wrong that the user can put right.
+    """
+    parser, commands = build_parser()
+    typed = [" ".join(arguments[:words]) for words in (2, 1)]  # "wandb push", or "prune"
+    name = next((name for name in typed if name in commands), None)
+    if name == "train":  # Hydra reads the arguments
+        _train(list(arguments[1:]))
+    elif name is None:  # help, version or a mistake
+        parser.parse_args(arguments or ["--help"])
+    else:
+        # Options may stand anywhere between the other arguments.
+        args = commands[name].parse_intermixed_args(arguments[len(name.split()) :])
+        if getattr(args, "trust_target", None):
+            from focusing.instantiate import trust
+
+            trust(args.trust_target)
+        module, _, function = args.runs.partition(":")
+        getattr(import_module(module), function)(args)
+
+
+def build_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of the whole command line, and those of the commands by their full names."""
+    parser = Parser("focusing", description="Networks whose neurons learn where to look.")
+    parser.add_argument("-V", "--version", action="version", version=__version__)
+    groups = {"": parser.add_subparsers(metavar="COMMAND", title="commands", required=True)}
+    commands: dict[str, Parser] = {}
+
+    def add(name: str, runs: str, about: str, description: str = "", **more: Any) -> Parser:
+        group, _, last = name.rpartition(" ")
+        sentence = description or f"{about[0].upper()}{about[1:]}."
+        command = groups[group].add_parser(last, help=about, description=sentence, **more)
+        command.set_defaults(runs=runs)
+        commands[name] = command
+        return command
+
+    add("train", "", "train a network; focusing train --help lists its options", add_help=False)
+    _add_run_commands(add)
+    _add_shipping_commands(add)
+    _add_report_commands(add)
+    for name, about in (("wandb", "finished runs and sweeps in W&B"), ("data", "the data sets")):
+        group = groups[""].add_parser(name, help=about)
+        groups[name] = group.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    _add_wandb_commands(add)
+    _add_data_commands(add)
+    completion = add(
+        "completion",
+        "focusing.cli:_print_completion",
+        "print a script that completes these commands in a shell",
+        'Print a completion script: eval "$(focusing completion bash)". For the options of '
+        "focusing train, add the output of focusing train --shell-completion install=bash.",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh"))
+    return parser, commands
+
+
+def _add_run_commands(add: Any) -> None:
+    evaluate = add(
+        "eval", "focusing.cli:_evaluate", "test a trained network again, also on other data"
+    )
+    evaluate.add_argument("run", type=_folder, metavar="RUN_DIR", help="folder of a finished run")
+    evaluate.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="data.OPTION=VALUE",
+        help="change the data, as in data.fold=3 or data=fashion",
+    )
+    _add_trust(evaluate)
+    show = add("show", "focusing.reports.terminal:show", "say what a run did and scored")
+    show.add_argument("run", type=_folder, metavar="RUN_DIR", help="folder of a finished run")
+    experiments = add(
+        "experiments",
+        "focusing.sweep.listing:list_experiments",
+        "list the paper's experiments, and what they cost here",
+    )
+    experiments.add_argument(
+        "words",
+        nargs="*",
+        metavar="NAME",
+        help="which experiments (all), and options of focusing train such as size=quick",
+    )
+    experiments.add_argument(
+        "--fresh", action="store_true", help="measure also what was measured before"
+    )
+
+
+def _add_shipping_commands(add: Any) -> None:
+    prune = add(
+        "prune",
+        "focusing.shipping.prune:run",
+        "drop what neurons look away from",
+        "Drop the connections that neurons look away from (phi < t), and say what is left. "
+        "Writes pruned.pt and pruning.json.",
+    )
+    prune.add_argument(
+        "run", type=Path, metavar="RUN_DIR", help="run folder of a network that focuses"
+    )
+    choice = prune.add_mutually_exclusive_group()
+    choice.add_argument("--threshold", type=_threshold, metavar="t", help="drop phi < t")
+    choice.add_argument("--sparsity", type=float, metavar="s", help="drop this share, from 0 to 1")
+    choice.add_argument(
+        "--keep-accuracy",
+        nargs="?",
+        choices=("own", "twin"),
+        const="own",
+        help="the largest threshold with the accuracy of the unpruned network (the default), or "
+        "of its dense twin",
+    )
+    prune.add_argument(
+        "--dense-twin",
+        type=Path,
+        metavar="RUN_DIR",
+        help="run folder of a dense network on the same data; its smallest weights are dropped",
+    )
+    prune.add_argument(
+        "--finetune", type=_at_least(0), default=0, metavar="EPOCHS", help="train what is left"
+    )
+    prune.add_argument("--out", type=Path, help="folder for the results (the run folder)")
+    prune.add_argument("--json", action="store_true", help="print pruning.json, no table")
+    _add_trust(prune)
+
+    export = add(
+        "export",
+        "focusing.shipping.export:run",
+        "write a network as a file that works elsewhere",
+        "Write the network of a run as a file that works without this package's training. The "
+        "file is run and compared with the network before this command says done.",
+    )
+    export.add_argument("run", type=Path, metavar="RUN_DIR", help="run folder")
+    export.add_argument("--format", choices=EXPORT_FORMATS, default="onnx", help="(onnx)")
+    export.add_argument("--sparse", action="store_true", help="compute only what pruning left")
+    choice = export.add_mutually_exclusive_group()
+    choice.add_argument("--threshold", type=_threshold, metavar="t", help="drop phi < t first")
+    choice.add_argument(
+        "--pruned",
+        nargs="?",
+        type=Path,
+        const=True,
+        default=False,
+        metavar="DIR",
+        help="what focusing prune left in this folder (the run folder)",
+    )
+    export.add_argument(
+        "--out", type=Path, metavar="FILE", help="where to (model.* in the run folder)"
+    )
+    _add_trust(export)
+
+    predict = add("predict", "focusing.shipping.predict:run", "classify files")
+    predict.add_argument("model", type=Path, metavar="MODEL", help="exported file, or run folder")
+    predict.add_argument(
+        "inputs", type=Path, nargs="+", metavar="INPUT", help="image, wav, csv or npz file"
+    )
+    predict.add_argument("--json", action="store_true", help="print JSON, no table")
+    predict.add_argument(
+        "--top", type=_at_least(1), default=1, metavar="N", help="print the N likeliest classes (1)"
+    )
+    predict.add_argument("--trust", action="store_true", help="run .pt2 files, which are programs")
+    _add_trust(predict)
+
+
+def _add_report_commands(add: Any) -> None:
+    report = add(
+        "report",
+        "focusing.reports.report:main",
+        "make tables, figures and a page from the records of finished runs",
+    )
+    _add_folders(report)
+    report.add_argument("--out", type=Path, default=Path("report"), help="where to (report)")
+    report.add_argument(
+        "--serve",
+        action="store_true",
+        help="show it in a browser, and anew whenever a run has finished",
+    )
+    report.add_argument(
+        "--port", type=_port, default=8000, help="of --serve; 0 for any that is free (8000)"
+    )
+    archive = add(
+        "archive",
+        "focusing.reports.archive:main",
+        "keep all records in small files, to publish them",
+        "Keep records, but no checkpoints, in small files that focusing report reads. What is "
+        "there already stays.",
+    )
+    _add_folders(archive, "outputs")
+    archive.add_argument("--out", type=Path, default=Path("results"), help="where to (results)")
+
+
+def _add_wandb_commands(add: Any) -> None:
+    push = add(
+        "wandb push",
+        "focusing.reports.upload.push:push",
+        "send finished runs to W&B, once",
+        "Send finished runs to W&B; those that are there already are skipped.",
+    )
+    _add_folders(push)
+    push.add_argument(
+        "--trials", action="store_true", help="random trials also as a run each, not only a table"
+    )
+    dashboard = add(
+        "wandb dashboard",
+        "focusing.reports.upload.dashboard:dashboard",
+        "make a W&B workspace that compares runs",
+    )
+    _add_folders(dashboard)
+    dashboard.add_argument("--name", default="Focusing", help="of the workspace (Focusing)")
+    dashboard.add_argument(
+        "--save", type=Path, metavar="FILE.py", help="write it as code instead, to edit and run"
+    )
+    sweep = add(
+        "wandb sweep",
+        "focusing.sweep.wandb_sweep:write_sweep",
+        "write a W&B sweep of any multirun, for agents",
+        "Write a W&B sweep of a multirun: experiment=table2_simple, or model=dense,focus_s "
+        "seed=0,17. Agents run focusing train with logger=wandb.",
+    )
+    sweep.add_argument(
+        "overrides", nargs="*", metavar="OPTION=VALUES", help="as of focusing train -m"
+    )
+    sweep.add_argument("-m", "--multirun", action="store_true", help=argparse.SUPPRESS)
+    sweep.add_argument("--out", type=Path, default=Path("sweep.yaml"), help="file (sweep.yaml)")
+    for command in (push, dashboard, sweep):
+        command.add_argument("--project", help="W&B project (focusing)")
+        command.add_argument("--entity", help="W&B user or team (the one of your key)")
+        command.add_argument(
+            "--dry-run", action="store_true", help="print it, and send and write nothing"
+        )
+
+
+def _add_data_commands(add: Any) -> None:
+    add("data list", "focusing.data.commands:list_data", "every data set, and where it is")
+    for name, about in {
+        "get": "download files that are missing",
+        "check": "read what is there, and say what it holds",
+    }.items():
+        command = add(f"data {name}", f"focusing.data.commands:{name}_data", about)
+        command.add_argument(
+            "names", nargs="+" if name == "get" else "*", metavar="NAME", help="a data set"
+        )
+    show = add("data show", "focusing.reports.data_picture:show_data", "draw samples and classes")
+    show.add_argument("name", metavar="NAME", help="a data set")
+    show.add_argument(
+        "overrides", nargs="*", metavar="data.OPTION=VALUE", help="as of focusing train"
+    )
+
+
+def _add_folders(parser: Parser, default: str = "outputs and results") -> None:
+    parser.add_argument(
+        "folders", nargs="*", metavar="FOLDER", help=f"searched for records ({default})"
+    )
+
+
+def _add_trust(parser: Parser) -> None:
+    parser.add_argument(
+        "--trust-target",
+        action="append",
+        metavar="MODULE.CLASS",
+        help="a network, data set or callback of your own that a config may name; may be repeated",
+    )
+
+
+def _folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise UserError(f"{text} is not a folder.")
+    return Path(text)
+
+
+def _threshold(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} must be a number, 0 or greater")
+    return value
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} must be at least {least}")
+        return int(text)
+
+    read.__name__ = "int"  # argparse: invalid int value
+    return read
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**16:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 65535")
+    return int(text)
 
 
 @contextmanager
@@ -127,9 +373,12 @@ def _train(overrides: list[str]) -> None:
 
 def take_trust() -> None:
     """Take ``--trust-target`` from the command line, before Hydra reads it."""
-    from focusing.instantiate import TRUSTING
+    from focusing.instantiate import trust
 
-    _, sys.argv[1:] = TRUSTING.parse_known_args(sys.argv[1:])
+    parser = Parser(add_help=False, allow_abbrev=False)
+    _add_trust(parser)
+    args, sys.argv[1:] = parser.parse_known_args(sys.argv[1:])
+    trust(args.trust_target or ())
     if any(argument.startswith("--experimental-rerun") for argument in sys.argv):
         raise UserError(
             "--experimental-rerun is refused: it would run code from a pickle. The command that "
@@ -161,99 +410,17 @@ def _run_job(cfg: DictConfig) -> float | None:
     return train(cfg)
 
 
-def _evaluate(arguments: list[str]) -> None:
-    from focusing.instantiate import TRUSTING
-
-    _, arguments = TRUSTING.parse_known_args(arguments)
-    run_dir, overrides = _run_dir(arguments, "eval")
+def _evaluate(args: argparse.Namespace) -> None:
     from focusing.run import evaluate
 
-    for name, value in evaluate(run_dir, overrides).items():
+    for name, value in evaluate(args.run, args.overrides).items():
         print(name, value)
 
 
-def _show(arguments: list[str]) -> None:
-    run_dir, rest = _run_dir(arguments, "show")
-    if rest:
-        raise UserError(f"focusing show takes one folder, not also {rest[0]}.")
-    from rich.console import Console
+def _print_completion(args: argparse.Namespace) -> None:
+    import shtab
 
-    from focusing.reports.summary import summary
-    from focusing.results.record import read_record
-
-    record = read_record(run_dir)
-    if record is None:
-        begun = (run_dir / "config.yaml").exists()
-        raise UserError(
-            f"{run_dir} has no result.json: " + ("not finished." if begun else "not a run folder.")
-        )
-    console = Console(soft_wrap=True)
-    console.print(summary(record, str(run_dir)))
-    for figure in sorted(run_dir.glob("figures/*.png")):
-        console.print(str(figure))
-
-
-def _experiments(arguments: list[str]) -> None:
-    if arguments[:1] in (["--help"], ["-h"]):
-        print(next(each.strip() for each in HELP.splitlines() if "focusing experiments" in each))
-        return
-    from focusing.sweep.listing import list_experiments
-
-    list_experiments(arguments)
-
-
-def _wandb(arguments: list[str]) -> None:
-    action, *rest = arguments or ["--help"]
-    if action in ("--help", "-h"):
-        print("\n".join(each.strip() for each in HELP.splitlines() if "focusing wandb" in each))
-    elif action == "push":
-        from focusing.reports.upload.push import push
-
-        push(rest)
-    elif action == "dashboard":
-        from focusing.reports.upload.dashboard import dashboard
-
-        dashboard(rest)
-    elif action == "sweep":
-        from focusing.sweep.wandb_sweep import write_sweep
-
-        write_sweep(rest)
-    else:
-        raise UserError(f"focusing wandb {action} is not one of push, dashboard and sweep.")
-
-
-def _data(arguments: list[str]) -> None:
-    action, *rest = arguments or ["--help"]
-    if action in ("--help", "-h"):
-        print("\n".join(each.strip() for each in HELP.splitlines() if "focusing data" in each))
-        return
-    from focusing.data import commands
-
-    if action == "list":
-        commands.list_data()
-    elif action == "get":
-        commands.get_data(rest)
-    elif action == "check":
-        commands.check_data(rest)
-    elif action == "show":
-        from focusing.reports.data_picture import show_data
-
-        show_data(rest)
-    else:
-        raise UserError(f"focusing data {action} is not one of list, get, check and show.")
-
-
-def _run_dir(arguments: list[str], command: str) -> tuple[Path, list[str]]:
-    if not arguments or arguments[0] in ("--help", "-h"):
-        line = next(each for each in HELP.splitlines() if f"focusing {command}" in each)
-        if not arguments:
-            raise UserError(f"which run? {' '.join(line.split('  ')[1:2])}")
-        print(line.strip())
-        sys.exit(0)
-    run_dir = Path(arguments[0])
-    if not run_dir.is_dir():
-        raise UserError(f"{run_dir} is not a folder.")
-    return run_dir, arguments[1:]
+    print(shtab.complete(build_parser()[0], args.shell))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from PIL import Image, ImageChops, ImageStat
 
 from focusing.nn import FocusedLinear
 from focusing.nn.focus import coefficients
-from focusing.results.files import atomic_write
+from focusing.results.store import atomic_write
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ callables of a list, not of a package: even torch has classes that start process
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar, get_type_hints
 
-from focusing.errors import Parser, UserError
+from focusing.errors import UserError
 from focusing.signature import check_arguments
 
 TARGETS = frozenset(
@@ -105,21 +104,6 @@ def trust(names: Iterable[str]) -> None:
 def trusted() -> frozenset[str]:
     """What :func:`trust` was told, for a process that goes on with the work of this one."""
     return frozenset(_trusted)
-
-
-class _Trust(argparse.Action):
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
-        trust([values])
-
-
-TRUSTING = Parser(add_help=False, allow_abbrev=False)
-"""The option of all commands that build something."""
-TRUSTING.add_argument(
-    "--trust-target",
-    action=_Trust,
-    metavar="MODULE.CLASS",
-    help="a network, data set or callback of your own that a config may name; may be repeated",
-)
 
 
 def _resolve(name: str) -> Any:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -25,14 +24,17 @@ from focusing.data import DataSet, Split
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
 from focusing.models import Network
-from focusing.reports.config_tree import config_tree
-from focusing.reports.summary import summary
-from focusing.results.description import describe_end, describe_start
-from focusing.results.files import atomic_write
-from focusing.results.folder import FinishedError, claim, finished, has_figures
+from focusing.reports.terminal import config_tree, summary
 from focusing.results.identity import run_folder
-from focusing.results.record import write_record
-from focusing.results.scores import SERIES_OF
+from focusing.results.record import SERIES_OF, describe_end, describe_start
+from focusing.results.store import (
+    FinishedError,
+    atomic_write,
+    claim,
+    finished,
+    has_figures,
+    write_record,
+)
 from focusing.shipping.trained import load_run
 from focusing.training.assembly import (
     build_net,
@@ -44,7 +46,6 @@ from focusing.training.assembly import (
 from focusing.training.fitting_state import newest_checkpoint
 from focusing.training.interruption import Interrupted
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers, log_record
-from focusing.training.metrics import score
 from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
 from focusing.training.same_data import check_finished, check_resumed, note_data
@@ -125,10 +126,7 @@ def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
         Loss and scores on the test split.
     """
     run = load_run(run_dir, data_overrides=overrides)
-    with torch.no_grad():
-        outputs = [run.net(batch.inputs) for batch in run.batches("test")]
-    found = score(outputs, [run.splits["test"].targets])
-    return {f"test/{metric}": value for metric, value in found.items()}
+    return {f"test/{metric}": value for metric, value in run.scores("test").items()}
 
 
 def _draw(run_dir: Path) -> None:

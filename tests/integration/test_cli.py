@@ -24,7 +24,7 @@ def scores(output: str) -> dict[str, float]:
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
-    assert "focusing train" in run(FOCUSING, "--help", cwd=tmp_path).stdout
+    assert "train a network" in run(FOCUSING, "--help", cwd=tmp_path).stdout
     script = "import focusing.cli, sys; print({'torch', 'hydra', 'omegaconf'} & set(sys.modules))"
     assert run([sys.executable], "-c", script, cwd=tmp_path).stdout.strip() == "set()"
 
@@ -59,12 +59,12 @@ def test_show(finished: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["fly"], "focusing fly is not a command"),
-        (["show"], "which run?"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["show"], "required: RUN_DIR"),
         (["show", "nowhere"], "nowhere is not a folder"),
         (["show", "."], ". has no result.json: not a run folder"),
         (["eval", "."], ". is not a run folder: it has no config.yaml"),
-        (["show", ".", "x"], "takes one folder"),
+        (["show", ".", "x"], "unrecognized arguments: x"),
         (["train", "modle=dense"], "did you mean model?"),
     ],
 )

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from focusing.reports.tables.files import write_tables
-from focusing.results.archive import ARCHIVE
 from focusing.results.collect import collect
+from focusing.results.store import ARCHIVE
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"

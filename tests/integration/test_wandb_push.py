@@ -12,7 +12,8 @@ from PIL import Image
 
 from focusing.errors import UserError
 from focusing.reports.upload.item import send
-from focusing.reports.upload.push import push, to_send
+from focusing.reports.upload.push import to_send
+from tests.command_line import push
 from tests.integration.test_wandb_offline import records
 from tests.integration.wandb_server import Server, wandb_server
 from tests.unit.reports.records import leave

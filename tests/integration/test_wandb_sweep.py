@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from focusing.sweep.wandb_sweep import write_sweep
+from tests.command_line import write_sweep
 from tests.integration.commands import FOCUSING, SMALL, record, run_dirs
 from tests.integration.forked import run_forked
 from tests.integration.wandb_server import wandb_server

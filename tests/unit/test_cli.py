@@ -10,7 +10,7 @@ import pytest
 import focusing
 from focusing import cli
 from focusing.errors import UserError
-from focusing.results.record import write_record
+from focusing.results.store import write_record
 from tests.unit.reports.records import SMALLEST
 
 
@@ -36,7 +36,7 @@ def test_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert call(monkeypatch, *arguments) == 0
-    assert "focusing show RUN_DIR" in capsys.readouterr().out
+    assert "test a trained network again" in capsys.readouterr().out
 
 
 def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,10 +66,10 @@ def test_train_eval_and_show(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["fly"], "is not a command"),
-        (["show"], "which run?"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["show"], "required: RUN_DIR"),
         (["eval", "nowhere"], "nowhere is not a folder"),
-        (["show", ".", "more"], "takes one folder"),
+        (["show", ".", "more"], "unrecognized arguments: more"),
         (["train", "modle=dense"], "did you mean model?"),
         (["train", "--experimental-rerun", "x.pickle"], "would run code from a pickle"),
         (["train", "--config-dir", "nowhere"], "nowhere' not found"),
@@ -101,11 +101,27 @@ def test_show_tells_unfinished_from_foreign(
     assert "diverged" in capsys.readouterr().out
 
 
-def test_the_help_of_a_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", [*cli.build_parser()[1], "wandb", "data"])
+def test_every_command_has_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    assert call(monkeypatch, "eval", "--help") == 0
-    assert "focusing eval RUN_DIR" in capsys.readouterr().out
+    assert call(monkeypatch, *name.split(), "--help") == 0
+    printed = capsys.readouterr().out
+    assert f"usage: focusing {name}" in printed or name == "train"
+    assert len(printed.splitlines()) > 3
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shell: str
+) -> None:
+    assert call(monkeypatch, "completion", shell) == 0
+    assert "--keep-accuracy" in capsys.readouterr().out
+
+
+def test_options_may_stand_anywhere(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a run folder"):
+        cli.run_command(["eval", str(tmp_path), "--trust-target", "my.net", "data.fold=1"])
 
 
 class TestErrors:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from focusing.errors import UserError
-from focusing.results.record import read_record
+from focusing.results.store import read_record
 from focusing.run import evaluate, train
 from focusing.training.checkpoint import encode, load_checkpoint
 from tests.unit.test_run import config, folder_of

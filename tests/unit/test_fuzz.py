@@ -42,7 +42,7 @@ from focusing.errors import UserError
 from focusing.results.identity import run_folder
 from focusing.run import _callback
 from focusing.shipping.card import Card
-from focusing.shipping.predict import ask, load_model
+from focusing.shipping.predict import load_model, predict_file
 from focusing.training.assembly import build_net, check_single, load_data, split_data
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
@@ -325,7 +325,7 @@ def test_inputs(
     path = place / name
     path.write_bytes(damage(files[name].read_bytes(), seed))
     with only_sentences(place):
-        ask(lambda x: torch.zeros(len(x), 10), image_card, path)
+        predict_file(lambda x: torch.zeros(len(x), 10), image_card, path)
 
 
 # Runs and models of others ----------------------------------------------------------------------

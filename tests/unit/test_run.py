@@ -17,8 +17,7 @@ import focusing.training.assembly
 from focusing import drawing
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import DivergedError, UserError
-from focusing.results.folder import has_figures
-from focusing.results.record import read_record
+from focusing.results.store import has_figures, read_record
 from focusing.run import evaluate, train
 from focusing.training.checkpoint import PlainCheckpointIO
 from focusing.training.interruption import Interrupted

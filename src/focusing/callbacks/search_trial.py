@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytorch_lightning as pl
 
 from focusing.errors import PrunedError
-from focusing.results.study import SUFFIX, open_study
+from focusing.results.store import STUDY_SUFFIX, open_study
 
 if TYPE_CHECKING:
     import optuna
@@ -28,7 +28,7 @@ class SearchTrial(pl.Callback):
 
     def __init__(self, study: str, number: int, after_trials: int, after_epochs: int) -> None:
         self.path, self.number = Path(study), number
-        if self.path.suffix != SUFFIX or not self.path.is_file():  # nothing else is written to
+        if self.path.suffix != STUDY_SUFFIX or not self.path.is_file():
             raise ValueError(f"study={study!r} is not the study of a search.")
         self._limits = {"after_trials": after_trials, "after_epochs": after_epochs}
         self._trial: optuna.Trial | None = None

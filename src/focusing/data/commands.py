@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -23,7 +24,7 @@ VARIANTS = {"clt40": ("clt", "small"), "clt60": ("clt", "original")}
 """Files that ``data=clt`` reads if it is told to."""
 
 
-def list_data() -> None:
+def list_data(args: argparse.Namespace) -> None:
     """Print every data set and where it is, or how to get it."""
     folder = Path(data_dir())
     rows = [
@@ -36,16 +37,14 @@ def list_data() -> None:
     print(f"\nFiles are looked for in {folder}, which FOCUSING_DATA_DIR can change.")
 
 
-def get_data(names: Sequence[str]) -> None:
+def get_data(args: argparse.Namespace) -> None:
     """Download the files of data sets, those that are missing.
 
     Raises:
         UserError: if some cannot be had; the others are there then.
     """
-    if not names:
-        raise UserError(f"which data? focusing data get NAME, of {', '.join(catalogue())}.")
     folder = Path(data_dir())
-    entries = _entries(names)
+    entries = _entries(args.names)
     errors: dict[str, UserError] = {}
     for entry in entries:
         try:
@@ -62,20 +61,20 @@ def get_data(names: Sequence[str]) -> None:
         raise UserError(f"{', '.join(errors)} could not be had, see above.")
 
 
-def check_data(names: Sequence[str]) -> None:
+def check_data(args: argparse.Namespace) -> None:
     """Read every data set that is there, or those that are named, and print what it holds.
 
     Raises:
         UserError: if one of them is damaged.
     """
     folder = Path(data_dir())
-    entries = _entries(names) or list(catalogue().values())
+    entries = _entries(args.names) or list(catalogue().values())
     console = Console(soft_wrap=True, highlight=False)
     bad = []
     for entry in entries:
         if find(entry, folder) is None:
             console.print(f"{entry.name:9} missing")
-            bad += [entry.name] if names else []
+            bad += [entry.name] if args.names else []
             continue
         try:
             data = read_data(entry.name, folder)

@@ -11,19 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from focusing.errors import DamagedError, Parser, UserError
+from focusing.errors import DamagedError, UserError
 from focusing.reports.figures.chart import median_run
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
 from focusing.reports.report import given_folders, nothing
 from focusing.reports.tables.cells import blocks
 from focusing.reports.tables.settings import settings_of
-from focusing.results.archive import ARCHIVE, write_archive
 from focusing.results.arrays import read_arrays
-from focusing.results.collect import Collection, collect, record_files
-from focusing.results.files import atomic_write, inside
-from focusing.results.groups import group_by, trial
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run, collect, record_files
+from focusing.results.frame import group_by
+from focusing.results.store import ARCHIVE, atomic_write, inside, write_archive
 from focusing.schema import printable
 
 TIMES, FEW_TIMES = 25, 8
@@ -36,9 +34,8 @@ SMALL = 2**16
 """Bytes of arrays that are kept of every run; larger ones of a typical run of each setting only."""
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    options = _parse(arguments)
     folders = given_folders(options.folders or ["outputs"])
     if not any(record_files(folders)):
         raise UserError(nothing(folders))
@@ -88,7 +85,7 @@ def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:
 
 def _cells(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
     """All groups of runs that figures show one of."""
-    plain = [run for run in runs if trial(run) is None]
+    plain = [run for run in runs if run.trial is None]
     for part in group_by(plain, lambda run: (run.size, run.variant)).values():
         yield from (same for block in blocks(part) for same in block.models.values())
         yield from (each.runs for each in settings_of(part))
@@ -97,7 +94,7 @@ def _cells(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
 def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
     """Thin arrays of a run; half as many bits are more than a figure shows."""
     for path in sorted(run.path.glob("*.npz")):
-        if path.parent == folder or trial(run) is not None:  # of trials no figure shows any
+        if path.parent == folder or run.trial is not None:  # of trials no figure shows any
             continue
         try:
             if path.name == FOCI:
@@ -141,14 +138,3 @@ def _thin(arrays: dict[str, Any]) -> dict[str, Any]:
 
 def _evenly(count: int, most: int) -> Any:
     return np.unique(np.linspace(0, count - 1, most).round().astype(int))
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="focusing archive",
-        description="Keep records, but no checkpoints, in small files that focusing report reads. "
-        "What is there already stays.",
-    )
-    parser.add_argument("folders", nargs="*", help="searched for records; outputs")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="where to (results)")
-    return parser.parse_intermixed_args(arguments)

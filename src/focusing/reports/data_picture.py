@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from focusing.compose import data_dir
 from focusing.data.commands import describe, read_data
 from focusing.data.dataset import DataSet
 from focusing.drawing import COLOURS, GREY, figure_style
-from focusing.errors import UserError
 
 WIDTH = 7.2
 """Of the picture, in inches."""
@@ -27,13 +26,10 @@ COLUMNS, ROWS, GAP = 10, 6, 2
 Array = NDArray[Any]
 
 
-def show_data(arguments: Sequence[str]) -> None:
-    """Draw the data set that is named first, changed as the other arguments say."""
-    if not arguments:
-        raise UserError("which data? focusing data show NAME.")
-    name, *changes = arguments
-    path = Path("outputs") / "data" / f"{name}.png"
-    draw_data(read_data(name, Path(data_dir()), changes), path)
+def show_data(args: argparse.Namespace) -> None:
+    """Draw the data set ``args.name``, changed as ``args.overrides`` say."""
+    path = Path("outputs") / "data" / f"{args.name}.png"
+    draw_data(read_data(args.name, Path(data_dir()), args.overrides), path)
     print(path)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from focusing.errors import Parser, UserError
+from focusing.errors import UserError
 from focusing.reports.tables.files import all_tables, write_tables
-from focusing.reports.tables.terminal import terminal
+from focusing.reports.terminal import table_lines
 from focusing.results.collect import Collection, collect
 
 DEFAULT_FOLDERS = ("outputs", "results")
@@ -25,9 +25,8 @@ WRITERS = {
 """What comes after the tables, and may draw on them; imported when it is used."""
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    options = _parse(arguments)
     folders = given_folders(options.folders)
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     if options.serve:
@@ -43,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(nothing(folders))
     told: set[str] = set()
     for table in all_tables(collection):
-        console.print(*terminal(table, told), sep="\n")
+        console.print(*table_lines(table, told), sep="\n")
     write_report(collection, options.out)
     from focusing.reports.figures.gallery import missing_lines  # matplotlib takes a second
 
@@ -85,27 +84,3 @@ def headline(collection: Collection, out: Path) -> str:
     copies = f", {collection.repeated} copies left out" if collection.repeated else ""
     runs = "1 run" if len(collection.runs) == 1 else f"{len(collection.runs)} runs"
     return f"{runs}{failed}{copies}: {out / 'index.html'}"
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**16:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 65535")
-    return int(text)
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="focusing report",
-        description="Tables, figures and a page from the records of finished runs.",
-    )
-    parser.add_argument("folders", nargs="*", help="searched for records; outputs and results")
-    parser.add_argument("--out", type=Path, default=Path("report"), help="where to (report)")
-    parser.add_argument(
-        "--serve",
-        action="store_true",
-        help="show it in a browser, and anew whenever a run has finished",
-    )
-    parser.add_argument(
-        "--port", type=_port, default=8000, help="of --serve; 0 for any that is free (8000)"
-    )
-    return parser.parse_intermixed_args(arguments)

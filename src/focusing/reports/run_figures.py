@@ -34,9 +34,7 @@ from focusing.errors import DamagedError
 from focusing.reports.figures.plotting import draw_curve, legend_entry, signed_image
 from focusing.reports.foci import read_foci
 from focusing.reports.tables import file_name
-from focusing.results.files import atomic_write
-from focusing.results.folder import DRAWN
-from focusing.results.record import read_record
+from focusing.results.store import FIGURES_COMPLETE, atomic_write, read_record
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ def draw_run(run_dir: Path) -> list[Path]:
     what :func:`record_figures` draws.
 
     Every file is written atomically, and at the end a stamp: see
-    :func:`focusing.results.folder.has_figures`. What cannot be drawn is left out with a warning.
+    :func:`focusing.results.store.has_figures`. What cannot be drawn is left out with a warning.
 
     Args:
         run_dir: the run folder.
@@ -76,7 +74,7 @@ def draw_run(run_dir: Path) -> list[Path]:
         for name, figure in layer_figures(foci).items():
             paths += save_figure(figure, folder, file_name(name, foci.layer))
     folder.mkdir(exist_ok=True)
-    atomic_write(run_dir / DRAWN, b"", sync=False)
+    atomic_write(run_dir / FIGURES_COMPLETE, b"", sync=False)
     return paths
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from focusing.errors import DamagedError
-from focusing.results.files import atomic_write
+from focusing.results.store import atomic_write
 from focusing.schema import printable
 
 MAX_FILE_BYTES = 2**31

@@ -1,4 +1,4 @@
-"""All records below some folders; what did not change since the last time is not read again."""
+"""Finished runs: all records below some folders. Files that did not change are not read again."""
 
 from __future__ import annotations
 
@@ -6,34 +6,131 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError
-from focusing.results.archive import ARCHIVE, read_lines
-from focusing.results.files import atomic_write
-from focusing.results.identity import config_hash
-from focusing.results.record import FILE
+from focusing.results.identity import config_hash, upgrade
 from focusing.results.record_schema import check_record, parse
-from focusing.results.run import Run, run_of
+from focusing.results.store import ARCHIVE, RECORD_FILE, atomic_write, read_lines, read_run
 from focusing.schema import below, printable
 
+UNSTATED = "unstated"
 CACHE_SCHEMA = 3
-LARGEST = 2**28
-"""Bytes of a record: those of a million epochs."""
+MAX_RECORD_BYTES = 2**28
+"""Limit on the size of a record: that of a million epochs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run as tables and figures see it: its record without the long series.
+
+    Attributes:
+        path: the run folder.
+        file: the file that holds its record: ``result.json``, or an archive.
+        experiment: name of the experiment.
+        status: ``done``, ``failed`` or ``pruned``.
+        error: why it failed.
+        data: name of the data set.
+        source: where the data came from.
+        fingerprint: hash of the data, as they were split and prepared.
+        content: hash of all samples, however split; None in records that do not have it.
+        model: name of the model.
+        size: ``smoke``, ``quick``, ``short`` or ``paper``.
+        variant: ``paper``, ``author`` or ``author2018``.
+        protocol: the one it was run with.
+        seed: its seed.
+        metric: ``accuracy``, a fraction, or ``mae``, of which less is better.
+        scores: test score by protocol.
+        epochs: epoch of the score by protocol, counted from 0.
+        config: the whole config.
+        config_hash: equal for configs that compute the same, whatever the seed.
+        sizes: ``train``, ``val``, ``test``, ``inputs``, ``classes``, ``informative``.
+        network: numbers of ``parameters``, of ``trained`` ones, and so on.
+        focus: movement of the foci by focused layer.
+        measured: results of analysing callbacks.
+        seconds: of training; without a GPU those of the CPU.
+        steps_per_second: training steps.
+        peak_memory: in bytes.
+        versions: of Python and packages.
+        git: commit, and whether files were changed since; None outside a repository.
+        started: UTC.
+        finished: UTC.
+    """
+
+    path: Path
+    file: Path
+    experiment: str
+    status: str
+    error: str | None
+    data: str
+    source: str
+    fingerprint: str
+    model: str
+    size: str
+    variant: str
+    protocol: str
+    seed: int
+    metric: str
+    scores: Mapping[str, float]
+    epochs: Mapping[str, int]
+    config: Mapping[str, Any]
+    config_hash: str
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    network: Mapping[str, Any] = field(default_factory=dict)
+    focus: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
+    steps_per_second: float | None = None
+    peak_memory: int | None = None
+    content: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    git: Mapping[str, Any] | None = None
+    started: str = ""
+    finished: str = ""
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether the score is an error."""
+        return self.metric == "mae"
+
+    @property
+    def holdout(self) -> float:
+        """Share of the training data that was kept for validation."""
+        return float((self.config.get("protocol") or {}).get("holdout") or 0)
+
+    @property
+    def data_options(self) -> Mapping[str, Any]:
+        """The options of the data set."""
+        return self.config.get("data") or {}
+
+    @property
+    def trial(self) -> int | None:
+        """Number of the random trial; None for other runs."""
+        number: int | None = (self.config.get("sweep") or {}).get("trial")
+        return number
+
+    def record(self) -> dict[str, Any]:
+        """The whole record, read again."""
+        return read_run(self.path, self.file)
+
+    def series(self) -> dict[str, list[float]]:
+        """Metric -> value after every epoch, read again."""
+        series: dict[str, list[float]] = self.record().get("series") or {}
+        return series
 
 
 @dataclass(frozen=True)
 class Collection:
-    """What was found.
+    """All runs below some folders.
 
     Attributes:
-        runs: finished runs, each once, in a fixed order.
+        runs: finished runs without duplicates, in a fixed order.
         failed: runs that failed and were not repeated with success.
-        unreadable: files that are called as records and archives are but hold none, or lines of
-            archives that hold none, and why.
+        unreadable: files with the name of a record or an archive that hold none, and lines of
+            archives that hold none, with the reason.
         repeated: number of further copies of runs, not counted again.
         read: number of files that had to be read.
     """
@@ -45,7 +142,7 @@ class Collection:
     read: int = 0
 
     def warning(self) -> str | None:
-        """One sentence about what cannot be read."""
+        """One sentence about unreadable records; None if there are none."""
         if not self.unreadable:
             return None
         (path, reason), count = self.unreadable[0], len(self.unreadable)
@@ -58,6 +155,59 @@ class Collection:
         return [run for run in self.runs if run.experiment == experiment]
 
 
+def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> Run:
+    """A run from its record, which need not have its series.
+
+    Args:
+        path: the run folder.
+        record: the record, checked.
+        file: the archive that holds it; None: it is in the run folder.
+    """
+    config = upgrade(record["config"], (record.get("data") or {}).get("train"))
+    data = record.get("data") or {"name": config["data"]["name"]}  # it may fail before it has any
+    sizes = dict(data)
+    source, fingerprint, content = (
+        sizes.pop(name, default)
+        for name, default in (("source", UNSTATED), ("fingerprint", UNSTATED), ("content", None))
+    )
+    scores = {name: score for name, score in record["scores"].items() if score}
+    on_gpu = "gpu" in (record.get("machine") or {})
+    # On a CPU its own time, which other processes and pauses do not lengthen.
+    seconds = None if on_gpu else record.get("cpu_seconds")
+    return Run(
+        path=path,
+        file=file or path / RECORD_FILE,
+        experiment=record["experiment"],
+        status=record["status"],
+        error=record.get("error"),
+        data=sizes.pop("name"),
+        source=source,
+        fingerprint=fingerprint,
+        content=content,
+        model=config["model"]["name"],
+        size=config.get("size", UNSTATED),
+        variant=config.get("variant", UNSTATED),
+        protocol=config["protocol"]["name"],
+        seed=record["seed"],
+        metric=record.get("metric") or UNSTATED,
+        scores={name: float(score["value"]) for name, score in scores.items()},
+        epochs={name: score["epoch"] for name, score in scores.items()},
+        config=config,
+        config_hash=config_hash(config),
+        sizes=sizes,
+        network=record.get("network") or {},
+        focus=record.get("focus") or {},
+        measured=record.get("measured") or {},
+        seconds=record.get("wall_seconds") if seconds is None else seconds,
+        steps_per_second=record.get("steps_per_second"),
+        peak_memory=record.get("peak_memory_bytes"),
+        versions=record.get("versions") or {},
+        git=record.get("git"),
+        started=record.get("started") or "",
+        finished=record.get("finished") or "",
+    )
+
+
 def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
     """Find and read all records.
 
@@ -66,7 +216,7 @@ def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
             (what a run puts aside while it is repeated).
         cache: a file that remembers what was read; made if there is none.
     """
-    known = _load(cache)
+    known = _load_cache(cache)
     now: dict[str, list[Any]] = {}
     read = 0
     for path in sorted(set(record_files(folders))):
@@ -97,9 +247,9 @@ def _finished(folder: Path) -> dict[tuple[str, str, int], Run]:
 
 
 def published(config: Mapping[str, Any]) -> Run | None:
-    """The finished run of a config in the folder ``sweep.archive``; None without one.
+    """The finished run of a config in the folder ``sweep.archive``, read once per process.
 
-    The folder is read once by each process.
+    None if there is no such run, or no such folder in the config.
     """
     archive = config["sweep"]["archive"]
     if not archive:
@@ -110,7 +260,21 @@ def published(config: Mapping[str, Any]) -> Run | None:
     return _finished(folder).get((config["name"], config_hash(config), config["seed"]))
 
 
+def record_files(folders: Sequence[Path]) -> Iterator[Path]:
+    """All files below some folders that have the name of a record or an archive."""
+    for folder in folders:
+        for place, subfolders, files in os.walk(folder.absolute()):
+            if RECORD_FILE in files:
+                subfolders.clear()  # a run folder holds no other run, but many files
+                yield Path(place, RECORD_FILE)
+                continue
+            if ARCHIVE in files:
+                yield Path(place, ARCHIVE)
+            subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+
+
 def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
+    """One run of all copies of its record: finished rather than failed, late rather than early."""
     unreadable, repeated = [], 0
     best: dict[tuple[Any, ...], Run] = {}
     for name, (_, _, entries) in files.items():
@@ -120,22 +284,16 @@ def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
                 unreadable.append((file, printable(f"{place}: {record}" if place else record)))
                 continue
             run = run_of(file.parent / place, record, file)
-            same = (*_identity(run), run.source, run.fingerprint)
-            earlier = best.get(same)
+            key = (*_identity(run), run.source, run.fingerprint)
+            earlier = best.get(key)
             repeated += earlier is not None
             if earlier is None or _rank(run) > _rank(earlier):
-                best[same] = run
+                best[key] = run
     runs = sorted(best.values(), key=_order)
     done = [run for run in runs if run.status == "done"]
     repaired = set(map(_identity, done))  # a run may fail before it has data, thus a fingerprint
     failed = [run for run in runs if run.status == "failed" and _identity(run) not in repaired]
-    return Collection(
-        runs=tuple(done),
-        failed=tuple(failed),
-        unreadable=tuple(unreadable),
-        repeated=repeated,
-        read=read,
-    )
+    return Collection(tuple(done), tuple(failed), tuple(unreadable), repeated, read)
 
 
 def _identity(run: Run) -> tuple[Any, ...]:
@@ -150,31 +308,18 @@ def _order(run: Run) -> tuple[Any, ...]:
     return run.experiment, run.data, run.model, run.config_hash, run.seed, str(run.path)
 
 
-def record_files(folders: Sequence[Path]) -> Iterator[Path]:
-    """All files below some folders that are records or archives, by their names."""
-    for folder in folders:
-        for place, folders_below, files in os.walk(folder.absolute()):
-            if FILE in files:
-                folders_below.clear()  # a run folder holds no others, but many files
-                yield Path(place, FILE)
-                continue
-            if ARCHIVE in files:
-                yield Path(place, ARCHIVE)
-            folders_below[:] = [name for name in folders_below if not name.startswith(".")]
-
-
 def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
-    """Place and record, without its series, of each run in a file; or in its stead what is wrong.
+    """Run folder, relative to the file, and record without its series, of every run in a file.
 
-    The place is the run folder, as seen from that of the file.
+    In place of a record that cannot be read stands the reason.
     """
     try:
         if not stat.S_ISREG(state.st_mode):
             raise ValueError("not a file")
-        if state.st_size > LARGEST:
-            raise ValueError(f"larger than {LARGEST >> 20} MiB")
+        if state.st_size > MAX_RECORD_BYTES:
+            raise ValueError(f"larger than {MAX_RECORD_BYTES >> 20} MiB")
         if path.name == ARCHIVE:
-            entries = [list(each) for each in read_lines(path)]
+            entries = [list(entry) for entry in read_lines(path)]
         else:
             record = parse(path.read_bytes())
             check_record(record)
@@ -187,7 +332,7 @@ def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
     return entries
 
 
-def _load(cache: Path | None) -> dict[str, list[Any]]:
+def _load_cache(cache: Path | None) -> dict[str, list[Any]]:
     if cache is None:
         return {}
     try:

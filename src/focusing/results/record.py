@@ -1,66 +1,113 @@
-"""``result.json``: all that is kept of a run. What comes later reads records and nothing else."""
+"""What a record says about a run: its data, network, code and machine, its series and scores."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from focusing.errors import DamagedError, UserError
-from focusing.results.files import atomic_write
-from focusing.results.record_schema import check_record, parse
-from focusing.schema import SCHEMA, printable, short
+from focusing.results.identity import config_hash
 
-FILE = "result.json"
+if TYPE_CHECKING:
+    from focusing.data.dataset import DataSet, Split
+    from focusing.models import Network
+
 PACKAGES = ("focusing", "torch", "pytorch-lightning", "hydra-core", "omegaconf", "numpy")
+SERIES_OF = {"accuracy": "acc", "mae": "mae"}
+"""Metric of a record -> its name in the series; of mae, less is better."""
+
+Series = Mapping[str, Sequence[float]]
 
 
-def write_record(run_dir: Path, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the record of a run; its presence, with status ``done``, means that the run is done.
+def describe_start(
+    config: Mapping[str, Any], data: DataSet, splits: Mapping[str, Split], net: Network
+) -> dict[str, Any]:
+    """The first half of a record, known before training.
+
+    Args:
+        config: plain containers.
+        data: the data set.
+        splits: how it is used: ``train``, ``test`` and maybe ``val``.
+        net: the network.
+    """
+    sizes = {name: len(split.targets) for name, split in splits.items()}
+    return {
+        "experiment": config["name"],
+        "config": config,
+        "config_hash": config_hash(config),
+        "seed": config["seed"],
+        "data": {
+            "name": data.name,
+            "source": data.source,
+            "fingerprint": data.fingerprint,
+            "content": data.content,
+            **{"train": 0, "val": 0, "test": 0, **sizes},
+            "inputs": data.inputs,
+            "shape": list(data.train.inputs.shape[1:]),
+            "classes": data.classes,
+            "informative": data.informative,
+        },
+        "metric": data.metric,
+        "network": net.summary().totals(),
+        **_code(),
+        "started": now(),
+    }
+
+
+def describe_end(start: Mapping[str, Any], series: Series, **more: Any) -> dict[str, Any]:
+    """The whole record.
+
+    Args:
+        start: its first half.
+        series: metric name -> value after every epoch.
+        **more: status, error, and what callbacks measured.
+    """
+    return {
+        **start,
+        **more,
+        "series": series,
+        "scores": scores(series, start["metric"]),
+        "finished": now(),
+    }
+
+
+def scores(series: Series, metric: str) -> dict[str, dict[str, Any] | None]:
+    """Test score and epoch, counted from 0, under every protocol.
 
     Returns:
-        The record as it will be read.
-
-    Raises:
-        UserError: nobody could read it, as it holds NaN or what is not plain.
+        ``paper``: the best of all epochs; ``holdout``: at the epoch that is best on the validation
+        split, None without one; ``last``: after the last epoch.
     """
-    told = record.get("error") and printable(str(record["error"]))
-    try:
-        text = json.dumps({"schema": SCHEMA, **record, "error": told}, indent=1)
-        written: dict[str, Any] = parse(text)
-        check_record(written)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"The record of this run cannot be written: {error}.") from None
-    atomic_write(run_dir / FILE, text.encode())
-    return written
+    short = SERIES_OF[metric]
+    test, val = series.get(f"test/{short}"), series.get(f"val/{short}")
+    if not test:
+        return {"paper": None, "holdout": None, "last": None}
+    epochs = {
+        "paper": best_epoch(test, metric),
+        "holdout": best_epoch(val, metric) if val else None,
+        "last": len(test) - 1,
+    }
+    return {
+        name: None if epoch is None else {"value": test[epoch], "epoch": epoch}
+        for name, epoch in epochs.items()
+    }
 
 
-def read_record(run_dir: Path) -> dict[str, Any] | None:
-    """The record of a run, or None if there is none.
+def best_epoch(values: Sequence[float], metric: str) -> int:
+    """The first epoch with the best value."""
+    best = min(values) if metric == "mae" else max(values)
+    return list(values).index(best)
 
-    Raises:
-        DamagedError: it is not what a run leaves.
-        UserError: another version has written it.
-    """
-    path = run_dir / FILE
-    try:
-        record: dict[str, Any] = parse(path.read_bytes())
-        if isinstance(record, dict) and record.get("schema", SCHEMA) != SCHEMA:
-            raise UserError(
-                f"{path} has schema {short(record['schema'])}, this version reads {SCHEMA}."
-            )
-        check_record(record)
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise DamagedError(path, f"is not a record: {error}") from None
-    return record
+
+@cache  # a process runs the code that it began with
+def _code() -> dict[str, Any]:
+    return {"versions": versions(), "git": git_state(), "machine": machine()}
 
 
 def now() -> str:
@@ -69,33 +116,33 @@ def now() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that decide about results."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of the packages that can change results."""
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:  # run from a checkout that is not installed
             continue
-    return found
+    return installed
 
 
 def machine() -> dict[str, Any]:
-    """What decides about times: system, processor, cores, and the GPU if there is one."""
+    """What decides how long a run takes: system, processor, cores, and the GPU if there is one."""
     import torch
 
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "system": f"{platform.system()} {platform.release()}",
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }
     if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
 
 
 def _processor() -> str:
-    """Its name where Linux tells it, else its kind."""
+    """The model name on Linux, elsewhere the architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -112,10 +159,10 @@ def git_state() -> dict[str, Any] | None:
         "commit": ["rev-parse", "HEAD"],
         "changes": ["status", "--porcelain", ":/src", ":/conf"],
     }
-    found = {}
+    output = {}
     for name, arguments in commands.items():
         try:
-            done = subprocess.run(  # noqa: S603 - fixed arguments
+            process = subprocess.run(  # noqa: S603 - fixed arguments
                 ["git", *arguments],  # noqa: S607 - the user's git
                 cwd=here.parent,
                 capture_output=True,
@@ -124,7 +171,7 @@ def git_state() -> dict[str, Any] | None:
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        if done.returncode:
+        if process.returncode:
             return None
-        found[name] = done.stdout.strip()
-    return {"commit": found["commit"], "dirty": bool(found["changes"])}
+        output[name] = process.stdout.strip()
+    return {"commit": output["commit"], "dirty": bool(output["changes"])}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from focusing.results.scores import SERIES_OF
+from focusing.results.record import SERIES_OF
 from focusing.schema import (
     SCHEMA,
     Check,

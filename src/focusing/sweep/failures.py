@@ -14,10 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from focusing.errors import UserError
-from focusing.results.files import atomic_write
-from focusing.results.folder import finished, lock_of
 from focusing.results.identity import config_hash
-from focusing.results.record import git_state, now, read_record, versions, write_record
+from focusing.results.record import git_state, now, versions
+from focusing.results.store import atomic_write, finished, lock_of, read_record, write_record
 from focusing.sweep.outcome import Job, Outcome, label, varying
 
 

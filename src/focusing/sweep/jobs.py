@@ -20,9 +20,8 @@ from focusing.compose import prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.instantiate import trust, trusted
 from focusing.results.collect import published
-from focusing.results.folder import record_of
 from focusing.results.identity import run_folder
-from focusing.results.record import read_record
+from focusing.results.store import read_record, record_of
 from focusing.sweep.failures import leave_failure
 from focusing.sweep.launch.preemption import Requeued, preemptible
 from focusing.sweep.outcome import Outcome, RunsFailedError, failure, sentence

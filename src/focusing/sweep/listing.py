@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 
@@ -14,16 +15,15 @@ from focusing.sweep.experiments import Experiment, configs, experiments, find, j
 UNITS = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0))
 
 
-def list_experiments(arguments: Sequence[str]) -> None:
+def list_experiments(args: argparse.Namespace) -> None:
     """Print a table of experiments.
 
     Args:
-        arguments: names, all if there are none; ``size=quick`` and other overrides; ``--fresh``
-            measures also what was measured before.
+        args: ``words`` are names, all if there are none, and overrides such as ``size=quick``;
+            ``fresh`` measures also what was measured before.
     """
-    fresh = "--fresh" in arguments
-    overrides = [each for each in arguments if "=" in each]
-    names = [each for each in arguments if "=" not in each and each != "--fresh"]
+    overrides = [word for word in args.words if "=" in word]
+    names = [word for word in args.words if "=" not in word]
     chosen = [find(name) for name in names] or list(experiments().values())
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("experiment", "paper", "what", "runs", "time here"):
@@ -32,7 +32,7 @@ def list_experiments(arguments: Sequence[str]) -> None:
     with Console(stderr=True).status("") as status:  # measuring takes seconds per network
         for each in chosen:
             status.update(f"measuring {each.name}")
-            runs, seconds = cost(each, overrides, fresh=fresh)
+            runs, seconds = cost(each, overrides, fresh=args.fresh)
             whole += seconds
             table.add_row(each.name, each.paper, each.about, str(runs), duration(seconds))
     console.print(table)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from focusing.errors import UserError
-from focusing.results.files import is_name
 from focusing.results.identity import config_hash
-from focusing.results.study import SUFFIX, open_study
+from focusing.results.store import STUDY_SUFFIX, open_study
+from focusing.schema import is_name
 from focusing.sweep.outcome import Job, Outcome
 from focusing.sweep.search_space import grid
 
@@ -195,4 +195,4 @@ def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Opt
     if not is_name(config["name"]):
         raise UserError(f"name={config['name']} cannot be the name of a folder.")
     output = Path(config["paths"]["output_dir"]).expanduser().absolute()
-    return output.joinpath(config["name"], ".studies", f"{digest}{SUFFIX}")
+    return output.joinpath(config["name"], ".studies", f"{digest}{STUDY_SUFFIX}")

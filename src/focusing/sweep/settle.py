@@ -12,8 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.checks import check_devices
 from focusing.errors import UserError
-from focusing.results.folder import lock_of
-from focusing.results.record import FILE as RECORD
+from focusing.results.store import RECORD_FILE as RECORD
+from focusing.results.store import lock_of
 from focusing.sweep.failures import print_failures
 from focusing.sweep.outcome import Job, Outcome
 

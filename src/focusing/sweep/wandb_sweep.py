@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.types import HydraContext, RunMode
 
 from focusing.compose import config_dir, prepare_hydra
-from focusing.errors import Parser, UserError
+from focusing.errors import UserError
 from focusing.sweep.expansion import validate
 from focusing.sweep.outcome import Job
 from focusing.sweep.parts import parse_parts
@@ -26,28 +26,17 @@ REGRESSION = "boston"
 HEAD = "# wandb sweep {file} prints an id; on each machine: wandb agent ENTITY/{project}/ID\n"
 
 
-def write_sweep(arguments: Sequence[str]) -> None:
+def write_sweep(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    parser = Parser(
-        prog="focusing wandb sweep",
-        description="Write a W&B sweep of a multirun: experiment=table2_simple, or "
-        "model=dense,focus_s seed=0,17. Agents run focusing train with logger=wandb.",
-    )
-    parser.add_argument("overrides", nargs="*", help="as of focusing train -m")
-    parser.add_argument("-m", "--multirun", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--project", default="focusing", help="W&B project (focusing)")
-    parser.add_argument("--entity", help="W&B user or team (the one of your key)")
-    parser.add_argument("--out", type=Path, default=Path("sweep.yaml"), help="file (sweep.yaml)")
-    parser.add_argument("--dry-run", action="store_true", help="print it instead")
-    options = parser.parse_args(arguments)
-    account = {"project": options.project} | ({"entity": options.entity} if options.entity else {})
+    project = options.project or "focusing"
+    account = {"project": project} | ({"entity": options.entity} if options.entity else {})
     found = sweeps(options.overrides, account)
     for part, sweep in found.items():
         out: Path = options.out
         if len(found) > 1:
             out = out.with_stem(f"{out.stem}_{part}")
         content = yaml.safe_dump(sweep, sort_keys=False, default_flow_style=None, width=100)
-        text = HEAD.format(file=out, project=options.project) + content
+        text = HEAD.format(file=out, project=project) + content
         if options.dry_run:
             print(f"---\n{text}" if len(found) > 1 else text, end="")
         else:

@@ -15,7 +15,7 @@ from pytorch_lightning.plugins.io import CheckpointIO
 
 from focusing.errors import DamagedError
 from focusing.limits import check_regular
-from focusing.results.files import atomic_write
+from focusing.results.store import atomic_write
 from focusing.schema import printable
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from focusing.errors import DamagedError
-from focusing.results.files import set_aside
+from focusing.results.store import set_aside
 from focusing.schema import Wrong, mapping, number, numbers, whole
 from focusing.training.checkpoint import load_checkpoint
 from focusing.training.optimizer import build_optimizer

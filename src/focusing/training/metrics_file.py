@@ -12,7 +12,7 @@ from typing import Any
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
-from focusing.results.files import atomic_write, set_aside
+from focusing.results.store import atomic_write, set_aside
 
 log = logging.getLogger(__name__)
 

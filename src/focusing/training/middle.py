@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from focusing.errors import DamagedError
-from focusing.results.files import atomic_write, set_aside
+from focusing.results.store import atomic_write, set_aside
 from focusing.schema import Wrong
 from focusing.training.checkpoint import encode, load_checkpoint
 from focusing.training.fitting_state import (

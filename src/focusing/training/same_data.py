@@ -12,7 +12,7 @@ from typing import Any
 from focusing.data import DataSet
 from focusing.data.sources import MissingError
 from focusing.errors import UserError
-from focusing.results.files import atomic_write, set_aside
+from focusing.results.store import atomic_write, set_aside
 from focusing.schema import fields, text
 from focusing.training.assembly import load_data
 

@@ -21,7 +21,7 @@ from focusing.config import Optim, drops_rest
 from focusing.data import Batches, Split
 from focusing.data.batches import resident
 from focusing.errors import UserError
-from focusing.results.scores import Series, best_epoch
+from focusing.results.record import Series, best_epoch
 from focusing.training.assembly import has_batch_norm
 from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO
 from focusing.training.interruption import interruptible

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError
-from focusing.results.files import atomic_write, is_name
+from focusing.results.store import atomic_write
+from focusing.schema import is_name
 from focusing.training.wandb_facts import define_metrics, facts, tags
 from focusing.training.wandb_server import obstacle
 

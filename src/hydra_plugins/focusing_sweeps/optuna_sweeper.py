@@ -28,7 +28,7 @@ class OptunaSweeper(GridSweeper):
     ) -> None:
         """Find the launcher."""
         from focusing.errors import UserError
-        from focusing.results.study import require_optuna
+        from focusing.results.store import require_optuna
 
         require_optuna()
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)

@@ -10,7 +10,7 @@ import optuna
 
 from focusing.callbacks import SearchTrial
 from focusing.errors import PrunedError
-from focusing.results.study import open_study
+from focusing.results.store import open_study
 
 LIMITS = {"after_trials": 1, "after_epochs": 0}
 

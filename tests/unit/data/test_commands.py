@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from focusing.data.commands import check_data, get_data, list_data
 from focusing.errors import UserError
+from tests.command_line import check_data, get_data, list_data
 from tests.unit.data import makers
 
 
@@ -16,7 +16,7 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_list_says_where_everything_is(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     makers.digits(data_dir / "mnist")
-    list_data()
+    list_data([])
     lines = capsys.readouterr().out.splitlines()
     where = {line[:26].strip(): line[68:] for line in lines[:-2]}
     assert where["mnist"] == "here, in mnist"
@@ -57,7 +57,7 @@ EVERY = (
 
 @pytest.mark.parametrize(
     ("names", "sentence"),
-    [([], "which data"), (["minst"], f"did you mean mnist. {EVERY}"), (["zebra"], EVERY)],
+    [([], "NAME"), (["minst"], f"did you mean mnist. {EVERY}"), (["zebra"], EVERY)],
 )
 def test_get_of_what_does_not_exist(names: list[str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):

@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.tables.overrides import planned
 from focusing.results.identity import config_hash
-from focusing.results.record import write_record
-from focusing.results.scores import scores
+from focusing.results.record import scores
+from focusing.results.store import write_record
 
 SMALLEST: dict[str, Any] = {
     "experiment": "x",

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from focusing.cli import main as command
-from focusing.reports.archive import FEW_TIMES, NEURONS, TIMES, main
+from focusing.reports.archive import FEW_TIMES, NEURONS, TIMES
 from focusing.reports.foci import read_foci
-from focusing.results.archive import ARCHIVE, read_archive, write_archive
-from focusing.results.collect import collect
-from focusing.results.run import Run
+from focusing.results.collect import Run, collect
+from focusing.results.store import ARCHIVE, read_archive, write_archive
+from tests.command_line import archive as main
 from tests.unit.reports.records import leave
 
 

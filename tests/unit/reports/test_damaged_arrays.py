@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from focusing.errors import DamagedError
-from focusing.reports.archive import main as archive
 from focusing.reports.figures.chart import Chart, Damaged
 from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
 from focusing.reports.foci import first_and_last, read_foci
 from focusing.reports.page.run_foci import foci_of
 from focusing.reports.page.site import write_page
 from focusing.results.collect import collect
+from tests.command_line import archive
 from tests.unit.reports.records import leave
 
 PUBLISHED = Path(__file__).parents[3] / "results"

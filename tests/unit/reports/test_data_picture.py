@@ -8,7 +8,8 @@ from PIL import Image
 from focusing.data.commands import read_data
 from focusing.data.dataset import Split
 from focusing.errors import UserError
-from focusing.reports.data_picture import draw_data, show_data
+from focusing.reports.data_picture import draw_data
+from tests.command_line import show_data
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "lfw", "fsdd", "boston", "dna", "imdb"])
@@ -48,5 +49,5 @@ def test_the_command_says_where_the_picture_is(
     show_data(["dna", "data.fake=true"])
     assert Path(capsys.readouterr().out.strip()) == Path("outputs/data/dna.png")
     assert (tmp_path / "outputs/data/dna.png").exists()
-    with pytest.raises(UserError, match="which data"):
+    with pytest.raises(UserError, match="NAME"):
         show_data([])

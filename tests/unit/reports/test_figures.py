@@ -17,8 +17,7 @@ from focusing import FocusedLinear
 from focusing.drawing import LayerFoci, edges, foci_figure, save_figure
 from focusing.reports.foci import informative_columns
 from focusing.reports.run_figures import draw_run, series_figure, trajectory_figure
-from focusing.results.folder import DRAWN
-from focusing.results.record import write_record
+from focusing.results.store import FIGURES_COMPLETE, write_record
 from focusing.training.trajectory import Trajectory
 from tests.unit.reports.records import SMALLEST
 
@@ -68,7 +67,7 @@ def test_every_kind_of_layer(tmp_path: Path, options: dict[str, Any], figures: s
     )
     paths = draw_run(run)
     assert drawn(paths) == figures | {"losses"}
-    assert sorted([*paths, run / DRAWN]) == sorted((run / "figures").iterdir())
+    assert sorted([*paths, run / FIGURES_COMPLETE]) == sorted((run / "figures").iterdir())
     for path in paths:
         if path.suffix == ".png":
             with Image.open(path) as image:

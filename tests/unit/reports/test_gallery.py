@@ -14,8 +14,7 @@ from focusing.reports.figures.chart import Chart, Missing, describe_run, median_
 from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
 from focusing.reports.tables.labels import labels
 from focusing.reports.tables.settings import settings_of
-from focusing.results.collect import collect
-from focusing.results.run import Run
+from focusing.results.collect import Run, collect
 from tests.unit.reports.records import leave
 
 

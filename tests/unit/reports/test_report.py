@@ -10,9 +10,10 @@ import pytest
 
 from focusing.errors import UserError
 from focusing.reports import report
-from focusing.reports.report import given_folders, main, write_report
+from focusing.reports.report import given_folders, write_report
 from focusing.reports.serve import Server, serve
 from focusing.results.collect import Collection, collect
+from tests.command_line import report as main
 from tests.unit.reports.records import leave
 
 

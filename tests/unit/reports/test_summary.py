@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from focusing.reports.summary import summary
+from focusing.reports.terminal import summary
 
 RECORD: dict[str, Any] = {
     "status": "done",

@@ -14,7 +14,7 @@ from focusing.reports.tables import Column, Row, Table, p_value, signed, text
 from focusing.reports.tables.files import csv_text, write_tables
 from focusing.reports.tables.latex import document, escape, latex
 from focusing.reports.tables.markdown import markdown
-from focusing.reports.tables.terminal import terminal
+from focusing.reports.terminal import table_lines
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 
@@ -56,7 +56,7 @@ def test_without_runs_no_cell_is_missing() -> None:
         "## A", "", "No runs yet.", "", "This makes them:", "", "- `python train.py`",
     ]  # fmt: skip
     console = Console(file=io.StringIO(), width=80)
-    console.print(*terminal(empty), sep="\n")
+    console.print(*table_lines(empty), sep="\n")
     assert "[1]" not in console.file.getvalue()  # type: ignore[attr-defined]
     assert "[1]" not in latex(empty)
 
@@ -68,7 +68,7 @@ def test_csv() -> None:
 
 def test_terminal() -> None:
     console = Console(file=io.StringIO(), width=80)
-    console.print(*terminal(TABLE), sep="\n")
+    console.print(*table_lines(TABLE), sep="\n")
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     for part in ("A & B", "99.25 ± 0.02", "[99.2, 99.3]", "missing [1]", "[1] python train.py"):
         assert part in shown
@@ -78,7 +78,7 @@ def test_notes_are_told_once() -> None:
     console = Console(file=io.StringIO(), width=80)
     told: set[str] = set()
     for _ in range(2):
-        console.print(*terminal(TABLE, told), sep="\n")
+        console.print(*table_lines(TABLE, told), sep="\n")
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert (shown.count("Mean ± std."), shown.count("python train.py")) == (1, 2)
 
@@ -86,7 +86,7 @@ def test_notes_are_told_once() -> None:
 def test_a_long_table_is_cut_in_the_terminal_only() -> None:
     long = Table("long", "L", (Column("n"),), tuple(Row((text(f"{n};"),)) for n in range(60)))
     console = Console(file=io.StringIO(), width=80)
-    console.print(*terminal(long), sep="\n")
+    console.print(*table_lines(long), sep="\n")
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "39;" in shown
     assert "40;" not in shown

@@ -14,7 +14,7 @@ from focusing.reports.tables.experiment import experiment_tables
 from focusing.reports.tables.labels import labels
 from focusing.reports.tables.overrides import composed
 from focusing.reports.tables.settings import settings_of
-from focusing.reports.tables.terminal import terminal
+from focusing.reports.terminal import table_lines
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 from tests.unit.reports.test_tables_other import texts
@@ -190,7 +190,7 @@ def test_the_terminal_loses_no_column(tmp_path: Path) -> None:
                   focus=focus, measured=measured, wall_seconds=12.0 + seed)  # fmt: skip
     table = experiment_tables(collect([tmp_path]))[1]
     console = Console(width=80, file=io.StringIO())
-    console.print(*terminal(table))
+    console.print(*table_lines(table))
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue().replace("\n", "").replace(" ", "")
     assert shown.count("12.5") == len(TestLabels.CHANGES)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from focusing.reports.upload.push import push, to_send
+from focusing.reports.upload.push import to_send
 from focusing.reports.upload.record import rows_of
+from tests.command_line import push
 from tests.unit.reports.records import leave
 
 

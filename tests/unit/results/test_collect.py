@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from focusing.results.collect import collect
-from focusing.results.record import read_record, write_record
+from focusing.results.store import read_record, write_record
 from tests.unit.reports.records import leave
 
 

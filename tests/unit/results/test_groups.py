@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from focusing.results.collect import collect
-from focusing.results.groups import data_versions, repeat, settings, show_value, telling
+from focusing.results.frame import (
+    data_versions,
+    replicate_key,
+    settings,
+    show_value,
+    varying_options,
+)
 from tests.unit.reports.records import leave
 
 
@@ -25,7 +31,7 @@ def test_what_changes_nothing_is_no_setting(tmp_path: Path) -> None:
     flat = [{k: v for k, v in each.items() if not k.startswith("callbacks")} for each in flat]
     assert len(runs) == 5
     assert all(each == flat[0] for each in flat)
-    assert len({repeat(run) for run in runs}) == 5
+    assert len({replicate_key(run) for run in runs}) == 5
 
 
 def test_an_unusual_share_of_validation_is_one(tmp_path: Path) -> None:
@@ -37,7 +43,7 @@ def test_an_unusual_share_of_validation_is_one(tmp_path: Path) -> None:
 
 class TestTelling:
     def test_nothing_to_tell(self) -> None:
-        assert telling([{"a": 1}, {"a": 1}]) == []
+        assert varying_options([{"a": 1}, {"a": 1}]) == []
 
     def test_what_follows_from_others_is_left_out(self) -> None:
         table = [
@@ -45,13 +51,13 @@ class TestTelling:
             {"data.name": "lfw", "optim.lr": 0.01, "optim.sigma_l2": 0.0},
             {"data.name": "lfw", "optim.lr": 0.01, "optim.sigma_l2": 0.1},
         ]
-        assert telling(table) == ["data.name", "optim.sigma_l2"]
-        assert telling(table, given=["data.name"]) == ["optim.sigma_l2"]
-        assert telling(table, among="data.") == ["data.name"]
+        assert varying_options(table) == ["data.name", "optim.sigma_l2"]
+        assert varying_options(table, known=["data.name"]) == ["optim.sigma_l2"]
+        assert varying_options(table, prefix="data.") == ["data.name"]
 
     def test_lists_and_missing_options(self) -> None:
         table = [{"model.hidden": [8]}, {"model.hidden": [8, 8]}, {}]
-        assert telling(table) == ["model.hidden"]
+        assert varying_options(table) == ["model.hidden"]
 
 
 class TestDataVersions:

@@ -9,9 +9,8 @@ from hydra import compose, initialize_config_dir
 
 from focusing.checks import check
 from focusing.compose import config_dir, prepare_hydra
-from focusing.results.collect import collect
+from focusing.results.collect import Run, collect
 from focusing.results.identity import config_hash, run_folder, upgrade
-from focusing.results.run import Run
 
 PUBLISHED = Path(__file__).parents[3] / "results"
 

@@ -15,12 +15,11 @@ from rich.console import Console
 from focusing.reports.figures.chart import editions
 from focusing.reports.figures.gallery import all_figures
 from focusing.reports.page.run_view import run_view
-from focusing.reports.summary import summary
 from focusing.reports.tables.files import all_tables
-from focusing.results.archive import ARCHIVE, read_lines
-from focusing.results.collect import Collection, collect
+from focusing.reports.terminal import summary
+from focusing.results.collect import Collection, collect, run_of
 from focusing.results.record_schema import check_record
-from focusing.results.run import run_of
+from focusing.results.store import ARCHIVE, read_lines
 from focusing.schema import Wrong, name
 from tests.unit.reports.records import SMALLEST, leave
 from tests.unit.results.mutations import mutations

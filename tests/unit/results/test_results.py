@@ -9,10 +9,8 @@ import pytest
 
 from focusing.errors import UserError
 from focusing.results import record as record_module
-from focusing.results.files import atomic_write
-from focusing.results.folder import claim, finished
-from focusing.results.record import git_state, machine, read_record, versions, write_record
-from focusing.results.scores import best_epoch, scores
+from focusing.results.record import best_epoch, git_state, machine, scores, versions
+from focusing.results.store import atomic_write, claim, finished, read_record, write_record
 from tests.unit.reports.records import SMALLEST
 
 

@@ -6,7 +6,7 @@ from shutil import copytree
 import yaml
 
 from focusing.compose import data_dir
-from focusing.results.record import read_record
+from focusing.results.store import read_record
 from focusing.run import evaluate
 from focusing.shipping.trained import load_run
 from tests.unit.shipping.conftest import SYNTHETIC, make_run

@@ -7,7 +7,7 @@ import pytest
 from hydra.types import HydraContext, RunMode
 
 from focusing.errors import UserError
-from focusing.results.record import read_record
+from focusing.results.store import read_record
 from focusing.sweep.launch import ray_cluster
 from focusing.sweep.launch.cluster import ClusterSweep, reason
 from focusing.sweep.outcome import Job, Outcome, outcome_of

@@ -11,8 +11,9 @@ from focusing.checks import check
 from focusing.compose import config_dir, prepare_hydra
 from focusing.sweep import cost
 from focusing.sweep.cost import EPOCH, START, Speed, estimate, run_seconds, samples, speed_of
-from focusing.sweep.listing import duration, list_experiments
+from focusing.sweep.listing import duration
 from focusing.sweep.table1.cost import stacked_seconds
+from tests.command_line import list_experiments
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
-from focusing.results.record import read_record, write_record
+from focusing.results.store import read_record, write_record
 from focusing.sweep.jobs import Reporting, locate
 from tests.unit.reports.records import SMALLEST
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from focusing.results.record import read_record
+from focusing.results.store import read_record
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the pool forks")

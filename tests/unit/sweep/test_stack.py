@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from focusing.checks import check
 from focusing.compose import config_dir, prepare_hydra
 from focusing.results.identity import run_folder
-from focusing.results.record import read_record
+from focusing.results.store import read_record
 from focusing.run import evaluate, train
 from focusing.sweep.table1.records import Pair, train_group
 from focusing.sweep.table1.run import groups, pair_of

@@ -17,8 +17,8 @@ from omegaconf import DictConfig
 from focusing.checks import check
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
-from focusing.results.folder import claim
 from focusing.results.identity import run_folder
+from focusing.results.store import claim
 from focusing.sweep.outcome import RunsFailedError
 from focusing.sweep.table1 import workers as stack_workers
 from focusing.sweep.table1.records import train_group

@@ -8,7 +8,8 @@ import yaml
 
 from focusing.errors import UserError
 from focusing.sweep.experiments import jobs
-from focusing.sweep.wandb_sweep import size, sweeps, write_sweep
+from focusing.sweep.wandb_sweep import size, sweeps
+from tests.command_line import write_sweep
 
 
 def only(*overrides: str) -> dict[str, Any]:

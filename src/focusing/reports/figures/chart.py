@@ -16,9 +16,8 @@ from focusing.reports.foci import first_and_last, read_foci
 from focusing.reports.names import PROTOCOLS, data_order, edition
 from focusing.reports.tables import file_name
 from focusing.reports.tables.cells import Block, blocks, command
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by, trial
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 from focusing.schema import printable
 
 MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
@@ -167,7 +166,7 @@ class Edition:
 @lru_cache(maxsize=2)  # all families of figures ask
 def editions(collection: Collection, random_trials: bool = False) -> tuple[Edition, ...]:
     """All experiments but random trials, or only these, as published first."""
-    runs = [run for run in collection.runs if (trial(run) is not None) == random_trials]
+    runs = [run for run in collection.runs if (run.trial is not None) == random_trials]
     groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
     ordered = sorted(groups, key=lambda key: (key[0], *edition(*key[1:])))
     return tuple(Edition(*key, tuple(groups[key])) for key in ordered)

@@ -33,7 +33,7 @@ from focusing.reports.tables.cells import Block, blocks
 from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.trials import BASE, EXPERIMENT, noise_level, trial_pairs
 from focusing.results.collect import Collection
-from focusing.results.groups import repeat, trial
+from focusing.results.frame import replicate_key
 from focusing.results.stats import CONFIDENCE, mean_interval
 
 SERIES = {
@@ -289,10 +289,10 @@ def _trial_chart(
 
 
 def _trial_rows(block: Block, model: str, protocol: str) -> list[Row]:
-    runs = {repeat(run): run for run in block.models[model]}
+    runs = {replicate_key(run): run for run in block.models[model]}
     rows = [
         {
-            "trial": trial(runs[key]),
+            "trial": runs[key].trial,
             "seed": runs[key].seed,
             "noise": noise_level(runs[key]),
             "position": runs[key].config["data"]["noise_position"],

@@ -44,10 +44,9 @@ from focusing.reports.names import data_name, model_name
 from focusing.reports.run_figures import layer_figures
 from focusing.reports.tables.cells import Block
 from focusing.reports.tables.labels import short_labels
-from focusing.reports.tables.quantities import FOCI
 from focusing.reports.tables.settings import Setting, settings_of, varied_note
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import FOCI
 
 EXPECTED = {
     "learning_to_focus": "Foci that leave noise on the left",

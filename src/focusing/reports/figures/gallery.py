@@ -25,7 +25,8 @@ from focusing.reports.figures import (
 from focusing.reports.figures.chart import Chart, Charts, Damaged, Missing
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
-from focusing.results.files import atomic_write, inside, is_name, remove
+from focusing.results.store import atomic_write, inside, remove
+from focusing.schema import is_name
 
 FOLDER = "figures"
 INDEX = "index.json"

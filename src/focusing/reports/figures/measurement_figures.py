@@ -30,8 +30,7 @@ from focusing.reports.figures.plotting import PAGE_WIDTH, model_style, signed_im
 from focusing.reports.names import data_name, dense_twin, model_name
 from focusing.reports.tables.cells import Block
 from focusing.results.arrays import check_arrays, read_arrays
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
 
 PRUNING_TITLE = "Accuracy against sparsity"
 THRESHOLD_SPACE = 0.11

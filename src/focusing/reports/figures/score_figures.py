@@ -37,10 +37,9 @@ from focusing.reports.tables.cells import score_record
 from focusing.reports.tables.experiment import author_mean, limited_note
 from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.labels import labels
-from focusing.reports.tables.quantities import stuck_share
 from focusing.reports.tables.settings import Setting, settings_of, shown, varied_note
 from focusing.results.collect import Collection
-from focusing.results.groups import group_by
+from focusing.results.frame import group_by, stuck_share
 
 MAX_NAME_LENGTH = 9
 """Characters of a name that fits below its point."""

@@ -31,9 +31,8 @@ from focusing.reports.figures.plotting import BLUE, SKY, draw_point, model_style
 from focusing.reports.names import MODELS, data_name, data_order, dense_twin, model_name
 from focusing.reports.tables.cells import Block, blocks
 from focusing.reports.tables.optimism import optimism_tables
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 COMPARED_MODELS = ("focus_s", "cnn_focus", "vgg_focus", "fasttext_focus")
 LOSS_TITLES = {

@@ -37,8 +37,7 @@ from focusing.reports.foci import coordinates
 from focusing.reports.names import MODELS, data_name, model_name
 from focusing.reports.tables.cells import Block, blocks
 from focusing.results.arrays import check_arrays, read_arrays
-from focusing.results.collect import Collection
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
 
 APERTURE_EXPERIMENTS = ("table2_simple", "table2_cnn", "table3_transfer", "topology", "sparsity")
 APERTURE_BINS = 30

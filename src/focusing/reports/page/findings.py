@@ -14,9 +14,8 @@ from focusing.reports.tables.against import comparisons
 from focusing.reports.tables.labels import short_labels
 from focusing.reports.tables.settings import settings_of
 from focusing.reports.tables.sheet import Sheet, compute
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by, trial
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 PREFERRED = ("holdout", "paper", "last")
 """Which protocol is shown if the reader chose none: the honest one, where there is one."""
@@ -50,7 +49,7 @@ class Finding:
 
 def findings(collection: Collection) -> list[Finding]:
     """Those of the paper's tables first; within each experiment, as published first."""
-    runs = [run for run in collection.runs if trial(run) is None]
+    runs = [run for run in collection.runs if run.trial is None]
     groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
     published = published_tables()
     found = []

@@ -7,9 +7,8 @@ from typing import Any
 
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, edition
 from focusing.reports.tables.cells import label
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by, settings, telling, trial
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by, settings, varying_options
 
 DIGITS = 6
 """Of scores in the list of runs."""
@@ -106,10 +105,10 @@ def run_settings(runs: Sequence[Run]) -> dict[Run, str]:
     found = {}
     for same in group_by(runs, lambda run: (run.experiment, run.size, run.variant)).values():
         flat = {run: settings(run) for run in same}
-        keys = telling(list(flat.values()), given=["data.name", "model.name"])
+        keys = varying_options(list(flat.values()), known=["data.name", "model.name"])
         for run in same:
             told = label(flat[run], keys)
-            number = [] if trial(run) is None else [f"trial {trial(run)}"]
+            number = [] if run.trial is None else [f"trial {run.trial}"]
             found[run] = ", ".join([*number, *map(_last_part, told)])
     return found
 

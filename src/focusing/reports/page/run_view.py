@@ -9,10 +9,10 @@ from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.page.overview import duration
 from focusing.reports.page.run_foci import foci_of
 from focusing.reports.page.run_series import DIGITS, series_panels, short
-from focusing.reports.summary import PROTOCOLS as PROTOCOL_WORDS
 from focusing.reports.tables import NOTHING, Unit, number
-from focusing.results.groups import show_value
-from focusing.results.run import Run
+from focusing.reports.terminal import PROTOCOL_MEANINGS as PROTOCOL_WORDS
+from focusing.results.collect import Run
+from focusing.results.frame import show_value
 
 MOST_MEASURED = 60
 """Numbers that callbacks measured; the record has all."""

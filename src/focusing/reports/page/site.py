@@ -18,13 +18,12 @@ from focusing.reports.page.run_view import run_view
 from focusing.reports.page.sparsity import kept
 from focusing.reports.page.table_view import table_views
 from focusing.reports.page.tiles import tiles
-from focusing.reports.summary import PROTOCOLS as PROTOCOL_WORDS
 from focusing.reports.tables import Table, file_name
 from focusing.reports.tables.files import all_tables
-from focusing.results.collect import Collection
-from focusing.results.files import atomic_write, inside, remove
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.reports.terminal import PROTOCOL_MEANINGS as PROTOCOL_WORDS
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
+from focusing.results.store import atomic_write, inside, remove
 
 RUNS, WRITTEN = "runs", ".written.json"
 LONGEST_NAME = 80

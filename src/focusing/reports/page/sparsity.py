@@ -9,9 +9,8 @@ from typing import Any
 from focusing.reports.names import data_name, edition
 from focusing.reports.tables import Unit
 from focusing.reports.tables.cells import blocks
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 from focusing.results.stats import Spread, spread
 
 LOSS = 0.01

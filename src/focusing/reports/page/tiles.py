@@ -12,10 +12,9 @@ from focusing.reports.page.noise import Trials
 from focusing.reports.page.sparsity import Kept
 from focusing.reports.tables import between, number, signed
 from focusing.reports.tables.labels import UNCHANGED
-from focusing.reports.tables.quantities import FOCI
 from focusing.reports.tables.settings import settings_of
 from focusing.results.collect import Collection
-from focusing.results.groups import group_by
+from focusing.results.frame import FOCI, group_by
 from focusing.results.stats import spread
 
 Findings = Sequence[Finding]

@@ -11,7 +11,7 @@ from focusing.reports.tables import between, p_value, signed
 from focusing.reports.tables.labels import UNCHANGED
 from focusing.reports.tables.overrides import planned_settings
 from focusing.reports.tables.settings import Setting
-from focusing.results.groups import group_by
+from focusing.results.frame import group_by
 from focusing.results.stats import Comparison, compare, holm
 
 

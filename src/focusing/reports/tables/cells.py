@@ -10,18 +10,18 @@ from typing import Any
 from focusing.reports.names import data_name
 from focusing.reports.tables import Cell, Unit, between, number, text
 from focusing.reports.tables.overrides import limits, overrides
-from focusing.results.groups import (
+from focusing.results.collect import Run
+from focusing.results.frame import (
     data_versions,
     group_by,
     overlap,
-    repeat,
+    replicate_key,
     settings,
     show_value,
-    split_repeats,
-    telling,
+    split_replicates,
     tested_on,
+    varying_options,
 )
-from focusing.results.run import Run
 from focusing.results.stats import Spread, spread
 
 PER_MODEL = ("data.pad",)
@@ -114,7 +114,7 @@ def blocks(runs: Sequence[Run]) -> list[Block]:
     for (data, source, version), part in parts.items():
         labels = _labels(part)
         for options, alike in group_by(part, labels.__getitem__).items():
-            for mark, same in split_repeats(alike):
+            for mark, same in split_replicates(alike):
                 models = group_by(same, lambda run: run.model)
                 named = (*options, mark) if mark else options
                 changed = [each for each in named if not each.startswith(UNSAID)]
@@ -129,8 +129,8 @@ def _labels(runs: Sequence[Run]) -> dict[Run, tuple[str, ...]]:
     foreign = [run for run in runs if changed[run] is None]
     flat = {run: settings(run) for run in foreign}
     shared = [{k: v for k, v in each.items() if k not in PER_MODEL} for each in flat.values()]
-    keys = telling(shared, among="data.") + telling(shared, among="trainer.")
-    keys += telling(list(flat.values()), given=["model.name", *keys])
+    keys = varying_options(shared, prefix="data.") + varying_options(shared, prefix="trainer.")
+    keys += varying_options(list(flat.values()), known=["model.name", *keys])
     own = {run: dict.fromkeys((*label(flat[run], keys), *limits(run))) for run in foreign}
     return {run: tuple(own[run]) if run in own else changed[run] or () for run in runs}
 
@@ -152,7 +152,7 @@ def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
     if not chosen:
         return None
     unit = Unit(chosen[0].metric)
-    values = {repeat(run): unit.factor * run.scores[protocol] for run in chosen}
+    values = {replicate_key(run): unit.factor * run.scores[protocol] for run in chosen}
     found = spread(list(values.values()), lower_is_better=unit.lower_is_better)
     return Scored(
         values,

@@ -10,9 +10,8 @@ from focusing.reports.names import data_order, edition, model_name
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import NOTHING, Cell, Column, Row, Table, number, text
 from focusing.reports.tables.cells import blocks
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 COLUMNS = (
     Column("data"),

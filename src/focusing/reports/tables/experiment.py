@@ -24,7 +24,7 @@ from focusing.reports.tables.measured import measured_tables
 from focusing.reports.tables.overrides import limits
 from focusing.reports.tables.settings import Setting, settings_of, varied_note
 from focusing.results.collect import Collection
-from focusing.results.groups import group_by, trial
+from focusing.results.frame import group_by
 
 NOTE = (
     "Test accuracy in percent (MAE: mean absolute error, less is better, MSE: mean squared error "
@@ -49,7 +49,7 @@ NOTE_HELD = "† from runs that kept part of the training data for validation."
 def experiment_tables(collection: Collection) -> list[Table]:
     """Tables for each experiment, size and variant that has none of its own."""
     own = set(published_tables())
-    runs = [run for run in collection.runs if run.experiment not in own and trial(run) is None]
+    runs = [run for run in collection.runs if run.experiment not in own and run.trial is None]
     groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
     tables = []
     for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):

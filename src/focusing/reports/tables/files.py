@@ -22,7 +22,7 @@ from focusing.reports.tables.paper import paper_tables
 from focusing.reports.tables.pruning import pruning_tables
 from focusing.reports.tables.trials import trial_tables
 from focusing.results.collect import Collection
-from focusing.results.files import atomic_write, inside, remove
+from focusing.results.store import atomic_write, inside, remove
 
 FOLDER = "tables"
 

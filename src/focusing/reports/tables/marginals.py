@@ -17,9 +17,8 @@ from focusing.reports.tables.trials import (
     trial_blocks,
     trial_pairs,
 )
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by, repeat
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by, replicate_key
 from focusing.results.stats import holm, mean_interval, paired_p
 
 PARAMETERS: dict[str, Callable[[Run], Any]] = {
@@ -61,10 +60,10 @@ def marginal_tables(collection: Collection) -> list[Table]:
 
 def _table(name: str, title: str, block: Block, model: str, protocol: str) -> Table:
     pairs = trial_pairs(block, model, protocol)
-    runs = {repeat(run): run for run in block.models[BASE] if repeat(run) in pairs}
+    runs = {replicate_key(run): run for run in block.models[BASE] if replicate_key(run) in pairs}
     groups = {
         (parameter, value): {
-            subset: [pairs[repeat(run)] for run in alike if chosen(run)]
+            subset: [pairs[replicate_key(run)] for run in alike if chosen(run)]
             for subset, chosen in SUBSETS.items()
         }
         for parameter in PARAMETERS

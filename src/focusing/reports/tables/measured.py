@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import NOTHING, Cell, Column, Row, Table, text
 from focusing.reports.tables.labels import option_columns
-from focusing.reports.tables.quantities import EXPLAINED, SECONDS
+from focusing.reports.tables.quantities import EXPLAINED
 from focusing.reports.tables.settings import Setting, varied_note
+from focusing.results.frame import SECONDS
 from focusing.results.stats import Spread
 
 SHOWN = 8

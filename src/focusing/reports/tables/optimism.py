@@ -8,9 +8,8 @@ from typing import Any
 from focusing.reports.names import edition, model_name
 from focusing.reports.tables import Cell, Column, Row, Table, Unit, between, number, signed, text
 from focusing.reports.tables.cells import blocks
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by, repeat
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by, replicate_key
 from focusing.results.stats import Spread, spread
 
 COLUMNS = (
@@ -76,7 +75,7 @@ def optimism_tables(collection: Collection) -> list[Table]:
 
 def _pairs(runs: Sequence[Run]) -> list[Pair]:
     """Both scores of each run, each run once, in print units."""
-    once = {(run.experiment, run.config_hash, repeat(run)): run for run in runs}
+    once = {(run.experiment, run.config_hash, replicate_key(run)): run for run in runs}
     return [
         (factor * run.scores["paper"], factor * run.scores["holdout"])
         for run in once.values()

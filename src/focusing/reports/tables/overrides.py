@@ -13,8 +13,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.paper import published_tables
-from focusing.results.groups import DRAWN, flat_settings, settings, show_value, trial
-from focusing.results.run import Run
+from focusing.results.collect import Run
+from focusing.results.frame import TRIAL_OPTIONS, flat_settings, settings, show_value
 
 TRIALS = "table1"
 TARGET = "._target_"
@@ -33,8 +33,8 @@ def overrides(run: Run) -> tuple[str, ...] | None:
     if plain is None:
         return None
     wanted = flat_settings(plain)
-    if trial(run) is not None:
-        for name in [f"{group}.{name}" for group, names in DRAWN.items() for name in names]:
+    if run.trial is not None:
+        for name in TRIAL_OPTIONS:
             wanted.pop(name, None)
     own = settings(run)
     gone = [

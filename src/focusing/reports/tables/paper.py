@@ -12,7 +12,7 @@ from focusing.reports.tables.cells import Block, Scored, command, score_cell, sc
 from focusing.reports.tables.sheet import Sheet, compute
 from focusing.reports.tables.tests import tests_table
 from focusing.results.collect import Collection
-from focusing.results.groups import group_by
+from focusing.results.frame import group_by
 
 NOTES = (
     "Test accuracy in percent (MAE: mean absolute error, less is better, MSE: mean squared error "

@@ -10,9 +10,8 @@ import numpy as np
 from focusing.reports.names import dense_twin, edition, model_name
 from focusing.reports.tables import NOTHING, Column, Row, Table, number, text
 from focusing.reports.tables.cells import blocks
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 PAPER_THRESHOLD = 1.0
 """At which the paper found a higher accuracy than without pruning."""

@@ -10,17 +10,18 @@ from focusing.reports.names import MODELS, PROTOCOLS
 from focusing.reports.tables import NOTHING
 from focusing.reports.tables.cells import Scored, scored
 from focusing.reports.tables.quantities import quantities
-from focusing.results.groups import (
+from focusing.results.collect import Run
+from focusing.results.frame import (
+    DATA_SEED,
     data_versions,
     group_by,
     settings,
     show_value,
-    split_repeats,
-    telling,
+    split_replicates,
+    varying_options,
+    with_varied_data,
 )
-from focusing.results.run import Run
 from focusing.results.stats import Spread
-from focusing.results.varied import OPTION, with_varied_data
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,9 @@ def varied_note(found: Sequence[Setting]) -> list[str]:
     if not seeds:
         return []
     network = f"the network's seed is {', '.join(map(str, seeds))}"
-    return [f"{OPTION} varied: each run has data of its own, the same for all models; {network}."]
+    return [
+        f"{DATA_SEED} varied: each run has data of its own, the same for all models; {network}."
+    ]
 
 
 def settings_of(runs: Sequence[Run]) -> list[Setting]:
@@ -86,12 +89,14 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
     versions = data_versions(runs)
     flat = {run: {**settings(run), "source": _source(run, versions[run])} for run in runs}
     items = with_varied_data(runs, flat)
-    swept = telling([each for _, each in items], given=["data.name", "model.name", "source"])
+    swept = varying_options(
+        [each for _, each in items], known=["data.name", "model.name", "source"]
+    )
     alike = group_by(items, lambda item: _key(item[1], swept)).values()
     parts = [
         (each[0][1], mark, same)
         for each in alike
-        for mark, same in split_repeats([run for run, _ in each])
+        for mark, same in split_replicates([run for run, _ in each])
     ]
     several = any(mark for _, mark, _ in parts)
     found = []

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from focusing.reports.names import MODELS, PROTOCOLS
 from focusing.reports.paper import PublishedTable
 from focusing.reports.tables.cells import Block, Scored, blocks, scored
-from focusing.results.groups import group_by
-from focusing.results.run import Run
+from focusing.results.collect import Run
+from focusing.results.frame import group_by
 from focusing.results.stats import Comparison, compare, holm
 
 SIGNIFICANT = 0.05

@@ -21,9 +21,8 @@ from focusing.reports.tables import (
     text,
 )
 from focusing.reports.tables.cells import Block, blocks, command, scored
-from focusing.results.collect import Collection
-from focusing.results.groups import group_by, repeat, trial
-from focusing.results.run import Run
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by, replicate_key
 from focusing.results.stats import holm, mean_interval, paired_p, probability_of_improvement
 
 EXPERIMENT, BASE = "table1", "dense"
@@ -49,7 +48,7 @@ NOTES = (
 
 def trial_tables(collection: Collection) -> list[Table]:
     """One table for each experiment of trials, size, variant and focused model."""
-    if not any(trial(run) is not None and run.experiment == EXPERIMENT for run in collection.runs):
+    if not any(run.trial is not None and run.experiment == EXPERIMENT for run in collection.runs):
         filled = {"1": command(EXPERIMENT, "paper", "paper", ())}
         title = "Table 1, random trials"
         return [Table(EXPERIMENT, title, (), (), ("No runs yet.",), filled)]
@@ -66,7 +65,7 @@ def trial_tables(collection: Collection) -> list[Table]:
 
 def trial_blocks(collection: Collection) -> Iterator[tuple[str, str, Block, str]]:
     """Name and title of a table, its trials, and the focused model that it is about."""
-    trials = [run for run in collection.runs if trial(run) is not None]
+    trials = [run for run in collection.runs if run.trial is not None]
     groups = group_by(trials, lambda run: (run.experiment, run.size, run.variant))
     for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
         experiment, size, variant = key
@@ -91,7 +90,9 @@ def noise_level(run: Run) -> str:
 
 def _table(name: str, title: str, block: Block, model: str) -> Table:
     runs = [run for each in (model, BASE) for run in block.models.get(each, [])]
-    places = {repeat(run): (noise_level(run), run.config["data"]["noise_position"]) for run in runs}
+    places = {
+        replicate_key(run): (noise_level(run), run.config["data"]["noise_position"]) for run in runs
+    }
     pairs = {protocol: trial_pairs(block, model, protocol) for protocol in PROTOCOLS}
     given = [protocol for protocol in PROTOCOLS if pairs[protocol]]
     cells = [
@@ -203,7 +204,7 @@ def _published(cell: tuple[str, str]) -> float | None:
 def _trials(block: Block, model: str) -> set[Any]:
     """Repeat and fingerprint: a trial that was drawn anew, or on other data, makes no pair."""
     runs = block.models.get(model, [])
-    return {(repeat(run), run.holdout, run.fingerprint) for run in runs}
+    return {(replicate_key(run), run.holdout, run.fingerprint) for run in runs}
 
 
 def _missing(block: Block, model: str) -> int:
@@ -212,7 +213,7 @@ def _missing(block: Block, model: str) -> int:
     wanted = max(int(run.config["sweep"].get("trials") or 0) for run in runs)
     seeds = len({run.seed for run in runs})
     paired = {key for key, *_ in _trials(block, model) & _trials(block, BASE)}
-    return max(wanted * seeds, len({repeat(run) for run in runs})) - len(paired)
+    return max(wanted * seeds, len({replicate_key(run) for run in runs})) - len(paired)
 
 
 def _remarks(block: Block, model: str) -> list[str]:
@@ -222,7 +223,7 @@ def _remarks(block: Block, model: str) -> list[str]:
         lack = "trial lacks" if missing == 1 else "trials lack"
         remarks.append(f"{missing} {lack} one of the two networks, or both, on the same data.")
     raised = {
-        repeat(run)
+        replicate_key(run)
         for runs in block.models.values()
         for run in runs
         if run.config["sweep"].get("changed")

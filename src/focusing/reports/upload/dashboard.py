@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from focusing.reports.report import DEFAULT_FOLDERS, given_folders
 from focusing.reports.upload.item import PROJECT, digest
 from focusing.reports.upload.panels import Sections, sections
 from focusing.reports.upload.push import (
-    WandbParser,
     default_entity,
     place,
     require_server,
@@ -20,7 +19,6 @@ from focusing.reports.upload.push import (
 )
 from focusing.results.collect import collect
 
-NAME = "Focusing"
 CODE = '''\
 """A W&B workspace: python {file} makes it, or makes it anew. By focusing wandb dashboard."""
 
@@ -43,15 +41,8 @@ print(save(workspace))
 '''
 
 
-def dashboard(arguments: Sequence[str]) -> None:
+def dashboard(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    parser = WandbParser("dashboard", "Make a W&B workspace that compares runs.")
-    parser.add_argument("folders", nargs="*", help="whose data sets it shows; outputs and results")
-    parser.add_argument("--name", default=NAME, help=f"of the workspace ({NAME})")
-    parser.add_argument(
-        "--save", type=Path, metavar="FILE.py", help="write it as code instead, to edit and run"
-    )
-    options = parser.parse_args(arguments)
     if options.folders or any(Path(each).is_dir() for each in DEFAULT_FOLDERS):
         shown = sections(collect(given_folders(options.folders)).runs)
     else:

@@ -9,8 +9,7 @@ from typing import Any
 from focusing.reports.names import DATA, data_name
 from focusing.reports.tables.trials import BASE
 from focusing.reports.upload.trials import KEY
-from focusing.results.groups import trial
-from focusing.results.run import Run
+from focusing.results.collect import Run
 from focusing.training.wandb_facts import PRUNING
 
 LABEL = "config.label"
@@ -67,7 +66,7 @@ def sections(runs: Sequence[Run] = ()) -> dict[str, list[Panel]]:
     """
     metrics = {run.data: run.metric for run in runs} or dict.fromkeys(DATA, "accuracy")
     layers = sorted({layer for run in runs for layer in run.focus}) or ["hidden1", "hidden2"]
-    trials = [run.model for run in runs if trial(run) is not None and run.model != BASE]
+    trials = [run.model for run in runs if run.trial is not None and run.model != BASE]
     focused = sorted(set(trials)) or ["focus_s"]
     order = [*DATA, *sorted(set(metrics) - set(DATA))]
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -9,38 +10,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from focusing.errors import Parser, UserError
+from focusing.errors import UserError
 from focusing.reports.report import given_folders, nothing
-from focusing.reports.upload.item import MARK, PROJECT, Item, send
+from focusing.reports.upload.item import MARK, Item, send
 from focusing.reports.upload.record import item_of
 from focusing.reports.upload.trials import trial_items
 from focusing.results.collect import collect
-from focusing.results.groups import group_by, trial
+from focusing.results.frame import group_by
 from focusing.training.wandb_server import obstacle
 
 PER_PAGE = 500
 
 
-class WandbParser(Parser):
-    """The options that W&B commands share."""
-
-    def __init__(self, command: str, about: str) -> None:
-        super().__init__(prog=f"focusing wandb {command}", description=about)
-        self.add_argument("--project", help=f"W&B project ({PROJECT})")
-        self.add_argument("--entity", help="W&B user or team (the one of your key)")
-        self.add_argument("--dry-run", action="store_true", help="only print what would be sent")
-
-
-def push(arguments: Sequence[str]) -> None:
+def push(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    parser = WandbParser(
-        "push", "Send finished runs to W&B; those that are there already are skipped."
-    )
-    parser.add_argument("folders", nargs="*", help="searched for records; outputs and results")
-    parser.add_argument(
-        "--trials", action="store_true", help="random trials also as a run each, not only a table"
-    )
-    options = parser.parse_args(arguments)
     items = to_send(given_folders(options.folders), trials=options.trials)
     console = Console(highlight=False, soft_wrap=True)
     places = group_by(
@@ -86,7 +69,7 @@ def to_send(folders: Sequence[Path], *, trials: bool) -> list[Item]:
         print(collection.warning(), file=sys.stderr)
     if not collection.runs:
         raise UserError(nothing(folders))
-    alone = [run for run in collection.runs if trials or trial(run) is None]
+    alone = [run for run in collection.runs if trials or run.trial is None]
     return [*trial_items(collection.runs), *map(item_of, alone)]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from focusing.errors import DamagedError
 from focusing.reports.foci import read_layers
 from focusing.reports.upload.item import Item, account, digest
-from focusing.results.run import Run
+from focusing.results.collect import Run
 from focusing.training.wandb_facts import curves_of, define_metrics, facts, summary_of, tags
 from focusing.training.wandb_run import run_id
 

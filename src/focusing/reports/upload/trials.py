@@ -9,8 +9,8 @@ from typing import Any
 
 from focusing.reports.tables.trials import BASE, noise_level
 from focusing.reports.upload.item import Item, account, digest
-from focusing.results.groups import group_by, repeat, trial
-from focusing.results.run import Run
+from focusing.results.collect import Run
+from focusing.results.frame import group_by, replicate_key
 
 KEY = "trials"
 """Of the scatter; W&B keeps what it shows as ``trials_table``."""
@@ -20,7 +20,7 @@ Rows = list[list[Any]]
 
 def trial_items(runs: Sequence[Run]) -> list[Item]:
     """One item for the trials of each experiment, size, variant, protocol and data source."""
-    trials = [run for run in runs if trial(run) is not None]
+    trials = [run for run in runs if run.trial is not None]
     groups = group_by(
         trials, lambda run: (run.experiment, run.size, run.variant, run.protocol, run.source)
     )
@@ -56,11 +56,11 @@ def trial_table(runs: Sequence[Run]) -> tuple[list[str], Rows]:
     names = {run.model for run in runs}
     models = sorted(names, key=lambda name: (name != BASE, name))
     rows = []
-    for members in group_by(runs, repeat).values():
+    for members in group_by(runs, replicate_key).values():
         first = members[0]
         scores = {run.model: 100 * run.scores[run.protocol] for run in members}
         what = [
-            trial(first),
+            first.trial,
             first.seed,
             noise_level(first),
             first.config["data"]["noise_position"],

@@ -18,11 +18,9 @@ from focusing.config import drops_rest
 from focusing.data import DataSet, Split
 from focusing.errors import BusyError
 from focusing.models import Network
-from focusing.results.description import describe_end, describe_start
-from focusing.results.files import atomic_write
-from focusing.results.folder import FinishedError, claim
 from focusing.results.identity import run_folder
-from focusing.results.record import write_record
+from focusing.results.record import describe_end, describe_start
+from focusing.results.store import FinishedError, atomic_write, claim, write_record
 from focusing.sweep.table1.fit import Course, fit_stack
 from focusing.sweep.table1.stack import Rates, Stack
 from focusing.training.assembly import build_net, load_data, split_data

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from focusing.errors import UserError
 from focusing.results.collect import published
-from focusing.results.folder import record_of
 from focusing.results.identity import run_folder
+from focusing.results.store import record_of
 
 
 class State(NamedTuple):

@@ -1,0 +1,197 @@
+"""What the terminal shows: the config before a run, the summary after it, tables of a report."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+from rich.tree import Tree
+
+from focusing.errors import UserError
+from focusing.results.store import read_record
+
+if TYPE_CHECKING:
+    from focusing.reports.tables import Cell, Table
+
+MAX_ROWS = 40
+"""Rows of a table; the rest is in its file."""
+PROTOCOL_MEANINGS = {
+    "paper": "best test epoch, as in the paper",
+    "holdout": "test at the best validation epoch",
+    "last": "test after the last epoch",
+}
+
+
+def show(args: argparse.Namespace) -> None:
+    """``focusing show``: print the summary of ``args.run``."""
+    record = read_record(args.run)
+    if record is None:
+        begun = (args.run / "config.yaml").exists()
+        raise UserError(
+            f"{args.run} has no result.json: " + ("not finished." if begun else "not a run folder.")
+        )
+    console = Console(soft_wrap=True)
+    console.print(summary(record, str(args.run)))
+    for figure in sorted(args.run.glob("figures/*.png")):
+        console.print(str(figure))
+
+
+def summary(record: Mapping[str, Any], folder: str | None = None) -> Grid:
+    """A run: what it was, what it scored, what it cost.
+
+    Args:
+        record: the contents of ``result.json``; missing fields are left out.
+        folder: the run folder, if the record does not name it.
+    """
+    grid = Grid(box=SIMPLE_HEAD, show_header=True, pad_edge=False, title_justify="left")
+    grid.add_column(escape(str(record.get("experiment") or "run")), style="dim", no_wrap=True)
+    grid.add_column(_status(record), overflow="fold")
+    for name, value in _rows(record, folder):
+        grid.add_row(name, value)
+    return grid
+
+
+def _rows(record: Mapping[str, Any], folder: str | None) -> Iterator[tuple[str, str]]:
+    if record.get("error"):
+        yield "error", f"[red]{escape(str(record['error']))}[/red]"
+    data = record.get("data") or {}
+    if data:
+        source = f" from {data['source']}" if data.get("source") else ""
+        sizes = [f"{data[split]} {split}" for split in ("train", "val", "test") if data.get(split)]
+        yield "data", escape(f"{data.get('name', '?')}{source}: {', '.join(sizes) or '?'}")
+    model = _model(record)
+    if model:
+        yield "model", escape(model)
+    yield from _scores(record)
+    for layer, path in (record.get("focus") or {}).items():
+        values = [path.get(key) for key in ("moved", "sigma_first", "sigma_last")]
+        if None not in values:
+            words = "moved {:.3f} on average, sigma {:.3f} to {:.3f}".format(*values)
+            yield f"foci of {escape(layer)}", words
+    cost = _cost(record)
+    if cost:
+        yield "cost", cost
+    where = folder or record.get("folder")
+    if where:
+        yield "folder", escape(str(where))
+
+
+def _status(record: Mapping[str, Any]) -> str:
+    seed = f"seed {record['seed']}" if record.get("seed") is not None else ""
+    shown = {"failed": "[red]failed[/red]", "pruned": "[yellow]pruned[/yellow]"}
+    status = shown.get(str(record.get("status")))
+    return f"{seed}  {status}".strip() if status else seed or "done"
+
+
+def _model(record: Mapping[str, Any]) -> str:
+    model = (record.get("config") or {}).get("model") or {}
+    name = model.get("name") if isinstance(model, Mapping) else model
+    count = (record.get("network") or {}).get("parameters")
+    parts = [str(name)] if name else []
+    return ", ".join(parts + ([f"{count:,} parameters"] if count else []))
+
+
+def _scores(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    metric = record.get("metric") or "score"
+    scores = {name: score for name, score in (record.get("scores") or {}).items() if score}
+    for name, score in scores.items():
+        epoch = score.get("epoch")  # counted from 0 in records, from 1 for people
+        value = f"[bold]{_number(score['value'], metric)}[/bold]"
+        value += f" at epoch {epoch + 1}" if epoch is not None else ""
+        yield escape(f"{metric} ({name})"), f"{value}  [dim]{PROTOCOL_MEANINGS.get(name, '')}[/dim]"
+    if {"paper", "holdout"} <= scores.keys():
+        gap = scores["paper"]["value"] - scores["holdout"]["value"]
+        shown = f"{100 * gap:+.2f} points" if metric == "accuracy" else f"{gap:+.4g}"
+        yield "optimism", f"{shown}  [dim]paper - holdout[/dim]"
+
+
+def _number(value: float, metric: str) -> str:
+    return f"{100 * value:.2f} %" if metric == "accuracy" else f"{value:.4g}"
+
+
+def _cost(record: Mapping[str, Any]) -> str:
+    parts = []
+    if record.get("wall_seconds") is not None:
+        parts.append(_time(record["wall_seconds"]))
+    if record.get("steps_per_second"):
+        parts.append(f"{record['steps_per_second']:,.0f} steps/s")
+    if record.get("peak_memory_bytes"):
+        parts.append(f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB")
+    return ", ".join(parts)
+
+
+def _time(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def config_tree(config: Mapping[str, Any]) -> Tree:
+    """The config as a tree, one option a line."""
+    tree = Tree("[bold]config[/bold]", guide_style="dim")
+    _grow(tree, config)
+    return tree
+
+
+def _grow(tree: Tree, options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if isinstance(value, Mapping) and value:
+            _grow(tree.add(f"[bold]{escape(str(name))}[/bold]"), value)
+        else:
+            tree.add(f"{escape(str(name))}: {escape(str(value))}")
+
+
+def table_lines(table: Table, printed: set[str] | None = None) -> Iterator[RenderableType]:
+    """A table, its notes and its commands, to be printed one after the other.
+
+    Args:
+        table: the table.
+        printed: notes that were printed before and are left out; those of this table are added.
+    """
+    printed = set() if printed is None else printed
+    if not table.rows:
+        yield Text(table.title, style="bold")
+    else:
+        yield _grid(table)
+    if len(table.rows) > MAX_ROWS:
+        yield Text(f"... and {len(table.rows) - MAX_ROWS} more rows, in {table.name}.md")
+    for note in [note for note in table.notes if note not in printed]:
+        printed.add(note)
+        yield Padding(Text(note, style="dim"), (0, 0, 0, 1))
+    for mark, command in table.commands.items():
+        text = f"[{mark}] {command}" if table.rows else command
+        yield Padding(Text(text, style="dim"), (0, 0, 0, 1))
+    yield ""
+
+
+def _grid(table: Table) -> Grid:
+    grid = Grid(
+        title=escape(table.title),
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for column in table.columns:
+        grid.add_column(escape(column.title), justify=column.align, overflow="fold")
+    for row in table.rows[:MAX_ROWS]:
+        if row.begins and grid.rows:
+            grid.add_section()
+        grid.add_row(*map(_cell, row.cells))
+    return grid
+
+
+def _cell(cell: Cell) -> Text:
+    content = Text(cell.lines[0], style="bold" if cell.bold else "dim" if cell.dim else "")
+    for line in cell.lines[1:]:
+        content.append(f"\n{line}", style="dim")
+    return content

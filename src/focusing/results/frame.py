@@ -1,0 +1,324 @@
+"""Runs as one tidy table: a row per run, columns for options, scores and measurements.
+
+:func:`frame` makes the table. The other functions say which rows belong together: which runs are
+replicates of one another, which options tell the others apart, and which runs had other data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import pandas as pd  # type: ignore[import-untyped]
+
+from focusing.results.collect import Run
+from focusing.results.identity import IRRELEVANT, IRRELEVANT_TO_TRAINER, ONLOOKERS
+
+Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+Settings = Mapping[str, Any]
+
+FACTS = ("experiment", "size", "variant", "data", "source", "model", "protocol", "seed", "trial",
+         "metric", "holdout", "fingerprint", "content", "config_hash", "finished")  # fmt: skip
+"""What the columns of ``frame(runs)["run"]`` hold: attributes of :class:`Run`."""
+REPLICATE_OPTIONS = ("seed", "data.fold", "data.split_seed")
+"""Options in which replicates of an experiment differ."""
+NO_SETTING = (*IRRELEVANT, "protocol", "size", "variant")
+"""Options that are columns or sections of tables, or change nothing."""
+TRIAL_OPTIONS = tuple(
+    f"{group}.{name}"
+    for group, names in {
+        "data": "n_samples informative noise noise_position clusters classes seed",
+        "model": "hidden",
+        "optim": "batch_size lr lr_mu lr_sigma l2",
+    }.items()
+    for name in names.split()
+)
+"""Options that a random trial draws."""
+COMMON_HOLDOUT = 0.1
+"""Share of the validation split that needs no mention."""
+FIRST_OPTIONS = ("data.name", "model.name")
+GROUP_ORDER = ("data.", "model.", "optim.", "trainer.")
+DATA_SEED, VARIED = "data.seed", "varied"
+"""Option, and the value that it has where every run has data of its own."""
+
+FOCI = {
+    "inside_first": ("foci inside at first (%)", 100.0),
+    "inside_last": ("foci inside at last (%)", 100.0),
+    "moved": ("foci moved", 1.0),
+    "widened": ("foci widened (%)", 100.0),
+}
+"""What a record says about the foci of a layer: its name as a measurement, and the factor."""
+FOCI_CHANGE = "foci inside, change (points)"
+FOCI_STUCK = "foci stuck (%)"
+SECONDS = "seconds"
+
+
+def frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """The tidy table of some runs.
+
+    Returns:
+        A row per run, which is also its index. The columns have two levels: ``run`` (the names of
+        ``FACTS``), ``score`` (by protocol, as in the record), ``option`` (dotted names; None if a
+        run does not have it) and ``measured`` (numbers that callbacks measured).
+    """
+    index = pd.Index(runs, dtype=object)
+    parts = {
+        "run": [{name: getattr(run, name) for name in FACTS} for run in runs],
+        "score": [run.scores for run in runs],
+        "option": [settings(run) for run in runs],
+        "measured": [measurements(run) for run in runs],
+    }
+    return pd.concat(
+        {
+            name: pd.DataFrame(rows, index=index, dtype=object if name == "option" else None)
+            for name, rows in parts.items()
+        },
+        axis=1,
+    )
+
+
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by a key, both in the order of their appearance."""
+    groups: dict[Key, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return dict(groups)
+
+
+def by_edition(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
+    """Runs by experiment, size and variant."""
+    return group_by(runs, lambda run: (run.experiment, run.size, run.variant))
+
+
+@lru_cache(maxsize=2**14)  # every table and figure asks
+def settings(run: Run) -> Settings:
+    """The options of a run that can change its score: dotted name -> plain value.
+
+    Options that a random trial draws are left out: trials are replicates of each other.
+    """
+    flat = flat_settings(run.config)
+    if run.trial is not None:
+        flat = {name: value for name, value in flat.items() if name not in TRIAL_OPTIONS}
+    if run.holdout and run.holdout != COMMON_HOLDOUT:
+        flat["protocol.holdout"] = run.holdout
+    return flat
+
+
+def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of any config that can change a score, whatever its protocol."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        if name not in NO_SETTING:
+            flat.update(_flatten(name, value))
+    for name in (*REPLICATE_OPTIONS, *(f"trainer.{option}" for option in IRRELEVANT_TO_TRAINER)):
+        flat.pop(name, None)
+    onlookers = tuple(f"callbacks.{name}." for name in ONLOOKERS)
+    return {name: value for name, value in flat.items() if not f"{name}.".startswith(onlookers)}
+
+
+def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _flatten(f"{name}.{key}" if name else str(key), item)
+    else:
+        yield name, value
+
+
+def measurements(run: Run) -> dict[str, float]:
+    """All measurements that are a single number; means over layers, shares in percent."""
+    numbers: dict[str, float] = {}
+    for quantity, (name, factor) in FOCI.items():
+        values = [layer[quantity] for layer in run.focus.values() if quantity in layer]
+        if values:
+            numbers[name] = factor * sum(values) / len(values)
+        first, last = (numbers.get(FOCI[when][0]) for when in ("inside_first", "inside_last"))
+        if quantity == "inside_last" and first is not None and last is not None:
+            numbers[FOCI_CHANGE] = last - first
+    share = stuck_share(run)
+    if share is not None:
+        numbers[FOCI_STUCK] = share
+    analyses = {name: value for name, value in run.measured.items() if name != "stuck"}
+    for name, value in _flatten("", analyses):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            numbers[name] = float(value)
+    if run.seconds is not None:
+        numbers[SECONDS] = run.seconds
+    return numbers
+
+
+def stuck_share(run: Run) -> float | None:
+    """Percent of the neurons with trained foci that were stuck at the end; None if not counted."""
+    layers = (run.measured.get("stuck") or {}).values()
+    neurons = sum(layer["neurons"] for layer in layers)
+    return 100 * sum(len(layer["stuck"]) for layer in layers) / neurons if neurons else None
+
+
+def replicate_key(run: Run) -> tuple[Any, ...]:
+    """What tells replicates of a run apart; equal for the runs of two models that make a pair."""
+    data = run.data_options
+    data_seed = data.get("seed") if run.trial is None else None  # a trial draws it
+    return run.seed, data.get("fold"), data.get("split_seed"), data_seed, run.trial
+
+
+def tested_on(run: Run) -> tuple[Any, ...]:
+    """What chose the run's test data among those of its replicates: fold, split, seed or trial."""
+    data = run.data_options
+    split = None
+    if data.get("split", "official") != "official":
+        seed = data.get("split_seed", 0)
+        split = data.get("fold"), run.seed if seed is None else seed
+    data_seed = data.get("seed", 0)
+    return split, run.seed if data_seed is None else data_seed, run.trial
+
+
+def overlap(runs: Sequence[Run]) -> float | None:
+    """Test samples per training sample, if replicates are random splits, which share samples.
+
+    Folds share no test samples, and official splits are the same in all replicates: None for these.
+    """
+    random_splits = all(run.data_options.get("split") == "random" for run in runs)
+    if not random_splits or len(set(map(tested_on, runs))) < 2:
+        return None
+    test, train = (sum(run.sizes.get(split) or 0 for run in runs) for split in ("test", "train"))
+    return test / train if train else None
+
+
+def split_replicates(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
+    """Divide runs such that no replicate is in a division twice; as a rule, into one.
+
+    Runs may differ in what no option says: a trial that was drawn anew, an option that was not yet
+    recorded. None may replace another.
+
+    Returns:
+        A name for every division, empty if there is one only, and its runs.
+    """
+    table = pd.DataFrame(
+        {
+            "replicate": [(run.model, bool(run.holdout), *replicate_key(run)) for run in runs],
+            "config": [run.config_hash for run in runs],
+            "finished": [run.finished for run in runs],
+        },
+        index=pd.Index(runs, dtype=object),
+    )
+    earliest_first = table.sort_values("finished", kind="stable")
+    version = earliest_first.groupby("replicate")["config"].transform(_ordinal)
+    divisions = table.groupby(version.reindex(table.index))
+    return [
+        (f"config {rows['config'].min()}" if len(divisions) > 1 else "", list(rows.index))
+        for _, rows in divisions
+    ]
+
+
+def data_versions(runs: Sequence[Run]) -> dict[Run, int]:
+    """0 for most runs; 1, 2, ... where the same data options led to other data.
+
+    That happens when files are replaced between two runs. Runs with different seeds have different
+    fingerprints if the seed splits the data, or keeps a part of it out of the statistics that scale
+    it. Their contents are compared instead, where the records have them.
+    """
+    ordered = sorted(runs, key=lambda run: run.finished)
+    if not ordered:
+        return {}
+    table = pd.DataFrame(
+        {
+            "options": [_json([run.data_options, run.source]) for run in ordered],
+            "split": [
+                (run.holdout, run.seed if run.holdout or _split_by_seed(run) else None)
+                for run in ordered
+            ],
+            "fingerprint": [run.fingerprint for run in ordered],
+            "content": [run.content for run in ordered],
+        }
+    )
+    by_split = table.groupby(["options", "split"])["fingerprint"].transform(_ordinal)
+    by_content = table.groupby("options")["content"].transform(_ordinal)  # -1 without content
+    return dict(zip(ordered, map(int, by_split.combine(by_content, max)), strict=True))
+
+
+def _split_by_seed(run: Run) -> bool:
+    return run.data_options.get("split_seed", 0) is None
+
+
+def _ordinal(values: Any) -> Any:
+    """The number of every value, in the order of first appearance; -1 for missing ones."""
+    return pd.factorize(values)[0]
+
+
+def with_varied_data(
+    runs: Sequence[Run], flat: Mapping[Run, Settings]
+) -> list[tuple[Run, Settings]]:
+    """Runs with their settings, where data sets with a single run each count as one setting.
+
+    That setting, ``data.seed=varied``, holds all runs of its seed. So a run on data that other
+    seeds were run on, too, is in two settings: among the replicates on the same data, and among
+    those on other data.
+
+    Args:
+        runs: of an experiment.
+        flat: their settings.
+    """
+
+    def all_but_data(run: Run) -> str:
+        others = {name: value for name, value in flat[run].items() if name != DATA_SEED}
+        return json.dumps([others, run.model, run.holdout], sort_keys=True)
+
+    alone, varied = set(), []
+    for same in group_by(runs, all_but_data).values():
+        data_sets = group_by(same, lambda run: json.dumps(flat[run].get(DATA_SEED)))
+        singles = [there[0] for there in data_sets.values() if len(there) == 1]
+        for seed, members in group_by(singles, lambda run: run.seed).items():
+            if len(members) > 1:
+                alone.update(members)
+                varied += [run for run in same if run.seed == seed]
+    return [
+        *((run, flat[run]) for run in runs if run not in alone),
+        *((run, {**flat[run], DATA_SEED: VARIED}) for run in varied),
+    ]
+
+
+def varying_options(
+    table: Sequence[Settings], known: Sequence[str] = (), prefix: str = ""
+) -> list[str]:
+    """Options that tell settings apart, none of which follows from those before it.
+
+    Args:
+        table: the settings.
+        known: options that are known anyway.
+        prefix: only options whose names begin like this.
+    """
+    names = {name for row in table for name in row if name.startswith(prefix)} - set(known)
+    groups = pd.Series([tuple(_json(row.get(name)) for name in known) for row in table])
+    codes = _ordinal(groups)
+    varying = []
+    for name in sorted(names, key=_preference):
+        values = [_json(row.get(name)) for row in table]
+        if len(set(values)) < 2:
+            continue
+        split = _ordinal(pd.Series(list(zip(codes, values, strict=True))))
+        if split.max() > codes.max():
+            varying.append(name)
+            codes = split
+    return varying
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _preference(name: str) -> tuple[int, int, bool, str]:
+    first = FIRST_OPTIONS.index(name) if name in FIRST_OPTIONS else len(FIRST_OPTIONS)
+    group = next((i for i, key in enumerate(GROUP_ORDER) if name.startswith(key)), len(GROUP_ORDER))
+    return first, group, name.endswith("_target_"), name  # a class says least to a reader
+
+
+def show_value(value: Any) -> str:
+    """An option's value as it is typed on the command line."""
+    if isinstance(value, list):
+        return f"[{','.join(map(show_value, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)

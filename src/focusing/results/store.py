@@ -1,0 +1,346 @@
+"""What runs leave on disk: atomic files, run folders and their claims, records, archives, studies.
+
+A run writes ``result.json`` last, and atomically: its presence, with status ``done``, means that
+the run is done. ``records.jsonl.xz`` holds the records of many runs in one small file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import lzma
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from focusing.errors import BusyError, DamagedError, UserError
+from focusing.results.record_schema import check_record, parse
+from focusing.schema import SCHEMA, below, fields, is_name, printable, short
+
+if TYPE_CHECKING:
+    import optuna
+
+log = logging.getLogger(__name__)
+RECORD_FILE = "result.json"
+ARCHIVE = "records.jsonl.xz"
+FIGURES_COMPLETE = Path("figures", ".complete")
+"""In a run folder: written last, when all figures are there."""
+STUDY_SUFFIX = ".journal"
+MAX_ARCHIVE_BYTES = 2**30
+"""Limit on an unpacked archive; all published records take a thirtieth of it."""
+ARCHIVE_LINE = fields({"folder": below})
+SERIES_DIGITS = 5
+"""Significant digits of a series in an archive, more than a figure shows; scores are exact."""
+
+Record = dict[str, Any]
+
+
+class FinishedError(Exception):
+    """Another process has finished the run in the meantime."""
+
+
+def atomic_write(path: Path, content: Any, *, sync: bool = True) -> None:
+    """Write a file such that no reader, and no crash, ever sees half of it.
+
+    Args:
+        path: the file; its previous content stays until the new one is complete.
+        content: bytes.
+        sync: also survive a power failure.
+    """
+    temporary = path.with_name(f".{path.name}.part")
+    if temporary.is_symlink():  # somebody else's folder: never write through the link
+        temporary.unlink()
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file, so that nothing is lost and a new one can be written."""
+    return path.replace(path.with_name(f"{path.name}.damaged"))
+
+
+def inside(folder: Path, *names: str) -> Path:
+    """The path of names below a folder, for names that come from a file.
+
+    Raises:
+        UserError: a name is a path, or a link leads out of the folder.
+    """
+    for name in names:
+        if not is_name(name):
+            raise UserError(f"{name!r} cannot be the name of a file in {folder}.")
+    path = folder.joinpath(*names)
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"{path} is a link that leads out of {folder}: remove it.")
+    return path
+
+
+def remove(folder: Path, names: Iterable[Any]) -> None:
+    """Remove files whose names come from a file; anything but a plain name is skipped."""
+    for name in names:
+        if is_name(name) and ((path := folder / name).is_symlink() or path.is_file()):
+            path.unlink()
+
+
+def write_record(run_dir: Path, record: Mapping[str, Any]) -> Record:
+    """Write the record of a run.
+
+    Returns:
+        The record as it will be read.
+
+    Raises:
+        UserError: nobody could read it, because it holds NaN or objects that are not plain.
+    """
+    error_text = record.get("error") and printable(str(record["error"]))
+    try:
+        text = json.dumps({"schema": SCHEMA, **record, "error": error_text}, indent=1)
+        written: Record = parse(text)
+        check_record(written)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"The record of this run cannot be written: {error}.") from None
+    atomic_write(run_dir / RECORD_FILE, text.encode())
+    return written
+
+
+def read_record(run_dir: Path) -> Record | None:
+    """The record of a run, or None if there is none.
+
+    Raises:
+        DamagedError: it is not what a run leaves.
+        UserError: another version has written it.
+    """
+    path = run_dir / RECORD_FILE
+    try:
+        record: Record = parse(path.read_bytes())
+        if isinstance(record, dict) and record.get("schema", SCHEMA) != SCHEMA:
+            raise UserError(
+                f"{path} has schema {short(record['schema'])}, this version reads {SCHEMA}."
+            )
+        check_record(record)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise DamagedError(path, f"is not a record: {error}") from None
+    return record
+
+
+def record_of(run_dir: Path) -> Record | None:
+    """The record of a run; a damaged one is set aside, and the run goes on without it."""
+    try:
+        return read_record(run_dir)
+    except DamagedError as error:
+        kept = set_aside(error.path)
+        log.warning("%s It is kept as %s; the run goes on.", error, kept.name)
+        return None
+
+
+def finished(run_dir: Path) -> Record | None:
+    """The record of a run that is done, else None."""
+    record = record_of(run_dir)
+    return record if record and record["status"] == "done" else None
+
+
+def has_figures(run_dir: Path) -> bool:
+    """Whether all figures of a run have been drawn."""
+    return (run_dir / FIGURES_COMPLETE).exists()
+
+
+def lock_of(run_dir: Path) -> FileLock:
+    """The lock that the process running in a folder holds; nobody waits for it."""
+    return FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0)
+
+
+@contextmanager
+def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path | None]:
+    """Claim a run folder for this process.
+
+    A folder whose run is done is put aside, removed once the new run is done too, and put back if
+    the new run fails, which is then kept as ``.<name>.failed``.
+
+    Args:
+        run_dir: made if needed.
+        resume: go on from the last checkpoint if there is one, rather than begin again.
+        again: also claim a folder whose run is done.
+
+    Yields:
+        The checkpoint to go on from, or None.
+
+    Raises:
+        BusyError: another process has it.
+        FinishedError: the run is done, and ``again`` is false.
+    """
+    aside = run_dir.with_name(f".{run_dir.name}.previous")
+    run_dir.parent.mkdir(parents=True, exist_ok=True)
+    lock = lock_of(run_dir)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BusyError(f"Another process is running {run_dir}.") from None
+    try:
+        if finished(run_dir):
+            if not again:
+                raise FinishedError
+            shutil.rmtree(aside, ignore_errors=True)
+            run_dir.rename(aside)
+        elif not resume:
+            _empty(run_dir)
+        (run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
+        last = run_dir / "checkpoints" / "last.ckpt"
+        try:
+            yield last if last.exists() or last.with_name("best.ckpt").exists() else None
+        except Exception:
+            if aside.exists() and not finished(run_dir):
+                failed = run_dir.with_name(f".{run_dir.name}.failed")
+                shutil.rmtree(failed, ignore_errors=True)
+                run_dir.rename(failed)
+                aside.rename(run_dir)
+            raise
+        if finished(run_dir):
+            shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        lock.release()
+
+
+def _empty(run_dir: Path) -> None:
+    """Remove what an earlier run left, except damaged files that were set aside."""
+    for path in run_dir.iterdir() if run_dir.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.suffix != ".damaged":
+            path.unlink(missing_ok=True)
+
+
+def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
+    """Write the archive of a folder; equal records make equal files.
+
+    Args:
+        folder: made if needed.
+        records: run folder, relative to this folder, and record of every run. Paths of the machine
+            in a config are left out.
+    """
+    lines = (
+        json.dumps({"folder": name, **_published(record)}, separators=(",", ":"), allow_nan=False)
+        for name, record in records
+    )
+    text = "".join(f"{line}\n" for line in lines)
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic_write(folder / ARCHIVE, lzma.compress(text.encode()))
+
+
+def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:
+    """Run folder and record of every line of an archive; for a bad line its number, and why.
+
+    Raises:
+        ValueError: the whole file is damaged.
+    """
+    try:
+        decompressor = lzma.LZMADecompressor(memlimit=MAX_ARCHIVE_BYTES)
+        content = decompressor.decompress(file.read_bytes(), MAX_ARCHIVE_BYTES)
+        lines = content.decode().split("\n")
+    except (EOFError, lzma.LZMAError, UnicodeDecodeError):
+        raise ValueError("not an archive of records") from None
+    if len(content) >= MAX_ARCHIVE_BYTES:
+        raise ValueError(f"an archive of more than {MAX_ARCHIVE_BYTES >> 20} MiB")
+    if not decompressor.eof:
+        raise ValueError("not an archive of records: it is cut off")
+    for line_number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            record = parse(line)
+            check_record(record)
+            ARCHIVE_LINE({"folder": record.get("folder")})
+            yield record.pop("folder"), record
+        except ValueError as error:
+            yield f"line {line_number}", str(error)
+
+
+def read_archive(file: Path) -> dict[str, Record]:
+    """The records of an archive by their run folders; bad lines are left out.
+
+    Raises:
+        ValueError: the whole file is damaged.
+    """
+    return {folder: record for folder, record in read_lines(file) if not isinstance(record, str)}
+
+
+def read_run(folder: Path, file: Path) -> Record:
+    """The record of one run, from its own file or from an archive.
+
+    Args:
+        folder: the run folder.
+        file: the file that holds its record.
+
+    Raises:
+        UserError: the file has changed since it was collected.
+    """
+    try:
+        if file.name == ARCHIVE:
+            records = _cached_archive(file, file.stat().st_mtime_ns)
+            return records[folder.relative_to(file.parent).as_posix()]
+        record: Record = parse(file.read_bytes())
+        check_record(record)
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{file} has changed while it was read ({error}): try again.") from None
+    return record
+
+
+@lru_cache(maxsize=4)
+def _cached_archive(file: Path, changed: int) -> dict[str, Record]:
+    return read_archive(file)
+
+
+def _published(record: Mapping[str, Any]) -> Record:
+    config = {name: value for name, value in record["config"].items() if name != "paths"}
+    series = {
+        name: [value if value is None else float(f"{value:.{SERIES_DIGITS}g}") for value in values]
+        for name, values in (record.get("series") or {}).items()
+    }
+    return {**record, "config": config, "series": series}
+
+
+def require_optuna() -> None:
+    """Say what to install if Optuna is missing."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError:
+        raise UserError("hydra/sweeper=optuna needs: pip install 'focusing[optuna]'") from None
+
+
+def open_study(path: Path, *, after_trials: int, after_epochs: int, **options: Any) -> optuna.Study:
+    """The Optuna study of a file, which many processes share; made if needed.
+
+    Args:
+        path: the file.
+        after_trials: the first trials, this many, are never pruned,
+        after_epochs: nor is a trial before so many epochs.
+        **options: of ``optuna.create_study``.
+    """
+    require_optuna()
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A process that was killed leaves its lock behind: taken over after so many seconds.
+    lock = JournalFileSymlinkLock(str(path), grace_period=5)
+    return optuna.create_study(
+        study_name="focusing",
+        storage=JournalStorage(JournalFileBackend(str(path), lock)),
+        pruner=optuna.pruners.MedianPruner(after_trials, after_epochs),
+        load_if_exists=True,
+        **options,
+    )

@@ -411,7 +411,7 @@ def _run_job(cfg: DictConfig) -> float | None:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    from focusing.run import evaluate
+    from focusing.shipping.trained import evaluate
 
     for name, value in evaluate(args.run, args.overrides).items():
         print(name, value)

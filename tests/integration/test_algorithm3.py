@@ -16,7 +16,7 @@ from torch import Tensor
 from focusing.checks import check
 from focusing.compose import config_dir, prepare_hydra
 from focusing.run import train
-from focusing.training.assembly import build_net, load_data
+from focusing.training.trainer import build_net, load_data
 from tests.integration.commands import record
 
 SETTINGS = [

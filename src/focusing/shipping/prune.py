@@ -28,7 +28,7 @@ from focusing.shipping.trained import PRUNED, Trained, load_run
 from focusing.training.checkpoint import encode
 from focusing.training.module import FocusingModule
 from focusing.training.pruning import connections, magnitude_curve, pruning_curve
-from focusing.training.session import build_trainer, fit
+from focusing.training.trainer import build_trainer, fit
 
 Point = dict[str, Any]
 FINE_TUNING_RATE = 0.1
@@ -203,15 +203,13 @@ def fine_tune(trained: Trained, net: Network, epochs: int) -> None:
     rates = {name: FINE_TUNING_RATE * getattr(optim, name) for name in ("lr", "lr_mu", "lr_sigma")}
     optim = replace(optim, **rates, decay_epochs=[], anneal_epochs=0)
     options = {**trained.config["trainer"], "max_epochs": epochs}
-    module = FocusingModule(net, optim, seed=trained.config["seed"], evaluated=["test"])
+    module = FocusingModule(net, optim, seed=trained.config["seed"])
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "checkpoints").mkdir()
         fit(
             build_trainer(options, Path(folder), callbacks=[ClipFoci()]),
             module,
-            trained.splits["train"],
-            {"test": trained.splits["test"]},
-            optim,
+            {name: trained.splits[name] for name in ("train", "test")},
             prepare=trained.data.prepare,
             augment=trained.data.augment,
         )

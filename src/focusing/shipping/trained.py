@@ -16,10 +16,15 @@ from focusing.data.preprocess import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
 from focusing.schema import fields, label, number, one_of, text, whole
-from focusing.training.assembly import build_net, load_data, settle_source, split_data
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.metrics import score
-from focusing.training.session import evaluation_batch
+from focusing.training.trainer import (
+    build_net,
+    evaluation_batch,
+    load_data,
+    resolve_source,
+    split_data,
+)
 
 PRUNED = "pruned.pt"
 RUN_CONFIG = fields(
@@ -116,6 +121,20 @@ def load_run(
     return Trained(folder, config, net.eval(), data, split_data(config, data))
 
 
+def evaluate(folder: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
+    """Test the network that a run left, at the epoch that its protocol chose.
+
+    Args:
+        folder: the run folder.
+        overrides: other data, as :func:`load_run` takes them.
+
+    Returns:
+        Loss and scores on the test split.
+    """
+    scores = load_run(folder, data_overrides=overrides).scores("test")
+    return {f"test/{metric}": value for metric, value in scores.items()}
+
+
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.yaml"
     try:
@@ -137,7 +156,7 @@ def _other_data(config: dict[str, Any], overrides: Sequence[str]) -> DataSet:
     fitted = trained_on.get("preprocess") in FITTED and "preprocess" in other
     preparation = load_data(config).preparation if fitted and not overridden else None
     config["data"] = other
-    settle_source(config, strict=False)
+    resolve_source(config, strict=False)
     try:
         return load_data(config, preparation=preparation)
     except RuntimeError:

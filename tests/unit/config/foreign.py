@@ -25,7 +25,7 @@ FOREIGN = [
     "focusing.run.train",
     "focusing.shipping.prune.run",
     "focusing.sweep.failures.leave_failure",
-    "focusing.training.metrics_file.MetricsFile",
+    "focusing.training.loggers.MetricsFile",
     "torch.os.system",
     "torch.load",
     "torch.hub.load",

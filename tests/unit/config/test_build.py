@@ -14,9 +14,9 @@ from focusing.config import Optim
 from focusing.instantiate import instantiate
 from focusing.models import Network
 from focusing.recipes import read_recipes
-from focusing.training.assembly import build_net, load_data
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
+from focusing.training.trainer import build_net, load_data
 
 SMALL = ("data.fake=true", "size=smoke")
 

@@ -13,7 +13,7 @@ from focusing.checks import check
 from focusing.compose import config_dir, data_dir, explain, override_data, prepare_hydra
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
-from focusing.training.assembly import build_net, load_data
+from focusing.training.trainer import build_net, load_data
 
 GROUPS = (
     "data",

@@ -12,8 +12,8 @@ import yaml
 
 from focusing.compose import explain
 from focusing.errors import UserError
-from focusing.run import evaluate
 from focusing.shipping.export import read_exported
+from focusing.shipping.trained import evaluate
 from tests.command_line import export, predict, prune
 
 HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"

@@ -23,8 +23,8 @@ from focusing.shipping.prune import (
     write_pruned,
 )
 from focusing.shipping.trained import load_run
-from focusing.training.assembly import split_data
 from focusing.training.pruning import THRESHOLDS
+from focusing.training.trainer import split_data
 from tests.command_line import prune
 from tests.unit.shipping.conftest import SYNTHETIC, make_run
 

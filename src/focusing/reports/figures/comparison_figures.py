@@ -29,9 +29,9 @@ from focusing.reports.figures.plotting import BLUE, GREEN, ORANGE, PAGE_WIDTH
 from focusing.reports.names import PROTOCOLS, SIZES, data_name, model_name
 from focusing.reports.paper import REPEATS, Published, paper, published_tables
 from focusing.reports.tables import between, signed
-from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.blocks import TRIALS_EXPERIMENT, Block, blocks
 from focusing.reports.tables.files import all_tables
-from focusing.reports.tables.trials import BASE, EXPERIMENT, noise_level, trial_pairs
+from focusing.reports.tables.trial_tables import BASE, noise_level, trial_pairs
 from focusing.results.collect import Collection
 from focusing.results.frame import replicate_key
 from focusing.results.stats import CONFIDENCE, mean_interval
@@ -268,7 +268,7 @@ def trial_charts(collection: Collection) -> Charts:
                     rows = _trial_rows(block, model, protocol)
                     if rows:
                         charts.append(_trial_chart(edition, place, block, model, protocol, rows))
-    return or_missing(charts, TRIAL_TITLE, EXPERIMENT)
+    return or_missing(charts, TRIAL_TITLE, TRIALS_EXPERIMENT)
 
 
 def _trial_chart(

@@ -33,11 +33,9 @@ from focusing.reports.figures.chart import (
 from focusing.reports.figures.plotting import PAGE_WIDTH, draw_point, model_style, score_label
 from focusing.reports.names import MODELS, data_name, data_order, dense_twin, model_name
 from focusing.reports.paper import published_tables
-from focusing.reports.tables.cells import score_record
-from focusing.reports.tables.experiment import author_mean, limited_note
+from focusing.reports.tables.experiments import author_mean, limited_note
 from focusing.reports.tables.files import all_tables
-from focusing.reports.tables.labels import labels
-from focusing.reports.tables.settings import Setting, settings_of, shown, varied_note
+from focusing.reports.tables.settings import Setting, labels, settings_of, show_option, varied_note
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by, stuck_share
 
@@ -200,7 +198,7 @@ def _unit(setting: Setting) -> str:
 
 def _setting_row(setting: Setting, protocol: str) -> Row:
     return {
-        **score_record(setting.scores[protocol]),
+        **setting.scores[protocol].record(),
         "runs": " ".join(f"{v:.6g}" for v in setting.scores[protocol].values.values()),
         "stuck_percent": " ".join(f"{share:.4g}" for share in _stuck_shares(setting)),
     }
@@ -315,7 +313,7 @@ def _sweep_panel(setting: Setting) -> tuple[int, tuple[int, str], tuple[str, str
 def _sweep_line(setting: Setting, option: str) -> tuple[Any, ...]:
     """What the points of a line have in common: data, and the name of the line."""
     others = (
-        f"{name.rpartition('.')[2]}={shown(value)}"
+        f"{name.rpartition('.')[2]}={show_option(value)}"
         for name, value in setting.values.items()
         if name != option and value is not None
     )
@@ -323,7 +321,7 @@ def _sweep_line(setting: Setting, option: str) -> tuple[Any, ...]:
 
 
 def _sweep_row(option: str, setting: Setting, protocol: str) -> Row:
-    score = score_record(setting.scores[protocol])
+    score = setting.scores[protocol].record()
     author = author_mean(setting) if option == "model.hidden" else None
     return {"x": _number(setting.values[option]), **score, "author": author}
 

@@ -135,7 +135,7 @@ class SyntheticData:
 
 @dataclass
 class AugmentOptions:
-    """The options of ``focusing.data.augment.Augment``."""
+    """The options of ``focusing.data.batches.Augment``."""
 
     flip: bool = False
     shift: float = 0.0

@@ -23,8 +23,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.run import train
 from focusing.sweep.table1.records import Pair
 from focusing.sweep.table1.run import groups, pair_of, run_stacked

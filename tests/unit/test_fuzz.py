@@ -29,8 +29,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from focusing import cli
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.config import Optim
 from focusing.data.cifar import read_cifar
 from focusing.data.idx import read_idx

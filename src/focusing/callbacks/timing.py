@@ -13,7 +13,7 @@ import torch
 
 from focusing.callbacks.analysis import Analysis
 from focusing.callbacks.layers import focused_layers
-from focusing.schema import fields, numbers
+from focusing.validation import fields, numbers
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from focusing.data.damage import DamagedError, reading
-from focusing.limits import format_bytes
+from focusing.validation import format_bytes
 
 MAX_EXTRACTED = 16 * 1024**3
 """Bytes of all files together; the largest archive here holds less than one GiB."""

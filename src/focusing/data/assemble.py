@@ -21,7 +21,7 @@ from focusing.data.partition import Index, partition
 from focusing.data.preprocess import FITTED, Preparation, preparation
 from focusing.data.split import held_out
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 LARGE = 2 * 1024**3
 """Bytes from which a data set stays as it is and is prepared batch by batch."""

@@ -20,7 +20,7 @@ from focusing.data.mfcc import mel_filters, mfcc
 from focusing.data.options import Options
 from focusing.data.sources import tree_hash
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 RATE = 8000
 SPEAKERS = ("george", "jackson", "nicolas", "theo", "yweweler")

@@ -20,7 +20,7 @@ from focusing.data.pickles import load_npz
 from focusing.data.pictures import read_mnist
 from focusing.data.sources import Found
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 Images = NDArray[np.uint8]
 VARIANTS = {"generated": "", "original": "clt60", "small": "clt40"}

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from focusing.errors import UserError
-from focusing.limits import check_regular, format_bytes, max_read
+from focusing.validation import check_regular, format_bytes, max_read
 
 
 class DamagedError(UserError):

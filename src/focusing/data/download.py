@@ -17,7 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from focusing.data.damage import set_aside
 from focusing.errors import UserError
-from focusing.limits import check_regular
+from focusing.validation import check_regular
 
 CHUNK = 1 << 20
 TIMEOUT = 30

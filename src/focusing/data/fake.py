@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focusing.data.assemble import Raw
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 TRAIN, TEST = 384, 128
 

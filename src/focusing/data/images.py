@@ -23,7 +23,7 @@ from focusing.data.fake import fake
 from focusing.data.options import Options
 from focusing.data.sources import Found, tree_hash
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 Picture = NDArray[Any]
 FACE = (78, 70, 172, 195)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focusing.data.damage import DamagedError, check_declared, reading
-from focusing.limits import format_bytes
+from focusing.validation import format_bytes
 
 Array = NDArray[Any]
 

@@ -18,7 +18,7 @@ from focusing.data.idx import read_digits
 from focusing.data.options import Options
 from focusing.data.sample import sample_digits, sample_wanted
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 CLOTHES = [
     "T-shirt",

@@ -16,7 +16,7 @@ from focusing.data.partition import limit
 from focusing.data.preprocess import Preparation
 from focusing.data.split import held_out
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -18,7 +18,7 @@ from focusing.data.ngrams import Texts, sequences
 from focusing.data.options import Options
 from focusing.data.pickles import load_npz
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 START, UNKNOWN, SHIFT = 1, 2, 3
 """Keras' numbers: 0 pads, 1 starts a text, 2 is a rare word, others are 3 more than in the file."""

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from focusing.models.images import resolve_topology
-from focusing.models.layers import check_dropout, dense_layer
+from focusing.models.layers import check_dropout, dense_layer, nest_focus
 from focusing.models.network import Inputs, Network
 from focusing.nn import FocusedLinear
 
@@ -22,8 +22,7 @@ class MLP(Network):
         hidden: neurons of each hidden layer; a number is one layer.
         focus: options of ``FocusedLinear`` for the hidden layers; None makes them dense. A
             topology is that of the inputs, ``"image"`` the shape of a sample: later layers see the
-            neurons before them on a line.
-        later_sigma: initial apertures of the layers after the first; None: as those of the first.
+            neurons before them on a line. ``later_sigma`` is the initial aperture of those layers.
         batch_norm: normalise each hidden layer before its ReLU.
         input_dropout: share of the inputs dropped in training.
         dropout: share of the outputs dropped after each hidden layer, in their order; those
@@ -41,7 +40,6 @@ class MLP(Network):
         hidden: int | Sequence[int],
         *,
         focus: Mapping[str, Any] | None = None,
-        later_sigma: Any = None,
         batch_norm: bool = True,
         input_dropout: float = 0.0,
         dropout: Sequence[float] = (),
@@ -61,6 +59,7 @@ class MLP(Network):
             "dropout": tuple(dropout),
         }
         options = dict(focus or {})
+        later_sigma = options.pop("later_sigma", None)
         if "topology" in options:
             options["topology"] = resolve_topology(options["topology"], self.shape)
         layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
@@ -100,25 +99,15 @@ def dense_mlp(inputs: Inputs, outputs: int, **options: Any) -> MLP:
     return MLP(inputs, outputs, **options)
 
 
-def focused_mlp(
-    inputs: Inputs,
-    outputs: int,
-    *,
-    hidden: int | Sequence[int],
-    later_sigma: Any = None,
-    batch_norm: bool = True,
-    input_dropout: float = 0.0,
-    dropout: Sequence[float] = (),
-    **focus: Any,
-) -> MLP:
-    """An :class:`MLP` that focuses; what is not its own option goes to ``FocusedLinear``."""
-    return MLP(
-        inputs,
-        outputs,
-        hidden,
-        focus=focus,
-        later_sigma=later_sigma,
-        batch_norm=batch_norm,
-        input_dropout=input_dropout,
-        dropout=dropout,
-    )
+def focused_mlp(inputs: Inputs, outputs: int, *, later_sigma: Any = None, **options: Any) -> MLP:
+    """An :class:`MLP` that focuses; the options of ``FocusedLinear`` are for its hidden layers.
+
+    Args:
+        inputs: see :class:`MLP`.
+        outputs: see :class:`MLP`.
+        later_sigma: initial aperture of the layers after the first; None: that of the first.
+        **options: of :class:`MLP` and of ``FocusedLinear``.
+    """
+    nested = nest_focus(options)
+    nested["focus"]["later_sigma"] = later_sigma
+    return MLP(inputs, outputs, **nested)

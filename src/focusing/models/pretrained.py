@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from focusing.errors import UserError
-from focusing.limits import check_regular
 from focusing.models.extractors import EXTRACTORS
+from focusing.validation import check_regular
 
 ELSE = "give a file with model.weights=PATH, or use model.pretrained=false"
 

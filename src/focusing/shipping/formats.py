@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
-from focusing.limits import check_regular, format_bytes
 from focusing.models import Network
 from focusing.nn import BandedLinear
 from focusing.shipping.card import KEY, Card
@@ -28,6 +27,7 @@ from focusing.shipping.programs import (
     write_program,
     write_torchscript,
 )
+from focusing.validation import check_regular, format_bytes
 
 Run = Callable[[Tensor], Tensor]
 SMALL, MAX_FOLDED = 2**26, 1000

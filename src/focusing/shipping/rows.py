@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focusing.errors import UserError
-from focusing.limits import format_bytes, max_read
+from focusing.validation import format_bytes, max_read
 
 SHOWN = 30
 """Characters of a cell in a message."""

@@ -17,10 +17,10 @@ from focusing.data.damage import DamagedError
 from focusing.data.images import INTERPOLATIONS
 from focusing.data.pickles import load_npy, load_npz, npz_names
 from focusing.errors import UserError
-from focusing.limits import check_regular
 from focusing.shipping.card import Card
 from focusing.shipping.pictures import read_image
 from focusing.shipping.rows import read_rows
+from focusing.validation import check_regular
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 Samples = NDArray[Any]

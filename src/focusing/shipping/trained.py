@@ -14,10 +14,10 @@ from focusing.data import Batches, DataSet, Split
 from focusing.data.preprocess import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
-from focusing.schema import fields, label, number, one_of, text, whole
 from focusing.training.assembly import build_net, load_data, settle_source, split_data
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.session import evaluation_batch
+from focusing.validation import fields, label, number, one_of, text, whole
 
 PRUNED = "pruned.pt"
 RUN_CONFIG = fields(

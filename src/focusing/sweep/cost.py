@@ -56,7 +56,7 @@ def estimate(configs: Iterable[Mapping[str, Any]], *, fresh: bool = False) -> fl
     """Seconds that runs take, one after the other.
 
     Args:
-        configs: from :func:`focusing.checks.check`.
+        configs: from :func:`focusing.compose.check`.
         fresh: measure also what an earlier call has measured.
     """
     return sum(run_seconds(config, speed_of(config, fresh=fresh)) for config in configs)

@@ -16,8 +16,7 @@ from hydra._internal.callbacks import Callbacks
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext, RunMode
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.errors import UserError
 from focusing.sweep.parts import expand_parts
 

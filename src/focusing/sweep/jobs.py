@@ -15,8 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from focusing.checks import check
-from focusing.compose import prepare_hydra
+from focusing.compose import check, prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.instantiate import trust, trusted
 from focusing.results.collect import published

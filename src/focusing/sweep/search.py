@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.store import STUDY_SUFFIX, open_study
-from focusing.schema import is_name
 from focusing.sweep.outcome import Job, Outcome
 from focusing.sweep.search_space import grid
+from focusing.validation import is_name
 
 if TYPE_CHECKING:
     import optuna

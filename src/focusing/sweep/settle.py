@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import Timeout
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.checks import check_devices
+from focusing.compose import check_devices
 from focusing.errors import UserError
 from focusing.results.store import RECORD_FILE as RECORD
 from focusing.results.store import lock_of

@@ -16,8 +16,8 @@ from focusing.data.preprocess import Preparation
 from focusing.data.sample import settle
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
-from focusing.limits import check_memory
 from focusing.models import Network
+from focusing.validation import check_memory
 
 WORDS = "focusing.data.imdb"
 """The data set whose inputs are words, not values."""

@@ -13,10 +13,9 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from focusing.errors import DamagedError
-from focusing.limits import check_regular
+from focusing.errors import DamagedError, printable
 from focusing.results.store import atomic_write
-from focusing.schema import printable
+from focusing.validation import check_regular
 
 
 class EpochCheckpoint(pl.callbacks.Checkpoint):

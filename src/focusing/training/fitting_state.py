@@ -19,9 +19,9 @@ from torch import Tensor
 
 from focusing.errors import DamagedError
 from focusing.results.store import set_aside
-from focusing.schema import Wrong, mapping, number, numbers, whole
 from focusing.training.checkpoint import load_checkpoint
 from focusing.training.optimizer import build_optimizer
+from focusing.validation import Wrong, mapping, number, numbers, whole
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule

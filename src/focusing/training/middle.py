@@ -19,7 +19,6 @@ from torch import Tensor
 
 from focusing.errors import DamagedError
 from focusing.results.store import atomic_write, set_aside
-from focusing.schema import Wrong
 from focusing.training.checkpoint import encode, load_checkpoint
 from focusing.training.fitting_state import (
     check_callbacks,
@@ -29,6 +28,7 @@ from focusing.training.fitting_state import (
     optimizer_like,
 )
 from focusing.training.randomness import random_state, set_random_state
+from focusing.validation import Wrong
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule

@@ -13,8 +13,8 @@ from focusing.data import DataSet
 from focusing.data.sources import MissingError
 from focusing.errors import UserError
 from focusing.results.store import atomic_write, set_aside
-from focusing.schema import fields, text
 from focusing.training.assembly import load_data
+from focusing.validation import fields, text
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from focusing.errors import UserError
 from focusing.results.store import atomic_write
-from focusing.schema import is_name
 from focusing.training.wandb_facts import define_metrics, facts, tags
 from focusing.training.wandb_server import obstacle
+from focusing.validation import is_name
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,7 @@ from functools import cache
 
 import pytest
 
-from focusing.compose import config_dir, family
-from focusing.recipes import read_recipes
+from focusing.compose import config_dir, family, read_recipes
 from focusing.sweep.experiments import configs, experiments, jobs
 from focusing.training.assembly import build_net, load_data
 

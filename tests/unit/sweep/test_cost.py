@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.sweep import cost
 from focusing.sweep.cost import EPOCH, START, Speed, estimate, run_seconds, samples, speed_of
 from focusing.sweep.listing import duration

@@ -13,8 +13,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.results.identity import run_folder
 from focusing.results.store import read_record
 from focusing.run import evaluate, train

@@ -14,8 +14,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.errors import UserError
 from focusing.results.identity import run_folder
 from focusing.results.store import claim
@@ -96,7 +95,7 @@ def test_finished_trials_are_not_run_again(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_another_process_has_is_left_to_it(tmp_path: Path) -> None:
-    from focusing.checks import check
+    from focusing.compose import check
 
     config = check(composed(tmp_path))
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
@@ -139,7 +138,7 @@ def test_failures_are_told_and_retried_on_demand(
 
 
 def test_a_trial_that_cannot_be_trained_fails_alone(tmp_path: Path) -> None:
-    from focusing.checks import check
+    from focusing.compose import check
 
     config = check(composed(tmp_path))
     given = {"data.informative": 4, "data.n_samples": 100, "data.noise": 0, "model.hidden": [4]}
@@ -170,7 +169,7 @@ def test_a_trial_that_cannot_be_trained_fails_alone(tmp_path: Path) -> None:
 
 
 def test_the_command_line_wins_over_the_draw(tmp_path: Path) -> None:
-    from focusing.checks import check
+    from focusing.compose import check
 
     config = check(composed(tmp_path, "model.hidden=7"))
     pair = pair_of(config, draw(0, 0), given={"model.hidden": [7]})
@@ -179,7 +178,7 @@ def test_the_command_line_wins_over_the_draw(tmp_path: Path) -> None:
 
 
 def test_groups_hold_every_trial_once_and_shapes_that_are_equal(tmp_path: Path) -> None:
-    from focusing.checks import check
+    from focusing.compose import check
 
     config = check(composed(tmp_path))
     pairs = [pair_of(config, draw(0, index)) for index in range(300)]

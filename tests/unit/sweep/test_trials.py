@@ -6,8 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.data import synthetic
 from focusing.errors import UserError
 from focusing.sweep.table1.trials import GRIDS, apply_trial, draw

@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from focusing.callbacks import FocusTrajectory, StuckNeurons, Throughput
-from focusing.schema import Wrong
 from focusing.training import middle
 from focusing.training.checkpoint import encode, load_checkpoint
 from focusing.training.fitting_state import check_checkpoint, newest_checkpoint, optimizer_like
 from focusing.training.interruption import Interrupted
 from focusing.training.module import FocusingModule
 from focusing.training.session import build_trainer
+from focusing.validation import Wrong
 from tests.unit.training.fitting import OPTIONS, Signal, net, optim, same_weights, trained
 
 STRANGE: tuple[Any, ...] = (None, True, -1, 1.5, "x", [], [1], {}, {"x": 1}, float("nan"))

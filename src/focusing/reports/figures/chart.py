@@ -8,9 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from focusing.errors import DamagedError
+from focusing.errors import DamagedError, printable
 from focusing.reports.tables.cells import command
-from focusing.schema import printable
 
 Rows = tuple[Mapping[str, Any], ...]
 

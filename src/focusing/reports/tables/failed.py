@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from focusing.errors import printable
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import Column, Row, Table, text
 from focusing.results.collect import Collection
-from focusing.schema import printable
 
 COLUMNS = tuple(map(Column, ("experiment", "data", "model", "seed", "error", "folder")))
 

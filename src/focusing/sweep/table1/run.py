@@ -16,9 +16,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
 
-from focusing.checks import check
-from focusing.compose import prepare_hydra
-from focusing.config import DenseModel
+from focusing.compose import check, prepare_hydra
+from focusing.config import group_schemas
 from focusing.results.identity import run_folder
 from focusing.sweep.failures import print_failures
 from focusing.sweep.launch.board import Board
@@ -124,9 +123,9 @@ def pair_of(config: dict[str, Any], trial: Trial, given: Collection[str] = ()) -
             group, _, option = name.partition(".")
             focused[group][option] = value
     dense = copy.deepcopy(focused)
-    shared = {each.name for each in fields(DenseModel)}
+    shared = {option.name for option in fields(group_schemas()["model"]["dense"])}
     dense["model"] = {name: value for name, value in dense["model"].items() if name in shared}
-    dense["model"] |= {"_target_": DenseModel._target_, "name": "dense"}
+    dense["model"] |= {"_target_": "focusing.models.dense_mlp", "name": "dense"}
     return Pair(dense, focused)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from focusing.config import FocusedModel, Optim
+from focusing.config import Optim, group_schemas
 from focusing.errors import UserError
 from focusing.results.identity import ONLOOKERS
 from focusing.sweep.table1.records import DTYPES
@@ -31,7 +31,7 @@ def check_stackable(config: Mapping[str, Any]) -> None:
             f"not {config['model']['name']}."
         )
     _require("optim.name", config["optim"]["name"], "SGD")
-    for group, schema in (("optim", Optim), ("model", FocusedModel)):
+    for group, schema in (("optim", Optim), ("model", group_schemas()["model"]["focused"])):
         for each in fields(schema):
             usual = each.default_factory() if callable(each.default_factory) else each.default
             if each.name not in (*FREE[group], "name") and usual is not MISSING:

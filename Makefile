@@ -50,6 +50,7 @@ $(shell grep -qsxF '$(CURDIR)' $(VENV)/.core || rm -f $(VENV)/.core $(VENV)/.all
 venv-core venv-all: venv-%:
 	@$(LOCK) $(MAKE) --no-print-directory -s $(VENV)/.$*
 
+$(VENV)/.core: EXTRAS := [cpu]
 $(VENV)/.all: EXTRAS := [all,dev]
 $(VENV)/.core $(VENV)/.all: pyproject.toml requirements.lock
 	[ -e $(VENV)/.core ] || rm -rf $(VENV)

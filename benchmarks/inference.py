@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from focusing import FocusedLinear
 from focusing.models import MLP, focused_mlp
-from focusing.nn.blocks import Blocks
+from focusing.nn.sparse.blocks import Blocks
 
 SHAPES = [(784, 800), (800, 800), (3072, 800), (3600, 800)]
 BATCHES = (1, 32, 128, 512, 4096)

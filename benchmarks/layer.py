@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from focusing import FocusedLinear
-from focusing.nn import memory
+from focusing.nn.ops import cpu
 
 SHAPES = [  # in, out, batch
     (784, 800, 512),
@@ -41,7 +41,7 @@ SHAPES = [  # in, out, batch
 SIGMAS = [0.025, 0.1, 0.3, "mixed"]
 MIXED = {"mu": "random", "sigma": (0.03, 0.4)}
 """Foci out of order and of many widths, as training leaves them."""
-BACKENDS = ["reference", "fused", "banded", "auto"]
+BACKENDS = ["reference", "torch", "numba", "numba_banded", "auto"]
 # What `auto` is to reach: (in, out, batch), sigma -> ratio of time.
 TARGETS = {
     ((784, 800, 512), 0.025): 0.70,
@@ -113,7 +113,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     inputs, outputs, batch = shape
     torch.manual_seed(0)
-    vars(memory._kept).clear()  # scratch of a larger shape would count as memory of this one
+    vars(cpu._workspaces).clear()  # workspace of a larger shape would count as memory of this one
     x = torch.randn(batch, inputs, requires_grad=True)
     grad = torch.randn(batch, outputs)
     layers: dict[str, nn.Module] = {"linear": nn.Linear(inputs, outputs)}

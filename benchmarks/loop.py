@@ -26,7 +26,7 @@ from focusing.models import MLP
 from focusing.training.loggers import build_loggers, close_loggers
 from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
-from focusing.training.session import build_trainer, fit
+from focusing.training.trainer import build_trainer, fit
 
 
 @dataclass

@@ -17,8 +17,8 @@ import torch
 from focusing import cli
 from focusing.shipping.trained import load_run
 
-scratch = tempfile.TemporaryDirectory()
-folder = Path(scratch.name)
+workspace = tempfile.TemporaryDirectory()
+folder = Path(workspace.name)
 
 
 def focusing(*arguments: object) -> str:
@@ -39,10 +39,10 @@ focusing("train", *table, *net, *place)
 report = focusing("prune", run, "--sparsity", 0.8, "--finetune", 1)
 print("...", *report.splitlines()[-8:-1], sep="\n")
 
-# %% Export what is left, in tiles: `focusing export RUN --format torchscript --sparse --pruned`.
-print(focusing("export", run, "--format", "torchscript", "--sparse", "--pruned"))
+# %% Export what is left, in tiles: `focusing export RUN --format exported-program --sparse ...`.
+print(focusing("export", run, "--format", "exported-program", "--sparse", "--pruned"))
 
-# %% Use it where there are rows: `focusing predict model.pt rows.csv --trust`.
+# %% Use it where there are rows: `focusing predict model.pt2 rows.csv --trust`.
 trained = load_run(run, pruned=True)
 scale = trained.data.preparation
 if scale is not None:  # undo it: people have raw values
@@ -50,7 +50,7 @@ if scale is not None:  # undo it: people have raw values
     text = "\n".join(",".join(f"{value:.4f}" for value in row) for row in rows.tolist())
     (folder / "rows.csv").write_text(text)
 print(f"rows of classes {trained.data.test.targets[:3].tolist()}:")
-print(focusing("predict", run / "model.pt", folder / "rows.csv", "--trust"))
+print(focusing("predict", run / "model.pt2", folder / "rows.csv", "--trust"))
 
 # %% What it gains: the same network, folded and in tiles.
 dense, sparse = trained.net.to_inference(), trained.net.to_inference(sparse=True)
@@ -67,4 +67,4 @@ for batch in (1, 128):
                 seconds.append(time.perf_counter() - begin)
             ratios.append(seconds[0] / seconds[1])
     print(f"batch {batch}: {statistics.median(ratios):.1f} times as fast as the folded network")
-scratch.cleanup()
+workspace.cleanup()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 FULL_ERRORS = os.environ.get("HYDRA_FULL_ERROR") == "1"
-EXPORT_FORMATS = ("onnx", "torchscript", "exported-program", "safetensors")
+EXPORT_FORMATS = ("onnx", "exported-program", "safetensors")
 
 
 def main() -> None:
@@ -128,7 +128,7 @@ def _add_run_commands(add: Any) -> None:
 def _add_shipping_commands(add: Any) -> None:
     prune = add(
         "prune",
-        "focusing.shipping.prune_command:prune",
+        "focusing.shipping.prune:run",
         "drop what neurons look away from",
         "Drop the connections that neurons look away from (phi < t), and say what is left. "
         "Writes pruned.pt and pruning.json.",
@@ -162,7 +162,7 @@ def _add_shipping_commands(add: Any) -> None:
 
     export = add(
         "export",
-        "focusing.shipping.export:export",
+        "focusing.shipping.export:run",
         "write a network as a file that works elsewhere",
         "Write the network of a run as a file that works without this package's training. The "
         "file is run and compared with the network before this command says done.",
@@ -186,7 +186,7 @@ def _add_shipping_commands(add: Any) -> None:
     )
     _add_trust(export)
 
-    predict = add("predict", "focusing.shipping.predict:predict", "classify files")
+    predict = add("predict", "focusing.shipping.predict:run", "classify files")
     predict.add_argument("model", type=Path, metavar="MODEL", help="exported file, or run folder")
     predict.add_argument(
         "inputs", type=Path, nargs="+", metavar="INPUT", help="image, wav, csv or npz file"
@@ -195,9 +195,7 @@ def _add_shipping_commands(add: Any) -> None:
     predict.add_argument(
         "--top", type=_at_least(1), default=1, metavar="N", help="print the N likeliest classes (1)"
     )
-    predict.add_argument(
-        "--trust", action="store_true", help="run .pt and .pt2 files, which are programs"
-    )
+    predict.add_argument("--trust", action="store_true", help="run .pt2 files, which are programs")
     _add_trust(predict)
 
 
@@ -413,7 +411,7 @@ def _run_job(cfg: DictConfig) -> float | None:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    from focusing.run import evaluate
+    from focusing.shipping.trained import evaluate
 
     for name, value in evaluate(args.run, args.overrides).items():
         print(name, value)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -17,13 +16,12 @@ from omegaconf import DictConfig
 from pytorch_lightning.loggers.logger import Logger
 from rich.console import Console
 
-from focusing.callbacks import FocusTrajectory, Throughput
 from focusing.compose import check, prepare_hydra
 from focusing.config import Optim
 from focusing.data import DataSet, Split
+from focusing.data.sources import MissingError
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
-from focusing.models import Network
 from focusing.reports.terminal import config_tree, summary
 from focusing.results.identity import run_folder
 from focusing.results.record import SERIES_OF, describe_end, describe_start
@@ -35,26 +33,22 @@ from focusing.results.store import (
     has_figures,
     write_record,
 )
-from focusing.shipping.trained import load_run
-from focusing.training.assembly import (
+from focusing.training.loggers import build_loggers, check_loggers, close_loggers
+from focusing.training.module import FocusingModule
+from focusing.training.resume import Interrupted, check_resumed_data, check_same_data, note_data
+from focusing.training.trainer import (
     build_net,
+    build_trainer,
     check_single,
+    fit,
     load_data,
-    settle_source,
+    resolve_source,
     split_data,
 )
-from focusing.training.fitting_state import newest_checkpoint
-from focusing.training.interruption import Interrupted
-from focusing.training.loggers import build_loggers, check_loggers, close_loggers, log_record
-from focusing.training.metrics import score
-from focusing.training.module import FocusingModule
-from focusing.training.optimizer import build_optimizer
-from focusing.training.same_data import check_finished, check_resumed, note_data
-from focusing.training.session import build_trainer, fit
 
 
 def train(cfg: DictConfig) -> float | None:
-    """Train the network of a config and leave a record of it.
+    """Train the network of a config and leave a record of it, unless that was done before.
 
     Args:
         cfg: as composed from conf/train.yaml.
@@ -64,178 +58,173 @@ def train(cfg: DictConfig) -> float | None:
     """
     prepare_hydra()  # a launcher may have composed the config in another process
     config = check(cfg)
-    multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-    settle_source(config, strict=multirun or _of_an_experiment())
-    run_dir, protocol = run_folder(config), config["protocol"]["name"]
-    console = Console(quiet=multirun, soft_wrap=True)
-    record = finished(run_dir)
-    if record and not config["force"]:
-        check_finished(record, config, run_dir)
-        console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
-        if config["figures"] and not has_figures(run_dir):  # it was stopped before it had them
-            _draw(run_dir)
-        return float(record["scores"][protocol]["value"])
+    hydra = HydraConfig.get() if HydraConfig.initialized() else None
+    multirun = hydra is not None and hydra.mode == RunMode.MULTIRUN
+    experiment = hydra is not None and bool(hydra.runtime.choices.get("experiment"))
+    resolve_source(config, strict=multirun or experiment)
+    run_dir, console = run_folder(config), Console(quiet=multirun, soft_wrap=True)
+    record = None
+    if config["force"] or not finished(run_dir):
+        with suppress(FinishedError):  # another process has finished it since
+            record = _run(config, run_dir, console)
+    record = record or _reuse(config, run_dir, console)
+    return float(record["scores"][config["protocol"]["name"]]["value"])
+
+
+def _reuse(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:
+    """The record of a finished run, if its data has not changed since."""
+    record = finished(run_dir) or {}
+    with suppress(MissingError):  # files that are gone have not changed
+        data = load_data(config, peek=True)  # decodes nothing that is in the cache
+        check_same_data(record["data"], data, run_dir, "force=true runs it again")
+    console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
+    if config["figures"] and not has_figures(run_dir):  # it was stopped before it had them
+        _draw(run_dir)
+    return record
+
+
+def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:
+    """Train, and return the record."""
     console.print(config_tree(config))
     # What the user may have got wrong comes before the folder is touched.
     data = load_data(config)
-    if not record and config["resume"] == "auto":
-        check_resumed(run_dir, data)
+    if config["resume"] == "auto" and not finished(run_dir):
+        check_resumed_data(run_dir, data)
     net = build_net(config, data)
     splits = split_data(config, data)
     check_single(config, net, splits["train"])
-    build_optimizer(net, Optim(**config["optim"]))
+    module = FocusingModule(net, Optim(**config["optim"]), seed=config["seed"])
     check_loggers(config["logger"])
-    callbacks = [_callback(name, each) for name, each in config["callbacks"].items() if each]
-    chooses = {"paper": "test", "holdout": "val", "last": None}[protocol]
-    trainer = build_trainer(  # it finds out what this machine lacks
+    judge = {"paper": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
+    trainer = build_trainer(  # it notices what this machine lacks
         config["trainer"],
         run_dir,
-        callbacks=callbacks,
-        best_of=chooses and f"{chooses}/{SERIES_OF[data.metric]}",
+        callbacks=build_callbacks(config["callbacks"]),
+        best_of=judge and f"{judge}/{SERIES_OF[data.metric]}",
         metric=data.metric,
     )
+    resume, again = config["resume"] == "auto", config["force"]
     try:
-        again = config["force"]
-        with claim(run_dir, resume=config["resume"] == "auto", again=again) as checkpoint:
+        with _disk_errors(run_dir), claim(run_dir, resume=resume, again=again) as checkpoint:
             atomic_write(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
             note_data(run_dir, data)
-            record = _fit_and_record(
-                config, run_dir, data, splits, net, trainer, callbacks, checkpoint
-            )
+            start = describe_start(config, data, splits, net)
+            record = _fit_and_record(run_dir, start, data, splits, module, trainer, checkpoint)
             if config["figures"]:
                 _draw(run_dir)
-    except FinishedError:
-        return train(cfg)
     except Interrupted as stop:
         console.print(f"Stopped by signal {stop.signum}. The same command goes on from {run_dir}")
         raise
-    except OSError as error:
-        raise UserError(_disk_trouble(error, run_dir)) from None
     console.print(summary(record, str(run_dir)))
-    return float(record["scores"][protocol]["value"])
-
-
-def evaluate(run_dir: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
-    """Test the network that a run left, at the epoch that its protocol chose.
-
-    Args:
-        run_dir: the run folder.
-        overrides: other data, as on the command line: ``data=...``, ``data.noise_position=right``.
-            It is prepared as the run's was, unless these say ``data.preprocess=...``.
-
-    Returns:
-        Loss and scores on the test split.
-    """
-    run = load_run(run_dir, data_overrides=overrides)
-    with torch.no_grad():
-        outputs = [run.net(batch.inputs) for batch in run.batches("test")]
-    found = score(outputs, [run.splits["test"].targets])
-    return {f"test/{metric}": value for metric, value in found.items()}
-
-
-def _draw(run_dir: Path) -> None:
-    from focusing.reports.run_figures import draw_run  # matplotlib takes a second
-
-    try:
-        draw_run(run_dir)
-    except OSError as error:
-        raise UserError(_disk_trouble(error, run_dir)) from None
-
-
-def _of_an_experiment() -> bool:
-    return HydraConfig.initialized() and bool(HydraConfig.get().runtime.choices.get("experiment"))
+    return record
 
 
 def _fit_and_record(
-    config: dict[str, Any],
     run_dir: Path,
+    start: dict[str, Any],
     data: DataSet,
-    splits: dict[str, Split],
-    net: Network,
+    splits: Mapping[str, Split],
+    module: FocusingModule,
     trainer: pl.Trainer,
-    callbacks: Sequence[pl.Callback],
     checkpoint: Path | None,
 ) -> dict[str, Any]:
-    """Train in a claimed folder; whatever happens, close the loggers and leave what can be left."""
-    start = describe_start(config, data, splits, net)
-    train_split = splits.pop("train")
-    optim = Optim(**config["optim"])
-    module = FocusingModule(net, optim, seed=config["seed"], evaluated=list(splits))
+    """Train in a claimed folder; whatever happens, close the loggers and record what is known."""
+    config: dict[str, Any] = start["config"]
     loggers: list[Logger] = []
-    exit_code = 1
+    exit_code, record = 1, None
 
-    def leave(status: str, error: str | None) -> dict[str, Any]:
-        times = {"wall_seconds": module.seconds, "cpu_seconds": module.cpu_seconds}
-        ended = {"status": status, "error": error, **times}
+    def leave_record(status: str, error: str | None = None) -> dict[str, Any]:
+        seconds = {"wall_seconds": module.seconds, "cpu_seconds": module.cpu_seconds}
+        end = {"status": status, "error": error, **seconds}
         try:
-            measured = _measurements(callbacks, module.steps, start)
-            return write_record(run_dir, describe_end(start, module.series, **ended, **measured))
+            fields = measurements(trainer.callbacks, start)  # type: ignore[attr-defined]
+            if module.test_metrics is not None:
+                fields["test_metrics"] = module.test_metrics
+            return write_record(run_dir, describe_end(start, module.series, **end, **fields))
         except Exception as trouble:
             if status == "done" or isinstance(trouble, OSError):
                 raise
-            return write_record(run_dir, describe_end(start, {}, **ended))  # what can be written
+            return write_record(run_dir, describe_end(start, {}, **end))  # what can be written
 
     try:
         loggers += build_loggers(
             config["logger"], run_dir, config=config, experiment=config["name"]
         )
         trainer.loggers = loggers
-        if checkpoint is not None:
-            checkpoint = newest_checkpoint(checkpoint.parent, module, trainer)
         fit(
             trainer,
             module,
-            train_split,
             splits,
-            optim,
             limit=config["trainer"]["limit_batches"],
-            checkpoint=checkpoint,
+            resume_from=checkpoint and checkpoint.parent,
             prepare=data.prepare,
             augment=data.augment,
         )
-        record = leave("done", None)
-        log_record(loggers, record)
+        record = leave_record("done")
         exit_code = 0
     except Interrupted as signal:
         exit_code = 128 + signal.signum
         raise
     except PrunedError:
-        leave("pruned", None)
+        leave_record("pruned")
         exit_code = 0
         raise
     except Exception as error:
         with suppress(OSError):  # the disk may be what is wrong
-            leave("failed", str(error) if isinstance(error, UserError) else repr(error))
+            leave_record("failed", str(error) if isinstance(error, UserError) else repr(error))
         raise
     finally:
-        close_loggers(loggers, exit_code)
+        close_loggers(loggers, exit_code, record)
     return record
 
 
-def _callback(name: str, options: Any) -> pl.Callback:
+def build_callbacks(options: Mapping[str, Any]) -> list[pl.Callback]:
+    """The callbacks of a config; an option that is null stands for none."""
+    callbacks = []
+    for name, callback in options.items():
+        if callback:
+            try:
+                callbacks.append(instantiate(callback, pl.Callback))
+            except UserError as error:
+                raise UserError(f"callbacks.{name}: {error}") from None
+    return callbacks
+
+
+def measurements(callbacks: Iterable[Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a record that callbacks measure.
+
+    A callback takes part if it has a method ``measurements(record)`` that returns such fields.
+    Those of ``measured`` come from several callbacks.
+
+    Args:
+        callbacks: all of a run.
+        record: what is known at its start.
+    """
+    fields: dict[str, Any] = {"steps_per_second": None, "peak_memory_bytes": None}
+    measured: dict[str, Any] = {}
+    for callback in callbacks:
+        if hasattr(callback, "measurements"):
+            fields |= callback.measurements(record)
+            measured |= fields.pop("measured", {})
+    return {**fields, "measured": measured}
+
+
+def _draw(run_dir: Path) -> None:
+    from focusing.reports.run_figures import draw_run  # matplotlib takes a second
+
+    with _disk_errors(run_dir):
+        draw_run(run_dir)
+
+
+@contextmanager
+def _disk_errors(run_dir: Path) -> Iterator[None]:
+    """Tell what is wrong with the disk in a sentence."""
     try:
-        return instantiate(options, pl.Callback)
-    except UserError as error:
-        raise UserError(f"callbacks.{name}: {error}") from None
-
-
-def _measurements(
-    callbacks: Sequence[pl.Callback], steps: int, start: Mapping[str, Any]
-) -> dict[str, Any]:
-    found: dict[str, Any] = {"steps_per_second": None, "peak_memory_bytes": None, "measured": {}}
-    for each in callbacks:
-        if hasattr(each, "measured"):
-            found["measured"] |= each.measured()
-        if isinstance(each, Throughput):
-            found["steps_per_second"] = steps / each.seconds if each.seconds else None
-            found["peak_memory_bytes"] = each.peak_memory_bytes
-        elif isinstance(each, FocusTrajectory):
-            found["focus"] = each.movement(start["data"])
-    return found
-
-
-def _disk_trouble(error: OSError, run_dir: Path) -> str:
-    where = error.filename or run_dir
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"The disk is full: {where} could not be written. Earlier results are intact."
-    return f"{where}: {error.strerror or error}."
+        yield
+    except OSError as error:
+        path = error.filename or run_dir
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(
+                f"The disk is full: {path} could not be written. Earlier results are intact."
+            ) from None
+        raise UserError(f"{path}: {error.strerror or error}.") from None

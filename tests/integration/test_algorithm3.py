@@ -15,7 +15,7 @@ from torch import Tensor
 
 from focusing.compose import check, config_dir, prepare_hydra
 from focusing.run import train
-from focusing.training.assembly import build_net, load_data
+from focusing.training.trainer import build_net, load_data
 from tests.integration.commands import record
 
 SETTINGS = [

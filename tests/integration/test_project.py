@@ -65,7 +65,7 @@ case "$*" in
     *) echo "$*" >> log ;;
 esac
 """
-CORE = "pip requirements.lock ."
+CORE = "pip requirements.lock .[cpu]"
 ALL = "pip requirements.lock .[all,dev]"
 TRAIN = "train.py seed=1"
 

@@ -10,7 +10,8 @@ import torch
 
 from focusing.errors import UserError
 from focusing.results.store import read_record
-from focusing.run import evaluate, train
+from focusing.run import train
+from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import encode, load_checkpoint
 from tests.unit.test_run import config, folder_of
 

@@ -39,12 +39,12 @@ from focusing.data.tables import read_boston
 from focusing.data.text import read_imdb
 from focusing.errors import UserError
 from focusing.results.identity import run_folder
-from focusing.run import _callback
+from focusing.run import build_callbacks
 from focusing.shipping.card import Card
-from focusing.shipping.predict import ask, load_model
-from focusing.training.assembly import build_net, check_single, load_data, split_data
+from focusing.shipping.predict import load_model, predict_file
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
+from focusing.training.trainer import build_net, check_single, load_data, split_data
 from tests.unit.data.makers import cifar, digits, npz, photograph, recording
 from tests.unit.shipping.conftest import make_run
 
@@ -201,9 +201,7 @@ def test_options(place: Path, overrides: list[str]) -> None:
         check_single(config, net, split_data(config, data)["train"])
         build_optimizer(net, Optim(**config["optim"]))
         check_loggers(config["logger"])
-        for name, options in config["callbacks"].items():
-            if options:
-                _callback(name, options)
+        build_callbacks(config["callbacks"])
 
 
 @given(
@@ -324,7 +322,7 @@ def test_inputs(
     path = place / name
     path.write_bytes(damage(files[name].read_bytes(), seed))
     with only_sentences(place):
-        ask(lambda x: torch.zeros(len(x), 10), image_card, path)
+        predict_file(lambda x: torch.zeros(len(x), 10), image_card, path)
 
 
 # Runs and models of others ----------------------------------------------------------------------

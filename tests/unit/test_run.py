@@ -13,14 +13,15 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import focusing.run
-import focusing.training.assembly
+import focusing.training.trainer
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import DivergedError, UserError
 from focusing.reports import style
 from focusing.results.store import has_figures, read_record
-from focusing.run import evaluate, train
+from focusing.run import train
+from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import PlainCheckpointIO
-from focusing.training.interruption import Interrupted
+from focusing.training.resume import Interrupted
 
 
 def config(folder: Path, *overrides: str, data: str = "synthetic") -> DictConfig:
@@ -126,10 +127,10 @@ class Measures(pl.Callback):
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def measured(self) -> dict[str, Any]:
+    def measurements(self, record: Any) -> dict[str, Any]:
         if isinstance(self.value, Exception):
             raise self.value
-        return {"mine": {"value": self.value}}
+        return {"measured": {"mine": {"value": self.value}}}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ class Measures(pl.Callback):
 def test_what_cannot_be_recorded_leaves_a_failed_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any, reason: str
 ) -> None:
-    monkeypatch.setattr(focusing.run, "_callback", lambda *_: Measures(value))
+    monkeypatch.setattr(focusing.run, "build_callbacks", lambda *_: [Measures(value)])
     with pytest.raises((UserError, KeyError), match=reason):
         train(config(tmp_path))
     record = read_record(folder_of(tmp_path)) or {}
@@ -226,7 +227,7 @@ def test_missing_data_is_a_sentence_and_leaves_nothing(
     def missing(*_: Any, **__: Any) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file", "mnist.gz")
 
-    monkeypatch.setattr(focusing.training.assembly, "instantiate", missing)
+    monkeypatch.setattr(focusing.training.trainer, "instantiate", missing)
     with pytest.raises(UserError, match=r"data=synthetic: mnist\.gz is missing"):
         train(config(tmp_path))
     assert list(tmp_path.iterdir()) == []

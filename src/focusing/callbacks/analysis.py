@@ -1,13 +1,16 @@
-"""What is measured on a trained network, once training is over."""
+"""The base of callbacks that measure a trained network."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytorch_lightning as pl
+
+from focusing.nn import FocusedLinear
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule
@@ -16,30 +19,30 @@ log = logging.getLogger(__name__)
 
 
 class Analysis(pl.Callback):
-    """Looks at a trained network and has something for the record.
+    """Measures a trained network for the record.
 
-    It sees the weights after the last epoch, whatever epoch the protocol chooses: a choice among
-    epochs by test accuracy, followed by a look at the same test data, would choose twice. A run
-    that was killed between its last epoch and its record is analysed when it resumes.
+    It sees the weights after the last epoch, whatever epoch the protocol chooses: to choose an
+    epoch by test accuracy and then measure on the same test data would choose twice. A run that was
+    killed between its last epoch and its record is analysed when it resumes.
 
     An analysis that fails costs a warning, not the run: the record then holds ``{"error": ...}``.
     It must leave the network as it is, and works on a copy if it has to change something.
 
     Attributes:
-        name: key of the finding in ``record["measured"]``.
+        name: key of the result in ``record["measured"]``.
     """
 
     name: ClassVar[str]
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] | None = None
+        self.result: dict[str, Any] | None = None
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
         """Plain values for the record.
 
         Args:
             module: with the network and the data.
-            folder: of the run, for arrays; name the file in the finding.
+            folder: of the run, for arrays; name the file in the result.
         """
         raise NotImplementedError
 
@@ -49,13 +52,21 @@ class Analysis(pl.Callback):
             return
         module: Any = pl_module
         try:
-            found = self.analyse(module, Path(trainer.default_root_dir))
-            json.dumps(found, allow_nan=False)  # what the record cannot hold must fail here
+            result = self.analyse(module, Path(trainer.default_root_dir))
+            json.dumps(result, allow_nan=False)  # what the record cannot hold must fail here
         except Exception as error:  # whatever it is, the trained network matters more
             log.warning("callbacks.%s failed, the run goes on without it: %r", self.name, error)
-            found = {"error": repr(error)}
-        self.found = found
+            result = {"error": repr(error)}
+        self.result = result
 
-    def measured(self) -> dict[str, Any]:
-        """For ``record["measured"]``; empty before the end of training."""
-        return {} if self.found is None else {self.name: self.found}
+    def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """What it adds to the record; nothing before the end of training."""
+        return {} if self.result is None else {"measured": {self.name: self.result}}
+
+
+def focused_layers(module: pl.LightningModule) -> dict[str, FocusedLinear]:
+    """Focused layers by name, as the network's own ``focused_layers()`` names them if it can."""
+    net: Any = getattr(module, "net", module)
+    if hasattr(net, "focused_layers"):
+        return dict(net.focused_layers())
+    return {name: layer for name, layer in net.named_modules() if isinstance(layer, FocusedLinear)}

@@ -1,4 +1,4 @@
-"""What becomes of connections to inputs that say nothing."""
+"""Weights on inputs that never change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from focusing.callbacks.analysis import Analysis
 from focusing.errors import UserError
 from focusing.nn import FocusedLinear
 from focusing.results.arrays import write_arrays
-from focusing.training.fitting_state import check_like
+from focusing.training.checkpoint import check_structure
 
 if TYPE_CHECKING:
     from focusing.data import Batches
@@ -30,12 +30,12 @@ class DeadInputs(Analysis):
     """Weights of the first layer on dead inputs, before and after training.
 
     An input is dead if it is the same in all training data, such as the border of padded digits;
-    random changes of training images (``data.augment``) are not looked at. The paper's "Redundant
+    random changes of training images (``data.augment``) do not count. The paper's "Redundant
     Connections": training does not make a dense neuron let go of them. Of a focused layer the
     weights are the effective ones, phi o W. The record gets ``dead_inputs``:
 
     - ``layer``, ``inputs`` and ``dead``: its name, number of inputs, number of dead ones.
-    - ``before`` and ``after``, each with ``dead`` and ``live``: ``mean_abs``, and the share
+    - ``before`` and ``after``, both with ``dead`` and ``live``: ``mean_abs``, and the share
       (``small``) and number (``small_count``) of weights with |w| <= ``small``; null if there
       are no such inputs.
     - ``change``: mean |after - before| on ``dead`` and ``live``.
@@ -46,7 +46,7 @@ class DeadInputs(Analysis):
     their weights ``before`` and ``after``, both (k, m).
 
     Args:
-        small: a weight that is as good as none.
+        small: a weight up to this counts as none.
         neurons: whose weights are kept for figures, evenly spaced.
         bins: of the histogram.
     """
@@ -79,7 +79,7 @@ class DeadInputs(Analysis):
         assert before is not None  # noqa: S101 - a checkpoint of training holds it
         batches = module.batches["train"]
         dead = constant_inputs(batches)
-        kinds = {"dead": dead, "live": ~dead}
+        groups = {"dead": dead, "live": ~dead}
         chosen = np.linspace(0, len(after) - 1, min(len(after), self.neurons)).round().astype(int)
         arrays = {
             "dead": dead.numpy(),
@@ -92,20 +92,20 @@ class DeadInputs(Analysis):
         limit = max(before.abs().max().item(), after.abs().max().item()) or 1.0
         edges = np.linspace(-limit, limit, self.bins + 1)
         histogram = {
-            f"{when}_{kind}": np.histogram(weights[:, which].numpy(), edges)[0].tolist()
+            f"{when}_{group}": np.histogram(weights[:, columns].numpy(), edges)[0].tolist()
             for when, weights in (("before", before), ("after", after))
-            for kind, which in kinds.items()
+            for group, columns in groups.items()
         }
         return {
             "layer": name,
             "inputs": len(dead),
             "dead": int(dead.sum()),
             "small": self.small,
-            "before": {kind: self._describe(before[:, which]) for kind, which in kinds.items()},
-            "after": {kind: self._describe(after[:, which]) for kind, which in kinds.items()},
+            "before": {k: self._describe(before[:, columns]) for k, columns in groups.items()},
+            "after": {k: self._describe(after[:, columns]) for k, columns in groups.items()},
             "change": {
-                kind: (after - before)[:, which].abs().mean().item() if which.any() else None
-                for kind, which in kinds.items()
+                group: (after - before)[:, columns].abs().mean().item() if columns.any() else None
+                for group, columns in groups.items()
             },
             "histogram": {"edges": edges.tolist(), **histogram},
             "file": FILE,
@@ -126,8 +126,8 @@ class DeadInputs(Analysis):
         return {"before": self.before}
 
     def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse the weights of another layer; see :mod:`focusing.training.fitting_state`."""
-        check_like(state, {"before": _weights(_first_layer(module)[1])})  # type: ignore[arg-type]
+        """Refuse the weights of another layer; see :mod:`focusing.training.checkpoint`."""
+        check_structure(state, {"before": _weights(_first_layer(module)[1])})  # type: ignore[arg-type]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take them from a checkpoint."""
@@ -136,14 +136,12 @@ class DeadInputs(Analysis):
 
 def constant_inputs(batches: Batches) -> Tensor:
     """Which inputs (m,) are the same in all samples."""
-    first = low = high = torch.empty(0)
+    constant, first = torch.tensor(True), torch.empty(0)
     for inputs, _ in batches.split.chunks(1024):
-        values = inputs if batches.prepare is None else batches.prepare(inputs)
-        values = values.flatten(1)
-        if not len(first):
-            first = low = high = values[0]
-        low, high = torch.minimum(low, values.amin(0)), torch.maximum(high, values.amax(0))
-    return (low == high).cpu()
+        values = (inputs if batches.prepare is None else batches.prepare(inputs)).flatten(1)
+        first = first if len(first) else values[0]
+        constant = constant.to(values.device) & (values == first).all(0)
+    return constant.cpu()
 
 
 def _first_layer(module: FocusingModule) -> tuple[str, nn.Module]:

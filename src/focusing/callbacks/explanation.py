@@ -1,4 +1,4 @@
-"""Which inputs a trained network looks at: SHAP values."""
+"""Which inputs decide what a trained network says: SHAP values."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from focusing.callbacks.analysis import Analysis
 from focusing.data.dataset import Split
 from focusing.errors import UserError
 from focusing.results.arrays import write_arrays
+from focusing.training.pruning import folded
 
 if TYPE_CHECKING:
     from focusing.data import Batches
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILE = "explanation.npz"
-WRONG = 0.2
-"""Relative gap of values that mean nothing: sampling leaves a few hundredths."""
+MAX_GAP = 0.2
+"""Values with a greater relative gap mean nothing: sampling leaves a few hundredths."""
 METHODS = {"deep": "DeepExplainer", "gradient": "GradientExplainer"}
 
 
@@ -36,19 +37,19 @@ class Explanation(Analysis):
     """SHAP values of a few test samples, by the shap library.
 
     The folded network is explained: plain layers, which the library knows, dropout off. The values
-    are of its outputs before the softmax. They should add up to what a sample's output has more
-    than the mean output of the background (completeness); the gap is recorded, and a large one is
-    warned of. ``deep`` is exact for simple, convolutional and VGG networks, but wrong where a ReLU
-    is used twice (ResNet); ``gradient`` draws samples and is near. The record gets
-    ``explanation``: ``method``, ``background``, ``targets``, ``classes`` explained for each sample,
-    and the ``gap``, largest of all and relative to the largest difference it should add up to.
+    are of its outputs before the softmax. They should add up to the difference between a sample's
+    output and the mean output of the background (completeness); the gap is recorded, and a large
+    one is warned of. ``deep`` is exact for simple, convolutional and VGG networks, but wrong where
+    a ReLU is used twice (ResNet); ``gradient`` draws samples and is approximate. The record gets
+    ``explanation``: ``method``, ``background``, ``targets``, ``classes`` explained for every
+    sample, and the ``gap``: the largest, and the same relative to the largest difference.
 
     The file ``explanation.npz`` holds ``inputs`` (N, ...), ``values`` (N, k, ...), ``classes``
     (N, k), ``outputs`` (N, k), ``expected`` (N, k) and ``targets`` (N,).
 
     Args:
-        samples: test samples, the first of each class that comes up; of regression just the first.
-        classes: explain those with the highest outputs, so many.
+        samples: test samples, the first of every class; of regression just the first ones.
+        classes: explain so many, those with the highest outputs.
         background: training samples that stand for an input that is missing.
         method: ``"deep"`` or ``"gradient"``.
     """
@@ -76,17 +77,16 @@ class Explanation(Analysis):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse what has no values to explain."""
         module: Any = pl_module
-        if any(isinstance(each, (nn.Embedding, nn.EmbeddingBag)) for each in module.net.modules()):
+        embeddings = (nn.Embedding, nn.EmbeddingBag)
+        if any(isinstance(layer, embeddings) for layer in module.net.modules()):
             raise UserError("callbacks.explanation: tokens have no SHAP values, use null.")
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
         """Explain the samples one by one, and check the sums."""
-        from focusing.training.pruning import folded
-
         train, test = module.batches["train"], module.batches["test"]
         count = len(train.split.targets)
-        places = torch.linspace(0, count - 1, min(count, self.background)).long()
-        background = _take(train, places).inputs
+        index = torch.linspace(0, count - 1, min(count, self.background)).long()
+        background = _take(train, index).inputs
         chosen = _take(test, first_of_each_class(test.split.targets, self.samples))
         net = separate_activations(folded(module.net))
         with torch.no_grad():
@@ -98,7 +98,7 @@ class Explanation(Analysis):
         difference = outputs - expected
         gap = (values.flatten(2).sum(2) - difference).abs().max().item()
         relative = gap / max(difference.abs().max().item(), 1e-12)
-        if relative > WRONG:
+        if relative > MAX_GAP:
             log.warning(
                 "The SHAP values miss the outputs they should add up to by %.0f %%: do not trust "
                 "them. Try callbacks.explanation.method=gradient.",
@@ -112,7 +112,7 @@ class Explanation(Analysis):
             "expected": expected,
             "targets": chosen.targets,
         }
-        write_arrays(folder / FILE, {name: each.cpu().numpy() for name, each in arrays.items()})
+        write_arrays(folder / FILE, {name: array.cpu().numpy() for name, array in arrays.items()})
         return {
             "method": self.method,
             "background": len(background),
@@ -124,7 +124,7 @@ class Explanation(Analysis):
 
     def _explain(self, net: nn.Module, background: Tensor, inputs: Tensor, outputs: int) -> Tensor:
         """Values (N, k, *) of the k highest outputs."""
-        with warnings.catch_warnings(), _indeterminate():
+        with warnings.catch_warnings(), _nondeterministic():
             warnings.simplefilter("ignore")  # of numba, and about layers that only reshape
             explainer = getattr(import_module("shap"), METHODS[self.method])(net, background)
             options: dict[str, Any] = {"ranked_outputs": outputs}
@@ -132,19 +132,15 @@ class Explanation(Analysis):
                 options["check_additivity"] = False  # the gap is for the record, not for the end
             if net(inputs[:1]).shape[1] == 1:  # the library ranks several outputs only
                 options.pop("ranked_outputs")
-                return _plain(explainer.shap_values(inputs, **options))
-            values, _ = explainer.shap_values(inputs, **options)
-        return _plain(values)
-
-
-def _plain(values: Any) -> Tensor:
-    """From the library's (N, ..., k)."""
-    return torch.as_tensor(values).float().movedim(-1, 1)
+                values = explainer.shap_values(inputs, **options)
+            else:
+                values, _ = explainer.shap_values(inputs, **options)
+        return torch.as_tensor(values).float().movedim(-1, 1)  # the library has (N, ..., k)
 
 
 @contextmanager
-def _indeterminate() -> Iterator[None]:
-    """Allow what torch calls not deterministic: unpooling, of which the library makes use."""
+def _nondeterministic() -> Iterator[None]:
+    """Allow what torch calls nondeterministic: unpooling, which the library uses."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(False)
     try:
@@ -154,20 +150,20 @@ def _indeterminate() -> Iterator[None]:
 
 
 def first_of_each_class(targets: Tensor, count: int) -> Tensor:
-    """Places of the first sample of each class in the order in which they come up; at most count.
+    """Indices of the first sample of every class, in their order; at most ``count``.
 
     Of values, not classes: the first samples.
     """
     if targets.is_floating_point():
         return torch.arange(min(count, len(targets)))
     first: dict[int, int] = {}
-    for place, target in enumerate(targets.tolist()):
-        first.setdefault(target, place)
+    for index, target in enumerate(targets.tolist()):
+        first.setdefault(target, index)
     return torch.tensor(list(first.values())[:count])
 
 
 def separate_activations(net: nn.Module) -> nn.Module:
-    """Give every place a ReLU of its own that leaves its input alone, as DeepExplainer needs."""
+    """Replace every ReLU by one of its own that is not in-place, as DeepExplainer needs."""
     for parent in list(net.modules()):
         for name, child in parent._modules.items():
             if isinstance(child, nn.ReLU):
@@ -175,7 +171,7 @@ def separate_activations(net: nn.Module) -> nn.Module:
     return net
 
 
-def _take(batches: Batches, places: Tensor) -> Split:
-    inputs, targets = batches.split.take(places.to(batches.split.targets.device)).to(batches.device)
+def _take(batches: Batches, index: Tensor) -> Split:
+    inputs, targets = batches.split.take(index.to(batches.split.targets.device)).to(batches.device)
     inputs = inputs if batches.prepare is None else batches.prepare(inputs)
     return Split(inputs.float(), targets)

@@ -10,7 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 
-from focusing.callbacks.layers import focused_layers
+from focusing.callbacks.analysis import focused_layers
 from focusing.nn import FocusedLinear
 from focusing.training.trajectory import Trajectory
 
@@ -18,17 +18,18 @@ log = logging.getLogger(__name__)
 
 
 class FocusTrajectory(pl.Callback):
-    """Records mu and sigma of each focused layer; leaves ``focus.npz`` in the run folder.
+    """Records mu and sigma of every focused layer; leaves ``focus.npz`` in the run folder.
 
     The file is written when training ends, also with an error; until then the records are in the
     checkpoints, so a killed run that resumes ends with all of them. What the file holds:
     :mod:`focusing.training.trajectory`.
 
-    Loggers that take pictures (W&B, TensorBoard) get a figure of each layer's foci at the end.
+    Loggers that take pictures (W&B, TensorBoard) get a figure of the foci of every layer at the
+    end.
 
     Args:
         every: record every so many epochs; the start and the end are always recorded.
-        histograms: log histograms of mu and sigma with each record.
+        histograms: log histograms of mu and sigma with every record.
         figure_every: log the figure every so many epochs too; 0: at the end only. Drawing takes
             about 0.2 s per layer.
         movie: ``"gif"`` or ``"mp4"`` (needs ffmpeg) leaves a film of the foci in ``figures/``.
@@ -78,20 +79,14 @@ class FocusTrajectory(pl.Callback):
         if self.trajectory.epochs[-1:] != [trainer.current_epoch]:
             self._record(trainer, trainer.current_epoch)
         self._log_figures(trainer)
-        if trainer.is_global_zero:
-            self._save(trainer)
-            if self.movie:
-                from focusing.drawing import film_layers
+        if not trainer.is_global_zero:
+            return
+        self._save(trainer)
+        if self.movie:
+            from focusing.drawing import film_layers
 
-                folder = Path(trainer.default_root_dir) / "figures"
-                film_layers(
-                    self._layers,
-                    self.trajectory.epochs,
-                    self.trajectory.foci,
-                    folder,
-                    self.movie,
-                    self.fps,
-                )
+            path, folder = self.trajectory, Path(trainer.default_root_dir) / "figures"
+            film_layers(self._layers, path.epochs, path.foci, folder, self.movie, self.fps)
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
@@ -103,30 +98,32 @@ class FocusTrajectory(pl.Callback):
             except OSError as error:  # the exception that stopped the run matters more
                 log.warning("focus.npz could not be written: %s", error)
 
-    def movement(self, data: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-        """How far the foci went; see :meth:`Trajectory.movement`."""
-        return self.trajectory.movement(data, self._layers)
+    def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """How far the foci moved, as the record's ``focus``; see :meth:`Trajectory.movement`."""
+        return {"focus": self.trajectory.movement(record["data"], self._layers)}
 
     def state_dict(self) -> dict[str, Any]:
         """The records so far."""
         return self.trajectory.state_dict()
 
     def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse the records of other layers; see :mod:`focusing.training.fitting_state`."""
+        """Refuse the records of other layers; see :mod:`focusing.training.checkpoint`."""
         self.trajectory.check_state(state, focused_layers(module))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from the records of the checkpoint."""
         self.trajectory.load_state_dict(state_dict)
 
-    def _record(self, trainer: pl.Trainer, epoch: int) -> None:
-        self.trajectory.record(epoch, self._layers)
-        if self.histograms:
-            for logger in _picture_loggers(trainer):
-                _log_histograms(logger, self._layers, trainer.global_step, epoch)
-
     def _save(self, trainer: pl.Trainer) -> None:
         self.trajectory.save(Path(trainer.default_root_dir) / "focus.npz", self._layers)
+
+    def _record(self, trainer: pl.Trainer, epoch: int) -> None:
+        self.trajectory.record(epoch, self._layers)
+        for logger in _picture_loggers(trainer) if self.histograms else ():
+            for name, layer in self._layers.items():
+                for parameter in ("mu", "sigma"):
+                    values = getattr(layer, parameter).detach().float().cpu().numpy().ravel()
+                    _log_histogram(logger, f"focus/{name}/{parameter}", values, trainer, epoch)
 
     def _log_figures(self, trainer: pl.Trainer) -> None:
         loggers = _picture_loggers(trainer)
@@ -144,7 +141,8 @@ class FocusTrajectory(pl.Callback):
 
 
 def _picture_loggers(trainer: pl.Trainer) -> list[Logger]:
-    return [each for each in trainer.loggers if isinstance(each, (WandbLogger, TensorBoardLogger))]
+    kinds = (WandbLogger, TensorBoardLogger)
+    return [logger for logger in trainer.loggers if isinstance(logger, kinds)]
 
 
 def _log_figure(logger: Logger, key: str, figure: Any, trainer: pl.Trainer) -> None:
@@ -154,21 +152,15 @@ def _log_figure(logger: Logger, key: str, figure: Any, trainer: pl.Trainer) -> N
         import wandb
 
         # An image, not the bare figure: W&B would turn that into a plotly chart.
-        values: dict[str, Any] = {key: wandb.Image(figure), "epoch": trainer.current_epoch}
-        logger.log_metrics(values, step=trainer.global_step)
+        row: dict[str, Any] = {key: wandb.Image(figure), "epoch": trainer.current_epoch}
+        logger.log_metrics(row, step=trainer.global_step)
 
 
-def _log_histograms(
-    logger: Logger, layers: dict[str, FocusedLinear], step: int, epoch: int
-) -> None:
-    for name, layer in layers.items():
-        for what in ("mu", "sigma"):
-            values = getattr(layer, what).detach().float().cpu().numpy().ravel()
-            key = f"focus/{name}/{what}"
-            if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_histogram(key, values, step)
-            elif isinstance(logger, WandbLogger):
-                import wandb
+def _log_histogram(logger: Logger, key: str, values: Any, trainer: pl.Trainer, epoch: int) -> None:
+    if isinstance(logger, TensorBoardLogger):
+        logger.experiment.add_histogram(key, values, trainer.global_step)
+    elif isinstance(logger, WandbLogger):
+        import wandb
 
-                row: dict[str, Any] = {key: wandb.Histogram(values), "epoch": epoch}
-                logger.log_metrics(row, step=step)
+        row: dict[str, Any] = {key: wandb.Histogram(values), "epoch": epoch}
+        logger.log_metrics(row, step=trainer.global_step)

@@ -1,4 +1,4 @@
-"""A progress bar that costs nothing when nobody looks."""
+"""A progress bar that costs nothing when nobody watches."""
 
 from __future__ import annotations
 
@@ -38,12 +38,11 @@ class Progress(pl.Callback):
         self._next = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Show the bar if somebody may be looking."""
+        """Show the bar if somebody may be watching."""
         console = self._console or Console()
         wanted = _watched(console) if self.enabled == "auto" else self.enabled
         if not wanted or not trainer.is_global_zero:
             return
-        epochs = trainer.max_epochs
         self._bar = Bar(
             TextColumn("[bold]epoch"),
             MofNCompleteColumn(),
@@ -54,6 +53,7 @@ class Progress(pl.Callback):
             auto_refresh=False,
             expand=True,
         )
+        epochs = trainer.max_epochs
         total = epochs if epochs is not None and epochs > 0 else None
         self._bar.add_task("fit", total=total, completed=trainer.current_epoch, metrics="")
         self._bar.start()
@@ -102,17 +102,17 @@ def describe(metrics: Mapping[str, Any]) -> str:
 
     The score is that of the validation data if there is a split, else of the test data.
     """
-    parts = []
+    words = []
     if "train/loss" in metrics:
-        parts.append(f"loss {float(metrics['train/loss']):.4f}")
+        words.append(f"loss {float(metrics['train/loss']):.4f}")
     for name in ("acc", "mae", "mse"):
         split = next((s for s in ("val", "test", "train") if f"{s}/{name}" in metrics), None)
         if split:
-            parts.append(f"{split} {name} {float(metrics[f'{split}/{name}']):.4f}")
+            words.append(f"{split} {name} {float(metrics[f'{split}/{name}']):.4f}")
             break
     if "focus/sigma_mean" in metrics:
-        parts.append(f"sigma {float(metrics['focus/sigma_mean']):.3f}")
-    return "  ".join(parts)
+        words.append(f"sigma {float(metrics['focus/sigma_mean']):.3f}")
+    return "  ".join(words)
 
 
 def _watched(console: Console) -> bool:

@@ -1,4 +1,4 @@
-"""A run that is a trial of a search: it reports its score, and gives up when the search says so."""
+"""A run that is a trial of a search: it reports its score, and stops when the search says so."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class SearchTrial(pl.Callback):
-    """Reports the score of each epoch to a study, and stops a run that is not worth its time.
+    """Reports the score of every epoch to a study, and stops a run that is not worth its time.
 
     The score is that of the validation data if there is a split, else of the test data.
 
     Args:
         study: its file, made by the search.
         number: of the trial.
-        after_trials: so many are never given up.
-        after_epochs: nor is a trial before so many epochs.
+        after_trials: the first so many trials run to their end.
+        after_epochs: no trial stops before so many epochs.
     """
 
     def __init__(self, study: str, number: int, after_trials: int, after_epochs: int) -> None:
@@ -45,7 +45,7 @@ class SearchTrial(pl.Callback):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Report the epoch before, whose checkpoint is written by now."""
         series: dict[str, list[float]] = pl_module.series  # type: ignore[assignment]
-        names = [f"{part}/{score}" for part in ("val", "test") for score in ("acc", "mae")]
+        names = [f"{split}/{score}" for split in ("val", "test") for score in ("acc", "mae")]
         values = next((series[name] for name in names if series.get(name)), [])
         if self._trial is None or not values:
             return

@@ -1,17 +1,18 @@
-"""Notice neurons that are stuck where there is nothing to see."""
+"""Count neurons whose focus is stuck where it learns nothing."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from focusing.callbacks.layers import focused_layers
+from focusing.callbacks.analysis import focused_layers
 from focusing.nn import FocusedLinear
-from focusing.training.fitting_state import check_like
+from focusing.training.checkpoint import check_structure
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule
@@ -24,18 +25,18 @@ class StuckNeurons(pl.Callback):
 
     A neuron is stuck if both hold:
 
-    - It went nowhere: each trained coordinate of its mu and sigma is within ``tolerance``
+    - It went nowhere: every trained coordinate of its mu and sigma is within ``tolerance``
       apertures (its sigma) of where it was ``window`` epochs ago. What it did in between does not
       count: a focus amid noise never rests, it jiggles.
-    - Its output says nothing about the targets: of its variance they explain less than
-      ``information`` (eta squared, less what chance explains; of regression the squared
-      correlation). A neuron that has found its place does not move either, but is of use.
+    - Its output says nothing about the targets: they explain less than ``information`` of its
+      variance (eta squared, less what chance explains; of regression the squared correlation). A
+      neuron in the right place does not move either, but is of use.
 
     The second is measured every ``window`` epochs, and after the last one.
 
-    Layers whose foci are not trained have none. The count is logged per epoch as ``focus/stuck``
-    (and ``focus/stuck_<layer>`` if there are several layers) and kept in the record as
-    ``measured.stuck``; one warning at the end says where they are and what to try.
+    Layers whose foci are not trained have no stuck neurons. The count is logged per epoch as
+    ``focus/stuck`` (and ``focus/stuck_<layer>`` if there are several layers) and kept in the record
+    as ``measured.stuck``; one warning at the end says where they are and what to try.
 
     Args:
         window: epochs over which the movement counts; before, no neuron is stuck.
@@ -58,20 +59,19 @@ class StuckNeurons(pl.Callback):
             raise ValueError(f"samples={samples} must be at least 2.")
         self.window, self.tolerance = window, tolerance
         self.information, self.samples = information, samples
-        self.which: dict[str, Tensor] = {}
-        self._path: dict[str, Tensor] = {}  # foci (epochs so far, at most window + 1; n, 2d)
-        self._blind: dict[str, Tensor] = {}  # neurons whose output says nothing
+        self.which: dict[str, Tensor] = {}  # layer -> which of its neurons are stuck
+        self._path: dict[str, Tensor] = {}  # layer -> foci (the last window + 1 epochs, n, 2d)
+        self._blind: dict[str, Tensor] = {}  # layer -> neurons whose output says nothing
         self._layers: dict[str, FocusedLinear] = {}
 
     @property
     def stuck(self) -> dict[str, int]:
         """Number of stuck neurons per layer."""
-        return {name: int(each.sum()) for name, each in self.which.items()}
+        return {name: int(flags.sum()) for name, flags in self.which.items()}
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the layers with trained foci."""
-        layers = focused_layers(pl_module)
-        self._layers = {name: layer for name, layer in layers.items() if _trained(layer)}
+        self._layers = _trained_layers(pl_module)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Remember where the foci start; a resumed run has done so."""
@@ -87,8 +87,8 @@ class StuckNeurons(pl.Callback):
             return
         done = trainer.current_epoch + 1
         if done % self.window == 0 or done == trainer.max_epochs:
-            for name, told in self._information(pl_module).items():  # type: ignore[arg-type]
-                self._blind[name] = told < self.information
+            for name, share in self._information(pl_module).items():  # type: ignore[arg-type]
+                self._blind[name] = share < self.information
         for name, layer in self._layers.items():
             path = torch.cat([self._path[name], _foci(layer)[None]])[-self.window - 1 :]
             self._path[name] = path
@@ -103,71 +103,70 @@ class StuckNeurons(pl.Callback):
 
     @torch.no_grad()
     def _information(self, module: FocusingModule) -> dict[str, Tensor]:
-        """What the outputs of each layer's neurons tell about the targets, (n,) each."""
+        """Layer -> share (n,) of its neurons' variance that the targets explain."""
         train, net, precision = module.batches["train"], module.net, module.trainer.precision_plugin
         count = len(train.split.targets)
-        places = torch.linspace(0, count - 1, min(count, self.samples)).long()
-        inputs, targets = train.split.take(places.to(train.split.targets.device)).to(train.device)
+        index = torch.linspace(0, count - 1, min(count, self.samples)).long()
+        inputs, targets = train.split.take(index.to(train.split.targets.device)).to(train.device)
         outputs: dict[str, list[Tensor]] = {name: [] for name in self._layers}
         handles = [
             layer.register_forward_hook(lambda _, __, out, name=name: outputs[name].append(out))
             for name, layer in self._layers.items()
         ]
-        modes = {each: each.training for each in net.modules()}
+        modes = {part: part.training for part in net.modules()}
         try:
             net.eval()
-            for part in torch.split(inputs, module.batches["test"].size):
-                part = part if train.prepare is None else train.prepare(part)
+            for chunk in torch.split(inputs, module.batches["test"].size):
+                chunk = chunk if train.prepare is None else train.prepare(chunk)
                 with precision.forward_context():
-                    net(precision.convert_input(part))
+                    net(precision.convert_input(chunk))
         finally:
-            for each, mode in modes.items():
-                each.training = mode
+            for part, mode in modes.items():
+                part.training = mode
             for handle in handles:
                 handle.remove()
         return {
-            name: explained(torch.cat(each).double(), targets).cpu()
-            for name, each in outputs.items()
+            name: explained(torch.cat(chunks).double(), targets).cpu()
+            for name, chunks in outputs.items()
         }
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Say once what is stuck."""
-        found = {name: count for name, count in self.stuck.items() if count}
-        if not found or not trainer.is_global_zero:
-            return
-        parts = [f"{n} of {len(self.which[name])} in {name}" for name, n in found.items()]
-        log.warning(
-            "Stuck foci: %s went nowhere in the last %d epochs, and what they see says nothing "
-            "about the targets. Try a wider initial sigma, mu=spread so that some start near the "
-            "informative inputs, optim.anneal_from, optim.mu_repulsion, or a larger optim.lr_mu.",
-            ", ".join(parts),
-            self.window,
-        )
+        """Warn once of stuck neurons."""
+        counts = [
+            f"{count} of {len(self.which[name])} in {name}"
+            for name, count in self.stuck.items()
+            if count
+        ]
+        if counts and trainer.is_global_zero:
+            log.warning(
+                "Stuck foci: %s went nowhere in the last %d epochs, and what they see says nothing "
+                "about the targets. Try a wider initial sigma, mu=spread so that some start near "
+                "the informative inputs, optim.anneal_from, optim.mu_repulsion, or a larger "
+                "optim.lr_mu.",
+                ", ".join(counts),
+                self.window,
+            )
 
-    def measured(self) -> dict[str, Any]:
-        """Number of neurons of each layer, and those that were stuck at the end."""
-        found = {
-            name: {"neurons": len(each), "stuck": each.nonzero()[:, 0].tolist()}
-            for name, each in self.which.items()
+    def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Number of neurons of every layer, and which were stuck at the end."""
+        layers = {
+            name: {"neurons": len(flags), "stuck": flags.nonzero()[:, 0].tolist()}
+            for name, flags in self.which.items()
         }
-        return {"stuck": found} if found else {}
+        return {"measured": {"stuck": layers}} if layers else {}
 
     def state_dict(self) -> dict[str, Any]:
-        """The last foci, and what was found."""
-        found = {"path": self._path, "blind": self._blind, "which": self.which}
-        return {name: dict(each) for name, each in found.items()}
+        """The last foci, and the neurons that are blind and stuck."""
+        return {"path": dict(self._path), "blind": dict(self._blind), "which": dict(self.which)}
 
     def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse the foci of other layers; see :mod:`focusing.training.fitting_state`."""
-        layers = {name: each for name, each in focused_layers(module).items() if _trained(each)}
-        flags = {name: torch.zeros(each.out_features, dtype=torch.bool)
-                 for name, each in layers.items()}  # fmt: skip
-        path = state.get("path")
-        times = {name: len(path[name]) if isinstance(path, dict) and name in path else 0
-                 for name in layers}  # fmt: skip
-        foci = {name: _foci(each)[None].expand(times[name], -1, -1)
-                for name, each in layers.items()}  # fmt: skip
-        check_like(state, {"path": foci, "blind": flags, "which": flags})
+        """Refuse the foci of other layers; see :mod:`focusing.training.checkpoint`."""
+        foci, flags, path = {}, {}, state["path"]
+        for name, layer in _trained_layers(module).items():
+            epochs = len(path[name]) if isinstance(path, dict) else 0
+            foci[name] = _foci(layer)[None].expand(epochs, -1, -1)
+            flags[name] = torch.zeros(layer.out_features, dtype=torch.bool)
+        check_structure(state, {"path": foci, "blind": flags, "which": flags})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting where the checkpoint was written."""
@@ -177,7 +176,7 @@ class StuckNeurons(pl.Callback):
 
 
 def explained(values: Tensor, targets: Tensor) -> Tensor:
-    """Share of the variance of each column that the targets explain, less what chance explains.
+    """Share of the variance of every column that the targets explain, less what chance explains.
 
     Args:
         values: (N, n).
@@ -190,25 +189,30 @@ def explained(values: Tensor, targets: Tensor) -> Tensor:
     total = centred.square().sum(0)
     if targets.is_floating_point():
         groups = 2
-        told = targets.to(values.dtype) - targets.mean().to(values.dtype)
-        between = (told @ centred).square() / told.square().sum().clamp_min(1e-300)
+        deviations = targets.to(values.dtype) - targets.mean().to(values.dtype)
+        between = (deviations @ centred).square() / deviations.square().sum().clamp_min(1e-300)
     else:
         members = torch.nn.functional.one_hot(targets).to(values.dtype)
         members = members[:, members.any(0)]
         groups = members.shape[1]
         between = ((members.T @ centred).square() / members.sum(0)[:, None]).sum(0)
-    spare = max(len(values) - groups, 1)
+    freedom = max(len(values) - groups, 1)
     share = between / total.clamp_min(1e-300)
-    adjusted = 1 - (1 - share) * (len(values) - 1) / spare
+    adjusted = 1 - (1 - share) * (len(values) - 1) / freedom
     # Rounding leaves a constant column some variance.
     constant = total <= 1e-20 * values.square().sum(0)
     return torch.where(constant, 0.0, adjusted)
 
 
+def _trained_layers(module: pl.LightningModule) -> dict[str, FocusedLinear]:
+    layers = focused_layers(module)
+    return {name: layer for name, layer in layers.items() if _trained(layer)}
+
+
 def _trained(layer: FocusedLinear) -> list[Tensor]:
-    return [each for each in (layer.mu, layer.sigma) if each.requires_grad]
+    return [parameter for parameter in (layer.mu, layer.sigma) if parameter.requires_grad]
 
 
 def _foci(layer: FocusedLinear) -> Tensor:
     """Trained coordinates of the foci, (n, d) or (n, 2d), as a copy on the CPU."""
-    return torch.cat([each.detach() for each in _trained(layer)], dim=1).float().cpu()
+    return torch.cat([parameter.detach() for parameter in _trained(layer)], dim=1).float().cpu()

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
+from torch import nn
 
-from focusing.callbacks.analysis import Analysis
-from focusing.callbacks.layers import focused_layers
+from focusing.callbacks.analysis import Analysis, focused_layers
+from focusing.nn import FocusConstraint, FocusedLinear, defocusify
+from focusing.training.metrics import loss_of
+from focusing.training.optimizer import build_optimizer
+from focusing.training.pruning import folded
 from focusing.validation import fields, numbers
 
 if TYPE_CHECKING:
+    from focusing.data import Split
     from focusing.training.module import FocusingModule
+
+Action = Callable[[], object]
 
 
 class Timing(Analysis):
@@ -46,37 +54,25 @@ class Timing(Analysis):
             raise ValueError(f"rounds={rounds} must be at least 1.")
         self.rounds = rounds
         self.epochs: list[float] = []
-        self._since: float | None = None
+        self._start: float | None = None
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
-        _wait(pl_module.device)
-        self._since = time.perf_counter()
+        self._start = _now(pl_module.device)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Validation ends the training part of an epoch."""
-        self._stop(pl_module.device)
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """If there was no validation."""
-        self._stop(pl_module.device)
-
-    def _stop(self, device: torch.device) -> None:
-        if self._since is not None:
-            _wait(device)
-            self.epochs.append(time.perf_counter() - self._since)
-            self._since = None
+        """Stop the clock: training of the epoch is over."""
+        if self._start is not None:
+            self.epochs.append(_now(pl_module.device) - self._start)
+            self._start = None
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
-        """The twins take turns."""
-        from focusing.training.twins import test_passes, training_steps
-
+        """Let the twins take turns."""
         focused = bool(focused_layers(module))
-        training = self._take_turns(training_steps(module), module.device)
-        testing = self._take_turns(test_passes(module), module.device)
+        training = self._take_turns(_training_steps(module), module.device)
+        testing = self._take_turns(_test_passes(module), module.device)
         test = module.batches["test"]
         samples = min(test.size, len(test.split.targets))
-        per_thousand = {name: median(each) * 1000 / samples for name, each in testing.items()}
         ratios = {
             "train": _quartiles(training["as_is"], training["dense"]) if focused else None,
             "test": _quartiles(testing["as_is"], testing["folded"]) if focused else None,
@@ -89,45 +85,81 @@ class Timing(Analysis):
             "rounds": self.rounds,
             "epochs": len(self.epochs),
             "epoch_seconds": median(self.epochs) if self.epochs else None,
-            "test_seconds": per_thousand,
-            "step_seconds": {name: median(each) for name, each in training.items()},
-            "ratio": {name: each and each[1] for name, each in ratios.items()},
-            "quartiles": {name: each and [each[0], each[2]] for name, each in ratios.items()},
+            "test_seconds": {k: median(times) * 1000 / samples for k, times in testing.items()},
+            "step_seconds": {k: median(times) for k, times in training.items()},
+            "ratio": {k: values and values[1] for k, values in ratios.items()},
+            "quartiles": {k: values and [values[0], values[2]] for k, values in ratios.items()},
         }
 
     def _take_turns(
-        self, actions: Mapping[str, Callable[[], Any]], device: torch.device
+        self, actions: Mapping[str, Action], device: torch.device
     ) -> dict[str, list[float]]:
-        """Seconds of each action in each round; what disturbs a round disturbs all of them."""
+        """Seconds of the actions, round by round; what disturbs a round disturbs all of them."""
         seconds: dict[str, list[float]] = {name: [] for name in actions}
         for _ in range(self.rounds + 1):
             for name, act in actions.items():
-                _wait(device)
-                begin = time.perf_counter()
+                start = _now(device)
                 act()
-                _wait(device)
-                seconds[name].append(time.perf_counter() - begin)
-        return {name: each[1:] for name, each in seconds.items()}
+                seconds[name].append(_now(device) - start)
+        return {name: times[1:] for name, times in seconds.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Seconds of the epochs so far."""
         return {"epoch_seconds": list(self.epochs)}
 
     def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse other times; see :mod:`focusing.training.fitting_state`."""
+        """Refuse other times; see :mod:`focusing.training.checkpoint`."""
         fields({"epoch_seconds": numbers})(state)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the checkpoint was written; an epoch that was interrupted does not count."""
-        self.epochs, self._since = list(state_dict["epoch_seconds"]), None
+        self.epochs, self._start = list(state_dict["epoch_seconds"]), None
 
 
-def _quartiles(one: list[float], other: list[float]) -> list[float]:
+def training_twins(net: nn.Module) -> dict[str, nn.Module]:
+    """Copies in train mode: ``as_is``, and ``dense`` without the foci, if there are any."""
+    twins = {"as_is": copy.deepcopy(net).float().train()}
+    if any(isinstance(layer, FocusedLinear) for layer in net.modules()):
+        twins["dense"] = defocusify(copy.deepcopy(twins["as_is"]))
+    return twins
+
+
+def _training_steps(module: FocusingModule) -> dict[str, Action]:
+    batch, twins = _first_batch(module, "train"), training_twins(module.net)
+    return {name: _training_step(net, module, batch) for name, net in twins.items()}
+
+
+def _training_step(net: nn.Module, module: FocusingModule, batch: Split) -> Action:
+    optimizer = build_optimizer(net, module.optim)
+    FocusConstraint(net, optimizer)  # clipping the foci is part of a step
+
+    def step() -> None:
+        torch.autograd.backward(loss_of(net(batch.inputs), batch.targets))
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _test_passes(module: FocusingModule) -> dict[str, Action]:
+    """Passes of a test batch through the network ``as_is``, and ``folded``."""
+    inputs = _first_batch(module, "test").inputs
+    nets = {"as_is": copy.deepcopy(module.net).float().eval(), "folded": folded(module.net)}
+    return {name: torch.no_grad()(lambda net=net: net(inputs)) for name, net in nets.items()}
+
+
+def _first_batch(module: FocusingModule, split: str) -> Split:
+    batches = module.batches[split]
+    return next(next(iter(batches)).chunks(batches.size))
+
+
+def _quartiles(times: list[float], others: list[float]) -> list[float]:
     """First quartile, median and third quartile of the ratios, round by round."""
-    ratios = torch.tensor(one, dtype=torch.float64) / torch.tensor(other, dtype=torch.float64)
-    return torch.quantile(ratios, torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64)).tolist()
+    ratios = [time / other for time, other in zip(times, others, strict=True)]
+    return quantiles(ratios, method="inclusive") if len(ratios) > 1 else ratios * 3
 
 
-def _wait(device: torch.device) -> None:
+def _now(device: torch.device) -> float:
     if device.type == "cuda":  # kernels run behind Python's back
         torch.cuda.synchronize(device)
+    return time.perf_counter()

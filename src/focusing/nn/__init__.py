@@ -1,9 +1,9 @@
 """The focusing neuron. Needs torch and nothing else of the package."""
 
-from focusing.nn.banded import BandedLinear
 from focusing.nn.inference import to_inference
 from focusing.nn.linear import FocusedLinear
 from focusing.nn.optim import FocusConstraint, param_groups
+from focusing.nn.sparse import BandedLinear
 from focusing.nn.surgery import defocusify, focusify
 
 __all__ = [

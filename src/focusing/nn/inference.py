@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from focusing.nn.banded import BandedLinear
 from focusing.nn.linear import FocusedLinear
+from focusing.nn.sparse import BandedLinear
 
 ELEMENTWISE = (nn.ReLU, nn.Identity, nn.Dropout, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Tanh)
 """Layers that do not mind in which order they see values."""

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from focusing.nn import kernels
-from focusing.nn.banded import BandedLinear
-from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS, coefficients
-from focusing.nn.initial import (
+from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
+from focusing.nn.init import (
     WEIGHT_SCHEMES,
     Mu,
     Sigma,
@@ -20,15 +18,22 @@ from focusing.nn.initial import (
     initial_sigma,
     weight_bound,
 )
-from focusing.nn.plan import Layout, Tiling
+from focusing.nn.ops import (
+    BACKENDS,
+    FORMER_NAMES,
+    PLAIN_TYPES,
+    cpu,
+    fused,
+    is_tracing,
+    record_call,
+)
+from focusing.nn.ops.functional import check_choice, focus_coefficients, focused_linear
 from focusing.nn.positions import GRIDS, Topology, positions, read_topology
-from focusing.nn.product import CompiledProduct, FusedProduct
-from focusing.nn.tracing import PLAIN, needs_plain_operations, record_call
+from focusing.nn.sparse import BandedLinear
 
-fx.wrap("coefficients")  # which asks for shapes: torch.fx records one call of it
-BACKENDS = ("auto", "reference", "fused", "banded")
+fx.wrap("focused_linear")  # which asks for shapes: torch.fx records one call of it
 
-SMALL = 2**15
+MIN_BANDED_WEIGHTS = 2**15
 """Below this many weights a layer's time goes into calls, not into arithmetic."""
 
 
@@ -48,7 +53,8 @@ class FocusedLinear(nn.Module):
         s_j = \sqrt{m} \, / \, \|g_j\|_2
 
     where :math:`g` is the exponential. The centre :math:`\mu` and the aperture :math:`\sigma` of
-    each neuron are trained beside its weights; call :meth:`constrain_` after each optimizer step.
+    each neuron are trained beside its weights; call :meth:`constrain_` after each optimizer step,
+    or let :class:`~focusing.FocusConstraint` do it.
 
     Args:
         in_features: number of inputs m.
@@ -73,11 +79,13 @@ class FocusedLinear(nn.Module):
         mu_range: where :meth:`constrain_` keeps mu.
         normalizer: ``"l2"`` (the paper's Eq. for s), ``"sum"`` (Algorithm 2 as printed),
             ``"mean"`` (the mean of phi is 1, as in the author's code of 2018) or ``"none"``.
-        backend: how the product is computed, always with the same result: ``"reference"`` (plain
-            autograd), ``"fused"`` (less memory traffic), ``"banded"`` (on the CPU, computes only
-            what the foci reach); ``"auto"`` chooses by shape and foci. Fused and banded cover the
-            gaussian and first derivatives; elsewhere reference is used.
-        cutoff: banded skips inputs whose coefficient is below this share of the neuron's largest.
+        backend: what computes the product, always with the same result: ``"reference"`` (plain
+            autograd), ``"torch"`` (fewer passes), ``"numba"`` (compiled loops on the CPU),
+            ``"numba_banded"`` (the same, only over inputs that the foci reach); ``"auto"`` chooses
+            by shape and foci. All but reference cover the gaussian and first derivatives; elsewhere
+            reference is used, and torch where numba cannot serve.
+        cutoff: bands leave out inputs whose coefficient is below this share of the neuron's
+            largest.
         device: device of the parameters.
         dtype: type of the parameters.
 
@@ -122,27 +130,26 @@ class FocusedLinear(nn.Module):
         super().__init__()
         _check_size("in_features", in_features)
         _check_size("out_features", out_features)
-        _check_choice("focus", focus, FOCUS_FUNCTIONS)
-        _check_choice("grid", grid, GRIDS)
-        _check_choice("init", init, WEIGHT_SCHEMES)
-        _check_choice("normalizer", normalizer, NORMALIZERS)
-        _check_choice("backend", backend, BACKENDS)
+        check_choice("focus", focus, FOCUS_FUNCTIONS)
+        check_choice("grid", grid, GRIDS)
+        check_choice("init", init, WEIGHT_SCHEMES)
+        check_choice("normalizer", normalizer, NORMALIZERS)
+        backend = FORMER_NAMES.get(backend, backend)
+        check_choice("backend", backend, BACKENDS)
         if not 0 < cutoff < 1:
             raise ValueError(f"cutoff={cutoff} must lie between 0 and 1.")
         self.in_features, self.out_features = in_features, out_features
         self.topology, self.grid = read_topology(topology, in_features), grid
         if grid != "linspace" and isinstance(self.topology, Tensor):
             raise ValueError(
-                f"grid={grid!r} is of no use to positions given as a tensor: leave it."
+                f"grid={grid!r} does not apply to a topology that is a tensor: leave it out."
             )
         self.focus, self.normalizer, self.init = focus, normalizer, init
         self.backend, self.cutoff = backend, cutoff
         self.mu_range = _check_range("mu_range", mu_range, -math.inf)
         self.sigma_range = _check_range("sigma_range", sigma_range, 0.0)
         self._start = (mu, sigma)
-        self._layout: Layout | None = None
-        large = in_features * out_features >= SMALL
-        self._tiles_pay = backend == "banded" or (backend == "auto" and large)
+        self._cpu_engine: cpu.CpuEngine | None = None
 
         weight = torch.empty(out_features, in_features, device=device, dtype=dtype)
         self.weight = nn.Parameter(weight)
@@ -155,7 +162,7 @@ class FocusedLinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw foci and weights anew, as the constructor was told to; on meta there are none."""
+        """Draw foci and weights anew, as in the constructor; on the meta device, do nothing."""
         if self.weight.is_meta:
             return
         neurons, axes = self.mu.shape
@@ -177,7 +184,7 @@ class FocusedLinear(nn.Module):
     def _apply(self, fn: Any, recurse: bool = True) -> FocusedLinear:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.tau = self._positions()
-        self._layout = None  # it holds the positions at the former precision
+        self._cpu_engine = None  # it holds the positions at the former precision
         return self
 
     @property
@@ -189,11 +196,9 @@ class FocusedLinear(nn.Module):
 
     def phi(self) -> Tensor:
         """Focus coefficients (n, m), zero where pruned; of bernoulli, their expectation."""
-        return self._phi(sample=False)
-
-    def _phi(self, *, sample: bool) -> Tensor:
-        mu, sigma = self.mu.to(self.tau.dtype), self.sigma.to(self.tau.dtype)
-        phi = coefficients(self.tau, mu, sigma, self.focus, self.normalizer, sample=sample)
+        phi = focus_coefficients(
+            self.mu, self.sigma, self.tau, focus=self.focus, normalizer=self.normalizer
+        )
         return phi if self.mask is None else phi * self.mask
 
     def effective_weight(self) -> Tensor:
@@ -204,13 +209,12 @@ class FocusedLinear(nn.Module):
         """Map (*, m) to (*, n)."""
         if isinstance(input, fx.Proxy) and (recorded := record_call(self, input)) is not None:
             return recorded
-        fusible = self.backend != "reference" and self.focus == "gaussian"
         weight, bias = self._parameter("weight"), self._parameter("bias")
-        if not fusible or needs_plain_operations(input) or input.is_meta:
-            product = self._phi(sample=self.training) * weight
-            if weight.dtype != self.tau.dtype:
-                product = product.to(weight.dtype)
-            return functional.linear(input, product, bias)
+        plain = self.backend == "reference" or self.focus != "gaussian"
+        if plain or is_tracing(input) or input.is_meta:
+            foci = self.mu, self.sigma, self.tau
+            options: Any = {"focus": self.focus, "normalizer": self.normalizer, "mask": self.mask}
+            return focused_linear(input, weight, bias, *foci, **options, sample=self.training)
         if torch.is_autocast_enabled("cpu" if input.is_cpu else input.device.type):
             if input.dtype != torch.float64:  # which autocast leaves alone
                 input = input.to(torch.get_autocast_dtype(input.device.type))
@@ -220,59 +224,30 @@ class FocusedLinear(nn.Module):
         buffers: Any = self._buffers  # many times faster than attributes
         mask, tau = buffers["mask"], buffers["tau"]
         mu, sigma = self._parameter("mu"), self._parameter("sigma")
-        if self._compilable(x, weight, mu, sigma, mask, tau):
-            how = *self._tiling(mu, sigma), self.normalizer
-            y: Tensor = CompiledProduct.apply(  # type: ignore[no-untyped-call]
-                x, weight, bias, mu, sigma, mask, how
-            )
+        if self.backend != "torch" and cpu.supports(x, weight, mu, sigma, tau, mask):
+            engine = self._cpu_engine or self._make_cpu_engine()
+            y = engine(x, weight, bias, mu, sigma, mask)
         else:
-            if mu.dtype != tau.dtype:
-                mu, sigma = mu.to(tau.dtype), sigma.to(tau.dtype)
-            y = FusedProduct.apply(  # type: ignore[no-untyped-call]
-                x, weight, bias, mu, sigma, tau, mask, self.normalizer
-            )
+            y = fused.focused_linear(x, weight, bias, mu, sigma, tau, mask, self.normalizer)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
     def _parameter(self, name: str) -> Any:
         """The attribute, several times faster unless it is computed from other parameters."""
-        found = self._parameters.get(name)
-        return getattr(self, name) if found is None else found
+        parameter = self._parameters.get(name)
+        return getattr(self, name) if parameter is None else parameter
 
-    def _compilable(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        mu: Tensor,
-        sigma: Tensor,
-        mask: Tensor | None,
-        tau: Tensor,
-    ) -> bool:
-        """Whether these may go to compiled loops, which check neither kinds nor sizes."""
-        neurons, inputs = self.out_features, self.in_features
-        foci = (neurons, tau.shape[1])
-        return (
-            kernels.AVAILABLE
-            and x.is_cpu
-            and x.dtype == weight.dtype == mu.dtype == sigma.dtype == tau.dtype
-            and type(x) in PLAIN
-            and type(weight) in PLAIN
-            and type(mu) in PLAIN
-            and type(sigma) in PLAIN
-            and x.shape[1] == inputs
-            and weight.shape == (neurons, inputs)
-            and mu.shape == foci
-            and sigma.shape == foci
-            and (mask is None or (mask.shape == weight.shape and mask.dtype == torch.bool))
+    def _make_cpu_engine(self) -> cpu.CpuEngine:
+        """An engine for these positions; it keeps its plan and its memory between steps."""
+        large = self.in_features * self.out_features >= MIN_BANDED_WEIGHTS
+        bands = "auto" if self.backend == "auto" and large else "never"
+        self._cpu_engine = cpu.CpuEngine(
+            self.tau,
+            regular=not isinstance(self.topology, Tensor),
+            normalizer=self.normalizer,
+            cutoff=self.cutoff,
+            bands="always" if self.backend == "numba_banded" else bands,
         )
-
-    def _tiling(self, mu: Tensor, sigma: Tensor) -> tuple[Layout, Tiling]:
-        """Where the inputs are, and how to tile the product for the foci of this moment."""
-        if self._layout is None:
-            self._layout = Layout(self.tau, regular=not isinstance(self.topology, Tensor))
-        if not self._tiles_pay:
-            return self._layout, self._layout.whole(self.out_features)
-        reach, always = math.sqrt(-2 * math.log(self.cutoff)), self.backend == "banded"
-        return self._layout, self._layout.tiling(mu, sigma, reach, always=always)
+        return self._cpu_engine
 
     @torch.no_grad()
     def constrain_(self) -> None:
@@ -321,7 +296,7 @@ class FocusedLinear(nn.Module):
 
     @torch.no_grad()
     def banded(self) -> BandedLinear:
-        """A module for inference that computes only the connections above the cutoff."""
+        """A layer for inference that computes only the connections above the cutoff."""
         phi = self.phi().abs()
         kept = phi > self.cutoff * phi.amax(1, keepdim=True)
         weight = self.effective_weight() * kept
@@ -337,7 +312,7 @@ class FocusedLinear(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_layout": None}  # made anew where it is needed
+        return {**self.__dict__, "_cpu_engine": None}  # made anew where it is needed
 
     def extra_repr(self) -> str:
         """Sizes, focus, and the range of the foci as they are now."""
@@ -358,7 +333,9 @@ class FocusedLinear(nn.Module):
             parts.append(f"topology={self.topology}")
         for name in ("mu", "sigma"):
             values = getattr(self, name)
-            if type(values) in PLAIN and not values.is_meta:  # of shards, a rank alone must not ask
+            if (
+                type(values) in PLAIN_TYPES and not values.is_meta
+            ):  # no rank may ask for shards alone
                 fixed = "" if values.requires_grad else " (fixed)"
                 parts.append(f"{name}={values.min():.3g}..{values.max():.3g}{fixed}")
         if self.mask is not None:
@@ -369,11 +346,6 @@ class FocusedLinear(nn.Module):
 def _check_size(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name}={value!r} must be a positive integer.")
-
-
-def _check_choice(name: str, value: str, choices: Any) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}.")
 
 
 def _check_range(name: str, bounds: tuple[float, float], above: float) -> tuple[float, float]:

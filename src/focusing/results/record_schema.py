@@ -131,6 +131,18 @@ DATA = fields(
 DRAWN = fields({"noise": COUNT, "informative": whole(1), "noise_position": label})
 """What tables of random trials read of ``config.data``."""
 SCORE = optional(fields({"value": POSITIVE, "epoch": COUNT}))
+TEST_METRICS = optional(
+    fields(
+        accuracy=optional(SHARE),
+        macro_f1=optional(SHARE),
+        calibration_error=optional(SHARE),
+        confusion_matrix=items(items(COUNT)),
+        mae=optional(POSITIVE),
+        mse=optional(POSITIVE),
+        r2=optional(number()),
+    )
+)
+"""Of the test data after the last epoch; records of version 1.0 do not have them."""
 RECORD = fields(
     {
         "schema": whole(SCHEMA, SCHEMA),
@@ -149,6 +161,7 @@ RECORD = fields(
     ),
     focus=optional(mapping(LAYER)),
     measured=optional(fields({}, **MEASURED)),
+    test_metrics=TEST_METRICS,
     series=optional(mapping(numbers)),
     wall_seconds=optional(POSITIVE),
     cpu_seconds=optional(POSITIVE),

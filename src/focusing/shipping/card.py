@@ -3,72 +3,127 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from focusing.errors import UserError
+from focusing.data.images import INTERPOLATIONS
+from focusing.errors import UserError, printable
 from focusing.models import Network
 from focusing.nn import BandedLinear
-from focusing.shipping.card_check import faults
 
-if TYPE_CHECKING:  # a file can be used without what trains
+if TYPE_CHECKING:  # an exported file is used without the code that trains
     from focusing.shipping.trained import Trained
 
 KEY = "focusing"
-"""Under which a card is found in the metadata of a file."""
+"""Key of the card in the metadata of a file."""
 SCHEMA = 1
-READING = ("coefficients", "frames", "window", "hop", "bands", "interpolation")
+MAX_VALUES = 2**26
+"""Values of a sample: a thousand times the largest of our data sets."""
+READING_OPTIONS = ("coefficients", "frames", "window", "hop", "bands", "interpolation")
 """Options of data sets that say how files are read."""
-
-TOPS = {"clt": 1.0}
+MAX_PIXELS = {"clt": 1.0}
 """Largest raw value of images, where it is not 255."""
 
 
-@dataclass(frozen=True)
+def _check_printable(name: str) -> str:
+    if printable(name) != name:
+        raise ValueError("has characters that cannot be printed")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_check_printable)]
+Count = Annotated[int, Field(ge=0)]
+Size = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0)]
+Tile = Annotated[list[Annotated[int, Field(ge=-1)]], Field(min_length=3, max_length=3)]
+"""Neurons, first input (-1: a list of inputs) and number of inputs."""
+STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
+
+
+@dataclass(frozen=True, config=STRICT)
 class Card:
-    """Plain values only.
+    """Plain values only. A card may come from a stranger's file, so all of them are checked.
 
     Args:
         data: name of the data set.
-        shape: of a raw sample.
+        shape: of a raw sample, one number or three.
         classes: names of the classes; none for regression.
         factor: raw values are multiplied by it; nested lists that fit a sample.
         offset: is added then.
         top: raw values of images go from 0 to it.
-        border: so many zeros around a raw image.
-        pad: so many zeros on either side of a prepared row.
+        border: number of zeros around a raw image.
+        pad: number of zeros on either side of a prepared row.
         vocabulary: number of different tokens; 0: inputs are values.
         reading: options that say how files become raw samples.
         model: config of the network, with its sizes.
-        tiles: of the banded layers, by name; their number of inputs comes first.
-        pruned: share of the focused layers' connections that is gone.
-        schema: of all this.
+        tiles: number of inputs and tiles of each banded layer, by name.
+        pruned: share of the focused layers' connections that was dropped.
+        schema: version of this format.
     """
 
-    data: str
-    shape: list[int]
-    classes: list[str]
+    data: Name
+    shape: Annotated[list[Size], Field(min_length=1, max_length=3)]
+    classes: list[Name]
     factor: Any = 1.0
     offset: Any = 0.0
-    top: float = 255.0
-    border: int = 0
-    pad: int = 0
-    vocabulary: int = 0
-    reading: dict[str, Any] = field(default_factory=dict)
+    top: Share = 255.0
+    border: Count = 0
+    pad: Count = 0
+    vocabulary: Count = 0
+    reading: dict[str, Size | str] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
-    tiles: dict[str, Any] = field(default_factory=dict)
-    pruned: float = 0.0
-    schema: int = SCHEMA
+    tiles: dict[str, tuple[Size, list[Tile]]] = field(default_factory=dict)
+    pruned: Share = 0.0
+    schema: Annotated[int, Field(ge=SCHEMA)] = SCHEMA
+
+    @model_validator(mode="after")
+    def _check(self) -> Card:
+        if len(self.shape) == 2:
+            raise ValueError("shape is not one number or three")
+        outputs = self.model.get("outputs")
+        if outputs is not None and outputs not in allowed_outputs(len(self.classes)):
+            raise ValueError(f"{len(self.classes)} classes do not fit {outputs!r} outputs")
+        if self.border and len(self.shape) != 3:
+            raise ValueError("only images have a border")
+        shape = [side + 2 * self.border for side in self.shape[:2]] + self.shape[2:]
+        if math.prod(shape) + 2 * self.pad > MAX_VALUES:
+            raise ValueError("a sample is too large")
+        for name in ("factor", "offset"):
+            try:
+                values = np.asarray(getattr(self, name), dtype=np.float64)
+                np.broadcast_to(values, shape)
+            except (TypeError, ValueError):
+                raise ValueError(f"{name} does not fit a sample") from None
+            if not np.isfinite(values).all():
+                raise ValueError(f"{name} is not finite")
+        for name, value in self.reading.items():
+            if name not in READING_OPTIONS:
+                raise ValueError(f"reading has an unknown option {name}")
+            if name == "interpolation" and value not in INTERPOLATIONS:
+                raise ValueError(f"interpolation is not one of {', '.join(INTERPOLATIONS)}")
+            if name != "interpolation" and isinstance(value, str):
+                raise ValueError(f"{name} is not a whole number")
+        return self
 
     def prepare(self, raw: NDArray[Any]) -> Tensor:
-        """Raw samples (N, *shape) as the network wants them."""
+        """Prepare raw samples (N, *shape) for the network."""
         if self.vocabulary:
             return torch.from_numpy(raw.astype(np.int32))
         samples = torch.from_numpy(raw.astype(np.float32))
@@ -78,67 +133,78 @@ class Card:
         return functional.pad(samples, (self.pad, self.pad)) if self.pad else samples
 
     def to_json(self) -> str:
-        """As text."""
+        """Write the card as text."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str | None, file: Any) -> Card:
-        """From text, checked; the file is for the error message."""
+        """Read and check a card; the file is for the error message."""
         try:
-            values: Mapping[str, Any] = json.loads(text or "")
-            schema = values["schema"]
-            if isinstance(schema, int) and schema > SCHEMA:
-                raise UserError(
-                    f"{file} was made by a newer version of focusing (schema {schema}, this one "
-                    f"reads {SCHEMA}): update."
-                )
-            card = cls(**values)
+            schema = json.loads(text or "")["schema"]
         except (KeyError, TypeError, ValueError):
             raise UserError(
                 f"{file} does not say how to prepare inputs: it is not from focusing export."
             ) from None
-        fault = next(faults(card), "" if schema == SCHEMA else f"its schema is {schema!r}")
-        if fault:
-            raise UserError(f"{file} has a card that makes no sense: {fault}.")
-        return card
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise UserError(
+                f"{file} was made by a newer version of focusing (schema {schema}, this one "
+                f"reads {SCHEMA}): update."
+            )
+        try:
+            return _CARD.validate_json(text or "")
+        except ValidationError as error:
+            fault = error.errors()[0]
+            where = ".".join(map(str, fault["loc"]))
+            reason = fault["msg"].removeprefix("Input ").removeprefix("Value error, ")
+            raise UserError(
+                f"{file} has a card that makes no sense: {f'{where} {reason}'.strip()}."
+            ) from None
 
 
-def card_of(run: Trained, net: Network, fast: Any = None) -> Card:
-    """The card of a run's network.
+_CARD = TypeAdapter(Card)
+
+
+def allowed_outputs(classes: int) -> Sequence[int]:
+    """Give the numbers of outputs that a network may have: two classes may share one."""
+    return {0: (1,), 2: (1, 2)}.get(classes, (classes,))
+
+
+def describe_network(run: Trained, net: Network, exported: Any = None) -> Card:
+    """Make the card of a run's network.
 
     Args:
         run: the run.
         net: its network, which may have been pruned.
-        fast: the network as it is exported.
+        exported: the network for inference that is written to a file.
     """
     options, scale = run.config["data"], run.data.preparation
     padding = options.get("pad", 0)
-    image = len(net.shape) == 3
-    shape = [side - 2 * padding for side in net.shape[:2]] if image else [net.inputs - 2 * padding]
-    masks = [each.mask for each in net.focused_layers().values() if each.mask is not None]
-    connections = sum(each.weight.numel() for each in net.focused_layers().values())
-    gone = sum(int((~each).sum()) for each in masks)
+    is_image = len(net.shape) == 3
+    sides = net.shape[:2] if is_image else [net.inputs]
+    layers = net.focused_layers().values()
+    dropped = sum(int((~layer.mask).sum()) for layer in layers if layer.mask is not None)
+    connections = sum(layer.weight.numel() for layer in layers)
     model = {name: value for name, value in run.config["model"].items() if name != "name"}
     sizes: dict[str, Any] = {"inputs": list(net.shape), "outputs": run.data.outputs}
     if run.data.vocabulary:
         sizes["vocabulary"] = run.data.vocabulary
-    modules = fast.named_modules() if fast is not None else ()
+    modules = exported.named_modules() if exported is not None else ()
     return Card(
         run.data.name,
-        [*shape, *net.shape[2:]],
+        [*(side - 2 * padding for side in sides), *net.shape[2:]],
         run.labels,
         factor=1.0 if scale is None else scale.factor.tolist(),
         offset=0.0 if scale is None else scale.offset.tolist(),
-        top=TOPS.get(run.data.name, 255.0),
-        border=padding if image else 0,
-        pad=0 if image else padding,
+        top=MAX_PIXELS.get(run.data.name, 255.0),
+        border=padding if is_image else 0,
+        pad=0 if is_image else padding,
         vocabulary=run.data.vocabulary,
-        reading={name: options[name] for name in READING if name in options},
+        reading={name: options[name] for name in READING_OPTIONS if name in options},
         model={**model, **sizes},
         tiles={
-            name: [each.in_features, each.tiles]
-            for name, each in modules
-            if isinstance(each, BandedLinear)
+            name: (module.in_features, module.tiles)
+            for name, module in modules
+            if isinstance(module, BandedLinear)
         },
-        pruned=gone / connections if connections else 0.0,
+        pruned=dropped / connections if connections else 0.0,
     )

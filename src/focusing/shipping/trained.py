@@ -1,4 +1,4 @@
-"""What a run left, ready to be used again."""
+"""Load what a run left: its network and its data."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from focusing.compose import data_dir, override_data
@@ -14,9 +15,15 @@ from focusing.data import Batches, DataSet, Split
 from focusing.data.preprocess import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
-from focusing.training.assembly import build_net, load_data, settle_source, split_data
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
-from focusing.training.session import evaluation_batch
+from focusing.training.metrics import score
+from focusing.training.trainer import (
+    build_net,
+    evaluation_batch,
+    load_data,
+    resolve_source,
+    split_data,
+)
 from focusing.validation import fields, label, number, one_of, text, whole
 
 PRUNED = "pruned.pt"
@@ -30,7 +37,7 @@ RUN_CONFIG = fields(
         "paths": fields({"data_dir": text}),
     }
 )
-"""What this module reads of ``config.yaml``; the rest is checked by who reads it."""
+"""The options of ``config.yaml`` that this module reads; others are checked where they are read."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +66,18 @@ class Trained:
     @property
     def labels(self) -> list[str]:
         """Names of the classes; none for regression."""
-        return list(self.data.labels) or [str(number) for number in range(self.data.classes)]
+        return list(self.data.labels) or [str(k) for k in range(self.data.classes)]
 
     def batches(self, split: str) -> Batches:
-        """The samples of a split as the network wants them."""
+        """Batches of a split, prepared for the network."""
         samples = self.splits[split]
         return Batches(samples, evaluation_batch(samples), prepare=self.data.prepare)
+
+    @torch.no_grad()
+    def scores(self, split: str, net: Network | None = None) -> dict[str, float]:
+        """Loss and scores on a split of the run's network, or of another."""
+        outputs = [(net or self.net)(batch.inputs) for batch in self.batches(split)]
+        return score(outputs, [self.splits[split].targets])
 
 
 def load_run(
@@ -73,8 +86,8 @@ def load_run(
     """Read a run folder.
 
     Args:
-        folder: it.
-        pruned: take the network that ``focusing prune`` left there, or in another folder.
+        folder: the run folder.
+        pruned: load the network that ``focusing prune`` left there, or in another folder.
         data_overrides: other data, as on the command line: ``data=...``, ``data.seed=3``. It is
             prepared as the run's was, unless these say ``data.preprocess=...``.
     """
@@ -108,6 +121,20 @@ def load_run(
     return Trained(folder, config, net.eval(), data, split_data(config, data))
 
 
+def evaluate(folder: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
+    """Test the network that a run left, at the epoch that its protocol chose.
+
+    Args:
+        folder: the run folder.
+        overrides: other data, as :func:`load_run` takes them.
+
+    Returns:
+        Loss and scores on the test split.
+    """
+    scores = load_run(folder, data_overrides=overrides).scores("test")
+    return {f"test/{metric}": value for metric, value in scores.items()}
+
+
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.yaml"
     try:
@@ -122,14 +149,14 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _other_data(config: dict[str, Any], overrides: Sequence[str]) -> DataSet:
-    """Load other data into a run's config, prepared with the statistics that the run had."""
+    """Load other data in place of the run's, prepared with the statistics of the run's."""
     trained_on = config["data"]
     other = override_data(trained_on, overrides)
-    chosen = any(each.startswith("data.preprocess=") for each in overrides)
+    overridden = any(override.startswith("data.preprocess=") for override in overrides)
     fitted = trained_on.get("preprocess") in FITTED and "preprocess" in other
-    preparation = load_data(config).preparation if fitted and not chosen else None
+    preparation = load_data(config).preparation if fitted and not overridden else None
     config["data"] = other
-    settle_source(config, strict=False)
+    resolve_source(config, strict=False)
     try:
         return load_data(config, preparation=preparation)
     except RuntimeError:

@@ -122,9 +122,9 @@ def measure(config: Mapping[str, Any]) -> Speed:
     import torch
 
     from focusing.config import Optim
-    from focusing.training.assembly import build_net, load_data
     from focusing.training.metrics import loss_of
     from focusing.training.optimizer import build_optimizer
+    from focusing.training.trainer import build_net, load_data
 
     data = load_data({**config, "data": _fake(config["data"])})
     model = dict(config["model"])

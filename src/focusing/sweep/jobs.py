@@ -126,9 +126,9 @@ class Reporting:
 
 def locate(cfg: DictConfig) -> tuple[dict[str, Any], Path]:
     """The config of a job as its record will have it, and its run folder."""
-    from focusing.training.assembly import settle_source
+    from focusing.training.trainer import resolve_source
 
     apply_trial(cfg)
     config = check(cfg)
-    settle_source(config, strict=True)
+    resolve_source(config, strict=True)
     return config, run_folder(config)

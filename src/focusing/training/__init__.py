@@ -1,1 +1,1 @@
-"""The experiment: how a network is trained, watched, stopped and continued."""
+"""How a network is trained, measured, stopped and resumed."""

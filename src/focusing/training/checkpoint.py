@@ -1,21 +1,35 @@
-"""A checkpoint after every epoch, whole or not at all."""
+"""Checkpoints: written after every epoch, and compared with the run that resumes from them.
+
+A file may load and yet lack keys, or hold tensors of other sizes. Lightning and torch would notice
+in the middle of training, or never. So :func:`check_checkpoint` compares its structure with what
+this run would write.
+"""
 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import CheckpointIO
+from torch import Tensor, nn
 
 from focusing.errors import DamagedError, printable
-from focusing.results.store import atomic_write
-from focusing.validation import check_regular
+from focusing.results.record_schema import TEST_METRICS
+from focusing.results.store import atomic_write, set_aside
+from focusing.training.optimizer import build_optimizer
+from focusing.validation import Wrong, check_regular, mapping, number, numbers, whole
+
+if TYPE_CHECKING:
+    from focusing.training.module import FocusingModule
+
+log = logging.getLogger(__name__)
 
 
 class EpochCheckpoint(pl.callbacks.Checkpoint):
@@ -30,7 +44,7 @@ class EpochCheckpoint(pl.callbacks.Checkpoint):
         self.folder, self.is_best = folder, is_best
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the checkpoint; callbacks of this kind come last, so it holds the whole epoch."""
+        """Write the checkpoint; Lightning calls checkpoint callbacks after all others."""
         last, best = self.folder / "last.ckpt", self.folder / "best.ckpt"
         if self.is_best(pl_module.series):  # type: ignore[arg-type]
             # The best first: killed in between, a run repeats the epoch and writes both.
@@ -48,17 +62,17 @@ def chosen_checkpoint(config: Mapping[str, Any]) -> str:
 
 def _link(source: Path, target: Path) -> None:
     """Give a file a second name, which keeps this content when the first gets a new one."""
-    part = target.with_name(f".{target.name}.part")
-    part.unlink(missing_ok=True)
+    temporary = target.with_name(f".{target.name}.part")
+    temporary.unlink(missing_ok=True)
     try:
-        os.link(source, part)
+        os.link(source, temporary)
     except OSError:  # a file system without links
-        shutil.copyfile(source, part)
-    part.replace(target)
+        shutil.copyfile(source, temporary)
+    temporary.replace(target)
 
 
 class PlainCheckpointIO(CheckpointIO):
-    """Writes checkpoints whole or not at all, and reads only tensors and plain containers."""
+    """Writes checkpoints atomically, and reads only tensors and plain containers."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
@@ -91,8 +105,196 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     check_regular(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)  # type: ignore[no-any-return]
-    except Exception as error:  # torch raises many kinds for a file that is none of its own
+    except Exception as error:  # torch raises many kinds for a file that is not its own
         if isinstance(error, OSError) and error.filename:  # it cannot be opened
             raise
         reason = printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
         raise DamagedError(path, f"is not a checkpoint that can be read ({reason})") from None
+
+
+def newest_checkpoint(folder: Path, module: FocusingModule, trainer: pl.Trainer) -> Path | None:
+    """The checkpoint to resume from: the last, or else the best; None: the run begins again.
+
+    A damaged file is kept aside, with a warning.
+    """
+    for path in (folder / "last.ckpt", folder / "best.ckpt"):
+        if not path.exists():
+            continue
+        try:
+            check_checkpoint(load_checkpoint(path), module, trainer)
+            return path
+        except Wrong as error:
+            damage = DamagedError(path, f"does not fit this run: {error}")
+        except DamagedError as error:
+            damage = error
+        kept = set_aside(path)
+        log.warning("%s It is kept as %s; the run goes back.", damage, kept.name)
+    return None
+
+
+def check_checkpoint(content: Any, module: FocusingModule, trainer: pl.Trainer) -> None:
+    """Refuse what is not a checkpoint of this run after an epoch.
+
+    Raises:
+        Wrong: with the path of the first difference.
+    """
+    template: dict[str, Any] = {
+        "epoch": 0,
+        "global_step": 0,
+        "pytorch-lightning_version": "",
+        "state_dict": dict(module.state_dict()),
+        "lr_schedulers": [],
+        "seconds": 0.0,
+    }
+    check_keys(content, template, optional={"cpu_seconds": 0.0})  # older ones do not have it
+    version = pl.__version__  # type: ignore[attr-defined]
+    if content["pytorch-lightning_version"] == version:  # Lightning upgrades others
+        check_keys(content, {"loops": trainer._checkpoint_connector._get_loops_state_dict()})
+    states = content.get("optimizer_states")
+    if not isinstance(states, list) or len(states) != 1:
+        raise Wrong("is not one state", "optimizer_states")
+    check_optimizer(states[0], module)
+    check_callbacks(content.get("callbacks"), module, trainer.callbacks)  # type: ignore[attr-defined]
+    TEST_METRICS(content.get("test_metrics"))
+    mapping(numbers)(content.get("series"))
+    if not content["series"] or any(
+        len(values) != content["epoch"] + 1 or None in values
+        for values in content["series"].values()
+    ):
+        raise Wrong("has not a value for each epoch", "series")
+
+
+def check_keys(
+    state: Any, template: Mapping[str, Any], optional: Mapping[str, Any] | None = None
+) -> None:
+    """Compare some keys of a state with a template; see :func:`check_structure`.
+
+    Args:
+        state: may have further keys.
+        template: keys that it must have.
+        optional: keys that it may have.
+    """
+    if not isinstance(state, dict):
+        raise Wrong("is not an object")
+    expected = {**template, **{k: v for k, v in (optional or {}).items() if k in state}}
+    check_structure({key: state.get(key) for key in expected}, expected)
+
+
+def check_structure(state: Any, template: Any) -> None:
+    """Refuse a state with other keys, lengths, types or tensor shapes than a template.
+
+    Floating-point tensors may have another precision. Numbers may have another value, but a finite
+    one, and not a negative one unless the template's is negative.
+
+    Raises:
+        Wrong: with the path of the first difference.
+    """
+    if isinstance(template, Tensor):
+        _check_tensor(state, template)
+    elif isinstance(template, dict):
+        if not isinstance(state, dict) or state.keys() != template.keys():
+            raise Wrong(f"has not the keys {', '.join(map(str, template))}")
+        for key in template:
+            _check_item(state, template, key)
+    elif isinstance(template, list | tuple):
+        if not isinstance(state, list | tuple) or len(state) != len(template):
+            raise Wrong(f"has not {len(template)} values")
+        for index in range(len(template)):
+            _check_item(state, template, index)
+    elif isinstance(template, bool) or template is None or isinstance(template, str):
+        if type(state) is not type(template):
+            raise Wrong(f"is not {'null' if template is None else type(template).__name__}")
+    elif isinstance(template, int):
+        whole(min(template, 0))(state)
+    elif isinstance(template, float):
+        number(min(template, 0.0))(state)
+
+
+def _check_item(state: Any, template: Any, key: Any) -> None:
+    try:
+        check_structure(state[key], template[key])
+    except Wrong as error:
+        raise error.under(key) from None
+
+
+def _check_tensor(state: Any, template: Tensor) -> None:
+    if not isinstance(state, Tensor) or state.layout != torch.strided:
+        raise Wrong("is not a tensor")
+    if state.shape != template.shape:
+        raise Wrong(f"has shape {tuple(state.shape)}, not {tuple(template.shape)}")
+    floats = state.is_floating_point() and template.is_floating_point()
+    if state.dtype != template.dtype and not floats:
+        raise Wrong(f"is of type {state.dtype}, not {template.dtype}")
+
+
+def check_optimizer(state: Any, module: FocusingModule) -> None:
+    """Refuse the state of another optimizer; before the first step it may be incomplete.
+
+    Raises:
+        Wrong: with the path of the first difference.
+    """
+    if not isinstance(state, dict) or not isinstance(state.get("state"), dict):
+        raise Wrong("has no state")
+    groups = _optimizer_template(module)
+    moments = groups.pop("state")
+    check_structure({key: value for key, value in state.items() if key != "state"}, groups)
+    for index, moment in state["state"].items() if moments is not None else ():
+        if index not in moments:
+            raise Wrong("is of no parameter", str(index), "state")
+        if not isinstance(moment, dict):
+            raise Wrong("is not an object", index, "state")
+        present, expected = (
+            {key: value for key, value in values.items() if value is not None}
+            for values in (moment, moments[index])
+        )
+        try:
+            check_structure(present, expected if present else {})
+        except Wrong as error:
+            raise error.under(index).under("state") from None
+    for index, (group, other) in enumerate(
+        zip(state["param_groups"], groups["param_groups"], strict=True)
+    ):
+        if group["params"] != other["params"]:
+            raise Wrong("are other parameters", "params", index, "param_groups")
+
+
+def _optimizer_template(module: FocusingModule) -> dict[str, Any]:
+    """The optimizer's state after a step, on the meta device: no values, no memory.
+
+    ``state`` is None for an optimizer that cannot step there.
+    """
+    optimizer = build_optimizer(module.net, module.optim)
+    for group in optimizer.param_groups:
+        group["params"] = [
+            nn.Parameter(torch.empty_like(parameter, device="meta"))
+            for parameter in group["params"]
+        ]
+        for parameter in group["params"]:
+            parameter.grad = torch.empty_like(parameter)
+    step: Any = type(optimizer).step
+    try:
+        getattr(step, "__wrapped__", step)(optimizer)  # without the hooks of step counters
+    except Exception:  # optimizers differ in what they miss
+        return {**optimizer.state_dict(), "state": None}
+    return optimizer.state_dict()
+
+
+def check_callbacks(states: Any, module: FocusingModule, callbacks: list[pl.Callback]) -> None:
+    """Refuse states that the callbacks' own ``check_state(state, module)`` refuses.
+
+    Raises:
+        Wrong: with the path of the first difference.
+    """
+    if not isinstance(states, dict):
+        raise Wrong("is not an object", "callbacks")
+    for callback in callbacks:
+        state = states.get(callback.state_key)
+        check = getattr(callback, "check_state", None)
+        if check is not None and state is not None:
+            try:
+                check(state, module)
+            except Wrong as error:
+                raise error.under(callback.state_key).under("callbacks") from None
+            except Exception as error:  # a state that the callback did not expect
+                reason = f"does not fit ({type(error).__name__})"
+                raise Wrong(reason, callback.state_key, "callbacks") from None

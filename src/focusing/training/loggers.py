@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -10,21 +12,22 @@ from typing import Any
 
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from pytorch_lightning.loggers.logger import Logger
+from pytorch_lightning.utilities import rank_zero_only
 
 from focusing.errors import UserError
-from focusing.training.metrics_file import MetricsFile
-from focusing.training.wandb_facts import curves_of, summary_of
-from focusing.training.wandb_run import check_options, open_run
+from focusing.results.store import atomic_write, set_aside
+from focusing.training.wandb_run import check_options, log_record, open_run
 
 log = logging.getLogger(__name__)
 
 KNOWN = ("csv", "wandb", "tensorboard")
+Row = dict[str, str]
 
 
 def build_loggers(
     options: Mapping[str, Any], run_dir: Path, *, config: dict[str, Any], experiment: str
 ) -> list[Logger]:
-    """Open the loggers of one run; give them to :func:`close_loggers` whatever happens.
+    """Open the loggers of one run; pass them to :func:`close_loggers` whatever happens.
 
     Args:
         options: name of a logger -> its options, as in ``conf/logger``.
@@ -40,14 +43,13 @@ def build_loggers(
     if "tensorboard" in options:
         loggers.append(TensorBoardLogger(run_dir, name="", version="tensorboard"))
     if "wandb" in options:  # last: once it is open, nothing may fail before close_loggers
-        given = dict(options["wandb"] or {})
-        run = open_run(given, run_dir, config=config, experiment=experiment)
+        run = open_run(options["wandb"] or {}, run_dir, config=config, experiment=experiment)
         loggers.append(WandbLogger(experiment=run))
     return loggers
 
 
 def check_loggers(options: Mapping[str, Any]) -> None:
-    """Raise a UserError about the first logger or option that cannot be."""
+    """Raise a UserError about the first logger or option that does not exist."""
     unknown = [name for name in options if name not in KNOWN]
     if unknown:
         raise UserError(f"logger {unknown[0]!r} is not one of {', '.join(KNOWN)}.")
@@ -64,31 +66,114 @@ def check_loggers(options: Mapping[str, Any]) -> None:
     check_options(options.get("wandb") or {})
 
 
-def log_record(loggers: Sequence[Logger], record: Mapping[str, Any]) -> None:
-    """Tell W&B what is known when a run is done: its scores and what callbacks measured."""
-    for logger in loggers:
-        if isinstance(logger, WandbLogger):
-            try:
-                for row in curves_of(record):
-                    logger.experiment.log(row)
-                logger.experiment.summary.update(summary_of(record))
-            except Exception as error:  # the run is done all the same
-                log.warning("W&B did not take the scores: %s", error)
-
-
-def close_loggers(loggers: Sequence[Logger], exit_code: int) -> None:
+def close_loggers(
+    loggers: Sequence[Logger], exit_code: int, record: Mapping[str, Any] | None = None
+) -> None:
     """Close every logger; none that fails keeps another open.
 
     A W&B run that stays open would silently swallow the next job of the process.
 
     Args:
-        loggers: what :func:`build_loggers` gave.
+        loggers: from :func:`build_loggers`.
         exit_code: of the job; W&B shows a run as finished if 0, as failed otherwise.
+        record: of a run that is done: W&B gets its scores and what callbacks measured.
     """
     for logger in loggers:
         try:
+            if record is not None and isinstance(logger, WandbLogger):
+                log_record(logger.experiment, record)
             logger.finalize("success" if exit_code == 0 else "failed")
             if isinstance(logger, WandbLogger):
                 logger.experiment.finish(exit_code=exit_code)
         except Exception as error:
             log.warning("%s did not close well: %s", type(logger).__name__, error)
+
+
+class MetricsFile(Logger):
+    """A logger that keeps all metrics of an epoch in one row of a CSV file.
+
+    Lightning's own starts a new file for a resumed run and spreads an epoch over several rows.
+    Here a finished row is appended, and a kill can only tear the line being written, which is
+    dropped when the run resumes. A row of an epoch that the file already has replaces it and what
+    comes after: the run went back to a checkpoint, or was started anew.
+
+    Args:
+        path: the file.
+    """
+
+    name, version = "csv", ""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self._columns, self._rows, self._torn = _read(path)
+
+    @property
+    def save_dir(self) -> str:
+        """The run folder."""
+        return str(self.path.parent)
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """The run folder has its own ``config.yaml``."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Add metrics to the row of their epoch and write it.
+
+        Args:
+            metrics: values by name; ``epoch`` among them names the row, without it nothing is
+                written, because the file has no row for a step.
+            step: ignored.
+        """
+        if "epoch" not in metrics:
+            return
+        epoch = int(metrics["epoch"])
+        values = {key: repr(float(value)) for key, value in metrics.items() if key != "epoch"}
+        earlier = [row for row in self._rows if int(row["epoch"]) < epoch]
+        replaced = self._rows[len(earlier) :]
+        known = replaced[0] if len(replaced) == 1 and replaced[0]["epoch"] == str(epoch) else {}
+        if known and values.items() <= known.items():
+            return
+        row = {"epoch": str(epoch), **known, **values}
+        columns = self._columns if earlier or known else ["epoch"]
+        new = [key for key in row if key not in columns]
+        append = not self._torn and earlier and not replaced and not new
+        self._columns, self._rows, self._torn = columns + new, [*earlier, row], False
+        if append:
+            with self.path.open("a", newline="") as file:
+                file.write(_lines(self._columns, [row]))
+        else:
+            text = _lines(self._columns, self._rows, header=True)
+            atomic_write(self.path, text.encode(), sync=False)  # a kill does not need the disk
+
+
+def _lines(columns: list[str], rows: list[Row], header: bool = False) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _read(path: Path) -> tuple[list[str], list[Row], bool]:
+    """Columns and rows of a file, and whether it ends in a torn line."""
+    nothing: tuple[list[str], list[Row], bool] = (["epoch"], [], False)
+    if not path.exists():
+        return nothing
+    try:
+        *lines, torn = path.read_text(encoding="utf-8").split("\n")
+        columns, *rows = csv.reader(lines, strict=True) if lines else [["epoch"]]
+        if columns[:1] != ["epoch"] or len(set(columns)) != len(columns):
+            raise ValueError("its first line does not name its columns")
+        for number, row in enumerate(rows, start=2):
+            if len(row) != len(columns) or not row[0].isdecimal() or not row[0].isascii():
+                raise ValueError(f"line {number} is not the row of an epoch")
+            [float(value) for value in row if value]
+    except (ValueError, csv.Error) as error:
+        kept = set_aside(path)
+        log.warning("%s is damaged (%s): it is kept as %s.", path, error, kept.name)
+        return nothing
+    by_name = [dict(zip(columns, row, strict=True)) for row in rows]
+    values = [{key: value for key, value in row.items() if value} for row in by_name]
+    return columns, values, bool(torn)

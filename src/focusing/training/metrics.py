@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+MAX_MATRIX_CLASSES = 100
+"""A confusion matrix of more classes is not kept in the record."""
 
 
 def loss_of(output: Tensor, targets: Tensor) -> Tensor:
     """Cross entropy for class numbers, mean squared error for values.
 
-    Two classes may have one output between them, the logit of the second.
+    Two classes may share one output, the logit of the second.
     """
     if targets.is_floating_point():
         return functional.mse_loss(output.squeeze(-1), targets)
@@ -21,17 +28,66 @@ def loss_of(output: Tensor, targets: Tensor) -> Tensor:
 
 
 def predicted(output: Tensor) -> Tensor:
-    """Class numbers (N,) that outputs (N, classes), or (N, 1) for two classes, speak for."""
+    """Class numbers (N,) of outputs (N, classes), or (N, 1) for two classes."""
     return (output[:, 0] > 0).long() if output.shape[1] == 1 else output.argmax(1)
 
 
 @torch.no_grad()
-def score(outputs: list[Tensor], targets: list[Tensor]) -> dict[str, float]:
-    """Loss and scores over all batches of an epoch."""
-    output, target = torch.cat(outputs).float(), torch.cat(targets)
+def score(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> dict[str, float]:
+    """Loss and scores over all batches of an epoch.
+
+    Accuracy is a quotient of two integers: torchmetrics would round it to float32, and the series
+    of published records would change in their last bits.
+    """
+    output, target = torch.cat(list(outputs)).float(), torch.cat(list(targets))
     loss = loss_of(output, target).item()
     if target.is_floating_point():
         error = output.squeeze(-1) - target
         return {"loss": loss, "mae": error.abs().mean().item(), "mse": loss}
-    right = (predicted(output) == target).sum().item()
-    return {"loss": loss, "acc": right / len(target)}
+    correct = (predicted(output) == target).sum().item()
+    return {"loss": loss, "acc": correct / len(target)}
+
+
+@torch.no_grad()
+def detailed_metrics(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> dict[str, Any]:
+    """What the record says about the test data at the end of a run, by torchmetrics.
+
+    Returns:
+        For classes ``accuracy``, ``macro_f1``, ``calibration_error`` (expected, 15 bins) and, of at
+        most 100 classes, ``confusion_matrix`` (rows: true classes); for values ``mae``, ``mse`` and
+        ``r2``. None stands for a number that is not defined.
+    """
+    output, target = torch.cat(list(outputs)).float().cpu(), torch.cat(list(targets)).cpu()
+    if target.is_floating_point():
+        return _regression_metrics(output.squeeze(-1), target)
+    from torchmetrics.functional import classification as metrics
+
+    if output.shape[1] == 1:  # two classes that share a logit
+        output = torch.cat([torch.zeros_like(output), output], dim=1)
+    probabilities, classes = output.softmax(1), output.shape[1]
+    values = {
+        "accuracy": metrics.multiclass_accuracy(probabilities, target, classes, average="micro"),
+        "macro_f1": metrics.multiclass_f1_score(probabilities, target, classes, average="macro"),
+        "calibration_error": metrics.multiclass_calibration_error(probabilities, target, classes),
+    }
+    plain: dict[str, Any] = {name: _plain(value) for name, value in values.items()}
+    if classes <= MAX_MATRIX_CLASSES:
+        matrix = metrics.multiclass_confusion_matrix(probabilities, target, classes)
+        plain["confusion_matrix"] = matrix.tolist()
+    return plain
+
+
+def _regression_metrics(output: Tensor, target: Tensor) -> dict[str, Any]:
+    from torchmetrics.functional import regression as metrics
+
+    varies = len(target) > 1 and bool((target != target[0]).any())
+    return {
+        "mae": _plain(metrics.mean_absolute_error(output, target)),
+        "mse": _plain(metrics.mean_squared_error(output, target)),
+        "r2": _plain(metrics.r2_score(output, target)) if varies else None,
+    }
+
+
+def _plain(value: Tensor) -> float | None:
+    number = value.item()
+    return number if math.isfinite(number) else None

@@ -1,10 +1,9 @@
-"""A network in training."""
+"""The Lightning module: how a network is trained."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -16,69 +15,75 @@ from focusing.data.batches import Batches, epoch_seed
 from focusing.data.dataset import Split
 from focusing.errors import DivergedError
 from focusing.nn import FocusedLinear
-from focusing.training.annealing import anneal_sigma
-from focusing.training.interruption import interrupted, raise_if_interrupted
-from focusing.training.metrics import loss_of, score
-from focusing.training.middle import EpochSoFar, load_middle, restore_middle, save_middle
-from focusing.training.optimizer import build_optimizer, set_learning_rates
-from focusing.training.randomness import seed_all
-from focusing.training.repulsion import repulsion
+from focusing.training.metrics import detailed_metrics, loss_of, score
+from focusing.training.optimizer import (
+    anneal_sigma,
+    build_optimizer,
+    focus_penalty,
+    set_learning_rates,
+)
+from focusing.training.resume import (
+    EpochProgress,
+    interrupted,
+    load_mid_epoch,
+    raise_if_interrupted,
+    restore_mid_epoch,
+    save_mid_epoch,
+    seed_all,
+)
 
 
 class FocusingModule(pl.LightningModule):
     """Trains a network; every metric is computed and logged once per epoch.
 
-    Steps are made by hand (manual optimization), and what Lightning sees as one batch may be a
-    bundle of them: Lightning's own way, and a logged value per step, would cost a small network
-    several times its training time. For what must happen at each step, torch's optimizer hooks
-    are the place.
+    It makes the optimizer steps itself (manual optimization), and one batch of Lightning's may be
+    a bundle of several: Lightning's own loop, or a value logged per step, would cost a small
+    network several times its training time. Whatever must happen at every step belongs into a hook
+    of the torch optimizer.
 
     An epoch begins from random numbers that depend on the seed and the epoch alone, and from
-    learning rates that depend on the epoch alone. A run that resumes after epoch e therefore needs
-    no more than the weights, the optimizer's state and the series of metrics up to e. A run that a
-    signal stopped in the middle of an epoch also needs what :mod:`focusing.training.middle` kept.
+    learning rates that depend on the epoch alone. So a run that resumes after epoch e needs no
+    more than the weights, the optimizer's state and the series of metrics up to e. A run that a
+    signal stopped in the middle of an epoch also needs what :mod:`focusing.training.resume` kept.
 
     Args:
-        net: the network; its focused layers are found.
+        net: the network.
         optim: how it learns.
         seed: of the run.
-        evaluated: names of the validation loaders, in their order: ``"val"``, ``"test"``.
 
     Attributes:
-        batches: what it is trained on (``"train"``) and scored on, by name; :func:`fit` sets it.
-        series: metric name -> value of each epoch so far.
-        so_far: what the current epoch has done.
-        seconds: that the run has taken so far, in all its sessions; ``earlier``: in those before.
+        optimizer: the torch optimizer, without Lightning's wrapper, whose bookkeeping takes longer
+            than a step of a small network.
+        batches: split name -> its batches: ``"train"``, then what is scored after every epoch;
+            :func:`focusing.training.trainer.fit` sets it.
+        series: metric name -> its value of every epoch so far.
+        test_metrics: of the last epoch; see :func:`~focusing.training.metrics.detailed_metrics`.
+        progress: what the current epoch has done.
+        seconds: that the run has taken so far, in all its sessions.
+        cpu_seconds: of all cores; waiting for other processes does not count, nor do pauses.
     """
 
-    def __init__(
-        self, net: nn.Module, optim: Optim, *, seed: int = 0, evaluated: Sequence[str] = ("test",)
-    ) -> None:
+    def __init__(self, net: nn.Module, optim: Optim, *, seed: int = 0) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.net, self.optim, self.seed = net, optim, seed
-        self.evaluated = tuple(evaluated)
+        self.optimizer = build_optimizer(net, optim)
         self.batches: dict[str, Batches] = {}
         self.series: dict[str, list[float]] = {}
-        self.so_far = EpochSoFar()
-        self.earlier, self._began = 0.0, time.monotonic()
-        self.earlier_cpu, self._cpu_began = 0.0, time.process_time()
-        self._layers = [each for each in net.modules() if isinstance(each, FocusedLinear)]
-        self._middle: dict[str, Any] | None = None  # where an earlier session was interrupted
+        self.test_metrics: dict[str, Any] | None = None
+        self.progress = EpochProgress()
+        self.earlier_seconds, self._start = 0.0, time.monotonic()
+        self.earlier_cpu_seconds, self._cpu_start = 0.0, time.process_time()
+        self._layers = [layer for layer in net.modules() if isinstance(layer, FocusedLinear)]
+        self._mid_epoch: dict[str, Any] | None = None  # where an earlier session was interrupted
 
     @property
     def seconds(self) -> float:  # noqa: D102 - see the class
-        return self.earlier + time.monotonic() - self._began
+        return self.earlier_seconds + time.monotonic() - self._start
 
     @property
-    def cpu_seconds(self) -> float:
-        """Of all cores in all sessions: waiting for others does not count, nor do pauses."""
-        return self.earlier_cpu + time.process_time() - self._cpu_began
-
-    @property
-    def steps(self) -> int:
-        """Optimizer steps so far."""
-        return self.trainer.global_step if self._trainer is not None else 0
+    def cpu_seconds(self) -> float:  # noqa: D102 - see the class
+        return self.earlier_cpu_seconds + time.process_time() - self._cpu_start
 
     @property
     def step_progress(self) -> Any:
@@ -91,7 +96,7 @@ class FocusingModule(pl.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The optimizer, with its parameter groups."""
-        return build_optimizer(self.net, self.optim)
+        return self.optimizer
 
     def transfer_batch_to_device(self, batch: Split, device: Any, dataloader_idx: int) -> Split:
         """Batches are on the device already."""
@@ -99,91 +104,82 @@ class FocusingModule(pl.LightningModule):
 
     def on_train_start(self) -> None:
         """See whether an epoch was interrupted."""
-        # Out of its wrapper, whose bookkeeping takes longer than a step of a small network.
-        self.stepper: torch.optim.Optimizer = self.optimizers(use_pl_optimizer=False)  # type: ignore[assignment]
-        self._middle = load_middle(self)
+        self._mid_epoch = load_mid_epoch(self)
 
     def on_train_epoch_start(self) -> None:
         """Set everything that depends on the epoch."""
         epoch = self.current_epoch
         seed_all(epoch_seed(self.seed, epoch, stream=1), self.device)
-        loader: Any = self.trainer.train_dataloader
-        loader.epoch = epoch
-        set_learning_rates(self.stepper, self.optim, epoch)
-        anneal_sigma(self._layers, self.optim.anneal_from, self.optim.anneal_epochs, epoch)
-        self.so_far = EpochSoFar()
+        self.batches["train"].epoch = epoch
+        set_learning_rates(self.optimizer, self.optim, epoch)
+        anneal_sigma(self._layers, self.optim, epoch)
+        self.progress = EpochProgress()
 
     def training_step(self, bundle: Split, batch_idx: int) -> None:
-        """The batches of a bundle; an optimizer step each, or every ``accumulate`` of them."""
+        """Train on the batches of a bundle; a step after each, or after every ``accumulate``."""
         optim = self.optim
         batches = list(bundle.chunks(optim.batch_size))
         ends_epoch = batch_idx + 1 == self.trainer.num_training_batches
         for index, batch in enumerate(batches, start=1):
-            self._stop_if_told()
-            self._go_on_from_middle()
-            so_far = self.so_far
-            so_far.batches += 1
-            if self._middle is not None:
+            self._stop_if_interrupted()
+            self._resume_mid_epoch()
+            progress = self.progress
+            progress.batches += 1
+            if self._mid_epoch is not None:
                 continue  # an earlier session trained on it
-            so_far.pending += 1
+            progress.pending += 1
             output = self.net(batch.inputs)
-            so_far.remember("train", output, batch.targets)
+            progress.add("train", output, batch.targets)
             loss = loss_of(output, batch.targets)
             if optim.sigma_l1 or optim.sigma_l2 or optim.mu_repulsion:
-                loss = loss + self._penalty()
+                loss = loss + focus_penalty(self._layers, optim)
             if optim.accumulate > 1:
                 loss = loss / optim.accumulate
             torch.autograd.backward(loss)
-            if so_far.pending == optim.accumulate or (ends_epoch and index == len(batches)):
+            if progress.pending == optim.accumulate or (ends_epoch and index == len(batches)):
                 self._step()
 
     def on_train_batch_end(self, *_: Any) -> None:
         """The interruption may have come after the last batch."""
-        self._go_on_from_middle()
-
-    def _stop_if_told(self) -> None:
-        """Between two batches, obey a signal; what it finds is worth keeping if it is new."""
-        if interrupted():
-            if self.so_far.batches and self._middle is None:
-                save_middle(self)
-            raise_if_interrupted()
-
-    def _go_on_from_middle(self) -> None:
-        """Once all batches of an earlier session have passed by, be where it was."""
-        if self._middle is not None and self.so_far.batches == self._middle["batches"]:
-            restore_middle(self, self._middle)
-            self._middle = None
-
-    def _penalty(self) -> Tensor:
-        strengths = {1: self.optim.sigma_l1, 2: self.optim.sigma_l2}
-        terms = [s * each.regularization(p) for p, s in strengths.items() for each in self._layers]
-        if self.optim.mu_repulsion:
-            terms += [self.optim.mu_repulsion * repulsion(each) for each in self._layers]
-        return torch.stack(terms).sum() if terms else torch.zeros((), device=self.device)
+        self._resume_mid_epoch()
 
     def _step(self) -> None:
         if self.optim.clip_value is not None:
             nn.utils.clip_grad_value_(self.net.parameters(), self.optim.clip_value)
-        self.stepper.step()
-        self.stepper.zero_grad()
-        self.so_far.pending = 0
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.progress.pending = 0
         self.step_progress.increment_completed()  # as Lightning's wrapper would
 
+    def _stop_if_interrupted(self) -> None:
+        """Between two batches, obey a signal; save the epoch if it got further than before."""
+        if interrupted():
+            if self.progress.batches and self._mid_epoch is None:
+                save_mid_epoch(self)
+            raise_if_interrupted()
+
+    def _resume_mid_epoch(self) -> None:
+        """Restore the interrupted epoch once all batches of the earlier session are skipped."""
+        if self._mid_epoch is not None and self.progress.batches == self._mid_epoch["batches"]:
+            restore_mid_epoch(self, self._mid_epoch)
+            self._mid_epoch = None
+
     def validation_step(self, batch: Split, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """One batch of data that is only looked at."""
-        self._stop_if_told()
-        self.so_far.remember(self.evaluated[dataloader_idx], self.net(batch.inputs), batch.targets)
+        """Keep the outputs for one batch of a split that does not train."""
+        self._stop_if_interrupted()
+        _, *evaluated = self.batches
+        self.progress.add(evaluated[dataloader_idx], self.net(batch.inputs), batch.targets)
 
     def on_train_epoch_end(self) -> None:
-        """Score the epoch, which validation has ended, and hand the row to the loggers."""
+        """Score the epoch, which ends after validation, and log its row of metrics."""
+        outputs, self.progress = self.progress.outputs, EpochProgress()
         row = {
-            f"{name}/{metric}": value
-            for name, seen in self.so_far.seen.items()
-            for metric, value in score(*seen).items()
+            f"{split}/{metric}": value
+            for split, batches in outputs.items()
+            for metric, value in score(*batches).items()
         }
-        self.so_far = EpochSoFar()
         if self._layers:
-            sigmas = [each.sigma.flatten() for each in self._layers]  # of one axis or of two
+            sigmas = [layer.sigma.flatten() for layer in self._layers]  # of one axis or of two
             row["focus/sigma_mean"] = torch.cat(sigmas).mean().item()
         bad = [name for name, value in row.items() if not math.isfinite(value)]
         if bad:
@@ -193,6 +189,8 @@ class FocusingModule(pl.LightningModule):
             )
         for name, value in row.items():
             self.series.setdefault(name, []).append(value)
+        if self.current_epoch + 1 == self.trainer.max_epochs and "test" in outputs:
+            self.test_metrics = detailed_metrics(*outputs["test"])
         self.trainer.callback_metrics.update({k: torch.tensor(v) for k, v in row.items()})
         # Directly: self.log would take half a millisecond per metric. With what callbacks logged.
         logged = {name: float(value) for name, value in self.trainer.callback_metrics.items()}
@@ -203,9 +201,11 @@ class FocusingModule(pl.LightningModule):
         """Add what only the module knows to a checkpoint."""
         checkpoint["seconds"], checkpoint["cpu_seconds"] = self.seconds, self.cpu_seconds
         checkpoint["series"] = {name: list(values) for name, values in self.series.items()}
+        checkpoint["test_metrics"] = self.test_metrics
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on from there."""
-        self.earlier = checkpoint["seconds"]
-        self.earlier_cpu = checkpoint.get("cpu_seconds", 0.0)  # older ones do not have it
+        """Go on from there; older checkpoints lack some of it."""
+        self.earlier_seconds = checkpoint["seconds"]
+        self.earlier_cpu_seconds = checkpoint.get("cpu_seconds", 0.0)
         self.series = {name: list(values) for name, values in checkpoint["series"].items()}
+        self.test_metrics = checkpoint.get("test_metrics")

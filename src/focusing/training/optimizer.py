@@ -1,16 +1,21 @@
-"""The optimizer: one learning rate for the weights, one for mu, one for sigma."""
+"""How a network learns: everything that the config group ``optim`` says about a step.
+
+One learning rate for the weights, one for mu, one for sigma; their schedule; sigma that is annealed
+from wide to narrow; penalties on the foci.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from focusing.config import Optim
 from focusing.errors import UserError
-from focusing.nn import param_groups
+from focusing.nn import FocusedLinear, param_groups
 
 
 def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
@@ -18,16 +23,16 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
 
     ``weight`` and ``other`` (biases, batch norm) learn alike, but only weights are penalised.
     """
-    kind = _optimizer_class(optim.name)
-    takes = inspect.signature(kind).parameters
+    optimizer_class = _optimizer_class(optim.name)
+    accepted = inspect.signature(optimizer_class).parameters
     options = dict(optim.options)
     if optim.momentum is not None:
         options["momentum"] = optim.momentum
     for option in options:
-        if option not in takes:
+        if option not in accepted:
             hint = "null" if option == "momentum" else "without it"
             raise UserError(f"optim.{option}: {optim.name} has no such option, use {hint}.")
-    if optim.l2 and "weight_decay" not in takes:
+    if optim.l2 and "weight_decay" not in accepted:
         raise UserError(f"optim.l2={optim.l2}: {optim.name} has no L2 penalty, use 0.")
     groups = param_groups(
         net,
@@ -38,16 +43,16 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
         weight_decay=2 * optim.l2 if optim.l2 else None,
     )
     try:
-        return kind(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
+        return optimizer_class(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
     except (TypeError, ValueError) as error:
         raise UserError(f"optim.name={optim.name}: {error}") from None
 
 
 def _optimizer_class(name: str) -> type[torch.optim.Optimizer]:
     known = [
-        each
-        for each, kind in vars(torch.optim).items()
-        if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and each != "Optimizer"
+        key
+        for key, kind in vars(torch.optim).items()
+        if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and key != "Optimizer"
     ]
     if name in known:
         return getattr(torch.optim, name)  # type: ignore[no-any-return]
@@ -57,11 +62,53 @@ def _optimizer_class(name: str) -> type[torch.optim.Optimizer]:
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, optim: Optim, epoch: int) -> None:
-    """Set each group's rate for an epoch: a function of the epoch, with nothing to remember."""
-    hits = sum(epoch >= at for at in optim.decay_epochs)
+    """Set the learning rates of an epoch: a function of the epoch alone, without state."""
+    decays = sum(epoch >= at for at in optim.decay_epochs)
     for group in optimizer.param_groups:
         rate, factor = {
             "mu": (optim.lr_mu, optim.decay_mu),
             "sigma": (optim.lr_sigma, optim.decay_sigma),
         }.get(group["name"], (optim.lr, None))
-        group["lr"] = rate * (optim.decay if factor is None else factor) ** hits
+        group["lr"] = rate * (optim.decay if factor is None else factor) ** decays
+
+
+@torch.no_grad()
+def anneal_sigma(layers: Iterable[FocusedLinear], optim: Optim, epoch: int) -> None:
+    """Widen sigma before the first epoch, and narrow it again over the next ones.
+
+    Before epoch 0 every sigma is multiplied by ``anneal_from``, before epochs 1 to
+    ``anneal_epochs`` by ``anneal_from ** (-1 / anneal_epochs)``: together a factor of 1. In between
+    sigma learns as usual, or not at all. Sigma never leaves its range, so if the first factor
+    pushes it beyond, it ends narrower than it began.
+    """
+    epochs = optim.anneal_epochs
+    if epochs < 1 or epoch > epochs:
+        return
+    factor = optim.anneal_from if epoch == 0 else optim.anneal_from ** (-1 / epochs)
+    for layer in layers:
+        layer.sigma.mul_(factor)
+        layer.constrain_()
+
+
+def focus_penalty(layers: Sequence[FocusedLinear], optim: Optim) -> Tensor:
+    """What the options ``sigma_l1``, ``sigma_l2`` and ``mu_repulsion`` add to the loss."""
+    strengths = {1: optim.sigma_l1, 2: optim.sigma_l2}
+    terms = [s * layer.regularization(p) for p, s in strengths.items() for layer in layers]
+    if optim.mu_repulsion:
+        terms += [optim.mu_repulsion * repulsion(layer) for layer in layers]
+    return torch.stack(terms).sum() if terms else torch.zeros(())
+
+
+def repulsion(layer: FocusedLinear) -> Tensor:
+    r"""How much the foci of a layer crowd, of shape ().
+
+    .. math::
+        \frac{1}{n} \sum_{i < j} e^{-|\mu_i - \mu_j|^2 / 2 s^2}, \qquad s = n^{-1/d}
+
+    The reach s is the distance of n foci that are spread evenly over d axes of length 1: foci that
+    far apart hardly push each other, and a crowd of four spreads over the whole input.
+    """
+    neurons, axes = layer.mu.shape
+    squares = (layer.mu[:, None] - layer.mu).square().sum(-1)
+    crowding = torch.exp(squares * (-0.5 * neurons ** (2 / axes)))
+    return (crowding.sum() - neurons) / (2 * neurons)  # without i = j, and every pair once

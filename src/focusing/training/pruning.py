@@ -1,8 +1,8 @@
-"""What is left of a network's accuracy when connections are dropped.
+"""The scores of a network that loses connections.
 
-Two rules. The paper's: drop the connections that a neuron looks away from, |phi| < t, with one t
-for all focused layers. The usual one: drop the smallest weights, again with one limit for all
-layers. Nothing here changes the network that it is given.
+Two rules. The paper's: drop the connections outside a neuron's focus, |phi| < t, with one t for all
+focused layers. The usual one: drop the smallest weights, again with one limit for all layers.
+Nothing here changes the network: it works on a copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from focusing.nn import FocusedLinear, defocusify
 from focusing.training.metrics import score
 
 THRESHOLDS: tuple[float, ...] = (0.0, *torch.linspace(1e-7, 1.5, 40, dtype=torch.float64).tolist())
-"""The paper's."""
+"""Those of the paper."""
 
 
 def pruning_curve(
@@ -33,8 +33,8 @@ def pruning_curve(
         thresholds: values of t.
 
     Returns:
-        For each threshold ``threshold``, ``sparsity`` (share of the focused layers' connections
-        that are gone), ``layers`` (the same for each layer) and the scores: ``loss`` and ``acc``,
+        For every threshold ``threshold``, ``sparsity`` (share of the focused layers' connections
+        that are gone), ``layers`` (the same per layer) and the scores: ``loss`` and ``acc``,
         or ``loss``, ``mae`` and ``mse``.
     """
     points = _curve(net, batches, phi_levels(net), thresholds)
@@ -52,33 +52,35 @@ def magnitude_curve(
         sparsities: shares of the connections to drop.
 
     Returns:
-        For each sparsity ``sparsity`` (to a whole number of connections), ``layers`` and the
+        For every sparsity ``sparsity`` (to a whole number of connections), ``layers`` and the
         scores, as :func:`pruning_curve` does.
     """
     ranks = magnitude_ranks(net)
-    connections = sum(each.numel() for each in ranks.values())
-    return _curve(net, batches, ranks, [round(share * connections) for share in sparsities])
+    total = sum(layer.numel() for layer in ranks.values())
+    return _curve(net, batches, ranks, [round(share * total) for share in sparsities])
 
 
-def hidden_layers(net: nn.Module) -> dict[str, nn.Module]:
+def hidden_layers(net: nn.Module) -> Mapping[str, Any]:
     """The layers that pruning is about, by name.
 
-    They are the focused ones. A network without has its ``nn.Linear`` ones but the last, which is
-    the output; if that is the only one, it is taken.
+    They are the focused ones. Without any they are all ``nn.Linear`` ones but the last, which is
+    the output; if it is the only one, it is taken.
     """
-    focused = {name: each for name, each in net.named_modules() if isinstance(each, FocusedLinear)}
-    linear = {name: each for name, each in net.named_modules() if isinstance(each, nn.Linear)}
+    modules = dict(net.named_modules())
+    layers = {name: layer for name, layer in modules.items() if isinstance(layer, FocusedLinear)}
+    if layers:
+        return layers
+    linear = {name: layer for name, layer in modules.items() if isinstance(layer, nn.Linear)}
     if len(linear) > 1:
         linear.popitem()
-    found: dict[str, nn.Module] = dict(focused or linear)
-    if not found:
+    if not linear:
         raise ValueError("The network has neither focused nor linear layers.")
-    return found
+    return linear
 
 
 @torch.no_grad()
 def phi_levels(net: nn.Module) -> dict[str, Tensor]:
-    """Of each focused layer |phi|, (n, m); -1 where a connection is gone already.
+    """|phi| of every focused layer, (n, m); -1 where a connection is gone already.
 
     The connections that stay at a threshold are those with a level of at least that.
     """
@@ -93,29 +95,32 @@ def phi_levels(net: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def magnitude_ranks(net: nn.Module) -> dict[str, Tensor]:
-    """Of each hidden layer the rank of each weight's size among all of them, (n, m), from 0.
+    """For every hidden layer, the ranks (n, m) of its weights by size among all layers, from 0.
 
     The connections that stay when k are dropped are those with a rank of at least k: the rule of
     ``torch.nn.utils.prune.global_unstructured`` with ``L1Unstructured``.
     """
-    weights = {name: _weight(layer) for name, layer in hidden_layers(net).items()}
-    order = torch.cat([each.abs().flatten() for each in weights.values()]).argsort()
+    weights: dict[str, Tensor] = {}
+    for name, layer in hidden_layers(net).items():
+        focused = isinstance(layer, FocusedLinear)
+        weights[name] = layer.effective_weight() if focused else layer.weight
+    order = torch.cat([weight.abs().flatten() for weight in weights.values()]).argsort()
     ranks = torch.empty_like(order)
     ranks[order] = torch.arange(len(order), device=order.device)
-    parts = torch.split(ranks, [each.numel() for each in weights.values()])
-    pairs = zip(weights.items(), parts, strict=True)
-    return {name: part.view_as(weight) for (name, weight), part in pairs}
+    chunks = torch.split(ranks, [weight.numel() for weight in weights.values()])
+    pairs = zip(weights.items(), chunks, strict=True)
+    return {name: chunk.view_as(weight) for (name, weight), chunk in pairs}
 
 
 def connections(net: nn.Module, threshold: float) -> dict[str, list[int]]:
-    """How many connections with |phi| >= threshold each neuron of each focused layer has."""
+    """For every focused layer, how many connections with |phi| >= threshold its neurons have."""
     return {name: (phi >= threshold).sum(1).tolist() for name, phi in phi_levels(net).items()}
 
 
 def folded(net: nn.Module) -> nn.Module:
     """A copy in float32 and eval mode whose focused layers are plain ``nn.Linear`` ones."""
     twin = copy.deepcopy(net).float().eval()
-    focused = any(isinstance(each, FocusedLinear) for each in twin.modules())
+    focused = any(isinstance(layer, FocusedLinear) for layer in twin.modules())
     return defocusify(twin) if focused else twin
 
 
@@ -126,31 +131,24 @@ def _curve(
     levels: Mapping[str, Tensor],
     limits: Sequence[float],
 ) -> list[dict[str, Any]]:
-    """A point for each limit, below which connections are dropped."""
+    """A point for every limit, below which connections are dropped."""
     twin = folded(net)
     layers: dict[str, Any] = {name: twin.get_submodule(name) for name in levels}
-    whole = {name: layer.weight.clone() for name, layer in layers.items()}
-    connections = sum(weight.numel() for weight in whole.values())
+    weights = {name: layer.weight.clone() for name, layer in layers.items()}
+    total = sum(weight.numel() for weight in weights.values())
     points = []
     for limit in limits:
         dropped = {}
         for name, layer in layers.items():
             kept = levels[name] >= limit
-            torch.mul(whole[name], kept, out=layer.weight.data)
+            torch.mul(weights[name], kept, out=layer.weight.data)
             dropped[name] = kept.numel() - int(kept.sum())
-        seen = [(twin(batch.inputs), batch.targets) for batch in batches]
+        pairs = [(twin(batch.inputs), batch.targets) for batch in batches]
         points.append(
             {
-                "sparsity": sum(dropped.values()) / connections,
-                "layers": {name: gone / whole[name].numel() for name, gone in dropped.items()},
-                **score([each[0] for each in seen], [each[1] for each in seen]),
+                "sparsity": sum(dropped.values()) / total,
+                "layers": {name: count / weights[name].numel() for name, count in dropped.items()},
+                **score(*zip(*pairs, strict=True)),
             }
         )
     return points
-
-
-def _weight(layer: nn.Module) -> Tensor:
-    if isinstance(layer, FocusedLinear):
-        return layer.effective_weight()
-    assert isinstance(layer, nn.Linear)  # noqa: S101 - for the type checker
-    return layer.weight

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from focusing.nn import FocusedLinear
 from focusing.results.arrays import write_arrays
-from focusing.training.fitting_state import check_like
+from focusing.training.checkpoint import check_structure
 from focusing.validation import fields, items, whole
 
 MAX_STORED_NEURONS = 64
@@ -126,7 +126,7 @@ class Trajectory:
                 for name, layer in layers.items()
             },
         }
-        check_like(state, like)
+        check_structure(state, like)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to the state of a checkpoint."""

@@ -1,24 +1,32 @@
-"""One W&B run per job: opened fresh, continued on resume, never waiting for a network."""
+"""A run in W&B: opened fresh, continued on resume, and never waiting for a network."""
 
 from __future__ import annotations
 
 import logging
+import netrc
 import os
+import socket
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from focusing.errors import UserError
+from focusing.results.identity import config_hash
 from focusing.results.store import atomic_write
-from focusing.training.wandb_facts import define_metrics, facts, tags
-from focusing.training.wandb_server import obstacle
 from focusing.validation import is_name
 
 log = logging.getLogger(__name__)
 
 MODES = ("auto", "online", "offline", "disabled")
 OPTIONS = ("project", "entity", "tags", "job_type", "notes", "mode", "timeout")
+CONNECT_SECONDS = 3.0
+"""How long to wait for a connection."""
+TAGGED = ("data", "model", "size", "variant", "protocol")
+PRUNING = "pruning/sparsity"
+"""The axis of the curves of accuracy against sparsity."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -34,7 +42,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def open_run(
-    options: dict[str, Any], run_dir: Path, *, config: dict[str, Any], experiment: str
+    options: Mapping[str, Any], run_dir: Path, *, config: dict[str, Any], experiment: str
 ) -> Any:
     """Open the W&B run of a job.
 
@@ -54,8 +62,8 @@ def open_run(
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
-    mode = _decide(timeout) if wanted == "auto" else wanted
-    shown = {**_swept(), **facts(config)}
+    mode = _decide_mode(timeout) if wanted == "auto" else wanted
+    shown = {**_sweep_parameters(), **facts(config)}
     if wandb.run is not None:
         log.warning("W&B run %s was left open by an earlier job: closed as failed.", wandb.run.id)
         wandb.finish(exit_code=1)
@@ -69,7 +77,7 @@ def open_run(
             tags=[*tags(config), *(options.get("tags") or [])],
             notes=options.get("notes"),
             name=f"{run_dir.parent.name}-{run_dir.name}",
-            id=_run_id(run_dir),
+            id=_new_run_id(run_dir),
             resume="allow" if mode == "online" else None,
             dir=str(run_dir),
             config=shown,
@@ -102,8 +110,8 @@ def run_id(run_dir: Path) -> str | None:
     return text if is_name(text) else None  # W&B names folders after it
 
 
-def _run_id(run_dir: Path) -> str:
-    """The same, drawn if it had none."""
+def _new_run_id(run_dir: Path) -> str:
+    """The id of the run in this folder; a new one if it had none."""
     known = run_id(run_dir)
     if known is None:
         known, path = uuid.uuid4().hex[:8], _id_file(run_dir)
@@ -116,8 +124,8 @@ def _id_file(run_dir: Path) -> Path:
     return run_dir / "wandb" / "run_id"
 
 
-def _swept() -> dict[str, Any]:
-    """What an agent of a W&B sweep chose for this run, by the names that it has in the sweep.
+def _sweep_parameters() -> dict[str, Any]:
+    """What an agent of a W&B sweep chose for this run, under the names of the sweep.
 
     Left to itself W&B would lock these, so that ``data: mnist`` would take the place of all options
     of the data set.
@@ -127,11 +135,14 @@ def _swept() -> dict[str, Any]:
         return {}
     import yaml
 
-    given = yaml.safe_load(Path(path).read_text()) or {}
-    return {name: each["value"] for name, each in given.items() if name != "wandb_version"}
+    chosen = yaml.safe_load(Path(path).read_text()) or {}
+    return {name: entry["value"] for name, entry in chosen.items() if name != "wandb_version"}
 
 
-def _decide(timeout: float) -> str:
+# Online or offline.
+
+
+def _decide_mode(timeout: float) -> str:
     """Online if there is a key and a server that takes connections; decided once per process."""
     if os.environ.get("WANDB_MODE"):
         return os.environ["WANDB_MODE"]
@@ -142,3 +153,171 @@ def _decide(timeout: float) -> str:
     # For the rest of the process; as an argument alone W&B still looks up hosts.
     os.environ["WANDB_MODE"] = "offline"
     return "offline"
+
+
+def obstacle(timeout: float = CONNECT_SECONDS) -> str | None:
+    """Why nothing can be sent to W&B, in a few words; None if there is a key and a connection."""
+    import wandb
+
+    url = os.environ.get("WANDB_BASE_URL") or str(wandb.Settings().base_url)
+    if not _has_key(url):
+        return "no API key (wandb login)"
+    return None if _answers(url, min(timeout, CONNECT_SECONDS)) else "no connection"
+
+
+def _has_key(url: str) -> bool:
+    """Whether there is a key where ``wandb login`` and W&B's documentation put one."""
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
+        return True
+    own = os.environ.get("NETRC")
+    paths = [Path(own)] if own else [Path.home() / name for name in (".netrc", "_netrc")]
+    for path in paths:
+        try:
+            hosts = netrc.netrc(path).hosts
+        except (OSError, netrc.NetrcParseError):
+            continue
+        if urlsplit(url).netloc in hosts or any("wandb" in host for host in hosts):
+            return True
+    return False
+
+
+def _answers(url: str, timeout: float) -> bool:
+    """Whether the server, or the proxy before it, takes a connection within ``timeout`` seconds."""
+    address = urlsplit(os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy") or url)
+    port = address.port or (80 if address.scheme == "http" else 443)
+    connected = threading.Event()
+
+    def connect() -> None:
+        try:
+            socket.create_connection((address.hostname or "", port), timeout=timeout).close()
+        except OSError:
+            return
+        connected.set()
+
+    # In a thread, because a name server that is silent keeps a lookup waiting beyond any timeout.
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(timeout)
+    return connected.is_set()
+
+
+# What W&B shows of a run: the same while it trains, and when its record is uploaded later.
+
+
+def facts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a run as W&B shows it: all options but the folders of this machine.
+
+    It adds ``config_hash``, equal for runs that differ in their seed only, and ``label``: the
+    model, what distinguishes its scores from those of the paper's edition, and the experiment.
+    """
+    if not config:
+        return {}
+    names = _names(config)
+    label = [names.get("model", "?")]
+    label += [names[group] for group in TAGGED[2:] if names.get(group, "paper") != "paper"]
+    data = config.get("data") or {}
+    label += ["fake data"] if data.get("fake") else []
+    label += ["sample"] if data.get("on_missing") == "sample" else []
+    experiment = f" ({config['name']})" if "name" in config else ""
+    options = {name: value for name, value in config.items() if name != "paths"}
+    return {
+        **options,
+        "config_hash": config_hash(config),
+        "label": f"{', '.join(label)}{experiment}",
+    }
+
+
+def tags(config: Mapping[str, Any]) -> list[str]:
+    """``data=mnist``, ``model=focus_s``, ..., as they are typed on the command line."""
+    return [f"{group}={name}" for group, name in _names(config).items()]
+
+
+def _names(config: Mapping[str, Any]) -> dict[str, str]:
+    """The names of the groups that a run is tagged with."""
+    values = ((group, config.get(group)) for group in TAGGED)
+    names = (
+        (group, value.get("name") if isinstance(value, Mapping) else value)
+        for group, value in values
+    )
+    return {group: str(name) for group, name in names if name is not None}
+
+
+def define_metrics(run: Any) -> None:
+    """Tell a W&B run what its curves are drawn against."""
+    run.define_metric("epoch")
+    run.define_metric(PRUNING, hidden=True)
+    run.define_metric("pruning/*", step_metric=PRUNING)
+    run.define_metric("*", step_metric="epoch")
+
+
+def log_record(run: Any, record: Mapping[str, Any]) -> None:
+    """Send what is known when a run is done; a failure costs a warning, not the run."""
+    try:
+        for row in curves_of(record):
+            run.log(row)
+        if matrix := (record.get("test_metrics") or {}).get("confusion_matrix"):
+            run.log({"test/confusion_matrix": _matrix_chart(matrix)})
+        run.summary.update(summary_of(record))
+    except Exception as error:
+        log.warning("W&B did not take the scores: %s", error)
+
+
+def _matrix_chart(matrix: list[list[int]]) -> Any:
+    """A confusion matrix as W&B draws it, from the samples that it counts."""
+    import wandb
+
+    pairs = [
+        (true, predicted)
+        for true, row in enumerate(matrix)
+        for predicted, count in enumerate(row)
+        for _ in range(count)
+    ]
+    true, predicted = zip(*pairs, strict=True)
+    names = [str(number) for number in range(len(matrix))]
+    return wandb.plot.confusion_matrix(y_true=true, preds=predicted, class_names=names)
+
+
+def summary_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a run, for W&B's table of runs.
+
+    Returns:
+        ``score/<protocol>``; ``<metric>/<data>``: the score under the protocol of the run;
+        ``test/macro_f1``, ...; ``focus/<layer>/moved``, ...; ``<callback>/<measurement>``; size and
+        cost of the network.
+    """
+    scores = {name: entry["value"] for name, entry in record["scores"].items() if entry}
+    summary: dict[str, Any] = {f"score/{name}": value for name, value in scores.items()}
+    chosen = scores.get(record["config"]["protocol"]["name"])
+    if chosen is not None:
+        summary[f"{record['metric']}/{record['data']['name']}"] = chosen
+    for name in ("wall_seconds", "steps_per_second", "peak_memory_bytes"):
+        if record.get(name) is not None:
+            summary[name] = record[name]
+    groups = {"network": "network", "test": "test_metrics", "focus": "focus", "": "measured"}
+    for group, key in groups.items():
+        summary.update(_numbers(group, record.get(key) or {}))
+    return {**summary, "status": record["status"], "finished": record.get("finished")}
+
+
+def curves_of(record: Mapping[str, Any]) -> Iterator[dict[str, float]]:
+    """Rows of the curves of scores against sparsity, if the run measured them."""
+    pruning = (record.get("measured") or {}).get("pruning") or {}
+    for rule, name in (("curve", "focus"), ("magnitude", "magnitude")):
+        for point in pruning.get(rule) or ():
+            row = {PRUNING: point["sparsity"]}
+            if "threshold" in point:
+                row["pruning/threshold"] = point["threshold"]
+            scores = {metric: point.get(metric) for metric in ("acc", "mae")}
+            row |= {
+                f"pruning/{name}_{k}": value for k, value in scores.items() if value is not None
+            }
+            yield row
+
+
+def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    """All numbers in nested mappings, with the keys that lead to them."""
+    if isinstance(value, Mapping):
+        for key, nested in value.items():
+            yield from _numbers(f"{name}/{key}" if name else str(key), nested)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield name, value

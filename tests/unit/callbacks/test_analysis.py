@@ -26,10 +26,10 @@ class Finding(Analysis):
 
 def test_there_is_nothing_before_the_end_and_then_what_was_found(tmp_path: Path) -> None:
     callback = Finding(3)
-    assert callback.measured() == {}
+    assert callback.measurements({}) == {}
     trained(tmp_path, callbacks=[callback], epochs=1)
     found = {"value": 3, "folder": str(tmp_path), "tests": 1}
-    assert callback.measured() == {"finding": found}
+    assert callback.measurements({}) == {"measured": {"finding": found}}
 
 
 @pytest.mark.parametrize("value", [KeyError("lost"), math.nan, object()])
@@ -39,7 +39,7 @@ def test_a_failure_is_a_warning_and_an_error_in_the_record(
     callback = Finding(value)
     with caplog.at_level(logging.WARNING):
         module = trained(tmp_path / "a", callbacks=[callback], epochs=1)
-    assert list(callback.measured()["finding"]) == ["error"]
+    assert list(callback.measurements({})["measured"]["finding"]) == ["error"]
     assert caplog.text.count("callbacks.finding failed, the run goes on without it") == 1
     assert same_weights(module, trained(tmp_path / "b", epochs=1))
 
@@ -48,5 +48,5 @@ def test_a_run_that_had_only_the_record_left_is_analysed(tmp_path: Path) -> None
     trained(tmp_path, epochs=2)
     callback = Finding(1)
     last = tmp_path / "checkpoints" / "last.ckpt"
-    trained(tmp_path, callbacks=[callback], epochs=2, checkpoint=last)
-    assert callback.measured()["finding"]["value"] == 1
+    trained(tmp_path, callbacks=[callback], epochs=2, resume_from=last.parent)
+    assert callback.measurements({})["measured"]["finding"]["value"] == 1

@@ -13,7 +13,7 @@ from focusing.callbacks.dead_inputs import constant_inputs
 from focusing.data import Batches, DataSet, Split
 from focusing.errors import UserError
 from focusing.models import MLP, Network
-from focusing.training.interruption import Interrupted
+from focusing.training.resume import Interrupted
 from tests.unit.training.fitting import Signal, data, net, optim, trained
 
 
@@ -39,7 +39,7 @@ def dense(weight: float = 0.5) -> MLP:
 def fit(folder: Path, network: MLP, **options: Any) -> dict[str, Any]:
     callback = DeadInputs(neurons=2, bins=4)
     trained(folder, network=network, dataset=with_border(), callbacks=[callback], **options)
-    found: dict[str, Any] = callback.measured()["dead_inputs"]
+    found: dict[str, Any] = callback.measurements({})["measured"]["dead_inputs"]
     return found
 
 
@@ -103,9 +103,9 @@ def test_the_start_survives_an_interruption(tmp_path: Path) -> None:
                 network=net(),
                 dataset=with_border(),
                 callbacks=[DeadInputs(), Signal(signal.SIGTERM, left)],
-                checkpoint=_last(tmp_path / "b"),
+                resume_from=tmp_path / "b" / "checkpoints",
             )
-    assert fit(tmp_path / "b", net(), epochs=3, checkpoint=_last(tmp_path / "b")) == whole
+    assert fit(tmp_path / "b", net(), epochs=3, resume_from=tmp_path / "b" / "checkpoints") == whole
 
 
 def _last(folder: Path) -> Path | None:
@@ -116,7 +116,7 @@ def _last(folder: Path) -> Path | None:
 def test_without_dead_inputs_there_is_less_to_say(tmp_path: Path) -> None:
     callback = DeadInputs()
     trained(tmp_path, callbacks=[callback], epochs=1)
-    found = callback.measured()["dead_inputs"]
+    found = callback.measurements({})["measured"]["dead_inputs"]
     assert found["dead"] == 0
     assert found["before"]["dead"] is found["after"]["dead"] is found["change"]["dead"] is None
 

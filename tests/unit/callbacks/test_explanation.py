@@ -31,7 +31,7 @@ def images(classes: int = 3) -> DataSet:
 def fit(folder: Path, network: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     callback = Explanation(samples=2, classes=2, background=20, **options)
     trained(folder, network=network, dataset=images(), callbacks=[callback], epochs=1)
-    found = callback.measured()["explanation"]
+    found = callback.measurements({})["measured"]["explanation"]
     return found, dict(np.load(folder / found["file"]))
 
 
@@ -98,7 +98,7 @@ def test_of_regression_there_is_one_output(tmp_path: Path) -> None:
     callback = Explanation(samples=2, background=10)
     network = net(hidden=[4], inputs=36, outputs=1)
     trained(tmp_path, network=network, dataset=images(0), callbacks=[callback], epochs=1)
-    found = callback.measured()["explanation"]
+    found = callback.measurements({})["measured"]["explanation"]
     assert found["classes"] == [[0], [0]]
     assert found["gap"]["relative"] < 1e-4
 

@@ -12,7 +12,7 @@ from tests.unit.training.fitting import net, same_weights, trained
 def test_of_a_focused_network(tmp_path: Path) -> None:
     callback = PruningCurve(points=3)
     module = trained(tmp_path / "a", callbacks=[callback], epochs=2)
-    found = callback.measured()["pruning"]
+    found = callback.measurements({})["measured"]["pruning"]
     curve, magnitude = found["curve"], found["magnitude"]
     assert [point["threshold"] for point in curve] == pytest.approx([0, 1e-7, 0.75, 1.5])
     assert curve[0]["sparsity"] == 0
@@ -29,7 +29,7 @@ def test_of_a_focused_network(tmp_path: Path) -> None:
 def test_a_dense_network_is_pruned_by_magnitude_only(tmp_path: Path) -> None:
     callback = PruningCurve(points=4)
     module = trained(tmp_path, network=MLP(40, 2, [4]), callbacks=[callback], epochs=1)
-    found = callback.measured()["pruning"]
+    found = callback.measurements({})["measured"]["pruning"]
     assert found["curve"] == found["connections"] == []
     assert [each["sparsity"] for each in found["magnitude"]] == [0, 0.25, 0.5, 0.75]
     assert list(found["magnitude"][1]["layers"]) == ["hidden1"]  # not the output
@@ -39,7 +39,7 @@ def test_a_dense_network_is_pruned_by_magnitude_only(tmp_path: Path) -> None:
 def test_the_default_is_the_paper(tmp_path: Path) -> None:
     callback = PruningCurve()
     trained(tmp_path, network=net(hidden=[2]), callbacks=[callback], epochs=1)
-    assert len(callback.measured()["pruning"]["curve"]) == 41
+    assert len(callback.measurements({})["measured"]["pruning"]["curve"]) == 41
 
 
 @pytest.mark.parametrize("options", [{"points": 0}, {"highest": 0.0}])

@@ -52,7 +52,9 @@ def test_a_neuron_in_noise_is_stuck_and_one_in_its_place_is_not(
     with caplog.at_level(logging.WARNING):
         module = fit(tmp_path, callback, two_neurons(), epochs=4)
     assert callback.stuck == {"hidden1": 1}
-    assert callback.measured() == {"stuck": {"hidden1": {"neurons": 2, "stuck": [0]}}}
+    assert callback.measurements({}) == {
+        "measured": {"stuck": {"hidden1": {"neurons": 2, "stuck": [0]}}}
+    }
     assert module.trainer.callback_metrics["focus/stuck"] == 1
     assert caplog.text.count("1 of 2 in hidden1 went nowhere in the last 3 epochs") == 1
 
@@ -136,7 +138,7 @@ def test_a_dead_neuron_is_stuck(tmp_path: Path) -> None:
 def test_fixed_foci_are_not_stuck(tmp_path: Path) -> None:
     callback = StuckNeurons(window=1)
     module = fit(tmp_path, callback, two_neurons(train_mu=False, train_sigma=False), epochs=2)
-    assert callback.stuck == callback.measured() == {}
+    assert callback.stuck == callback.measurements({}) == {}
     assert "focus/stuck" not in module.trainer.callback_metrics
 
 
@@ -161,7 +163,7 @@ def test_a_run_is_the_same_with_it_and_counting_goes_on_after_a_resume(tmp_path:
     trained(tmp_path / "b", **options, callbacks=[first], epochs=3)
     options["network"] = two_neurons(dropout=[0.5])
     last = tmp_path / "b" / "checkpoints" / "last.ckpt"
-    trained(tmp_path / "b", **options, callbacks=[second], epochs=5, checkpoint=last)
+    trained(tmp_path / "b", **options, callbacks=[second], epochs=5, resume_from=last.parent)
     torch.testing.assert_close(second.state_dict(), whole.state_dict(), rtol=0, atol=0)
     watched = StuckNeurons(window=1, tolerance=100)  # asks for the information in each epoch
     options = {"network": two_neurons(), "dataset": half_noise()}

@@ -10,10 +10,10 @@ import pytorch_lightning as pl
 import torch
 
 from focusing.callbacks import Timing
+from focusing.callbacks.timing import training_twins
 from focusing.models import MLP
 from focusing.nn import FocusedLinear
-from focusing.training.interruption import Interrupted
-from focusing.training.twins import training_twins
+from focusing.training.resume import Interrupted
 from tests.unit.training.fitting import Signal, net, same_weights, trained
 
 
@@ -37,7 +37,7 @@ def test_of_a_focused_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     callback, clock = Timing(rounds=2), Clock()
     monkeypatch.setattr("focusing.callbacks.timing.time.perf_counter", clock)
     module = trained(tmp_path / "a", callbacks=[callback, clock], epochs=2)
-    found = callback.measured()["timing"]
+    found = callback.measurements({})["measured"]["timing"]
     assert found["epochs"] == 2
     assert found["epoch_seconds"] == pytest.approx(1, abs=0.1)  # the batches of an epoch are one
     assert (found["device"], found["threads"]) == ("cpu", torch.get_num_threads())
@@ -52,7 +52,7 @@ def test_of_a_focused_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_dense_network_has_no_ratio(tmp_path: Path) -> None:
     callback = Timing(rounds=1)
     trained(tmp_path, network=MLP(40, 2, [4]), callbacks=[callback], epochs=1)
-    found = callback.measured()["timing"]
+    found = callback.measurements({})["measured"]["timing"]
     assert found["ratio"] == found["quartiles"] == {"train": None, "test": None}
     assert found["step_seconds"].keys() == {"as_is"}
 
@@ -84,8 +84,9 @@ def test_an_interrupted_epoch_does_not_count(tmp_path: Path) -> None:
         trained(tmp_path, callbacks=[Timing(1), Signal(signal.SIGTERM, 8)], epochs=4)
     callback = Timing(1)
     last = tmp_path / "checkpoints" / "last.ckpt"
-    trained(tmp_path, callbacks=[callback], epochs=4, checkpoint=last)
-    assert callback.measured()["timing"]["epochs"] == 3  # of four, the second was interrupted
+    trained(tmp_path, callbacks=[callback], epochs=4, resume_from=last.parent)
+    timing = callback.measurements({})["measured"]["timing"]
+    assert timing["epochs"] == 3  # of four, the second was interrupted
 
 
 def test_no_rounds_are_refused() -> None:

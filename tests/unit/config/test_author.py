@@ -6,7 +6,7 @@ import pytest
 
 from focusing.compose import config_dir, family, read_recipes
 from focusing.sweep.experiments import configs, experiments, jobs
-from focusing.training.assembly import build_net, load_data
+from focusing.training.trainer import build_net, load_data
 
 ASKED = ("variant=author", "data.fake=true", "data.limit_train=8", "data.limit_test=8")
 

@@ -12,9 +12,9 @@ from focusing.compose import check, config_dir, prepare_hydra, read_recipes
 from focusing.config import Optim
 from focusing.instantiate import instantiate
 from focusing.models import Network
-from focusing.training.assembly import build_net, load_data
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
+from focusing.training.trainer import build_net, load_data
 
 SMALL = ("data.fake=true", "size=smoke")
 

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from focusing.compose import check, config_dir, data_dir, explain, override_data, prepare_hydra
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
-from focusing.training.assembly import build_net, load_data
+from focusing.training.trainer import build_net, load_data
 
 GROUPS = (
     "data",

@@ -12,8 +12,8 @@ from focusing.compose import check, config_dir, family, prepare_hydra
 from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.models import Network
-from focusing.training.assembly import build_net, load_data
 from focusing.training.metrics import loss_of
+from focusing.training.trainer import build_net, load_data
 
 PICTURES = ("mnist", "fashion", "clt", "cifar10", "lfw", "fsdd", "catsdogs")
 TABLES = ("synthetic", "boston", "reuters", "dna")

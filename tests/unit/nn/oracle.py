@@ -13,7 +13,7 @@ from focusing import FocusedLinear
 FOCI = ("gaussian", "negated_gaussian", "gaussian_derivative", "triangle", "bernoulli")
 NORMALIZERS = ("l2", "sum", "mean", "none")
 GRIDS = ("linspace", "index")
-BACKENDS = ("reference", "fused", "banded")
+BACKENDS = ("reference", "torch", "numba", "numba_banded")
 TINY = 1e-40
 """A cutoff that cuts nothing which float64 could show."""
 

@@ -162,11 +162,12 @@ def test_large_layers_agree_in_float32(
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("topology", [None, (6, 7), (3, 4, 5)], ids=str)
 def test_torch_operations_of_other_devices_equal_the_formulas(
-    topology: Any, normalizer: str, pruned: bool, monkeypatch: pytest.MonkeyPatch
+    topology: Any, normalizer: str, pruned: bool
 ) -> None:
-    monkeypatch.setattr(FocusedLinear, "_compilable", lambda *_: False)
     inputs = math.prod(topology or (40,))
-    layer = FocusedLinear(inputs, 20, topology=topology, normalizer=normalizer, dtype=torch.float64)
+    layer = FocusedLinear(
+        inputs, 20, topology=topology, normalizer=normalizer, dtype=torch.float64, backend="torch"
+    )
     for mu in MUS:
         for sigma in SIGMAS:
             set_foci(layer, mu, sigma, torch.Generator().manual_seed(3))

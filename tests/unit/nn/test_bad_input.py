@@ -39,9 +39,9 @@ CASES: list[tuple[dict[str, Any], str, str]] = [  # arguments, what is named, wh
     ({"init": "xavier"}, "init='xavier'", "focus_glorot, glorot, he, per_connection"),
     ({"normalizer": "max"}, "normalizer='max'", "l2, sum, mean, none"),
     ({"grid": "i/m"}, "grid='i/m'", "linspace, index"),
-    ({"grid": "index", "topology": torch.rand(6)}, "grid='index'", "leave it"),
+    ({"grid": "index", "topology": torch.rand(6)}, "grid='index'", "leave it out"),
     ({"normalizer": None}, "normalizer=None", "l2, sum, mean, none"),
-    ({"backend": "cuda"}, "backend='cuda'", "auto, reference, fused, banded"),
+    ({"backend": "cuda"}, "backend='cuda'", "auto, reference, torch, numba, numba_banded"),
     ({"sigma_range": (0.0, 1.0)}, "sigma_range=(0.0, 1.0)", "0 < low <= high"),
     ({"sigma_range": (0.5, 0.1)}, "sigma_range=(0.5, 0.1)", "0 < low <= high"),
     ({"sigma_range": (NAN, 1.0)}, "sigma_range=(nan, 1.0)", "0 < low <= high"),
@@ -103,7 +103,7 @@ def test_a_bound_is_allowed() -> None:
     FocusedLinear(1, 1)
 
 
-@pytest.mark.parametrize("backend", ["reference", "fused", "banded"])
+@pytest.mark.parametrize("backend", ["reference", "torch", "numba", "numba_banded"])
 @pytest.mark.parametrize("shape", [(5,), (4, 3), (3, 4), (2, 6, 1), ()])
 def test_an_input_of_the_wrong_size_is_refused(shape: tuple[int, ...], backend: str) -> None:
     layer = FocusedLinear(6, 3, backend=backend)
@@ -112,7 +112,7 @@ def test_an_input_of_the_wrong_size_is_refused(shape: tuple[int, ...], backend: 
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("backend", ["reference", "fused", "banded"])
+@pytest.mark.parametrize("backend", ["reference", "torch", "numba", "numba_banded"])
 def test_an_input_of_another_dtype_is_refused_as_by_linear(backend: str, bias: bool) -> None:
     layer = FocusedLinear(6, 3, bias, backend=backend)
     for dtype in (torch.float64, torch.bfloat16, torch.int64):

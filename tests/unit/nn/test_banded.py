@@ -15,8 +15,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from focusing import BandedLinear, FocusedLinear
-from focusing.nn.banded import Dense
-from focusing.nn.blocks import Blocks
+from focusing.nn.sparse.banded import Dense
+from focusing.nn.sparse.blocks import Blocks
 from tests.unit.nn.oracle import FOCI, assert_same
 
 WAYS = {"dense": Dense, "blocks": Blocks, "shared": partial, "tiles": types.MethodType}
@@ -27,7 +27,7 @@ def fastest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Which product is found to be the fastest one."""
     wanted = WAYS[request.param]
     monkeypatch.setattr(
-        "focusing.nn.banded._seconds", lambda way, _: 1.0 if isinstance(way, wanted) else 2.0
+        "focusing.nn.sparse.banded._seconds", lambda way, _: 1.0 if isinstance(way, wanted) else 2.0
     )
     if request.param == "shared":
         monkeypatch.setattr("torch.get_num_threads", lambda: 3)
@@ -126,7 +126,7 @@ def test_the_fastest_product_is_kept(samples: int, topology: Any, fastest: str) 
     for _ in range(2):
         with torch.inference_mode():
             assert_same(banded(x), layer(x))
-    assert [type(way) for way in banded._what_is_known().ways.values()] == (
+    assert [type(way) for way in banded._tuned().products.values()] == (
         [WAYS[fastest]] if samples else []
     )
     ascending = x.clone().requires_grad_()
@@ -149,7 +149,7 @@ def test_double_precision_has_tiles(samples: int, fastest: str) -> None:
     weight, bias = banded._dense()
     wanted = torch.nn.functional.linear(x, weight.double(), bias.double())
     torch.testing.assert_close(banded.double()(x), wanted)
-    assert [type(way) for way in banded._what_is_known().ways.values()] == [WAYS[fastest]]
+    assert [type(way) for way in banded._tuned().products.values()] == [WAYS[fastest]]
 
 
 def banded_of() -> BandedLinear:
@@ -208,7 +208,7 @@ def test_weights_may_change_while_another_thread_looks_for_the_fastest(
             go_on.wait()
         return 1.0 if isinstance(way, Blocks) else 2.0
 
-    monkeypatch.setattr("focusing.nn.banded._seconds", measured)
+    monkeypatch.setattr("focusing.nn.sparse.banded._seconds", measured)
     late = threading.Thread(target=banded, args=(x,))
     late.start()
     assert began.wait(60)
@@ -290,15 +290,15 @@ def test_each_number_of_threads_has_its_own_fastest(monkeypatch: pytest.MonkeyPa
     for threads in (1, 2, 3):
         monkeypatch.setattr("torch.get_num_threads", lambda threads=threads: threads)
         banded(x)
-    ways = banded._what_is_known().ways
+    ways = banded._tuned().products
     assert [threads for _, threads, _ in ways] == [1, 2, 3]
 
 
 def test_a_copy_outlives_its_original() -> None:
     banded, x = banded_of(), torch.randn(64, 400)
-    wanted, blocks = banded(x), banded._what_is_known().blocks
+    wanted, blocks = banded(x), banded._tuned().blocks
     twin = copy.deepcopy(banded)
-    assert twin._known is None
+    assert twin._autotune is None
     with pytest.raises(TypeError, match="Blocks hold addresses"):
         copy.deepcopy(blocks)
     del banded, blocks
@@ -351,7 +351,7 @@ def test_nothing_is_timed_while_somebody_watches() -> None:
     with FlopCounterMode(display=False) as counter:
         banded(x)
     assert counter.get_total_flops() == round(2 * 64 * 400 * 800 * banded.work)
-    assert banded._known is None
+    assert banded._autotune is None
 
 
 @pytest.mark.parametrize("fastest", ["dense", "shared"], indirect=True)

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from focusing import FocusedLinear
-from focusing.nn import blocks
-from focusing.nn.blocks import Blocks, alike
-from focusing.nn.vectors import LANES, NEURONS, PANEL
+from focusing.nn.sparse import blocks
+from focusing.nn.sparse.blocks import LANES, NEURONS, PANEL, Blocks, group_neurons
 from tests.unit.nn.oracle import assert_same
 
 
@@ -66,16 +65,16 @@ def test_a_missing_team_costs_only_time(monkeypatch: pytest.MonkeyPatch) -> None
     weight, x = sparse(70, 90), torch.randn(200, 90)
     wanted = Blocks(weight, None)(x, threads=2)
     monkeypatch.setattr(blocks.ctypes, "CDLL", lambda _: object())
-    blocks.team.cache_clear()
+    blocks.openmp_team.cache_clear()
     try:
-        assert blocks.team() is None
+        assert blocks.openmp_team() is None
         assert torch.equal(Blocks(weight, None)(x, threads=2), wanted)
     finally:
-        blocks.team.cache_clear()
+        blocks.openmp_team.cache_clear()
 
 
 def test_each_neuron_is_in_one_group() -> None:
-    groups = alike(sparse(100, 40).numpy() != 0)
+    groups = group_neurons(sparse(100, 40).numpy() != 0)
     assert [len(group) for group in groups] == [NEURONS] * 12 + [4]
     assert sorted(np.concatenate(groups)) == list(range(100))
 
@@ -85,7 +84,7 @@ def test_neurons_that_need_the_same_are_found() -> None:
     kinds = np.random.default_rng(0).permutation(np.arange(4).repeat(NEURONS))
     for neuron, kind in enumerate(kinds):
         used[neuron, kind::4] = True  # no slice of inputs would do
-    assert all(len(set(kinds[group])) == 1 for group in alike(used))
+    assert all(len(set(kinds[group])) == 1 for group in group_neurons(used))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +105,8 @@ def test_little_more_than_what_is_needed_is_computed(
 def test_other_processors(features: str, lanes: int, tmp_path: Path) -> None:
     code = """
 import torch
-from focusing.nn.blocks import Blocks
-from focusing.nn.vectors import LANES
+from focusing.nn.sparse.blocks import Blocks
+from focusing.nn.sparse.blocks import LANES
 for samples in (1, 4, 50):
     weight, x = torch.randn(30, 21), torch.randn(samples, 21)
     found = Blocks(weight, None)(x, threads=2)

@@ -79,7 +79,7 @@ def test_layers_whose_tiles_do_not_pay_may_gain_from_smaller_blocks() -> None:
     assert fast.work == 1
     x = torch.randn(50, 100)
     assert_same(fast(x), layer(x))
-    blocks = fast._what_is_known().blocks
+    blocks = fast._tuned().blocks
     assert blocks is not None
     assert blocks.work < 0.7
 

@@ -137,7 +137,7 @@ def test_low_precision(dtype: torch.dtype, backend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("focus", "backend"), [*((focus, "auto") for focus in FOCI), ("gaussian", "banded")]
+    ("focus", "backend"), [*((focus, "auto") for focus in FOCI), ("gaussian", "numba_banded")]
 )
 def test_copies_are_equal_and_independent(focus: str, backend: str) -> None:
     layer, x = make(backend, focus=focus).eval(), torch.randn(5, 24)
@@ -308,12 +308,9 @@ def test_learns_inside_a_network(backend: str) -> None:
     assert losses[-1] < 0.2 * losses[0]
 
 
-@pytest.mark.parametrize("fallback", [False, True])
 @pytest.mark.parametrize("backend", ALL)
-def test_second_derivatives(backend: str, fallback: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_derivatives(backend: str) -> None:
     """Also where weights are computed from the input, which must not count twice."""
-    if fallback:
-        monkeypatch.setattr(FocusedLinear, "_compilable", lambda *_: False)
     found = []
     for name in ("reference", backend):
         torch.manual_seed(0)

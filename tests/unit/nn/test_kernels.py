@@ -15,14 +15,14 @@ import torch
 from numba.core.caching import IndexDataCacheFile
 
 from focusing import FocusedLinear
-from focusing.nn import kernels
-from focusing.nn.kernels import _power
+from focusing.nn.ops import kernels
+from focusing.nn.ops.kernels import _exp2
 
 
 @numba.njit
 def powers(x, out):
     for j in range(len(x)):
-        out[j] = _power(x[j])
+        out[j] = _exp2(x[j])
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 5e-7), (np.float64, 1e-14)])
@@ -38,7 +38,7 @@ def test_powers_of_two(dtype: type, tolerance: float) -> None:
 def test_a_focus_that_all_inputs_are_far_from_is_exact_in_single_precision(normalizer: str) -> None:
     """Up to 16 standard deviations outside: relative to the nearest input, nothing is lost."""
     found = []
-    for dtype, backend in ((torch.float32, "fused"), (torch.float64, "reference")):
+    for dtype, backend in ((torch.float32, "numba"), (torch.float64, "reference")):
         layer = FocusedLinear(
             64, 3, mu_range=(0, 2), normalizer=normalizer, dtype=dtype, backend=backend
         )
@@ -80,10 +80,16 @@ def test_a_full_disk_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".nbi", ".nbc"}
 
 
-def test_without_compiler_torch_computes() -> None:
+@pytest.mark.parametrize("numba", ["missing", "disabled"])
+def test_without_numba_torch_computes(numba: str) -> None:
     code = """
+import sys
+if sys.argv[1:] == ["missing"]:
+    sys.modules["numba"] = sys.modules["llvmlite"] = None
 import torch
-from focusing import FocusedLinear
+from focusing import FocusConstraint, FocusedLinear, param_groups, to_inference
+from focusing.nn.ops import cpu
+assert not cpu.AVAILABLE
 for sigma in (0.01, 0.3):
     layer, x = FocusedLinear(300, 200, sigma=sigma), torch.randn(4, 300)
     y = layer(x)
@@ -92,10 +98,26 @@ for sigma in (0.01, 0.3):
     torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4)
     with torch.no_grad():
         torch.testing.assert_close(layer.banded()(x), expected, rtol=1e-4, atol=1e-4)
+net = torch.nn.Sequential(FocusedLinear(300, 200, backend="numba"), torch.nn.Linear(200, 3))
+optimizer = torch.optim.SGD(param_groups(net, lr=0.01, lr_mu=0.001))
+FocusConstraint(net, optimizer)
+x, y = torch.randn(64, 300), torch.randint(3, (64,))
+losses = []
+for _ in range(20):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+assert losses[-1] < 0.8 * losses[0], losses
+net[0].prune(1.0)
+fast = to_inference(net.eval(), sparse=True)
+assert "BandedLinear" in repr(fast)
+torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
 print("done")
 """
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    environment = os.environ | ({"NUMBA_DISABLE_JIT": "1"} if numba == "disabled" else {})
     found = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", code, numba], env=environment, capture_output=True, text=True
     )
     assert found.stdout == "done\n", found.stderr

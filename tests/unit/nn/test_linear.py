@@ -168,7 +168,7 @@ class TestPrune:
         assert torch.equal(layer.phi() == 0, gone)
         assert layer.prune(1.1) > first
 
-    @pytest.mark.parametrize("backend", ["reference", "auto", "banded"])
+    @pytest.mark.parametrize("backend", ["reference", "auto", "numba_banded"])
     def test_pruned_connections_do_not_learn(self, backend: str) -> None:
         layer = FocusedLinear(50, 8, sigma=0.1, backend=backend)
         layer.prune(1.0)

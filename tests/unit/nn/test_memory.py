@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from focusing import FocusedLinear
-from focusing.nn.memory import Reserve
+from focusing.nn.ops.cpu import BufferPool
 from tests.unit.nn.oracle import assert_same
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def test_memory_comes_back_and_is_not_lent_twice() -> None:
-    reserve = Reserve()
+    reserve = BufferPool()
     first, second = reserve.lend(10, SINGLE), reserve.lend(10, SINGLE)
     assert first.data_ptr() != second.data_ptr()
     place = first.data_ptr()
@@ -51,8 +51,8 @@ def test_training_uses_the_same_memory_in_each_step() -> None:
     for _ in range(4):
         loss = layer(torch.randn(4, 300)).sum()
         loss.backward()  # and the graph lives on into the next step
-        assert layer._layout is not None
-        places.add(layer._layout.memory._free[0].ctypes.data)
+        assert layer._cpu_engine is not None
+        places.add(layer._cpu_engine.pool._free[0].ctypes.data)
     assert len(places) == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from focusing import FocusedLinear
-from focusing.nn.plan import USES
+from focusing.nn.ops.cpu import PLAN_STEPS
 from tests.unit.nn.oracle import (
     BACKENDS,
     NORMALIZERS,
@@ -68,7 +68,7 @@ MOVES = [
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-4), (torch.float64, 1e-6)])
 @pytest.mark.parametrize("topology", [None, (8, 16)])
-@pytest.mark.parametrize("backend", ["fused", "banded", "auto"])
+@pytest.mark.parametrize("backend", ["numba", "numba_banded", "auto"])
 def test_nothing_remembered_of_former_foci_misleads(
     backend: str, topology: Any, dtype: torch.dtype, tolerance: float
 ) -> None:
@@ -89,7 +89,7 @@ def test_nothing_remembered_of_former_foci_misleads(
 
 
 @pytest.mark.parametrize("mu", [0.02, 0.5, 0.98])
-@pytest.mark.parametrize("backend", ["fused", "banded", "auto"])
+@pytest.mark.parametrize("backend", ["numba", "numba_banded", "auto"])
 def test_foci_that_breathe(backend: str, mu: float) -> None:
     """Centres stay, apertures change: near a border, on one side only."""
     layer = FocusedLinear(256, 130, mu=mu, backend=backend)
@@ -107,11 +107,11 @@ def test_the_nearest_input_may_be_far_along_the_first_axis() -> None:
     tau = torch.stack([line, torch.where(line < 0.5, 1.0, 0.0)], 1)
     x, grad_y = torch.randn(4, 100), torch.randn(4, 40)
     mu = torch.tensor([[0.1, 0.0]] * 40)
-    layer = FocusedLinear(100, 40, topology=tau, mu=mu, sigma=0.05, backend="banded")
+    layer = FocusedLinear(100, 40, topology=tau, mu=mu, sigma=0.05, backend="numba_banded")
     derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-4, "banded")
 
 
-@pytest.mark.parametrize("backend", ["fused", "banded", "auto"])
+@pytest.mark.parametrize("backend", ["numba", "numba_banded", "auto"])
 def test_slow_drift_over_many_steps(backend: str) -> None:
     """As in training: steps so small that a plan for the last foci nearly fits the next."""
     layer = FocusedLinear(256, 160, sigma=0.03, backend=backend)
@@ -136,7 +136,7 @@ def trained_connections(layer: FocusedLinear) -> torch.Tensor:
 
 def test_banded_skips_only_what_is_below_the_cutoff() -> None:
     for cutoff in (1e-7, 1e-3):
-        layer = FocusedLinear(784, 400, backend="banded", cutoff=cutoff)
+        layer = FocusedLinear(784, 400, backend="numba_banded", cutoff=cutoff)
         phi, trained = layer.phi(), trained_connections(layer)
         needed = phi >= cutoff * phi.amax(1, keepdim=True)
         assert trained[needed].all()
@@ -144,7 +144,7 @@ def test_banded_skips_only_what_is_below_the_cutoff() -> None:
 
 
 def test_default_cutoff_is_1e_7() -> None:
-    layer = FocusedLinear(4000, 100, mu=0.5, sigma=0.02, backend="banded")
+    layer = FocusedLinear(4000, 100, mu=0.5, sigma=0.02, backend="numba_banded")
     phi = layer.phi()[0]
     seen = phi[trained_connections(layer)[0]] / phi.max()
     assert 2e-8 < seen.min() <= 1e-7  # up to a block of inputs
@@ -158,7 +158,7 @@ def test_auto_skips_far_inputs_only_while_foci_are_narrow() -> None:
     assert trained_connections(layer).all()
     with torch.no_grad():
         layer.sigma.fill_(0.01)
-        for _ in range(USES):  # it looks again from time to time
+        for _ in range(PLAN_STEPS):  # it looks again from time to time
             layer(torch.ones(2, 784))
     assert trained_connections(layer).float().mean() < 0.4
 
@@ -168,13 +168,13 @@ def test_small_moves_reuse_the_tiling_and_wear_out() -> None:
     layer = FocusedLinear(784, 800, sigma=0.025)
     x = torch.randn(2, 784)
     made = []
-    for _ in range(USES + 2):
+    for _ in range(PLAN_STEPS + 2):
         layer(x)
-        made.append(layer._layout._band)
+        made.append(layer._cpu_engine._band)
         with torch.no_grad():
             layer.mu.add_(1e-6)
     assert len({id(each) for each in made}) == 2
-    assert made[0] is made[USES]
+    assert made[0] is made[PLAN_STEPS]
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from focusing.nn.tiles import SAFE, Tile, Tiling, tiling
+from focusing.nn.sparse.tiles import MAX_SINGLE_SHARE, Tile, Tiling, choose_tiling
 
 
 def band(neurons: int, inputs: int, width: int) -> np.ndarray:
@@ -24,7 +24,7 @@ def test_every_connection_is_in_one_tile(
 ) -> None:
     random = np.random.default_rng(seed)
     used = random.random((neurons, inputs)) < share
-    found = tiling(used, random.random((inputs, 2)), restore=restore)
+    found = choose_tiling(used, random.random((inputs, 2)), restore=restore)
     assert sorted(found.order) == list(range(neurons))
     for tile in found.tiles:
         seen = np.zeros(inputs, dtype=bool)
@@ -35,11 +35,11 @@ def test_every_connection_is_in_one_tile(
 
 def test_a_band_stays_in_order_and_a_shuffled_one_is_sorted() -> None:
     used = band(800, 784, 80)
-    found = tiling(used, line(784))
+    found = choose_tiling(used, line(784))
     assert found.sorted
     assert len(found.tiles) > 4
     places = np.random.default_rng(0).permutation(800)
-    shuffled = tiling(used[places], line(784))
+    shuffled = choose_tiling(used[places], line(784))
     assert not shuffled.sorted
     assert shuffled.cost(restore=False) == pytest.approx(found.cost(), rel=0.1)
     assert found.cost() < shuffled.cost()
@@ -48,7 +48,7 @@ def test_a_band_stays_in_order_and_a_shuffled_one_is_sorted() -> None:
 def test_wide_neurons_are_kept_from_narrow_ones() -> None:
     used = band(800, 784, 40)
     used[::8] = band(100, 784, 500)
-    found = tiling(used, line(784))
+    found = choose_tiling(used, line(784))
     wide = [tile for tile in found.tiles if tile.width >= 500]
     assert sum(len(tile.rows) for tile in wide) < 200
 
@@ -57,12 +57,15 @@ def test_wide_neurons_are_kept_from_narrow_ones() -> None:
 def test_where_nothing_pays_there_is_one_tile(neurons: int, inputs: int) -> None:
     used = np.ones((neurons, inputs), dtype=bool)
     used[0, 0] = False
-    [tile] = tiling(used, line(inputs)).tiles
+    [tile] = choose_tiling(used, line(inputs)).tiles
     assert (len(tile.rows), tile.columns) == (neurons, slice(0, inputs))
 
 
 @pytest.mark.parametrize("width", [50, 200, 400, 700])
 def test_a_single_sample_is_not_slower(width: int) -> None:
-    found = tiling(band(800, 784, width), line(784))
+    found = choose_tiling(band(800, 784, width), line(784))
     whole = Tiling([Tile(np.arange(800), slice(0, 784))])
-    assert found.cost(alone=True) <= SAFE * whole.cost(alone=True) or len(found.tiles) == 1
+    assert (
+        found.cost(single=True) <= MAX_SINGLE_SHARE * whole.cost(single=True)
+        or len(found.tiles) == 1
+    )

@@ -17,8 +17,8 @@ def make_run(folder: Path, *overrides: str) -> Path:
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         cfg = compose("train", [*SMALL, f"paths.output_dir={folder}", *overrides])
     train(cfg)
-    [found] = folder.glob("*/*/seed=*")
-    return found
+    [run] = folder.glob("*/*/seed=*")
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Exported files and inputs from strangers: refused before they cost memory or time."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,25 +12,19 @@ import torch
 
 from focusing.errors import UserError
 from focusing.shipping.card import KEY, Card
-from focusing.shipping.formats import read
-from focusing.shipping.samples import read_samples
+from focusing.shipping.export import read_exported
+from focusing.shipping.predict import read_samples
 
 safetensors = pytest.importorskip("safetensors.torch", reason="needs the extra focusing[export]")
 
 
 def write(path: Path, *, shape: tuple[int, ...] = (4,), classes: Any = "ab", **model: Any) -> Path:
     """A file with a card and hardly any weights."""
-    card = Card(
-        *("x", list(shape), list(classes)),
-        model={
-            "_target_": "focusing.models.dense_mlp",
-            "inputs": list(shape),
-            "outputs": 2,
-            "hidden": [3],
-            **model,
-        },
-    )
-    safetensors.save_file({"weight": torch.zeros(1)}, path, metadata={KEY: card.to_json()})
+    sizes = {"inputs": list(shape), "outputs": 2, "hidden": [3]}
+    model = {"_target_": "focusing.models.dense_mlp", **sizes, **model}
+    card = {"data": "x", "shape": list(shape), "classes": list(classes), "model": model}
+    text = json.dumps({**card, "schema": 1})
+    safetensors.save_file({"weight": torch.zeros(1)}, path, metadata={KEY: text})
     return path
 
 
@@ -42,18 +37,18 @@ def write(path: Path, *, shape: tuple[int, ...] = (4,), classes: Any = "ab", **m
         ({"hidden": [4_000_000_000, 4_000_000_000]}, "cannot be read|too few"),
         ({"hidden": "abc"}, "hidden"),
         ({"shape": (10**9,)}, "a sample is too large"),
-        ({"classes": ["a", "\x1b[2J"]}, "classes are not a list of names"),
+        ({"classes": ["a", "\x1b[2J"]}, "classes.1 has characters that cannot be printed"),
     ],
 )
 def test_cards(tmp_path: Path, options: dict[str, Any], expected: str) -> None:
     with pytest.raises(UserError, match=expected):
-        read(write(tmp_path / "net.safetensors", **options))
+        read_exported(write(tmp_path / "net.safetensors", **options))
 
 
 def test_a_pipe_is_no_model(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "net.safetensors")
     with pytest.raises(UserError, match="is a pipe or a device, not a file"):
-        read(tmp_path / "net.safetensors")
+        read_exported(tmp_path / "net.safetensors")
 
 
 @pytest.mark.parametrize(

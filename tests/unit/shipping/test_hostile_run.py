@@ -12,8 +12,8 @@ import yaml
 
 from focusing.compose import explain
 from focusing.errors import UserError
-from focusing.run import evaluate
-from focusing.shipping.formats import read
+from focusing.shipping.export import read_exported
+from focusing.shipping.trained import evaluate
 from tests.command_line import export, predict, prune
 
 HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
@@ -93,7 +93,7 @@ def test_no_card_of_a_file_starts_a_program(run: Path, place: str) -> None:
         numpy_side.save(numpy_side.load_file(path), metadata={"focusing": json.dumps(card)})
     )
     with pytest.raises(UserError, match="refused"):
-        read(path)
+        read_exported(path)
     assert not (run.parent / "touched").exists()
 
 

@@ -13,9 +13,8 @@ import torch
 from PIL import Image
 
 from focusing.errors import UserError
-from focusing.shipping.card import Card, card_of
-from focusing.shipping.predict import ask, load_model
-from focusing.shipping.samples import read_samples
+from focusing.shipping.card import Card, describe_network
+from focusing.shipping.predict import load_model, predict_file, read_samples
 from focusing.shipping.trained import load_run
 from tests.command_line import predict
 
@@ -188,20 +187,20 @@ def test_answers_are_those_of_the_network(
 
 def test_rows_of_a_table(focused: Path, tmp_path: Path) -> None:
     trained = load_run(focused)
-    card = card_of(trained, trained.net)
+    card = describe_network(trained, trained.net)
     model, found = load_model(focused)
     assert found == card
-    [answer] = ask(model, card, table(tmp_path / "x.csv", ",".join(["0.5"] * 40)))
+    [answer] = predict_file(model, card, table(tmp_path / "x.csv", ",".join(["0.5"] * 40)))
     assert answer["input"].endswith("x.csv")
     assert set(answer["classes"]) < {"0", "1"}
 
 
 def test_values_and_a_single_logit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "x.csv", "1,2,3,4\n0,0,0,1\n")
-    values = ask(lambda x: x.sum(1, keepdim=True), ROWS, path)
+    values = predict_file(lambda x: x.sum(1, keepdim=True), ROWS, path)
     assert [each["value"] for each in values] == [10, 1]
     text = table(tmp_path / "y.csv", "1,2,3,4,5\n")
-    [answer] = ask(lambda x: torch.tensor([[2.0]]), WORDS, text, top=5)
+    [answer] = predict_file(lambda x: torch.tensor([[2.0]]), WORDS, text, top=5)
     assert list(answer["classes"]) == ["good", "bad"]
     assert answer["classes"]["good"] == pytest.approx(0.8808, abs=1e-4)
 

@@ -12,19 +12,19 @@ import torch
 from focusing.errors import UserError
 from focusing.models import focused_mlp
 from focusing.nn import BandedLinear
-from focusing.shipping import prune_command
-from focusing.shipping.prune_command import _size
-from focusing.shipping.pruning import (
+from focusing.shipping import prune as prune_module
+from focusing.shipping.prune import (
     check_twin,
     fine_tune,
+    inference_size,
     largest_that_keeps,
     pruned_copy,
     threshold_for,
     write_pruned,
 )
 from focusing.shipping.trained import load_run
-from focusing.training.assembly import split_data
 from focusing.training.pruning import THRESHOLDS
+from focusing.training.trainer import split_data
 from tests.command_line import prune
 from tests.unit.shipping.conftest import SYNTHETIC, make_run
 
@@ -131,7 +131,7 @@ def test_a_sparsity_has_its_threshold(focused: Path, sparsity: float) -> None:
         (["{focused}", "--sparsity", "1"], "must be at least 0 and less than 1"),
         (["{focused}", "--threshold", "1", "--sparsity", "0.5"], "not allowed with"),
         (["{focused}", "--keep-accuracy", "twin"], "Add --dense-twin RUN"),
-        (["{focused}", "--finetune", "-1"], "must be at least 0"),
+        (["{focused}", "--finetune", "-1"], "--finetune: -1 must be at least 0"),
         (["nowhere"], "nowhere is not a run folder"),
         (["{focused}/result.json"], "is not a run folder"),
         ([], "required"),
@@ -188,13 +188,13 @@ def test_the_work_of_all_linear_layers_counts() -> None:
     net.focused_layers()["hidden1"].prune(1.0)
     [banded] = [each for each in net.to_inference(True).modules() if isinstance(each, BandedLinear)]
     done = banded.work * 784 * 400 + 400 * 10
-    assert _size(net)["work"] == pytest.approx(done / (784 * 400 + 400 * 10))
+    assert inference_size(net)["work"] == pytest.approx(done / (784 * 400 + 400 * 10))
 
 
 def test_a_twin_that_is_too_good_leaves_the_table(
     focused: Path, dense: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(prune_command, "largest_that_keeps", lambda *_: None)
+    monkeypatch.setattr(prune_module, "largest_that_keeps", lambda *_: None)
     with pytest.raises(UserError, match="keeps the accuracy of the dense twin"):
         prune([str(focused), "--dense-twin", str(dense), "--keep-accuracy", "twin"])
     assert "twin by magnitude" in capsys.readouterr().out

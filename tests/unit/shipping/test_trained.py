@@ -7,8 +7,7 @@ import yaml
 
 from focusing.compose import data_dir
 from focusing.results.store import read_record
-from focusing.run import evaluate
-from focusing.shipping.trained import load_run
+from focusing.shipping.trained import evaluate, load_run
 from tests.unit.shipping.conftest import SYNTHETIC, make_run
 
 

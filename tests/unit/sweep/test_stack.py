@@ -16,7 +16,8 @@ from omegaconf import OmegaConf
 from focusing.compose import check, config_dir, prepare_hydra
 from focusing.results.identity import run_folder
 from focusing.results.store import read_record
-from focusing.run import evaluate, train
+from focusing.run import train
+from focusing.shipping.trained import evaluate
 from focusing.sweep.table1.records import Pair, train_group
 from focusing.sweep.table1.run import groups, pair_of
 from focusing.sweep.table1.trials import apply_trial, draw

@@ -12,7 +12,7 @@ from focusing.config import Optim
 from focusing.data import DataSet, hold_out, synthetic
 from focusing.models import MLP, Network, focused_mlp
 from focusing.training.module import FocusingModule
-from focusing.training.session import build_trainer, fit
+from focusing.training.trainer import build_trainer, fit
 
 OPTIONS = {
     "max_epochs": 3,
@@ -47,26 +47,26 @@ def trained(
     callbacks: Iterable[pl.Callback] = (),
     loggers: Sequence[Any] = (),
     epochs: int = 3,
-    checkpoint: Path | None = None,
+    resume_from: Path | None = None,
     best_of: str | None = None,
     holdout: bool = False,
     precision: str = "32-true",
 ) -> FocusingModule:
     network, settings, dataset = network or net(), settings or optim(), dataset or data()
-    train, splits = dataset.train, {"test": dataset.test}
+    splits = {"train": dataset.train, "test": dataset.test}
     if holdout:
-        train, held = hold_out(train, 0.2, 0, dataset.classes)
-        splits = {"val": held, **splits}
-    module = FocusingModule(network, settings, evaluated=list(splits))
+        train, val = hold_out(dataset.train, 0.2, 0, dataset.classes)
+        splits = {"train": train, "val": val, "test": dataset.test}
+    module = FocusingModule(network, settings)
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     trainer = build_trainer(
         {**OPTIONS, "max_epochs": epochs, "precision": precision},
         folder,
         callbacks=callbacks,
-        loggers=loggers,
         best_of=best_of,
     )
-    fit(trainer, module, train, splits, settings, checkpoint=checkpoint)
+    trainer.loggers = list(loggers)
+    fit(trainer, module, splits, resume_from=resume_from)
     return module
 
 

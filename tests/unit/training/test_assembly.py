@@ -9,7 +9,7 @@ from torch import Tensor
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.models import MLP, FastText, Network, Transfer
-from focusing.training.assembly import check_single
+from focusing.training.trainer import check_single
 
 ONE = Split(torch.zeros(1, 1), torch.zeros(1))
 FEW = Split(torch.zeros(3, 1), torch.zeros(3))

@@ -12,8 +12,7 @@ from pytorch_lightning.loggers.logger import Logger
 
 from focusing.errors import UserError
 from focusing.training import wandb_run
-from focusing.training.loggers import build_loggers, close_loggers
-from focusing.training.metrics_file import MetricsFile
+from focusing.training.loggers import MetricsFile, build_loggers, close_loggers
 from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
 
 pytestmark = LIGHTNING
@@ -89,26 +88,26 @@ class TestMode:
 
     def test_the_environment_decides(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WANDB_MODE", "disabled")
-        assert wandb_run._decide(1) == "disabled"
+        assert wandb_run._decide_mode(1) == "disabled"
 
     def test_without_a_key_offline(self, server: Any) -> None:
-        assert wandb_run._decide(1) == "offline"
+        assert wandb_run._decide_mode(1) == "offline"
         assert os.environ["WANDB_MODE"] == "offline"  # for the jobs that follow
 
     def test_a_key_and_a_connection(self, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        assert wandb_run._decide(1) == "online"
+        assert wandb_run._decide_mode(1) == "online"
 
     def test_a_key_without_a_connection(self, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
         server.close()
-        assert wandb_run._decide(1) == "offline"
+        assert wandb_run._decide_mode(1) == "offline"
 
     def test_a_proxy_is_asked_instead(self, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
         monkeypatch.setenv("HTTPS_PROXY", os.environ["WANDB_BASE_URL"])
         monkeypatch.setenv("WANDB_BASE_URL", "https://nowhere.invalid")
-        assert wandb_run._decide(1) == "online"
+        assert wandb_run._decide_mode(1) == "online"
 
     @pytest.mark.parametrize(
         ("machine", "mode"), [("127.0.0.1:{port}", "online"), ("else.invalid", "offline")]
@@ -118,11 +117,11 @@ class TestMode:
     ) -> None:
         host = machine.format(port=server.getsockname()[1])
         (tmp_path / "netrc").write_text(f"machine {host} login user password {'0' * 40}\n")
-        assert wandb_run._decide(1) == mode
+        assert wandb_run._decide_mode(1) == mode
 
     def test_an_unreadable_netrc_is_none(self, server: Any, tmp_path: Path) -> None:
         (tmp_path / "netrc").write_text("machine")
-        assert wandb_run._decide(1) == "offline"
+        assert wandb_run._decide_mode(1) == "offline"
 
     def test_one_run_per_folder(self, tmp_path: Path) -> None:
         ids = []

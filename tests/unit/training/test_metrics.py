@@ -5,7 +5,7 @@ import torch
 
 from focusing.data import Split
 from focusing.training.metrics import loss_of, predicted, score
-from focusing.training.session import evaluation_batch
+from focusing.training.trainer import evaluation_batch
 
 
 def test_one_logit_is_as_good_as_two() -> None:

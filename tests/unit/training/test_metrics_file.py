@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from focusing.training.metrics_file import MetricsFile
+from focusing.training.loggers import MetricsFile
 from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
 
 pytestmark = LIGHTNING

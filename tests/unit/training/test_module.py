@@ -11,10 +11,10 @@ from focusing.callbacks import ClipFoci
 from focusing.data import Batches, DataSet, Split
 from focusing.errors import DivergedError, UserError
 from focusing.models import MLP
-from focusing.training import session
+from focusing.training import trainer
 from focusing.training.metrics import loss_of, score
-from focusing.training.repulsion import repulsion
-from focusing.training.session import build_trainer
+from focusing.training.optimizer import repulsion
+from focusing.training.trainer import build_trainer
 from tests.unit.training.fitting import OPTIONS, CountSteps, data, net, optim, same_weights, trained
 
 
@@ -65,17 +65,17 @@ def bare(epochs: int, **options: Any) -> MLP:
 def test_training_is_the_plain_loop(
     tmp_path: Path, options: dict[str, Any], bundle: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "BUNDLE_MOST", bundle)
+    monkeypatch.setattr(trainer, "MAX_BUNDLE", bundle)
     module = trained(tmp_path, settings=optim(**options), callbacks=[ClipFoci()])
     expected = bare(3, **options)
     for one, two in zip(module.net.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
-    assert module.steps == 15
+    assert module.global_step == 15
 
 
 def test_repulsion_costs_nothing_when_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
-    monkeypatch.setattr("focusing.training.module.repulsion", calls.append)
+    monkeypatch.setattr("focusing.training.optimizer.repulsion", calls.append)
     trained(tmp_path, settings=optim(sigma_l1=0.1), epochs=1)
     assert not calls
 
@@ -112,13 +112,13 @@ def test_layers_may_differ_in_their_axes(tmp_path: Path) -> None:
 def test_accumulated_batches_make_one_step(
     tmp_path: Path, bundle: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "BUNDLE_MOST", bundle)
+    monkeypatch.setattr(trainer, "MAX_BUNDLE", bundle)
     recorder = CountSteps()
     # 70 samples: 5 batches of 14, in twos, and the odd one out.
     module = trained(
         tmp_path, settings=optim(batch_size=14, accumulate=2), callbacks=[recorder], epochs=2
     )
-    assert recorder.steps == module.steps == 6
+    assert recorder.steps == module.global_step == 6
 
 
 def test_accumulation_gives_the_gradient_of_the_larger_batch(tmp_path: Path) -> None:

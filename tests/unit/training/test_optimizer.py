@@ -9,8 +9,7 @@ from focusing.config import Optim
 from focusing.errors import UserError
 from focusing.models import MLP, focused_mlp
 from focusing.nn import FocusedLinear
-from focusing.training.annealing import anneal_sigma
-from focusing.training.optimizer import build_optimizer, set_learning_rates
+from focusing.training.optimizer import anneal_sigma, build_optimizer, set_learning_rates
 
 
 def optim(**options: Any) -> Optim:
@@ -115,16 +114,16 @@ class TestAnnealing:
         layer = FocusedLinear(9, 3, sigma=0.1)
         widths = []
         for epoch in range(6):
-            anneal_sigma([layer], 4.0, 3, epoch)
+            anneal_sigma([layer], optim(anneal_from=4.0, anneal_epochs=3), epoch)
             widths.append(layer.sigma[0, 0].item())
         expected = [0.1 * 4 ** (1 - epoch / 3) for epoch in range(4)] + [0.1, 0.1]
         torch.testing.assert_close(torch.tensor(widths), torch.tensor(expected))
 
     def test_it_stays_in_range_and_is_off_by_default(self) -> None:
         layer = FocusedLinear(9, 3, sigma=0.5)
-        anneal_sigma([layer], 1.0, 0, 0)
+        anneal_sigma([layer], optim(), 0)
         assert layer.sigma[0, 0] == 0.5
-        anneal_sigma([layer], 4.0, 3, 0)
+        anneal_sigma([layer], optim(anneal_from=4.0, anneal_epochs=3), 0)
         assert layer.sigma[0, 0] == 1.0
 
 

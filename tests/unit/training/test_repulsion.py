@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from focusing.nn import FocusedLinear
-from focusing.training.repulsion import repulsion
+from focusing.training.optimizer import repulsion
 
 
 def layer(mu: list[float] | list[list[float]], **options: object) -> FocusedLinear:

@@ -16,11 +16,11 @@ import torch
 
 from focusing.callbacks import ClipFoci, FocusTrajectory, StuckNeurons, Throughput
 from focusing.errors import UserError
-from focusing.training import middle, session
+from focusing.training import resume, trainer
 from focusing.training.checkpoint import PlainCheckpointIO, load_checkpoint
-from focusing.training.interruption import Interrupted, interruptible, raise_if_interrupted
 from focusing.training.loggers import build_loggers
 from focusing.training.module import FocusingModule
+from focusing.training.resume import Interrupted, interruptible, raise_if_interrupted
 from tests.unit.training.fitting import CountSteps, Signal, net, optim, same_weights, trained
 
 EPOCHS = 4
@@ -35,10 +35,9 @@ class Kind:
 
     def run(self, folder: Path, *more: pl.Callback) -> FocusingModule:
         folder.mkdir(exist_ok=True)
-        last = folder / "checkpoints" / "last.ckpt"
         decay = {"decay_epochs": [2], "decay": 0.5, "anneal_from": 3, "anneal_epochs": 4}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(session, "BUNDLE_MOST", self.bundle)
+            patch.setattr(trainer, "MAX_BUNDLE", self.bundle)
             return trained(
                 folder,
                 network=net(input_dropout=0.2, dropout=[0.25]),
@@ -46,7 +45,7 @@ class Kind:
                 callbacks=[ClipFoci(), FocusTrajectory(), StuckNeurons(), Throughput(), *more],
                 loggers=build_loggers({}, folder, config={}, experiment="x"),
                 epochs=EPOCHS,
-                checkpoint=last if last.exists() else None,
+                resume_from=folder / "checkpoints",
                 best_of="val/acc",
                 holdout=True,
             )
@@ -62,7 +61,7 @@ class Whole:
 
     def assert_same(self, folder: Path, module: FocusingModule, steps: int) -> None:
         """All that another run left is the same, but for times."""
-        assert steps == module.steps == self.module.steps
+        assert steps == module.global_step == self.module.global_step
         assert not (folder / "checkpoints" / "interrupted.ckpt").exists()
         for name in ("last.ckpt", "best.ckpt"):
             one, two = (dict(leaves(each / "checkpoints" / name)) for each in (folder, self.folder))
@@ -161,7 +160,7 @@ def test_a_torn_or_stale_middle_costs_the_epoch_and_no_more(
     (tmp_path / "checkpoints" / "last.ckpt").unlink()
     kept.write_bytes(stale)  # of the second epoch or the third, but now the first comes
     module = whole.kind.run(tmp_path)
-    whole.assert_same(tmp_path, module, module.steps)
+    whole.assert_same(tmp_path, module, module.global_step)
 
 
 def test_a_disk_that_is_full_does_not_keep_a_run_from_stopping(
@@ -170,7 +169,7 @@ def test_a_disk_that_is_full_does_not_keep_a_run_from_stopping(
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(middle, "atomic_write", fail)
+    monkeypatch.setattr(resume, "atomic_write", fail)
     with pytest.raises(Interrupted):
         trained(tmp_path, callbacks=[Signal(signal.SIGTERM, 2)])
     assert "could not be saved: [Errno 28] No space left" in caplog.text
@@ -181,7 +180,7 @@ def test_a_finished_run_has_nothing_left_to_do(whole: Whole) -> None:
     module = whole.kind.run(whole.folder)
     assert same_weights(module, whole.module)
     assert module.series == whole.module.series
-    assert module.seconds > whole.module.earlier
+    assert module.seconds > whole.module.earlier_seconds
     assert (whole.folder / "focus.npz").exists()
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from focusing.training.wandb_facts import curves_of, facts, summary_of, tags
+from focusing.training.wandb_run import curves_of, facts, summary_of, tags
 
 CONFIG: dict[str, Any] = {
     "name": "mine",

@@ -10,7 +10,7 @@ from focusing.reports.names import DATA, data_name
 from focusing.reports.tables.trials import BASE
 from focusing.reports.upload.trials import KEY
 from focusing.results.collect import Run
-from focusing.training.wandb_facts import PRUNING
+from focusing.training.wandb_run import PRUNING
 
 LABEL = "config.label"
 """A bar is a mean over runs of one model, size, variant and protocol in one experiment."""

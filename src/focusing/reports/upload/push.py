@@ -17,7 +17,7 @@ from focusing.reports.upload.record import item_of
 from focusing.reports.upload.trials import trial_items
 from focusing.results.collect import collect
 from focusing.results.frame import group_by
-from focusing.training.wandb_server import obstacle
+from focusing.training.wandb_run import obstacle
 
 PER_PAGE = 500
 

@@ -12,8 +12,7 @@ from focusing.errors import DamagedError
 from focusing.reports.foci import read_layers
 from focusing.reports.upload.item import Item, account, digest
 from focusing.results.collect import Run
-from focusing.training.wandb_facts import curves_of, define_metrics, facts, summary_of, tags
-from focusing.training.wandb_run import run_id
+from focusing.training.wandb_run import curves_of, define_metrics, facts, run_id, summary_of, tags
 
 log = logging.getLogger(__name__)
 

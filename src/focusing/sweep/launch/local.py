@@ -99,7 +99,7 @@ class LocalSweep:
             replace(slot, threads=1).occupy()
             import focusing.callbacks
             import focusing.models
-            import focusing.training.session  # noqa: F401
+            import focusing.training.trainer  # noqa: F401
 
             gc.freeze()  # what was imported stays: workers need not look through it, nor copy it
 

@@ -23,8 +23,8 @@ from focusing.results.record import describe_end, describe_start
 from focusing.results.store import FinishedError, atomic_write, claim, write_record
 from focusing.sweep.table1.fit import Course, fit_stack
 from focusing.sweep.table1.stack import Rates, Stack
-from focusing.training.assembly import build_net, load_data, split_data
 from focusing.training.checkpoint import chosen_checkpoint, encode
+from focusing.training.trainer import build_net, load_data, split_data
 from focusing.training.trajectory import Trajectory
 
 CHOOSES = {"paper": "test/acc", "holdout": "val/acc", "last": None}

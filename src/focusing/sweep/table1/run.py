@@ -28,7 +28,7 @@ from focusing.sweep.table1.state import state_of
 from focusing.sweep.table1.summary import Comparison, summary
 from focusing.sweep.table1.trials import Trial, draw, options_given
 from focusing.sweep.table1.workers import number, tell, train_groups
-from focusing.training.session import build_trainer
+from focusing.training.trainer import build_trainer
 
 MOST_VALUES = {"cpu": 2**17, "cuda": 2**24}
 """Weights or activations of a stack: more than the CPU's cache holds would slow it down."""

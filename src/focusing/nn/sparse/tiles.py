@@ -19,21 +19,17 @@ Bools = npt.NDArray[np.bool_]
 
 BLOCK = 16
 """Neurons are counted in blocks of this size, which is what a matrix product fills anyway."""
-CALL = 250
-"""What a tile costs beyond its arithmetic, in multiply-adds per sample, for batches of 32 to 512.
-
-This and the next two were fitted to measurements on a core that does 85 multiply-adds per ns.
-"""
-LOAD = 12
-"""What an input costs a tile, however few neurons it has."""
-MOVE = 45
-"""What copying a value to where it is needed costs."""
-CALL_ALONE, MOVE_ALONE = 11_000, 10
-"""The same for a single sample, whose time goes into fetching weights; inputs cost nothing."""
-SAFE = 0.8
-"""Tiles must promise to need less than this share of a single sample's time."""
-MOST = 64
+MAX_BLOCKS = 64
 """Blocks to begin with; all pairs of them are compared."""
+MAX_SINGLE_SHARE = 0.8
+"""Tiles must promise to need less than this share of a single sample's time."""
+
+# Costs are counted in multiply-adds per sample, fitted to measurements on a core that does 85 of
+# them per ns. A tile costs a call; an input costs a load, and a copy if it has to be moved.
+CALL, LOAD, MOVE = 250, 12, 45
+"""For batches of 32 to 512 samples."""
+CALL_SINGLE, MOVE_SINGLE = 11_000, 10
+"""For a single sample, whose time goes into fetching weights; loads cost nothing."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +48,8 @@ class Tile:
 
     def cost(self, call: float = CALL, move: float = MOVE, load: float = LOAD) -> float:
         """Multiply-adds per sample, or what takes as long."""
-        each = load + (0 if isinstance(self.columns, slice) else move)
-        return float(_cost(len(self.rows), self.width, call, each))
+        per_input = load + (0 if isinstance(self.columns, slice) else move)
+        return float(_cost(len(self.rows), self.width, call, per_input))
 
 
 @dataclass(frozen=True)
@@ -72,21 +68,21 @@ class Tiling:
         """Whether outputs come out in the order of the neurons."""
         return bool((np.diff(self.order) == 1).all())
 
-    def cost(self, *, alone: bool = False, restore: bool = True) -> float:
+    def cost(self, *, single: bool = False, restore: bool = True) -> float:
         """Estimated cost of all tiles, and of putting their outputs into the order of the neurons.
 
         Args:
-            alone: for a single sample, not for a batch.
+            single: for a single sample, not for a batch.
             restore: whether the order matters.
         """
-        call, move, load = (CALL_ALONE, MOVE_ALONE, 0) if alone else (CALL, MOVE, LOAD)
+        call, move, load = (CALL_SINGLE, MOVE_SINGLE, 0) if single else (CALL, MOVE, LOAD)
         moved = len(self.order) * move if restore and not self.sorted else 0
         first = -call  # the whole matrix takes one call too
         return sum((tile.cost(call, move, load) for tile in self.tiles), first) + moved
 
 
-def tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Tiling:
-    """The cheapest tiles that were found; a single one of everything where no others pay.
+def choose_tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Tiling:
+    """Find cheap tiles for a sparse matrix; a single one of everything where no others pay.
 
     They are chosen for batches, but none are slower than the whole matrix for a single sample.
 
@@ -98,18 +94,19 @@ def tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Tiling:
     neurons, inputs = used.shape
     rows = np.arange(neurons)
     best = Tiling([Tile(rows, slice(0, inputs))])
-    cost, limit = best.cost(), SAFE * best.cost(alone=True)
-    size = BLOCK * -(-neurons // (BLOCK * MOST))
+    cost, limit = best.cost(), MAX_SINGLE_SHARE * best.cost(single=True)
+    size = BLOCK * -(-neurons // (BLOCK * MAX_BLOCKS))
     extent = _extent(used, positions)
-    ways = [np.split(rows, range(size, neurons, size)), _alike(used, extent, rows, size)]
+    in_order = np.split(rows, range(size, neurons, size))
+    partitions = [in_order, _halve(used, extent, rows, size)]
     if positions.shape[1] > 1:
-        ways.append(_alike(used, extent, rows, size, patches=True))
-    for blocks in ways:
-        for times in (1, 4, 16, 64):  # fewer tiles, if many are too many for one sample
-            found = Tiling(_merge(used, blocks, times * CALL, neighbours=blocks is ways[0]))
-            if found.cost(alone=True, restore=restore) <= limit:
-                if found.cost(restore=restore) < cost:
-                    best, cost = found, found.cost(restore=restore)
+        partitions.append(_halve(used, extent, rows, size, patches=True))
+    for blocks in partitions:
+        for factor in (1, 4, 16, 64):  # fewer tiles, if many are too many for one sample
+            tiling = Tiling(_merge(used, blocks, factor * CALL, neighbours=blocks is in_order))
+            if tiling.cost(single=True, restore=restore) <= limit:
+                if tiling.cost(restore=restore) < cost:
+                    best, cost = tiling, tiling.cost(restore=restore)
                 break
     return best
 
@@ -121,33 +118,28 @@ def _extent(used: Bools, positions: Floats) -> Floats:
         for axis in positions.T
         for extreme, outside in ((np.min, np.inf), (np.max, -np.inf))
     ]
-    features = np.stack(sides, axis=1)
-    return np.where(np.isfinite(features), features, 0.0)  # of neurons that need nothing
+    extent = np.stack(sides, axis=1)
+    return np.where(np.isfinite(extent), extent, 0.0)  # of neurons that need nothing
 
 
-def _alike(
-    used: Bools, features: Floats, rows: Ints, size: int, *, patches: bool = False
+def _halve(
+    used: Bools, extent: Floats, rows: Ints, size: int, *, patches: bool = False
 ) -> list[Ints]:
     """Blocks of neurons that need nearly the same inputs: halves of halves of halves.
 
-    Args:
-        used: which inputs each neuron needs.
-        features: what neurons are sorted by before they are halved, (n, features).
-        rows: the neurons.
-        size: of a block.
-        patches: halve by the feature that differs most, which makes patches of an image; else by
-            the one whose halves are cheapest.
+    Neurons are sorted by a side of their extent before they are halved: by the side that differs
+    most, which makes patches of an image, or else by the one whose halves are cheapest.
     """
     if len(rows) <= size:
         return [rows]
-    values = features[rows]
+    sides = extent[rows]
     if patches:
-        values = values[:, [np.argmax(np.ptp(values, axis=0))]]
+        sides = sides[:, [np.argmax(np.ptp(sides, axis=0))]]
     half = max(1, round(len(rows) / 2 / size)) * size
-    orders = [rows[np.argsort(each, kind="stable")] for each in values.T]
-    ways = [(np.sort(order[:half]), np.sort(order[half:])) for order in orders]
-    way = min(ways, key=lambda halves: sum(_tile(used, part).cost() for part in halves))
-    return [block for part in way for block in _alike(used, features, part, size, patches=patches)]
+    orders = [rows[np.argsort(side, kind="stable")] for side in sides.T]
+    pairs = [(np.sort(order[:half]), np.sort(order[half:])) for order in orders]
+    pair = min(pairs, key=lambda halves: sum(_tile(used, half).cost() for half in halves))
+    return [block for half in pair for block in _halve(used, extent, half, size, patches=patches)]
 
 
 def _merge(used: Bools, blocks: list[Ints], call: float, *, neighbours: bool) -> list[Tile]:
@@ -183,8 +175,8 @@ def _merge(used: Bools, blocks: list[Ints], call: float, *, neighbours: bool) ->
     return [_tile(used, rows) for rows in tiles]
 
 
-def _cost(rows: Any, width: Any, call: float = CALL, each: float = LOAD) -> Any:
-    return call + (-(-rows // BLOCK) * BLOCK + each) * width
+def _cost(rows: Any, width: Any, call: float = CALL, per_input: float = LOAD) -> Any:
+    return call + (-(-rows // BLOCK) * BLOCK + per_input) * width
 
 
 def _cheaper(rows: Ints, span: Ints, count: Floats, call: float) -> Floats:

@@ -11,12 +11,17 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from focusing.callbacks import FocusTrajectory, StuckNeurons, Throughput
-from focusing.training import middle
-from focusing.training.checkpoint import encode, load_checkpoint
-from focusing.training.fitting_state import check_checkpoint, newest_checkpoint, optimizer_like
-from focusing.training.interruption import Interrupted
+from focusing.training import resume
+from focusing.training.checkpoint import (
+    _optimizer_template,
+    check_checkpoint,
+    encode,
+    load_checkpoint,
+    newest_checkpoint,
+)
 from focusing.training.module import FocusingModule
-from focusing.training.session import build_trainer
+from focusing.training.resume import Interrupted
+from focusing.training.trainer import build_trainer
 from focusing.validation import Wrong
 from tests.unit.training.fitting import OPTIONS, Signal, net, optim, same_weights, trained
 
@@ -70,8 +75,8 @@ def test_whole_checkpoints_fit(run: Path) -> None:
 def test_the_state_of_any_optimizer_is_known(tmp_path: Path, options: dict[str, Any]) -> None:
     settings = optim(**options)
     module = trained(tmp_path, settings=settings, epochs=1)
-    like = optimizer_like(FocusingModule(net(), settings))
-    state = module.stepper.state_dict()
+    like = _optimizer_template(FocusingModule(net(), settings))
+    state = module.optimizer.state_dict()
     for place, moments in state["state"].items():
         shapes = {key: value.shape for key, value in moments.items() if value is not None}
         assert shapes == {key: value.shape for key, value in like["state"][place].items()
@@ -136,7 +141,7 @@ def test_a_run_goes_back_to_its_best_epoch_or_begins_again(
 def test_the_best_epoch_leads_to_the_same_end(tmp_path: Path, run: Path) -> None:
     whole = trained(tmp_path / "whole", callbacks=callbacks())
     best = run / "checkpoints" / "best.ckpt"
-    again = trained(tmp_path / "again", callbacks=callbacks(), checkpoint=best)
+    again = trained(tmp_path / "again", callbacks=callbacks(), resume_from=best.parent)
     assert same_weights(whole, again)
 
 
@@ -146,11 +151,11 @@ def test_any_damage_to_the_middle_costs_the_epoch_and_no_more(
     """In process: each mutation is checked as it would be when training starts."""
     state = load_checkpoint(run / "checkpoints" / "interrupted.ckpt")
     module = trained(tmp_path, callbacks=callbacks(), epochs=2)
-    middle._check(state, module)
+    resume._check(state, module)
     passed = set()
     for path, mutated in mutations(state):
         try:
-            middle._check(mutated, module)
+            resume._check(mutated, module)
         except Wrong as error:
             str(error).encode()  # it can be printed
         else:
@@ -164,7 +169,7 @@ def test_any_damage_to_the_middle_costs_the_epoch_and_no_more(
     }
     kept = tmp_path / "checkpoints" / "interrupted.ckpt"
     _write(kept, {**state, "net": {}})
-    assert middle.load_middle(module) is None
+    assert resume.load_mid_epoch(module) is None
     assert "the epoch begins again" in caplog.text
     assert not kept.exists()
     assert kept.with_name("interrupted.ckpt.damaged").exists()
@@ -177,13 +182,13 @@ def test_a_run_whose_middle_is_damaged_ends_the_same(tmp_path: Path, run: Path) 
         (folder / name).write_bytes((run / "checkpoints" / name).read_bytes())
     state = load_checkpoint(folder / "interrupted.ckpt")
     _write(folder / "interrupted.ckpt", {**state, "gradients": state["gradients"][1:]})
-    again = trained(tmp_path, callbacks=callbacks(), checkpoint=folder / "last.ckpt")
+    again = trained(tmp_path, callbacks=callbacks(), resume_from=folder)
     assert same_weights(trained(tmp_path / "whole", callbacks=callbacks()), again)
 
 
 def test_nobody_counts_the_step_that_is_none() -> None:
     steps: list[Any] = []
     hook = register_optimizer_step_post_hook(lambda *step: steps.append(step))
-    assert optimizer_like(FocusingModule(net(), optim(name="Adam")))["state"]
+    assert _optimizer_template(FocusingModule(net(), optim(name="Adam")))["state"]
     hook.remove()
     assert not steps

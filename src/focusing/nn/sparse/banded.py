@@ -6,22 +6,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from focusing.nn import kernels
-from focusing.nn.blocks import Blocks, team
-from focusing.nn.tiles import Tiling, tiling
-from focusing.nn.tracing import PLAIN, needs_plain_operations, record_call
+from focusing.nn.ops import PLAIN_TYPES, cpu, is_tracing, record_call
+from focusing.nn.sparse.tiles import Tiling, choose_tiling
 
-TRIED = 2048
-"""Samples at most with which ways are timed."""
-NEARLY_ALL = 0.9
-"""Share of the products from which on a product without zeros is not even tried."""
-Way = Callable[[Tensor], Tensor]
+if cpu.AVAILABLE or TYPE_CHECKING:  # blocks are compiled by numba
+    from focusing.nn.sparse.blocks import Blocks, openmp_team
+
+MAX_TIMED_SAMPLES = 2048
+"""Samples at most with which products are timed."""
+MAX_BLOCKS_WORK = 0.9
+"""Share of the products from which on blocks are not even timed."""
+Product = Callable[[Tensor], Tensor]
 
 
 class BandedLinear(nn.Module):
@@ -31,14 +32,14 @@ class BandedLinear(nn.Module):
     of inputs that they need (or, for images, on a copy of these inputs). The tiles are chosen by
     what they cost; where none pay, there is a single one of everything. Only zeros are left out.
 
-    In single precision on a CPU, smaller blocks (``nn/blocks.py``) take the place of the tiles, in
-    one thread or in all. These, or elsewhere the tiles, and a dense product are timed when a number
-    of samples (to within a factor of two, up to 2048) comes up for the first time with a number of
-    threads, and the fastest is kept until weights change (``weight_0`` or ``bias``; not by their
-    ``.data``). Results may differ in their last bits between runs, but not under
-    ``torch.use_deterministic_algorithms``, which takes the blocks, or tiles, untimed. An input that
-    is not finite may reach neurons that do not see it, as some zeros are multiplied too. The first
-    call of a kind needs memory for all of W.
+    In single precision on a CPU with numba, smaller blocks (``blocks.py``) take the place of the
+    tiles, in one thread or in all. These, or elsewhere the tiles, and a dense product are timed
+    when a number of samples (to within a factor of two, up to 2048) comes up for the first time
+    with a number of threads, and the fastest is kept until weights change (``weight_0`` or
+    ``bias``; not by their ``.data``). Results may differ in their last bits between runs, but not
+    under ``torch.use_deterministic_algorithms``, which takes the blocks, or tiles, untimed. An
+    input that is not finite may reach neurons that do not see it, as some zeros are multiplied too.
+    The first call of a kind needs memory for all of W.
 
     Args:
         weight: (n, m), mostly zero.
@@ -53,7 +54,7 @@ class BandedLinear(nn.Module):
 
     Attributes:
         bias: in the order of the tiles, or None.
-        order: the neuron that each output belongs to, (n,); None: its own.
+        order: the neuron of each output, (n,); None: outputs are in the order of the neurons.
         tiles: number of neurons, first input and number of inputs of each tile; first input -1:
             the tile has a list of its inputs.
     """
@@ -76,9 +77,9 @@ class BandedLinear(nn.Module):
         if positions is None:
             positions = torch.arange(weight.shape[1], device="cpu")[:, None]
         used = (weight != 0).cpu().numpy()
-        found = tiling(used, positions.detach().cpu().double().numpy(), restore=restore)
-        buffers, tiles = _cut(weight, found)
-        rows = None if found.sorted else torch.from_numpy(found.order).to(weight.device)
+        tiling = choose_tiling(used, positions.detach().cpu().double().numpy(), restore=restore)
+        buffers, tiles = _cut(weight, tiling)
+        rows = None if tiling.sorted else torch.from_numpy(tiling.order).to(weight.device)
         if bias is not None:
             buffers["bias"] = bias.clone() if rows is None else bias[rows]
         if rows is not None:
@@ -100,7 +101,7 @@ class BandedLinear(nn.Module):
             if name not in buffers:
                 setattr(self, name, None)  # torch.export miscounts buffers that are None
         self._whole = len(tiles) == 1 and self.work == 1
-        self._known: _Known | None = None
+        self._autotune: _Autotune | None = None
 
     @classmethod
     def from_tiles(
@@ -115,48 +116,42 @@ class BandedLinear(nn.Module):
         """
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
-        layer._build(inputs, [list(each) for each in tiles], buffers)
+        layer._build(inputs, [list(tile) for tile in tiles], buffers)
         return layer
 
     @property
     def work(self) -> float:
         """Share of the n * m products that are computed."""
-        done = sum(self.get_buffer(name).numel() for name, *_ in self._names)
-        return done / (self.in_features * self.out_features)
+        computed = sum(self.get_buffer(name).numel() for name, *_ in self._names)
+        return computed / (self.in_features * self.out_features)
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
-        watched = needs_plain_operations(input)
+        tracing = is_tracing(input)
         if isinstance(input, fx.Proxy):  # which has no shape yet
             recorded = record_call(self, input)
             return self._by_tiles(input) if recorded is None else recorded
         # Slices of wider inputs would fit; torch.jit cannot record such a check.
-        if not (watched and torch._C._get_tracing_state()) and input.shape[-1] != self.in_features:
+        if not (tracing and torch._C._get_tracing_state()) and input.shape[-1] != self.in_features:
             raise ValueError(
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
-        y = self._by_tiles(x) if watched or not self._may_choose(x) else self._way(x)(x)
+        y = self._by_tiles(x) if tracing or not self._may_choose(x) else self._fastest(x)(x)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
     def _may_choose(self, x: Tensor) -> bool:
-        """Whether any product will do, and nobody watches."""
+        """Whether any product will do: no gradients, no dispatch modes, no unusual tensors."""
         buffers: Any = self._buffers  # many times faster than attributes
         weight, bias = buffers["weight_0"], buffers.get("bias")
+        operands = (x, weight) if bias is None else (x, weight, bias)
         return (
             x.dtype == weight.dtype
             and x.device == weight.device
-            and type(x) in PLAIN
-            and type(weight) in PLAIN
+            and type(x) in PLAIN_TYPES
+            and type(weight) in PLAIN_TYPES
             and x.shape[0] > 0
-            and not (
-                torch.is_grad_enabled()
-                and (
-                    x.requires_grad
-                    or weight.requires_grad
-                    or (bias is not None and bias.requires_grad)
-                )
-            )
+            and not (torch.is_grad_enabled() and any(t.requires_grad for t in operands))
             and x.layout is torch.strided
             and not (x.is_meta or x.is_neg() or x._is_zerotensor())
             and not weight.is_inference()  # whose changes could not be noticed
@@ -165,45 +160,46 @@ class BandedLinear(nn.Module):
             and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
         )
 
-    def _way(self, x: Tensor) -> Way:
-        """The fastest product for so many samples and threads, as far as is known."""
-        known = self._what_is_known()
-        samples, threads = min(x.shape[0], TRIED), torch.get_num_threads()
-        kind = samples.bit_length(), threads, torch._C._get_deterministic_algorithms()
-        way = known.ways.get(kind)
-        if way is None:
-            *others, way = self._candidates(known, x, threads)
-            if others and not torch._C._get_deterministic_algorithms():
-                way = min([way, *others], key=lambda each: _seconds(each, x[:samples]))
-            known.ways[kind] = way
-        return way
+    def _fastest(self, x: Tensor) -> Product:
+        """The fastest product for so many samples and threads, timed when they first come up."""
+        tuned = self._tuned()
+        samples, threads = min(x.shape[0], MAX_TIMED_SAMPLES), torch.get_num_threads()
+        deterministic = torch._C._get_deterministic_algorithms()
+        key = samples.bit_length(), threads, deterministic
+        product = tuned.products.get(key)
+        if product is None:
+            *others, product = self._candidates(tuned, x, threads)
+            if others and not deterministic:
+                product = min([product, *others], key=lambda one: _seconds(one, x[:samples]))
+            tuned.products[key] = product
+        return product
 
-    def _what_is_known(self) -> _Known:
-        """Of the weights as they are now: nothing, if they are others or have changed."""
+    def _tuned(self) -> _Autotune:
+        """What was timed with the present weights: nothing, if they were replaced or changed."""
         buffers: Any = self._buffers
         weight, bias = buffers["weight_0"], buffers.get("bias")
-        known, other = self._known, weight if bias is None else bias
+        tuned, other = self._autotune, weight if bias is None else bias
         if (
-            known is None
-            or known.weight is not weight
-            or known.other is not other
-            or known.versions != (weight._version, other._version)
+            tuned is None
+            or tuned.weight is not weight
+            or tuned.other is not other
+            or tuned.versions != (weight._version, other._version)
         ):
-            known = self._known = _Known(weight, other, (weight._version, other._version))
-        return known
+            tuned = self._autotune = _Autotune(weight, other, (weight._version, other._version))
+        return tuned
 
-    def _candidates(self, known: _Known, x: Tensor, threads: int) -> list[Way]:
-        """Products that may be the fastest; the last one is more often than others."""
-        found = (way for way in list(known.ways.values()) if isinstance(way, Dense))
-        dense = next(found, None) or Dense(*self._dense())
-        if not kernels.AVAILABLE or x.device.type != "cpu" or x.dtype != torch.float32:
+    def _candidates(self, tuned: _Autotune, x: Tensor, threads: int) -> list[Product]:
+        """Products that may be the fastest; the likeliest one comes last."""
+        known = (product for product in list(tuned.products.values()) if isinstance(product, Dense))
+        dense = next(known, None) or Dense(*self._dense())
+        if not cpu.AVAILABLE or x.device.type != "cpu" or x.dtype != torch.float32:
             return [dense] if self._whole else [dense, self._by_tiles]
-        if known.blocks is None:
-            known.blocks = Blocks(*dense.operands)
-        if known.blocks.work > NEARLY_ALL:
+        if tuned.blocks is None:
+            tuned.blocks = Blocks(*dense.operands)
+        if tuned.blocks.work > MAX_BLOCKS_WORK:
             return [dense]
-        shared = [partial(known.blocks, threads=threads)] if threads > 1 and team() else []
-        return [dense, known.blocks, *shared]
+        threaded = [partial(tuned.blocks, threads=threads)] if threads > 1 and openmp_team() else []
+        return [dense, tuned.blocks, *threaded]
 
     @torch.inference_mode(False)  # they must serve outside of it too
     def _dense(self) -> tuple[Tensor, Tensor | None]:
@@ -214,10 +210,10 @@ class BandedLinear(nn.Module):
         bias, place = self.bias, self.place
         with torch.no_grad():
             weight = buffers["weight_0"].new_zeros(self.out_features, self.in_features)
-            parts = weight.split_with_sizes(self.sizes)
-            for (name, picked, start, width), own in zip(self._names, parts, strict=True):
+            tiles = weight.split_with_sizes(self.sizes)
+            for (name, picked, start, width), tile in zip(self._names, tiles, strict=True):
                 columns = buffers[picked] if picked else slice(start, start + width)
-                own[:, columns] = buffers[name].t()
+                tile[:, columns] = buffers[name].t()
             if place is None:
                 return weight, bias
             return weight[place], None if bias is None else bias[place]
@@ -226,22 +222,22 @@ class BandedLinear(nn.Module):
         buffers: Any = self._buffers
         if self._whole:
             return functional.linear(x, buffers["weight_0"], buffers.get("bias"))
-        parts = [
+        outputs = [
             torch.matmul(
                 x.index_select(-1, buffers[picked]) if picked else x.narrow(-1, start, width),
                 buffers[weight],
             )
             for weight, picked, start, width in self._names
         ]
-        y, bias, place = torch.cat(parts, dim=-1), self.bias, self.place
+        y, bias, place = torch.cat(outputs, dim=-1), self.bias, self.place
         y = y if bias is None else y + bias.to(y.dtype)
         return y if place is None else y.index_select(-1, place)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": None}
+        return {**self.__dict__, "_autotune": None}
 
     def extra_repr(self) -> str:
-        """Sizes and what is left to compute."""
+        """Sizes, and the share that is left to compute."""
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, tiles={len(self.sizes)}, work={self.work:.3f}"
@@ -249,13 +245,13 @@ class BandedLinear(nn.Module):
 
 
 @dataclass
-class _Known:
-    """What was found out about some weights. Threads that are late write into one nobody reads."""
+class _Autotune:
+    """The fastest products for some weights. Threads that are late write into one nobody reads."""
 
     weight: Tensor
     other: Tensor
     versions: tuple[int, int]
-    ways: dict[tuple[int, int, bool], Way] = field(default_factory=dict)
+    products: dict[tuple[int, int, bool], Product] = field(default_factory=dict)
     blocks: Blocks | None = None
 
 
@@ -270,25 +266,25 @@ class Dense:
         return functional.linear(x, *self.operands)
 
 
-def _seconds(way: Way, x: Tensor) -> float:
-    """What it takes these samples, while nothing else happens."""
+def _seconds(product: Product, x: Tensor) -> float:
+    """The shortest time that a product takes."""
     times: list[float] = []
     while len(times) < 6 or (len(times) < 60 and sum(times) < 0.003):
         start = time.perf_counter()
-        way(x)[0, 0].item()  # waits for other devices
+        product(x)[0, 0].item()  # waits for other devices
         times.append(time.perf_counter() - start)
     return min(times)
 
 
-def _cut(weight: Tensor, found: Tiling) -> tuple[dict[str, Tensor], list[list[int]]]:
+def _cut(weight: Tensor, tiling: Tiling) -> tuple[dict[str, Tensor], list[list[int]]]:
     """The weights of each tile, transposed, as products of few samples are faster so.
 
     A single tile of everything is a dense layer and stays what it was.
     """
-    if len(found.tiles) == 1 and found.tiles[0].width == weight.shape[1]:
+    if len(tiling.tiles) == 1 and tiling.tiles[0].width == weight.shape[1]:
         return {"weight_0": weight.clone()}, [[len(weight), 0, weight.shape[1]]]
     buffers, tiles = {}, []
-    for index, tile in enumerate(found.tiles):
+    for index, tile in enumerate(tiling.tiles):
         rows = weight[torch.from_numpy(tile.rows)]
         if isinstance(tile.columns, slice):
             start, rows = tile.columns.start, rows[:, tile.columns]

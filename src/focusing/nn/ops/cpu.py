@@ -1,0 +1,377 @@
+"""The engine for CPUs: loops that numba compiles make the weights, torch multiplies with them.
+
+A focused neuron sees one contiguous interval of inputs. Neurons sorted by their centres therefore
+form a band, which slabs of neighbouring neurons cover with plain matrix products on slices of the
+inputs. A :class:`Plan` says which; it serves as long as no focus leaves its slab.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from focusing.nn.focus import NORMALIZERS
+from focusing.nn.ops import PLAIN_TYPES
+from focusing.nn.ops.fused import Gradients, gradients_with_graph
+
+try:
+    import numba
+
+    AVAILABLE = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+except ImportError:
+    AVAILABLE = False
+if AVAILABLE:  # without a compiler the loops would take minutes
+    from focusing.nn.ops import kernels
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
+
+BLOCK = 16
+"""Matrix products are fastest on multiples of this many neurons and inputs."""
+SLAB_BLOCKS = 6
+"""Blocks of neurons in a slab: fewer would waste less of a band, but every slab has its cost."""
+MAX_BAND_SHARE = 0.8
+"""Share of the products from which on one product over everything is faster than a band."""
+PLAN_STEPS = 64
+"""A plan is made anew after so many steps, as foci that shrink leave it too wide."""
+MIN_POOLED = 2**14
+"""Fewer values than these are as soon had from the system as from a buffer pool."""
+NO_MASK = np.empty((0, 0), np.bool_)
+
+
+class Slab(NamedTuple):
+    """Some neurons and the slice of inputs that they reach.
+
+    Attributes:
+        rows: the neurons, in the order of the plan.
+        columns: the inputs.
+        values: the place of its weights in a vector of the weights of all slabs.
+    """
+
+    rows: slice
+    columns: slice
+    values: slice
+
+    def view(self, vector: Tensor) -> Tensor:
+        """Its part of a vector of all slabs, (rows, columns)."""
+        return vector[self.values].view(-1, self.columns.stop - self.columns.start)
+
+
+class Plan:
+    """Slabs that cover every neuron once.
+
+    Attributes:
+        whole: whether it is one slab of all neurons, in their order, and all inputs.
+        slabs: the slabs.
+        order: neurons in the order of the slabs; None: in their own order.
+        size: number of weights in all slabs.
+        table: for each row of the plan its neuron, its first input, the one behind the last, and
+            the place of its first weight in a vector of all of them, (n, 4).
+    """
+
+    def __init__(self, edges: Ints, start: Ints, stop: Ints, order: Ints, *, whole: bool) -> None:
+        """Make slabs that begin at the rows ``edges`` and see the inputs from start to stop."""
+        rows, columns = np.diff(edges, append=len(order)), stop - start
+        ends = np.cumsum(rows * columns)
+        places = ends - rows * columns
+        limits = (values.tolist() for values in (edges, edges + rows, start, stop, places, ends))
+        self.slabs = [
+            Slab(slice(row, below), slice(first, last), slice(place, end))
+            for row, below, first, last, place, end in zip(*limits, strict=True)
+        ]
+        row_in_slab = np.arange(len(order)) - edges.repeat(rows)
+        place = places.repeat(rows) + row_in_slab * columns.repeat(rows)
+        self.whole, self.size = whole, int(ends[-1])
+        with torch.inference_mode(False):  # it must serve training too
+            self.order = None if (np.diff(order) == 1).all() else torch.from_numpy(order)
+        self.table = np.column_stack([order, start.repeat(rows), stop.repeat(rows), place])
+
+
+class BandPlan(Plan):
+    """Slabs over what foci see, good for all foci that see no more."""
+
+    def __init__(self, centers: Floats, widths: Floats, radius: Floats, line: Floats) -> None:
+        """Plan for foci that see ``radius`` to either side of their centres on a line of inputs."""
+        order, edges = _sorted_neurons(centers, widths), _slab_edges(len(centers))
+        rows = np.diff(edges, append=len(order))
+        left = np.minimum.reduceat((centers - radius)[order], edges)
+        right = np.maximum.reduceat((centers + radius)[order], edges)
+        start = np.searchsorted(line, left) // BLOCK * BLOCK
+        stop = np.searchsorted(line, right, side="right")
+        stop = np.minimum(-(-stop // BLOCK) * BLOCK, len(line))
+        super().__init__(edges, start, stop, order, whole=False)
+        # A focus that sees neither of the next inputs needs no more than its slab.
+        beyond = np.concatenate([[-np.inf], line, [np.inf]])
+        self._lower, self._upper = np.empty((2, len(order)))
+        self._lower[order] = beyond[start].repeat(rows)
+        self._upper[order] = beyond[stop + 1].repeat(rows)
+
+    def covers(self, centers: Floats, radius: Floats) -> bool:
+        """Whether it still serves foci that have moved; NaN is nowhere."""
+        return len(centers) == len(self._lower) and bool(
+            (centers - radius > self._lower).all() and (centers + radius < self._upper).all()
+        )
+
+
+def _slab_edges(neurons: int) -> Ints:
+    """First neuron of every slab: slabs of nearly equal size, in whole blocks."""
+    blocks = -(-neurons // BLOCK)
+    count = max(1, round(blocks / SLAB_BLOCKS))
+    return np.arange(count) * blocks // count * BLOCK
+
+
+def _sorted_neurons(centers: Floats, widths: Floats) -> Ints:
+    """Sort by centre, wide foci apart from narrow ones: a slab is as wide as its widest neuron."""
+    if widths.max() > 4 * widths.min():
+        return np.lexsort((centers, np.floor(np.log2(widths) / 2)))
+    return np.argsort(centers, kind="stable")
+
+
+class CpuEngine:
+    """Computes a focused layer on the CPU; remembers its plan and its memory between steps.
+
+    Args:
+        tau: positions of the inputs, (m, d).
+        regular: whether they form a grid.
+        normalizer: name of the normaliser.
+        cutoff: a band leaves out inputs whose coefficient is below this share of the largest.
+        bands: ``"always"``, ``"auto"`` (while they are narrow enough to pay) or ``"never"``.
+    """
+
+    def __init__(
+        self, tau: Tensor, *, regular: bool, normalizer: str, cutoff: float, bands: str
+    ) -> None:
+        """Read the positions."""
+        self.tau = tau.detach().numpy().T.copy()  # (d, m); not a view, as tensors may move
+        self.normalizer, self.pool = normalizer, BufferPool()
+        self._reach, self._bands = math.sqrt(-2 * math.log(cutoff)), bands
+        self._line: Floats = self.tau[0].astype(np.float64)
+        gaps = np.diff(self._line)
+        # Only then are inputs that are near each other neighbours, so that slices can be skipped.
+        if (gaps < 0).any() or not (regular or len(self.tau) == 1):
+            self._bands = "never"
+        # A centre is at most this far from its nearest input, against which a cutoff is measured.
+        self._nearest = gaps.max(initial=0.0) / 2
+        self._whole: Plan | None = None
+        self._band: BandPlan | None = None
+        self._steps_left = 0
+
+    def __call__(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        mu: Tensor,
+        sigma: Tensor,
+        mask: Tensor | None,
+    ) -> Tensor:
+        """Map x (b, m) to (b, n); see ``functional.focused_linear``."""
+        y: Tensor = NumbaLinear.apply(  # type: ignore[no-untyped-call]
+            x, weight, bias, mu, sigma, mask, self, self.plan(mu, sigma)
+        )
+        return y
+
+    def plan(self, mu: Tensor, sigma: Tensor) -> Plan:
+        """The plan for the foci (n, d) of this moment."""
+        if self._bands == "never":
+            return self._plan_of_all(len(mu))
+        self._steps_left -= 1
+        line, band = self._line, self._band
+        if self._steps_left >= 0 and band is None:
+            return self._plan_of_all(len(mu))
+        with np.errstate(all="ignore"):  # foci that have diverged give NaN, as weights do
+            centers: Floats = as_array(mu)[:, 0].astype(np.float64)
+            centers = centers.clip(line[0], line[-1])  # a centre outside sees the border
+            widths: Floats = np.abs(as_array(sigma)[:, 0].astype(np.float64))
+            radius = widths * self._reach + self._nearest
+            if self._steps_left >= 0 and band is not None and band.covers(centers, radius):
+                return band
+            band = None
+            if np.isfinite(centers).all() and np.isfinite(radius).all():
+                band = BandPlan(centers, widths, radius, line)
+                limit = MAX_BAND_SHARE * len(mu) * len(line)
+                if self._bands == "auto" and band.size >= limit:
+                    band = None
+        self._steps_left, self._band = PLAN_STEPS, band
+        return band or self._plan_of_all(len(mu))
+
+    def _plan_of_all(self, neurons: int) -> Plan:
+        if self._whole is None or len(self._whole.table) != neurons:
+            first, inputs = np.zeros(1, np.intp), np.full(1, len(self._line))
+            self._whole = Plan(first, first, inputs, np.arange(neurons), whole=True)
+        return self._whole
+
+
+def supports(
+    x: Tensor, weight: Tensor, mu: Tensor, sigma: Tensor, tau: Tensor, mask: Tensor | None
+) -> bool:
+    """Whether tensors may go to the compiled loops, which check neither types nor sizes."""
+    neurons, inputs = len(weight), len(tau)
+    foci = (neurons, tau.shape[1])
+    return (
+        AVAILABLE
+        and x.is_cpu
+        and x.dtype == weight.dtype == mu.dtype == sigma.dtype == tau.dtype
+        and type(x) in PLAIN_TYPES
+        and type(weight) in PLAIN_TYPES
+        and type(mu) in PLAIN_TYPES
+        and type(sigma) in PLAIN_TYPES
+        and x.shape[1] == inputs
+        and weight.shape == (neurons, inputs)
+        and mu.shape == foci
+        and sigma.shape == foci
+        and (mask is None or (mask.shape == weight.shape and mask.dtype == torch.bool))
+    )
+
+
+class NumbaLinear(torch.autograd.Function):
+    """The product over the slabs of a plan, and its gradients.
+
+    Gradients of mu and sigma are low moments of dL/dphi o phi, summed up while phi, which is never
+    stored, is computed again.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        mu: Tensor,
+        sigma: Tensor,
+        mask: Tensor | None,
+        engine: CpuEngine,
+        plan: Plan,
+    ) -> Tensor:
+        """Take x (b, m), weight and mask (n, m), foci (n, d), and how to compute their product."""
+        neurons, axes = mu.shape
+        if plan.size < MIN_POOLED:
+            product = x.new_empty(plan.size)
+        else:
+            product = engine.pool.lend(plan.size, engine.tau.dtype)
+        state = np.empty((neurons, 3 + 2 * axes))
+        arguments = _arguments(engine, plan, mu, sigma, weight, mask)
+        kernels.effective_weights(*arguments, product.numpy(), state)
+        if plan.whole:
+            product = product.view(weight.shape)
+        ctx.save_for_backward(x, weight, mu, sigma, mask, product)
+        ctx.engine, ctx.plan, ctx.state = engine, plan, state
+        y = x.new_empty(len(x), neurons)
+        if plan.whole:
+            torch.mm(x, product.t(), out=y)
+        else:
+            for slab in plan.slabs:
+                torch.mm(x[:, slab.columns], slab.view(product).t(), out=y[:, slab.rows])
+        if plan.order is not None:
+            y = torch.empty_like(y).index_copy_(1, plan.order, y)
+        if bias is not None:
+            y += bias  # faster than addmm
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor) -> Gradients:
+        """Gradients of x, weight, bias, mu and sigma."""
+        x, weight, mu, sigma, mask, product = ctx.saved_tensors
+        engine, plan, needs = ctx.engine, ctx.plan, ctx.needs_input_grad
+        if torch.is_grad_enabled():
+            tau = torch.from_numpy(engine.tau).t()
+            return *gradients_with_graph(
+                needs, grad_y, x, weight, mu, sigma, tau, mask, engine.normalizer
+            ), *[None] * 3
+        grad, change, grad_x = grad_y, engine.tau[0, :0], None
+        if plan.whole:
+            grad_weight = grad.t().mm(x)
+            if needs[0]:
+                grad_x = grad.mm(product)
+        else:
+            grad_weight = weight.new_empty(weight.shape)
+            if needs[0]:
+                grad_x = torch.zeros_like(x)
+            if plan.order is not None:
+                grad = grad.index_select(1, plan.order)
+                space = workspace(plan.size, x.dtype)
+                change = space.numpy()
+            for slab in plan.slabs:
+                rows, columns = slab.rows, slab.columns
+                own = grad_weight[rows, columns] if plan.order is None else slab.view(space)
+                torch.mm(grad[:, rows].t(), x[:, columns], out=own)
+                if grad_x is not None:
+                    grad_x[:, columns].addmm_(grad[:, rows], slab.view(product))
+        grad_mu, grad_sigma = mu.new_empty(mu.shape), mu.new_empty(mu.shape)
+        arguments = _arguments(engine, plan, mu, sigma, weight, mask)
+        results = (tensor.numpy() for tensor in (grad_weight, grad_mu, grad_sigma))
+        kernels.gradients(*arguments, change, ctx.state, *results)
+        grad_bias = grad_y.sum(0) if needs[2] else None
+        return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma, *[None] * 3
+
+
+def _arguments(engine: CpuEngine, plan: Plan, *tensors: Tensor | None) -> tuple[Any, ...]:
+    """What both loops take. Never kept: arrays do not notice when their tensors move."""
+    arrays = [NO_MASK if tensor is None else as_array(tensor) for tensor in tensors]
+    order, power = NORMALIZERS[engine.normalizer] or (0, 0.0)
+    return plan.table, engine.tau, *arrays, order, engine.tau.shape[1] ** power
+
+
+# Memory that is used again: fresh from the system it would cost more than the arithmetic in it.
+
+_workspaces = threading.local()
+_DTYPES = {torch.float32: np.float32, torch.float64: np.float64, torch.bool: np.bool_}
+
+
+def workspace(size: int, dtype: torch.dtype) -> Tensor:
+    """A tensor on the CPU of at least this many values, until the next call in this thread."""
+    name = str(dtype)
+    space: Tensor | None = getattr(_workspaces, name, None)
+    if space is None or space.numel() < size:
+        with torch.inference_mode(False):  # what is kept must serve training too
+            space = torch.empty(size, dtype=dtype, device="cpu")
+        setattr(_workspaces, name, space)
+    return space
+
+
+def as_array(tensor: Tensor) -> npt.NDArray[Any]:
+    """A tensor on the CPU as an array to read, good until the tensor moves.
+
+    Unlike ``tensor.numpy()`` this lets the storage be resized later, as FSDP does with parameters.
+    """
+    tensor = tensor.contiguous()
+    if not tensor.untyped_storage().nbytes():
+        raise RuntimeError("The storage of a parameter is empty: FSDP has freed it.")
+    memory: Any = (ctypes.c_byte * tensor.nbytes).from_address(tensor.data_ptr())
+    memory.owner = tensor
+    array: npt.NDArray[Any] = np.frombuffer(memory, _DTYPES[tensor.dtype])
+    return array.reshape(tensor.shape)
+
+
+class BufferPool:
+    """Lends memory on the CPU that comes back when the last tensor that uses it is gone.
+
+    Saved for a gradient it is lent until after the backward pass; meanwhile others get new memory.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[Any] = []
+
+    def lend(self, size: int, dtype: np.dtype[Any]) -> Tensor:
+        """A tensor of this many values."""
+        try:
+            buffer = self._free.pop()  # not asked before: another thread might get it
+        except IndexError:
+            buffer = None
+        if buffer is None or len(buffer) < size or buffer.dtype != dtype:
+            buffer = np.empty(size, dtype)
+        lent = buffer[:size]  # tensors own this view, however many they are
+        weakref.finalize(lent, self._take_back, buffer).atexit = False
+        return torch.from_numpy(lent)
+
+    def _take_back(self, buffer: Any) -> None:
+        if not self._free:
+            self._free.append(buffer)

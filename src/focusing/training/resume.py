@@ -1,0 +1,326 @@
+"""Stop a run between two batches, and resume it as if it had never stopped, to the bit.
+
+Lightning resumes at the beginning of an epoch, from the checkpoint of the last one. For a run that
+a signal stopped in the middle of an epoch, :func:`save_mid_epoch` keeps the rest. When the run
+resumes, the module skips the batches that are done, without training on them, and then calls
+:func:`restore_mid_epoch`. So whatever counts or draws per batch (shuffling, augmentation,
+progress) needs no state of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from focusing.data import DataSet
+from focusing.errors import DamagedError, UserError
+from focusing.results.store import atomic_write, set_aside
+from focusing.training.checkpoint import (
+    check_callbacks,
+    check_keys,
+    check_optimizer,
+    check_structure,
+    encode,
+    load_checkpoint,
+)
+from focusing.validation import Wrong, fields, text
+
+if TYPE_CHECKING:
+    from focusing.training.module import FocusingModule
+
+log = logging.getLogger(__name__)
+
+# Signals: SIGTERM and Ctrl-C ask the training loop to stop where nothing is half done.
+
+_received: list[int] = []
+
+
+class Interrupted(SystemExit):
+    """A signal stopped the run; the exit code is 128 + signal, as in a shell."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(128 + signum)
+        self.signum = signum
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let signals ask the training loop to stop; a second signal does not wait for the loop."""
+
+    def ask(signum: int, frame: FrameType | None) -> None:
+        if _received:
+            raise Interrupted(signum)
+        _received.append(signum)
+
+    _received.clear()
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # Python allows it nowhere else
+        before = {signum: signal.signal(signum, ask) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+        raise_if_interrupted()
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+        _received.clear()
+
+
+def interrupted() -> bool:
+    """Whether a signal has asked to stop."""
+    return bool(_received)
+
+
+def raise_if_interrupted() -> None:
+    """Stop here if a signal has asked for it."""
+    if _received:
+        raise Interrupted(_received[0])
+
+
+# Data: a run resumes, and counts as finished, only with the data that it began with.
+
+DATA_FILE = Path("checkpoints", "data.json")
+"""In a run folder: what its checkpoints were trained on. The record comes only at the end."""
+DATA_FACTS = fields({"source": text, "fingerprint": text})
+
+
+def note_data(run_dir: Path, data: DataSet) -> None:
+    """Write down the data for :func:`check_resumed_data`."""
+    facts = {"source": data.source, "fingerprint": data.fingerprint}
+    atomic_write(run_dir / DATA_FILE, json.dumps(facts).encode())
+
+
+def check_resumed_data(run_dir: Path, data: DataSet) -> None:
+    """Refuse to resume from a checkpoint that was trained on other data."""
+    path = run_dir / DATA_FILE
+    if not path.exists() or not any(path.parent.glob("*.ckpt")):
+        return
+    try:
+        facts = json.loads(path.read_bytes())
+        DATA_FACTS(facts)
+    except (ValueError, RecursionError):
+        kept = set_aside(path)
+        log.warning("%s is damaged: it is kept as %s, and the run goes on.", path, kept.name)
+        return
+    check_same_data(facts, data, run_dir, "resume=never begins again")
+
+
+def check_same_data(facts: Mapping[str, Any], data: DataSet, run_dir: Path, remedy: str) -> None:
+    """Refuse data whose fingerprint is not the one that a run has noted."""
+    if facts["fingerprint"] == data.fingerprint:
+        return
+    raise UserError(
+        f"{run_dir} was trained on other data: {facts['source']}, fingerprint "
+        f"{facts['fingerprint']}; now data={data.name} is {data.source}, fingerprint "
+        f"{data.fingerprint}; {remedy}."
+    )
+
+
+# Random numbers: of Python, NumPy, torch and the GPU.
+
+
+def seed_all(seed: int, device: torch.device) -> None:
+    """Seed every generator that code may draw from."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - for code that draws from the global generator
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed takes a millisecond
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """The state of all generators, as plain containers and tensors."""
+    kind, keys, *rest = np.random.get_state()  # noqa: NPY002 - see above
+    state = {
+        "python": random.getstate(),
+        "numpy": (kind, keys.tolist(), *rest),  # type: ignore[attr-defined]
+        "torch": torch.get_rng_state(),
+    }
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Go back to a state from :func:`random_state`."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])  # noqa: NPY002 - see above
+    torch.set_rng_state(state["torch"])
+    if device.type == "cuda" and "cuda" in state:  # the run may have changed its device
+        torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def check_random(state: Any) -> None:
+    """Refuse what no generator would take; those of the process are left alone.
+
+    Raises:
+        Wrong: it is damaged.
+    """
+    try:
+        random.Random().setstate(state["python"])  # noqa: S311 - nothing is drawn
+        np.random.RandomState().set_state(state["numpy"])  # noqa: NPY002 - of the global kind
+        torch.Generator().set_state(state["torch"])
+    except Exception as error:  # the generators raise different kinds
+        raise Wrong(f"is damaged ({type(error).__name__})", "random") from None
+
+
+# The middle of an epoch.
+
+
+@dataclass
+class EpochProgress:
+    """What the current epoch has done.
+
+    Attributes:
+        batches: trained on.
+        pending: of them, whose gradients wait for an optimizer step.
+        outputs: lists of outputs and targets of every split, for the epoch's metrics.
+    """
+
+    batches: int = 0
+    pending: int = 0
+    outputs: dict[str, tuple[list[Tensor], list[Tensor]]] = field(default_factory=dict)
+
+    def add(self, split: str, output: Tensor, targets: Tensor) -> None:
+        """Keep the network's output for a batch."""
+        outputs, expected = self.outputs.setdefault(split, ([], []))
+        outputs.append(output.detach())
+        expected.append(targets)
+
+
+def save_mid_epoch(module: FocusingModule) -> None:
+    """Write all that training has changed since the epoch began.
+
+    During validation that is the state at the end of training: validation, which changes nothing
+    and draws nothing, is done again.
+    """
+    progress = module.progress
+    state = {
+        "epoch": module.current_epoch,
+        "batches": progress.batches,
+        "pending": progress.pending,
+        "gradients": [parameter.grad for parameter in module.net.parameters()],
+        # Joined: the pieces are views, and every one would take its whole bundle into the file.
+        "seen": [torch.cat(pieces) for pieces in progress.outputs["train"]],
+        "net": module.net.state_dict(),
+        "optimizer": module.optimizer.state_dict(),
+        "steps": module.step_progress.state_dict(),
+        "random": random_state(module.device),
+        "callbacks": {callback.state_key: callback.state_dict() for callback in _callbacks(module)},
+        "seconds": module.seconds,
+        "cpu_seconds": module.cpu_seconds,
+    }
+    try:
+        atomic_write(_path(module), encode(state))
+    except OSError as error:  # the run stops all the same, and resumes from its last epoch
+        log.warning("The middle of the epoch could not be saved: %s", error)
+
+
+def load_mid_epoch(module: FocusingModule) -> dict[str, Any] | None:
+    """Read what an earlier session saved of the current epoch, if it fits this run."""
+    path = _path(module)
+    if not path.exists():
+        return None
+    try:
+        state = load_checkpoint(path)
+        _check(state, module)
+        return state if state["epoch"] == module.current_epoch else None
+    except OSError as error:
+        log.warning("%s: the epoch begins again.", error)
+        return None
+    except ValueError as error:
+        damage = DamagedError(path, f"does not fit this run: {error}")
+    except DamagedError as error:
+        damage = error
+    kept = set_aside(path)
+    log.warning("%s It is kept as %s; the epoch begins again.", damage, kept.name)
+    return None
+
+
+def restore_mid_epoch(module: FocusingModule, state: dict[str, Any]) -> None:
+    """Go back to what :func:`save_mid_epoch` saved."""
+    outputs, targets = (values.to(module.device) for values in state["seen"])
+    module.progress = EpochProgress(
+        state["batches"], state["pending"], {"train": ([outputs], [targets])}
+    )
+    module.net.load_state_dict(state["net"])
+    module.optimizer.load_state_dict(state["optimizer"])
+    module.step_progress.load_state_dict(state["steps"])
+    for parameter, gradient in zip(module.net.parameters(), state["gradients"], strict=True):
+        parameter.grad = None if gradient is None else gradient.to(parameter.device)
+    for callback in _callbacks(module):
+        if callback_state := state["callbacks"].get(callback.state_key):
+            callback.load_state_dict(callback_state)
+    module.earlier_seconds = state["seconds"]
+    module.earlier_cpu_seconds = state.get("cpu_seconds", 0.0)
+    set_random_state(state["random"], module.device)
+
+
+def _check(state: Any, module: FocusingModule) -> None:
+    """Refuse what :func:`restore_mid_epoch` could not restore.
+
+    Raises:
+        Wrong: with the path of the first difference.
+    """
+    template = {
+        "epoch": 0,
+        "batches": 0,
+        "pending": 0,
+        "net": dict(module.net.state_dict()),
+        "steps": module.step_progress.state_dict(),
+        "seconds": 0.0,
+    }
+    check_keys(state, template, optional={"cpu_seconds": 0.0})  # older ones do not have it
+    if not 1 <= state["batches"] <= module.batches["train"].steps:
+        raise Wrong("is not a number of batches of this run", "batches")
+    if state["pending"] >= max(module.optim.accumulate, 2):
+        raise Wrong("is more than waits for a step", "pending")
+    check_optimizer(state.get("optimizer"), module)
+    check_random(state.get("random"))
+    check_callbacks(state.get("callbacks"), module, _callbacks(module))
+    parameters = list(module.net.parameters())
+    gradients = state.get("gradients")
+    if not isinstance(gradients, list) or len(gradients) != len(parameters):
+        raise Wrong(f"are not {len(parameters)}", "gradients")
+    for index, (gradient, parameter) in enumerate(zip(gradients, parameters, strict=True)):
+        if gradient is not None:
+            try:
+                check_structure(gradient, parameter)
+            except Wrong as error:
+                raise error.under(index).under("gradients") from None
+    _check_outputs(state.get("seen"), module.batches["train"].split.targets)
+
+
+def _check_outputs(seen: Any, targets: Tensor) -> None:
+    """Refuse what are not the outputs and targets of some training samples."""
+    if not isinstance(seen, list) or len(seen) != 2 or not isinstance(seen[1], Tensor):
+        raise Wrong("are not outputs and targets", "seen")
+    outputs, expected = seen
+    check_structure(expected, targets[:1].expand(len(expected), *targets.shape[1:]))
+    if (
+        not isinstance(outputs, Tensor)
+        or len(outputs) != len(expected)
+        or outputs.ndim not in (1, 2)
+    ):
+        raise Wrong("has other outputs than targets", "seen")
+
+
+def _callbacks(module: FocusingModule) -> list[pl.Callback]:
+    return module.trainer.callbacks  # type: ignore[attr-defined, no-any-return]
+
+
+def _path(module: FocusingModule) -> Path:
+    return Path(module.trainer.default_root_dir) / "checkpoints" / "interrupted.ckpt"

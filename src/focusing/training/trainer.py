@@ -1,0 +1,272 @@
+"""From a config to a trained network: data, network, Lightning trainer, and the fit."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from lightning_fabric.utilities.warnings import PossibleUserWarning
+from pytorch_lightning.profilers import PassThroughProfiler
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from focusing.config import drops_rest
+from focusing.data import Batches, DataSet, Split, hold_out
+from focusing.data.batches import resident
+from focusing.data.preprocess import Preparation
+from focusing.data.sample import settle
+from focusing.errors import UserError
+from focusing.instantiate import instantiate
+from focusing.models import Network
+from focusing.results.record import Series, best_epoch
+from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO, newest_checkpoint
+from focusing.training.module import FocusingModule
+from focusing.training.resume import interruptible
+from focusing.validation import check_memory
+
+TEXT_DATA = "focusing.data.imdb"
+"""The data set whose inputs are words, not values."""
+EVALUATION_BATCH, MAX_EVALUATION_VALUES = 1024, 2**22
+"""Samples of an evaluation batch, and input values in all of them, at most."""
+BUNDLE_WORK, MAX_BUNDLE = 2**27, 200
+"""Parameters times samples that make a bundle of batches, and batches in it at most."""
+
+
+def resolve_source(config: dict[str, Any], *, strict: bool) -> None:
+    """Write into a config whether its data will be the sample of 5000 digits.
+
+    Args:
+        config: ``data.on_missing``, if it has one, becomes ``"sample"`` or ``"error"``.
+        strict: no sample unless the user asked for it.
+    """
+    settle(config["data"], Path(config["paths"]["data_dir"]).expanduser(), strict=strict)
+
+
+def load_data(
+    config: Mapping[str, Any], *, peek: bool = False, preparation: Preparation | None = None
+) -> DataSet:
+    """Make or read the data set of a config.
+
+    Args:
+        config: of a run.
+        peek: only for its source and its fingerprint: neither download nor prepare anything.
+        preparation: of the samples, if they are for a network that was trained on others.
+    """
+    if config["data"]["_target_"] == TEXT_DATA and "embedding" not in config["model"]:
+        # Before the words are decoded, which takes a while.
+        raise UserError(
+            f"data={config['data']['name']} is made of words: use a model that embeds them, "
+            f"model=fasttext_focus or model=fasttext_dense, not {config['model']['name']}."
+        )
+    options = {name: value for name, value in config["data"].items() if name != "name"}
+    context = {"run_seed": config["seed"], "holdout": config["protocol"]["holdout"]}
+    if "split" in options:  # it is read from files
+        context |= {"data_dir": config["paths"]["data_dir"], "peek": peek}
+        context |= {"preparation": preparation}
+    try:
+        return instantiate(options, DataSet, **context)
+    except FileNotFoundError as error:
+        raise UserError(f"data={config['data']['name']}: {error.filename} is missing.") from None
+
+
+def split_data(config: Mapping[str, Any], data: DataSet) -> dict[str, Split]:
+    """The splits of a data set under the config's protocol: train, maybe val, test."""
+    share = config["protocol"]["holdout"]
+    if not share:
+        return {"train": data.train, "test": data.test}
+    train, val = hold_out(data.train, share, config["seed"], data.classes)
+    return {"train": train, "val": val, "test": data.test}
+
+
+def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = True) -> Network:
+    """Make the network of a config; its weights depend on the seed alone.
+
+    Args:
+        config: plain containers.
+        data: what it is for.
+        pretrained: read the weights that the config begins with; of no use before a checkpoint.
+    """
+    model = config["model"]["name"]
+    options = {name: value for name, value in config["model"].items() if name != "name"}
+    if "pretrained" in options and not pretrained:
+        options |= {"pretrained": False, "weights": None}
+    sizes: dict[str, Any] = {"inputs": data.train.inputs.shape[1:], "outputs": data.outputs}
+    if "embedding" in options:
+        if not data.vocabulary:
+            raise UserError(f"model={model} is for texts: data={data.name} is not.")
+        sizes["vocabulary"] = data.vocabulary
+    _check_size(model, options, sizes)
+    torch.manual_seed(config["seed"])
+    return instantiate(options, Network, **sizes)
+
+
+def _check_size(model: str, options: dict[str, Any], sizes: dict[str, Any]) -> None:
+    """Refuse a network whose weights and gradients exceed the memory; on meta it takes none."""
+    empty = {"pretrained": False, "weights": None} if "pretrained" in options else {}
+    try:
+        with torch.device("meta"):
+            net = instantiate({**options, **empty}, Network, **sizes)
+    except RuntimeError as error:
+        if "overflow" not in str(error):  # a network of the user's own, which needs values
+            return
+        raise UserError(f"model={model}: its layers are too large.") from None
+    count = sum(parameter.numel() for parameter in net.parameters())
+    size = 2 * count * torch.get_default_dtype().itemsize
+    check_memory(size, f"model={model} with {count} parameters")
+
+
+def check_single(config: Mapping[str, Any], net: Network, train: Split) -> None:
+    """Refuse batches of one sample for a network that cannot be trained on them."""
+    samples, optim = len(train.targets), config["optim"]
+    size, limit = optim["batch_size"], config["trainer"]["limit_batches"]
+    if size == 1:
+        cause = "optim.batch_size=1"
+    elif samples == 1:
+        cause = "There is 1 training sample"
+    elif samples % size == 1 and optim["drop_last"] is False and not limit:
+        cause = "optim.drop_last=false leaves a last batch of 1 sample"
+    else:
+        return
+    try:  # nothing is computed on this device
+        deepcopy(net).to("meta").train()(net.example().to("meta"))
+    except ValueError:
+        raise UserError(
+            f"{cause}: batch norm needs 2 or more samples in a batch; use more, or "
+            "model.batch_norm=false."
+        ) from None
+
+
+def build_trainer(
+    options: Mapping[str, Any],
+    run_dir: Path,
+    *,
+    callbacks: Iterable[pl.Callback] = (),
+    best_of: str | None = None,
+    metric: str = "accuracy",
+) -> pl.Trainer:
+    """A quiet Lightning trainer that checkpoints every epoch.
+
+    Args:
+        options: the group ``trainer`` of a config.
+        run_dir: the run folder.
+        callbacks: what else happens.
+        best_of: name of the series whose best epoch is kept as ``best.ckpt``; None keeps the last
+            epoch only.
+        metric: ``"accuracy"`` or ``"mae"``: what that series is.
+    """
+
+    def is_best(series: Series) -> bool:
+        if best_of is None:
+            return False
+        values = series[best_of]
+        return best_epoch(values, metric) == len(values) - 1
+
+    silence_lightning()
+    try:
+        return pl.Trainer(
+            max_epochs=options["max_epochs"],
+            accelerator=options["accelerator"],
+            devices=options["devices"],
+            precision=options["precision"],
+            deterministic=options["deterministic"],
+            default_root_dir=run_dir,
+            callbacks=[*callbacks, EpochCheckpoint(run_dir / "checkpoints", is_best)],
+            logger=False,  # a run opens its loggers once it has its folder
+            plugins=[PlainCheckpointIO()],
+            profiler=_NoProfiler(),
+            num_sanity_val_steps=0,
+            log_every_n_steps=1,
+            use_distributed_sampler=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+    except (MisconfigurationException, ImportError, TypeError, ValueError) as error:
+        raise UserError(f"trainer: {' '.join(str(error).split())}") from None
+
+
+class _NoProfiler(PassThroughProfiler):
+    """Does nothing faster: Lightning enters a profiler forty times per step."""
+
+    _nothing = nullcontext()
+
+    def profile(self, action_name: str) -> Any:
+        return self._nothing
+
+
+def silence_lightning() -> None:
+    """Keep Lightning's advertisements and advice off the terminal."""
+    for name in ("pytorch_lightning", "lightning_fabric", "pytorch_lightning.utilities.rank_zero"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", category=PossibleUserWarning)
+    warnings.filterwarnings("ignore", message="`isinstance.treespec, LeafSpec.` is deprecated")
+    # Deterministic mode would also fill all new memory with NaN, to find reads that we do not do.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def evaluation_batch(split: Split) -> int:
+    """Samples of an evaluation batch: fewer if they are large, as convolutions enlarge them."""
+    return max(1, min(EVALUATION_BATCH, MAX_EVALUATION_VALUES // split.inputs[0].numel()))
+
+
+def fit(
+    trainer: pl.Trainer,
+    module: FocusingModule,
+    splits: Mapping[str, Split],
+    *,
+    limit: int | None = None,
+    resume_from: Path | None = None,
+    prepare: Callable[[Tensor], Tensor] | None = None,
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
+) -> None:
+    """Train until the last epoch or a signal.
+
+    Args:
+        trainer: from :func:`build_trainer`.
+        module: what to train.
+        splits: the data: ``"train"``, and what is scored after every epoch.
+        limit: batches per epoch, at most.
+        resume_from: continue from the newest good checkpoint in this folder.
+        prepare: is applied to every batch.
+        augment: is applied to every training batch.
+
+    Raises:
+        Interrupted: on SIGTERM and Ctrl-C, with the exit code.
+    """
+    device, optim, train = trainer.strategy.root_device, module.optim, splits["train"]
+    work = optim.batch_size * sum(parameter.numel() for parameter in module.parameters())
+    batch_norm = any(isinstance(layer, _BatchNorm) for layer in module.net.modules())
+    module.batches = {
+        "train": Batches(
+            resident(train, device),
+            optim.batch_size,
+            seed=module.seed if optim.shuffle else None,
+            limit=limit,
+            bundle=max(1, min(MAX_BUNDLE, BUNDLE_WORK // work)),
+            device=device,
+            prepare=prepare,
+            augment=augment,
+            augment_seed=module.seed,
+            drop_last=drops_rest(
+                optim.drop_last, len(train.targets), optim.batch_size, batch_norm=batch_norm
+            ),
+        )
+    }
+    size = max(evaluation_batch(train), optim.batch_size)
+    for name, split in splits.items():
+        if name != "train":
+            batches = Batches(resident(split, device), size, device=device, prepare=prepare)
+            module.batches[name] = batches
+    train_batches, *evaluated = module.batches.values()
+    # Lightning would stop at SIGTERM by itself, saving nothing and exiting with 0.
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+    checkpoint = resume_from and newest_checkpoint(resume_from, module, trainer)
+    with interruptible():
+        trainer.fit(module, train_batches, evaluated, ckpt_path=checkpoint, weights_only=True)

@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import MISSING
@@ -141,8 +141,21 @@ class Config:
 
 
 FOCUS = "focusing.nn.FocusedLinear"
-FILES = "focusing.data.options.Options"
-IMAGES = (FILES, "augment=focusing.data.augment.Augment")
+
+DATA_SETS = [
+    "synthetic",
+    "mnist",
+    "fashion",
+    "cifar10",
+    "clt",
+    "lfw",
+    "catsdogs",
+    "fsdd",
+    "boston",
+    "dna",
+    "reuters",
+    "imdb",
+]
 SIGNATURES: dict[str, dict[str, tuple[str, ...]]] = {
     "model": {
         "dense": ("focusing.models.dense_mlp", "focusing.models.MLP"),
@@ -159,25 +172,12 @@ SIGNATURES: dict[str, dict[str, tuple[str, ...]]] = {
         "fasttext": ("focusing.models.FastText",),
         "focused_fasttext": ("focusing.models.focused_fasttext", "focusing.models.FastText", FOCUS),
     },
-    "data": {
-        "synthetic": ("focusing.data.synthetic",),
-        "images": IMAGES,
-        "fashion": ("focusing.data.fashion", *IMAGES),
-        "cifar10": ("focusing.data.cifar10", *IMAGES),
-        "mnist": ("focusing.data.mnist", *IMAGES),
-        "clt": ("focusing.data.clt", *IMAGES),
-        "lfw": ("focusing.data.lfw", *IMAGES),
-        "catsdogs": ("focusing.data.catsdogs", *IMAGES),
-        "fsdd": ("focusing.data.fsdd", FILES),
-        "boston": ("focusing.data.boston", FILES),
-        "dna": ("focusing.data.dna", FILES),
-        "reuters": ("focusing.data.reuters", FILES),
-        "imdb": ("focusing.data.imdb", FILES),
-    },
+    "data": {name: (f"focusing.data.{name}",) for name in DATA_SETS},
 }
 """What the files of a group choose as ``/schema/<group>@_here_: <name>``: the target, and the
-callables that its ``**options`` go to. ``images`` has no target: it is for data sets of your own.
-"""
+callables that its ``**options`` go to."""
+IMAGES = "focusing.data.dataset.ImageOptions"
+"""The options of ``/schema/data@_here_: images``, for data sets of images of your own."""
 SUPPLIED = frozenset(
     {"self", "inputs", "outputs", "vocabulary", "in_features", "out_features", "device", "dtype"}
     | {"data_dir", "run_seed", "holdout", "peek", "preparation"}
@@ -195,7 +195,8 @@ def group_schemas() -> dict[str, dict[str, type]]:
     for group, by_name in SIGNATURES.items():
         for name, signatures in by_name.items():
             class_name = f"{name.title().replace('_', '')}{group.title()}"  # FocusedCnnModel
-            schemas[group][name] = _derive(class_name, signatures)
+            schemas[group][name] = _derive(class_name, signatures[0], signatures)
+    schemas["data"]["images"] = _derive("ImagesData", MISSING, (IMAGES,))
     return schemas
 
 
@@ -210,23 +211,40 @@ if not TYPE_CHECKING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _derive(class_name: str, signatures: tuple[str, ...]) -> type:
+class Parameter(NamedTuple):
+    """A parameter as it stands in the source of a module."""
+
+    module: str
+    name: str
+    annotation: ast.expr
+    default: Any
+
+
+def _derive(class_name: str, target: str, signatures: tuple[str, ...]) -> type:
     """A dataclass of the options of some signatures."""
-    target = signatures[0] if signatures[0] != FILES else MISSING
     options: dict[str, tuple[Any, Any]] = {"_target_": (str, target), "name": (str, MISSING)}
     for signature in signatures:
-        nested, _, callable_name = signature.rpartition("=")
-        parameters = {
-            name: (_config_type(annotation), default)
-            for name, annotation, default in _parameters(callable_name)
-            if name not in SUPPLIED and not ast.unparse(annotation).startswith("Mapping")
-        }
-        if nested:
-            schema = _make_dataclass(f"{nested.title()}Options", parameters)
-            options[nested] = (schema, schema())
-        else:
-            options |= parameters
+        options |= _options(signature)
     return _make_dataclass(class_name, options)
+
+
+def _options(signature: str) -> dict[str, tuple[Any, Any]]:
+    """Type and default of the options of a signature."""
+    options: dict[str, tuple[Any, Any]] = {}
+    for module, name, annotation, default in _parameters(signature):
+        match annotation:
+            case _ if name in SUPPLIED:
+                continue
+            case ast.Name(id=kind) if name == "options":  # an object that holds more of them
+                options |= _options(f"{module}.{kind}")
+            case ast.BinOp(left=ast.Name(id=kind), right=ast.Subscript(value=ast.Name("Mapping"))):
+                nested = _make_dataclass(f"{kind}Options", _options(f"{module}.{kind}"))
+                options[name] = (nested, nested())
+            case ast.BinOp(left=ast.Subscript(value=ast.Name("Mapping"))):  # of a layer inside
+                continue
+            case _:
+                options[name] = (_config_type(annotation), default)
+    return options
 
 
 def _make_dataclass(class_name: str, options: dict[str, tuple[Any, Any]]) -> type:
@@ -240,15 +258,17 @@ def _make_dataclass(class_name: str, options: dict[str, tuple[Any, Any]]) -> typ
     return made
 
 
-def _parameters(callable_name: str) -> Iterator[tuple[str, ast.expr, Any]]:
-    """Name, annotation and default of what a function, a class or a dataclass takes."""
-    definition = _find_definition(callable_name)
+def _parameters(callable_name: str) -> Iterator[Parameter]:
+    """What a function, a class or a dataclass takes."""
+    module, definition = _find_definition(callable_name)
     if isinstance(definition, ast.ClassDef):
         methods = {node.name: node for node in definition.body if isinstance(node, ast.FunctionDef)}
         if "__init__" not in methods:  # a dataclass
+            for base in definition.bases:
+                yield from _parameters(f"{module}.{ast.unparse(base)}")
             for node in definition.body:
                 if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    yield node.target.id, node.annotation, _default(node.value)
+                    yield Parameter(module, node.target.id, node.annotation, _default(node.value))
             return
         definition = methods["__init__"]
     arguments = definition.args
@@ -258,7 +278,8 @@ def _parameters(callable_name: str) -> Iterator[tuple[str, ast.expr, Any]]:
         *zip(positional, defaults, strict=True),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ):
-        yield argument.arg, argument.annotation or ast.Name("Any"), _default(default)
+        annotation = argument.annotation or ast.Name("Any")
+        yield Parameter(module, argument.arg, annotation, _default(default))
 
 
 def _default(value: ast.expr | None) -> Any:
@@ -267,17 +288,17 @@ def _default(value: ast.expr | None) -> Any:
         return MISSING
     try:
         literal = ast.literal_eval(value)
-    except ValueError:  # field(default_factory=...), of what is no option
+    except ValueError:  # a call, of what is no option
         return MISSING
     return list(literal) if isinstance(literal, tuple) else literal
 
 
-def _find_definition(callable_name: str) -> ast.FunctionDef | ast.ClassDef:
-    """The definition of a name of this package, followed through the imports of its modules."""
+def _find_definition(callable_name: str) -> tuple[str, ast.FunctionDef | ast.ClassDef]:
+    """Module and definition of a name of this package, which other modules may import."""
     module, _, name = callable_name.rpartition(".")
     for node in _parse(module).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
-            return node
+            return module, node
         if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
             return _find_definition(f"{node.module}.{name}")
     raise LookupError(f"{module} does not define {name}")

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from focusing.config import FILES, SIGNATURES
+from focusing.config import SIGNATURES
 from focusing.errors import UserError
 from focusing.validation import describe_fault
 
@@ -42,7 +42,7 @@ TARGETS = frozenset(
         *(target for group in SIGNATURES.values() for target, *_ in group.values()),
         *(f"focusing.callbacks.{name}" for name in CALLBACKS),
     }
-) - {FILES}
+)
 """What conf/ names, and nothing else."""
 ENTRY_POINTS = "focusing.targets"
 """Installed packages add their own under this name."""

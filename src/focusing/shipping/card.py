@@ -23,7 +23,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
-from focusing.data.images import INTERPOLATIONS
+from focusing.data.image_sets import INTERPOLATIONS
 from focusing.errors import UserError, printable
 from focusing.models import Network
 from focusing.nn import BandedLinear

@@ -12,7 +12,7 @@ import yaml
 
 from focusing.compose import data_dir, override_data
 from focusing.data import Batches, DataSet, Split
-from focusing.data.preprocess import FITTED
+from focusing.data.batches import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint

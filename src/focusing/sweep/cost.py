@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focusing.data.partition import read_split
+from focusing.data.splits import read_split
 
 if TYPE_CHECKING:
     import torch

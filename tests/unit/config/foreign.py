@@ -9,7 +9,7 @@ FOREIGN = [
     "focusing",
     "focusing.data",
     "focusing.models.network.torch.load",
-    "focusing.data.pictures.mnist",
+    "focusing.data.image_sets.mnist",
     "focusing.models.Network",
     "focusing.models.MLP",
     "focusing.nn.FocusedLinear",

@@ -10,7 +10,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from focusing.compose import config_dir, prepare_hydra
-from focusing.reports.tables.overrides import planned
+from focusing.reports.paper import published_tables
+from focusing.reports.tables.blocks import TRIALS_EXPERIMENT, composed
 from focusing.results.identity import config_hash
 from focusing.results.record import scores
 from focusing.results.store import write_record
@@ -28,7 +29,7 @@ SMALLEST: dict[str, Any] = {
 
 
 @cache  # it takes half a second
-def composed(data: str) -> dict[str, Any]:
+def focus_config(data: str) -> dict[str, Any]:
     prepare_hydra()
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         cfg = compose("train", [f"data={data}", "model=focus_s"])
@@ -39,9 +40,11 @@ def config_of(
     experiment: str, data: str, model: str, size: str, variant: str, *, holdout: bool
 ) -> dict[str, Any]:
     """As composed for an experiment of the paper; of others, what tables look at."""
-    config: dict[str, Any] = deepcopy(planned(experiment, size, variant, data, model) or {})  # type: ignore[arg-type]
+    config: dict[str, Any] = {}
+    if experiment in (*published_tables(), TRIALS_EXPERIMENT):
+        config = deepcopy(composed(experiment, size, variant, data, model) or {})  # type: ignore[arg-type]
     if not config:
-        config = deepcopy(composed("synthetic" if data == "synthetic" else "fashion"))
+        config = deepcopy(focus_config("synthetic" if data == "synthetic" else "fashion"))
         config["data"]["name"], config["model"]["name"] = data, model
         if "dense" in model:
             kept = ("_target_", "name", "hidden")

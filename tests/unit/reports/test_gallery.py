@@ -13,8 +13,7 @@ from PIL import Image
 from focusing.reports.figures.chart import Chart, Missing
 from focusing.reports.figures.chart_runs import sample, typical
 from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
-from focusing.reports.tables.labels import labels
-from focusing.reports.tables.settings import settings_of
+from focusing.reports.tables.settings import labels, settings_of
 from focusing.results.collect import Run, collect
 from tests.unit.reports.records import leave
 

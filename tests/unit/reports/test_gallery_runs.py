@@ -15,8 +15,7 @@ from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.gallery import all_figures, write_figures
 from focusing.reports.figures.weights import picture, three_neurons
 from focusing.reports.foci import read_foci
-from focusing.reports.tables.files import all_tables
-from focusing.reports.tables.markdown import markdown
+from focusing.reports.tables.files import all_tables, markdown
 from focusing.results.collect import Collection, collect
 from focusing.run import train
 

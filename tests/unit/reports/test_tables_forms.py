@@ -11,9 +11,7 @@ import pytest
 from rich.console import Console
 
 from focusing.reports.tables import Column, Row, Table, p_value, signed, text
-from focusing.reports.tables.files import csv_text, write_tables
-from focusing.reports.tables.latex import document, escape, latex
-from focusing.reports.tables.markdown import markdown
+from focusing.reports.tables.files import csv_text, document, escape, latex, markdown, write_tables
 from focusing.reports.terminal import table_lines
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave

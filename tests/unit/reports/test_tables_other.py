@@ -6,12 +6,14 @@ import pytest
 from scipy import stats as scipy_stats
 
 from focusing.reports.tables import Table
-from focusing.reports.tables.course import course_tables
-from focusing.reports.tables.experiment import experiment_tables
-from focusing.reports.tables.failed import failed_tables
+from focusing.reports.tables.diagnostics import (
+    course_tables,
+    failed_tables,
+    optimism_tables,
+    pruning_tables,
+)
+from focusing.reports.tables.experiments import experiment_tables
 from focusing.reports.tables.files import all_tables
-from focusing.reports.tables.optimism import optimism_tables
-from focusing.reports.tables.pruning import pruning_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

@@ -11,9 +11,8 @@ from scipy import stats as scipy_stats
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Row, Table
-from focusing.reports.tables.cells import blocks
-from focusing.reports.tables.overrides import planned
-from focusing.reports.tables.paper import paper_tables
+from focusing.reports.tables.blocks import blocks, composed
+from focusing.reports.tables.paper_tables import paper_tables
 from focusing.results.collect import collect
 from focusing.results.stats import resampled_p
 from tests.unit.reports.records import leave
@@ -201,7 +200,7 @@ class TestOverrides:
         assert "table2_simple_paper_paper_tests" not in found
 
     def test_a_callback_that_was_left_out_is_told(self, tmp_path: Path) -> None:
-        plain = planned("table2_simple", "paper", "paper", "fashion", "focus_s")
+        plain = composed("table2_simple", "paper", "paper", "fashion", "focus_s")
         assert plain is not None
         rest = {name: each for name, each in plain["callbacks"].items() if name != "clip"}
         leave_plain(tmp_path, "focus_s", 0.9)

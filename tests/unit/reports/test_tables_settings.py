@@ -10,10 +10,9 @@ from scipy import stats as scipy_stats
 
 from focusing.reports.figures.foci import foci_charts
 from focusing.reports.figures.sweep import sweep_charts
-from focusing.reports.tables.experiment import experiment_tables
-from focusing.reports.tables.labels import labels
-from focusing.reports.tables.overrides import composed
-from focusing.reports.tables.settings import settings_of
+from focusing.reports.tables.blocks import composed
+from focusing.reports.tables.experiments import experiment_tables
+from focusing.reports.tables.settings import labels, settings_of
 from focusing.reports.terminal import table_lines
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave

@@ -9,8 +9,7 @@ from scipy import stats as scipy_stats
 from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.trials import trial_charts
 from focusing.reports.tables import Table
-from focusing.reports.tables.marginals import marginal_tables
-from focusing.reports.tables.trials import trial_tables
+from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

@@ -36,7 +36,7 @@ def test_a_finished_run_on_other_data_is_not_finished(
 ) -> None:
     score = train(cfg)
     with monkeypatch.context() as patch:  # to say so takes no preparing
-        patch.setattr("focusing.data.assemble.preparation", None)
+        patch.setattr("focusing.data.dataset.Preparation.fit", None)
         assert train(cfg) == score
     assert "Finished earlier" in capsys.readouterr().out
     makers.digits(tmp_path / "data" / "mnist")

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from focusing.errors import DamagedError, printable
-from focusing.reports.tables.cells import command
+from focusing.reports.tables.blocks import command
 
 Rows = tuple[Mapping[str, Any], ...]
 

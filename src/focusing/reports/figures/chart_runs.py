@@ -14,7 +14,7 @@ from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import Foci, both_ends, read_foci
 from focusing.reports.names import PROTOCOLS, data_order, edition
 from focusing.reports.tables import file_name
-from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.blocks import Block, blocks
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 

@@ -16,7 +16,7 @@ from focusing.reports.figures.chart_runs import Edition, editions, run_count
 from focusing.reports.figures.sparsity import pruned
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
-from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.blocks import Block, blocks
 from focusing.results.collect import Collection
 
 TITLE = "Connections of each neuron"

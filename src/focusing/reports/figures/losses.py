@@ -24,7 +24,7 @@ from focusing.reports.figures.chart_runs import (
     run_count,
 )
 from focusing.reports.names import data_name, data_order, dense_twin, model_name
-from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.blocks import Block, blocks
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 

@@ -16,8 +16,7 @@ from focusing.reports.figures.chart import Chart, Drawn
 from focusing.reports.figures.chart_layout import BLUE, ORANGE, head, panels
 from focusing.reports.figures.chart_runs import Edition, editions, ends_of, joined
 from focusing.reports.names import model_name
-from focusing.reports.tables.labels import short_labels
-from focusing.reports.tables.settings import Setting, settings_of, varied_note
+from focusing.reports.tables.settings import Setting, settings_of, short_labels, varied_note
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI
 

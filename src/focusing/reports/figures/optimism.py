@@ -13,7 +13,7 @@ from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import look, whisker
 from focusing.reports.figures.chart_runs import joined
 from focusing.reports.names import MODELS, data_name, data_order, model_name
-from focusing.reports.tables.optimism import optimism_tables
+from focusing.reports.tables.diagnostics import optimism_tables
 from focusing.results.collect import Collection
 from focusing.results.stats import Interval
 

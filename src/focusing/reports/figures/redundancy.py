@@ -19,7 +19,7 @@ from focusing.reports.figures.chart_layout import head, look
 from focusing.reports.figures.chart_runs import Edition, editions, joined, sample, typical
 from focusing.reports.names import MODELS, data_name, model_name
 from focusing.reports.tables import file_name
-from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.blocks import Block, blocks
 from focusing.results.arrays import check_arrays, read_arrays
 from focusing.results.collect import Collection, Run
 

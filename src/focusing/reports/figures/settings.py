@@ -25,10 +25,8 @@ from focusing.reports.figures.chart_runs import (
 from focusing.reports.figures.sweep import swept_number
 from focusing.reports.names import data_name, data_order
 from focusing.reports.paper import published_tables
-from focusing.reports.tables.cells import score_record
-from focusing.reports.tables.experiment import limited_note
-from focusing.reports.tables.labels import labels
-from focusing.reports.tables.settings import Setting, settings_of, varied_note
+from focusing.reports.tables.experiments import limited_note
+from focusing.reports.tables.settings import Setting, labels, settings_of, varied_note
 from focusing.results.collect import Collection
 from focusing.results.frame import stuck_share
 from focusing.results.stats import Interval
@@ -68,7 +66,7 @@ def _charts(edition: Edition, found: Sequence[Setting]) -> list[Chart]:
                 **edition.tags(),
                 **each.about(),
                 "protocol": protocol,
-                **score_record(each.scores[protocol]),
+                **each.scores[protocol].record(),
                 "runs": " ".join(f"{v:.6g}" for v in each.scores[protocol].values.values()),
                 "stuck_percent": " ".join(f"{share:.4g}" for share in stuck_shares(each)),
             }

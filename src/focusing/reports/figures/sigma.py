@@ -15,7 +15,7 @@ from focusing.reports.figures.chart_layout import above, head, panels
 from focusing.reports.figures.chart_runs import Edition, by_model, ends_of, joined, run_count
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
-from focusing.reports.tables.cells import Block
+from focusing.reports.tables.blocks import Block
 from focusing.results.collect import Collection
 
 EXPERIMENTS = ("table2_simple", "table2_cnn", "table3_transfer", "topology", "sparsity")

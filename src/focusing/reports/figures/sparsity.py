@@ -16,7 +16,7 @@ from focusing.reports.figures.chart_layout import look
 from focusing.reports.figures.chart_runs import Edition, editions, run_count
 from focusing.reports.names import data_name, dense_twin, model_name
 from focusing.reports.tables import file_name
-from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.blocks import Block, blocks
 from focusing.results.collect import Collection, Run
 
 TITLE = "Accuracy against sparsity"

@@ -24,9 +24,8 @@ from focusing.reports.figures.chart_runs import (
     shown_protocols,
 )
 from focusing.reports.names import MODELS, data_name, data_order, dense_twin, model_name
-from focusing.reports.tables.cells import score_record
-from focusing.reports.tables.experiment import author_mean, limited_note
-from focusing.reports.tables.settings import Setting, settings_of, shown
+from focusing.reports.tables.experiments import author_mean, limited_note
+from focusing.reports.tables.settings import Setting, settings_of, show_option
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by
 
@@ -97,7 +96,7 @@ def _panels(found: Sequence[Setting]) -> list[Panel]:
 def _line(each: Setting, option: str) -> tuple[Any, ...]:
     """What the points of a line have in common."""
     others = tuple(
-        f"{name.rpartition('.')[2]}={shown(value)}"
+        f"{name.rpartition('.')[2]}={show_option(value)}"
         for name, value in each.values.items()
         if name != option and value is not None
     )
@@ -117,7 +116,7 @@ def _charts(edition: Edition, found: Sequence[Setting], option: str) -> list[Cha
                 **each.about(),
                 "protocol": protocol,
                 "x": width(each.values[option]),
-                **score_record(each.scores[protocol]),
+                **each.scores[protocol].record(),
                 "author": authors.get(id(each)),
             }
             for each in given

@@ -13,7 +13,7 @@ from focusing.reports.figures.chart import Chart, Drawn, missing
 from focusing.reports.figures.chart_layout import BLUE, SKY, whisker
 from focusing.reports.figures.chart_runs import Edition, editions, joined
 from focusing.reports.names import data_name, model_name
-from focusing.reports.tables.cells import Block, blocks
+from focusing.reports.tables.blocks import Block, blocks
 from focusing.results.collect import Collection
 from focusing.results.stats import Interval
 

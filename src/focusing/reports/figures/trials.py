@@ -16,8 +16,8 @@ from focusing.reports.figures.chart_layout import BLUE, GREEN, ORANGE, WIDE, hea
 from focusing.reports.figures.chart_runs import MEANING, shown_protocols
 from focusing.reports.names import PROTOCOLS, edition, model_name
 from focusing.reports.tables import between, file_name, signed
-from focusing.reports.tables.cells import Block, blocks
-from focusing.reports.tables.trials import BASE, EXPERIMENT, noise_level, trial_pairs
+from focusing.reports.tables.blocks import TRIALS_EXPERIMENT, Block, blocks
+from focusing.reports.tables.trial_tables import BASE, noise_level, trial_pairs
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by, replicate_key
 from focusing.results.stats import mean_interval
@@ -38,7 +38,7 @@ def trial_charts(collection: Collection) -> Drawn:
             for model in sorted(set(block.models) - {BASE}):
                 drawn += _charts(key, place, block, model)
     if not any(isinstance(each, Chart) for each in drawn):
-        drawn.append(missing(TITLE, EXPERIMENT))
+        drawn.append(missing(TITLE, TRIALS_EXPERIMENT))
     return drawn
 
 

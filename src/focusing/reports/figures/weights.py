@@ -19,7 +19,7 @@ from focusing.reports.figures.chart_runs import Edition, editions, foci_of, samp
 from focusing.reports.foci import Foci
 from focusing.reports.names import data_name, model_name
 from focusing.reports.tables import file_name
-from focusing.reports.tables.cells import blocks
+from focusing.reports.tables.blocks import blocks
 from focusing.results.collect import Collection, Run
 
 MODELS = ("focus_s", "focus_2d")

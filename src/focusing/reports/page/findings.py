@@ -10,10 +10,8 @@ from focusing.reports.names import DATA, PROTOCOLS, data_name, dense_twin, editi
 from focusing.reports.page.difference import Difference, placed
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Unit
-from focusing.reports.tables.against import comparisons
-from focusing.reports.tables.labels import short_labels
-from focusing.reports.tables.settings import settings_of
-from focusing.reports.tables.sheet import Sheet, compute
+from focusing.reports.tables.paper_tables import Sheet, compute
+from focusing.reports.tables.settings import comparisons, settings_of, short_labels
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 
@@ -72,10 +70,10 @@ def _of_settings(runs: Sequence[Run]) -> Iterator[Difference]:
     compared = {
         key: each
         for key, each in comparisons(found, PROTOCOLS).items()
-        if each.found.p is not None and "focus" in found[key[0]].model
+        if each.comparison.p is not None and "focus" in found[key[0]].model
     }
     for (place, protocol), against in sorted(compared.items(), key=lambda each: each[0][0]):
-        each, result = found[place], against.found
+        each, result = found[place], against.comparison
         first = next(name for name in PREFERRED if (place, name) in compared)
         yield Difference(
             label=(data_name(each.data[0]), each.data[1], *told[place]),

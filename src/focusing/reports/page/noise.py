@@ -37,7 +37,7 @@ def noise_differences(tables: Sequence[Table]) -> list[Trials]:
         first = next((name for name in PREFERRED if name in given), "")
         rows = [
             Difference(
-                label=(WORDS.get(each["noise"], each["noise"]),),
+                label=(WORDS.get(each["noise"], str(each["noise"])),),
                 data="synthetic",
                 model=each["model"],
                 other=each["other"],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, edition
-from focusing.reports.tables.cells import label
+from focusing.reports.tables.blocks import typed_options
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by, settings, varying_options
 
@@ -107,7 +107,7 @@ def run_settings(runs: Sequence[Run]) -> dict[Run, str]:
         flat = {run: settings(run) for run in same}
         keys = varying_options(list(flat.values()), known=["data.name", "model.name"])
         for run in same:
-            told = label(flat[run], keys)
+            told = typed_options(flat[run], keys)
             number = [] if run.trial is None else [f"trial {run.trial}"]
             found[run] = ", ".join([*number, *map(_last_part, told)])
     return found

@@ -11,8 +11,7 @@ from focusing.reports.page.findings import Finding
 from focusing.reports.page.noise import Trials
 from focusing.reports.page.sparsity import Kept
 from focusing.reports.tables import between, number, signed
-from focusing.reports.tables.labels import UNCHANGED
-from focusing.reports.tables.settings import settings_of
+from focusing.reports.tables.settings import UNCHANGED, settings_of
 from focusing.results.collect import Collection
 from focusing.results.frame import FOCI, group_by
 from focusing.results.stats import spread

@@ -1,19 +1,25 @@
-"""A table before it is Markdown, LaTeX, CSV or lines in a terminal; and how numbers are written."""
+"""A table before it is Markdown, LaTeX, CSV or lines in a terminal; and how numbers are written.
+
+Most tables are made by :func:`table_of` from records: a dict per row, with every number in full
+precision. The CSV file holds the records; the columns say how the printed table shows them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from focusing.results.stats import Interval
 
 NOTHING = "–"
-LONGEST_NAME = 200
-"""Bytes of a file name without its ending; file systems take 255 with it."""
+MAX_NAME_BYTES = 200
+"""Length of a file name without its ending; file systems take 255 with it."""
+
+Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -27,10 +33,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its head, and how its cells stand."""
+    """A column: its head, how its cells are aligned, and how it shows a record."""
 
     title: str
     align: Literal["left", "right", "center"] = "left"
+    show: Callable[[Record], Cell | str] = field(default=lambda record: "", compare=False)
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Row:
     """A row.
 
     Attributes:
-        cells: one for each column.
+        cells: one per column.
         tags: ``data``, ``model``, ...: what it is about, for filters.
         begins: it begins a block of rows.
     """
@@ -59,7 +66,7 @@ class Table:
         rows: from top to bottom.
         notes: sentences below it.
         commands: mark of missing cells -> the command that fills them.
-        records: the same in full precision: a dict for each row of the CSV file.
+        records: the rows of the CSV file, in full precision.
     """
 
     name: str
@@ -68,7 +75,36 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     commands: Mapping[str, str] = field(default_factory=dict)
-    records: tuple[Mapping[str, Any], ...] = ()
+    records: tuple[Record, ...] = ()
+
+
+def table_of(
+    name: str,
+    title: str,
+    columns: Sequence[Column],
+    records: Sequence[Record],
+    notes: Sequence[str],
+    tags: Sequence[str] = ("data", "model"),
+) -> Table:
+    """A table with a row per record.
+
+    Args:
+        name: of its files.
+        title: one line.
+        columns: say how a record is shown.
+        records: for the CSV file, but for keys that begin with an underscore: these are for the
+            columns alone. A block of rows begins where ``_block`` changes.
+        notes: sentences below it.
+        tags: keys of records that rows are filtered by.
+    """
+    rows, last = [], object()
+    for record in records:
+        shown = [column.show(record) for column in columns]
+        cells = tuple(cell if isinstance(cell, Cell) else text(cell) for cell in shown)
+        begins, last = record.get("_block") != last, record.get("_block")
+        rows.append(Row(cells, {tag: record[tag] for tag in tags if tag in record}, begins))
+    public = [{key: value for key, value in record.items() if key[0] != "_"} for record in records]
+    return Table(name, title, tuple(columns), tuple(rows), tuple(notes), records=tuple(public))
 
 
 @dataclass(frozen=True)
@@ -89,7 +125,7 @@ class Unit:
 
     @property
     def lower_is_better(self) -> bool:
-        """The score is an error."""
+        """Whether the score is an error."""
         return self.metric == "mae"
 
     def possible(self, interval: Interval | None) -> Interval | None:
@@ -103,20 +139,15 @@ class Unit:
 def file_name(*parts: str) -> str:
     """A name for files, whatever users call their experiments; a long one ends in its hash."""
     name = re.sub(r"[^\w.-]+", "-", "_".join(parts))
-    if len(name.encode()) <= LONGEST_NAME:
+    if len(name.encode()) <= MAX_NAME_BYTES:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:10]
-    return f"{name.encode()[: LONGEST_NAME - 11].decode(errors='ignore')}-{digest}"
+    return f"{name.encode()[: MAX_NAME_BYTES - 11].decode(errors='ignore')}-{digest}"
 
 
 def text(*lines: str, bold: bool = False, dim: bool = False) -> Cell:
     """A cell; empty lines are left out."""
     return Cell(tuple(line for line in lines if line) or ("",), bold, dim)
-
-
-def with_lines(cell: Cell, *more: str) -> Cell:
-    """A cell with further lines."""
-    return replace(cell, lines=(*cell.lines, *more))
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -143,8 +174,14 @@ def p_value(p: float | None) -> str:
 
 
 def between(interval: Interval | None, digits: int = 2, *, sign: bool = False) -> str:
-    """An interval; nothing for none."""
+    """An interval; an empty text for none."""
     if interval is None:
         return ""
     show = signed if sign else number
     return f"[{show(interval.low, digits)}, {show(interval.high, digits)}]"
+
+
+def interval_record(interval: Interval | None, prefix: str = "") -> dict[str, float | None]:
+    """The bounds of an interval, for a CSV file."""
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}

@@ -1,30 +1,82 @@
-"""All tables, and their files: Markdown, LaTeX and CSV."""
+"""All tables of a report, and their files: Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from textwrap import wrap
 
-from focusing.reports.tables import Table
-from focusing.reports.tables.course import course_tables
-from focusing.reports.tables.experiment import experiment_tables
-from focusing.reports.tables.failed import failed_tables, unreadable_tables
-from focusing.reports.tables.latex import document, latex
-from focusing.reports.tables.marginals import marginal_tables
-from focusing.reports.tables.markdown import markdown
-from focusing.reports.tables.optimism import optimism_tables
-from focusing.reports.tables.paper import paper_tables
-from focusing.reports.tables.pruning import pruning_tables
-from focusing.reports.tables.trials import trial_tables
+from focusing.reports.tables import Cell, Column, Record, Table
+from focusing.reports.tables.diagnostics import (
+    course_tables,
+    failed_tables,
+    optimism_tables,
+    pruning_tables,
+    unreadable_tables,
+)
+from focusing.reports.tables.experiments import experiment_tables
+from focusing.reports.tables.paper_tables import paper_tables
+from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
 from focusing.results.store import atomic_write, inside, remove
 
 FOLDER = "tables"
+MARKDOWN_ALIGNMENT = {"left": ":--", "right": "--:", "center": ":-:"}
+LATEX_ALIGNMENT = {"left": "l", "right": "r", "center": "c"}
+MAX_LINE = 78
+"""Characters of a line of text; a wider table is made smaller."""
+MAX_HEAD_LINE = 12
+"""Characters of a line of a head, if its words are not longer."""
+MAX_PAGE_LINES = 40
+"""Lines of a table that still fits on a page."""
+LATEX_SIGNS = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "[": "{[}",  # after \\ and \midrule a bare one would begin an option
+    "]": "{]}",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "Δ": r"$\Delta$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "σ": r"$\sigma$",
+    "†": r"$\dagger$",
+    "→": r"$\rightarrow$",
+    "←": r"$\leftarrow$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "≠": r"$\neq$",
+    "≈": r"$\approx$",
+    "∞": r"$\infty$",
+    "µ": r"$\mu$",
+    "μ": r"$\mu$",
+    "√": r"$\surd$",
+    "–": "--",
+    "—": "---",
+    "…": r"\ldots{}",
+}
+DOCUMENT = r"""\documentclass{article}
+\usepackage[utf8]{inputenc}
+\usepackage[margin=2cm]{geometry}
+\usepackage{booktabs,graphicx,longtable}
+\begin{document}
+%s
+\end{document}
+"""
 
 
 @lru_cache(maxsize=1)  # files, the terminal and the page show the same ones
@@ -48,15 +100,15 @@ def all_tables(collection: Collection) -> tuple[Table, ...]:
 def unique_names(names: Sequence[str]) -> list[str]:
     """The same names, numbered where two experiments would share files: ``a b`` and ``a-b``."""
     taken = {"all"}  # also where A and a are one file
-    found = []
+    unique_names = []
     for name in names:
         copy, unique = 1, name
         while unique.casefold() in taken:
             copy += 1
             unique = f"{name}_{copy}"
         taken.add(unique.casefold())
-        found.append(unique)
-    return found
+        unique_names.append(unique)
+    return unique_names
 
 
 def write_tables(collection: Collection, out: Path) -> list[Path]:
@@ -90,7 +142,7 @@ def csv_text(table: Table) -> str:
     return records_csv(table.records)
 
 
-def records_csv(records: Sequence[Mapping[str, Any]]) -> str:
+def records_csv(records: Sequence[Record]) -> str:
     """Records with all names that any of them has, one line for each."""
     names = list(dict.fromkeys(name for record in records for name in record))
     file = io.StringIO()
@@ -98,3 +150,142 @@ def records_csv(records: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(records)
     return file.getvalue()
+
+
+def markdown(table: Table, level: int = 2) -> str:
+    """A table with its title, notes and commands.
+
+    Args:
+        table: the table.
+        level: of the title.
+    """
+    lines = [f"{'#' * level} {_escape_markdown(table.title)}", ""]
+    if table.rows:
+        lines += [
+            _markdown_row([_escape_markdown(column.title) for column in table.columns]),
+            _markdown_row([MARKDOWN_ALIGNMENT[column.align] for column in table.columns]),
+            *(_markdown_row([_markdown_cell(cell) for cell in row.cells]) for row in table.rows),
+            "",
+        ]
+    for note in table.notes:
+        lines += [_escape_markdown(note), ""]
+    if table.commands:
+        lines += ["Missing cells are filled by:" if table.rows else "This makes them:", ""]
+        lines += [
+            f"- [{mark}] `{command}`" if table.rows else f"- `{command}`"  # no cell has the mark
+            for mark, command in table.commands.items()
+        ] + [""]
+    return "\n".join(lines)
+
+
+def _markdown_row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown_cell(cell: Cell) -> str:
+    content = "<br>".join(_escape_markdown(line) for line in cell.lines)
+    if cell.dim and content:
+        return f"*{content}*"
+    first, *rest = content.split("<br>", 1)
+    return "<br>".join([f"**{first}**", *rest]) if cell.bold and first else content
+
+
+def _escape_markdown(content: str) -> str:
+    for sign in "\\|*_`":
+        content = content.replace(sign, f"\\{sign}")
+    return content.replace("<", "&lt;")
+
+
+def latex(table: Table) -> str:
+    """A table to input; needs the packages booktabs, graphicx and longtable."""
+    spec = "@{}" + "".join(LATEX_ALIGNMENT[column.align] for column in table.columns) + "@{}"
+    heads = [
+        _stacked(list(map(escape, _head(column))), LATEX_ALIGNMENT[column.align])
+        for column in table.columns
+    ]
+    head = " & ".join(heads) + r" \\"
+    body = []
+    for place, row in enumerate(table.rows):
+        if row.begins and place:
+            body.append(r"\midrule")
+        cells = [_latex_cell(cell, spec[3 + place]) for place, cell in enumerate(row.cells)]
+        body.append(" & ".join(cells) + r" \\")
+    caption = escape(table.title if table.title.endswith(".") else f"{table.title}.")
+    notes = " ".join(map(escape, table.notes))
+    label = rf"\label{{tab:{table.name}}}"
+    if not table.rows:
+        return "\n".join([rf"\paragraph{{{caption}}} {notes}", *_commands(table), ""])
+    if sum(max(len(cell.lines) for cell in row.cells) for row in table.rows) > MAX_PAGE_LINES:
+        content = [
+            r"{\scriptsize\setlength{\tabcolsep}{3pt}",
+            rf"\begin{{longtable}}{{{spec}}}",
+            rf"\caption{{{caption} {notes}}}{label} \\",
+            *(r"\toprule", head, r"\midrule", r"\endfirsthead"),
+            *(r"\toprule", head, r"\midrule", r"\endhead"),
+            *body,
+            *(r"\bottomrule", r"\end{longtable}}"),
+        ]
+    else:
+        inner = [r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
+        begin = rf"\begin{{tabular}}{{{spec}}}"
+        if _width(table) > MAX_LINE:
+            begin, inner[-1] = rf"\resizebox{{\textwidth}}{{!}}{{{begin}", r"\end{tabular}}"
+        content = [
+            r"\begin{table}[htbp]",
+            r"\centering\small",
+            rf"\caption{{{caption} {notes}}}{label}",
+            r"\medskip",  # a caption above its table touches it
+            begin,
+            *inner,
+            r"\end{table}",
+        ]
+    return "\n".join([*content, *_commands(table), ""])
+
+
+def document(names: Sequence[str]) -> str:
+    """A document that shows all tables, from the files beside it."""
+    return DOCUMENT % "\n".join(rf"\input{{{name}}}\clearpage" for name in names)
+
+
+def escape(content: str) -> str:
+    """Any text, so that LaTeX prints it as it is."""
+    return "".join(LATEX_SIGNS.get(sign, sign) for sign in content)
+
+
+def _commands(table: Table) -> list[str]:
+    if not table.commands:
+        return []
+    items = [
+        rf"\item[{escape(mark) if table.rows else ''}] {{\ttfamily {escape(command)}}}"
+        for mark, command in table.commands.items()
+    ]
+    return [r"\begin{description}\footnotesize\raggedright", *items, r"\end{description}"]
+
+
+def _latex_cell(cell: Cell, align: str) -> str:
+    lines = list(map(escape, cell.lines))
+    if cell.bold:
+        lines[0] = rf"\textbf{{{lines[0]}}}"
+    lines[1:] = [rf"\footnotesize {line}" for line in lines[1:]]
+    return _stacked(lines, align)
+
+
+def _head(column: Column) -> list[str]:
+    """The lines of a head: a long one would make its column as wide."""
+    return wrap(column.title, MAX_HEAD_LINE, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _stacked(lines: list[str], align: str) -> str:
+    if len(lines) == 1:
+        return lines[0]
+    inner = r" \\ ".join(lines)
+    return rf"\begin{{tabular}}[t]{{@{{}}{align}@{{}}}}{inner}\end{{tabular}}"
+
+
+def _width(table: Table) -> int:
+    rows = [[cell.lines for cell in row.cells] for row in table.rows]
+    rows.append([tuple(_head(column)) for column in table.columns])
+    return sum(
+        2 + max(len(line) for row in rows for line in row[place])
+        for place in range(len(table.columns))
+    )

@@ -1,27 +1,47 @@
-"""The settings of an experiment: runs that differ in their seeds only."""
+"""The settings that an experiment swept: their runs, scores, names, and what they compare with.
+
+A setting is compared with the dense network of the same setting; where there is none, with the same
+network without any change.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from focusing.reports.names import MODELS, PROTOCOLS
-from focusing.reports.tables import NOTHING
-from focusing.reports.tables.cells import Scored, scored
-from focusing.reports.tables.quantities import quantities
+import pandas as pd  # type: ignore[import-untyped]
+
+from focusing.reports.names import MODELS, PROTOCOLS, dense_twin, model_name
+from focusing.reports.tables import (
+    NOTHING,
+    Cell,
+    Column,
+    Unit,
+    between,
+    interval_record,
+    p_value,
+    signed,
+    text,
+)
+from focusing.reports.tables.blocks import Scored, planned_settings, scored
 from focusing.results.collect import Run
 from focusing.results.frame import (
-    DATA_SEED,
     data_versions,
     group_by,
+    measurements,
     settings,
     show_value,
     split_replicates,
     varying_options,
     with_varied_data,
 )
-from focusing.results.stats import Spread
+from focusing.results.stats import Comparison, Spread, compare, holm, spread
+
+UNCHANGED, USUAL = "unchanged", "as most"
+MAX_OPTION_COLUMNS = 2
+"""More options than this share one column."""
 
 
 @dataclass(frozen=True)
@@ -49,74 +69,77 @@ class Setting:
         """What was swept, in print: by the last part of its name, if that is enough."""
         ends = ["seed", *(name.rpartition(".")[2] for name in self.values)]  # that of the run
         return {
-            end if ends.count(end) == 1 else name: shown(value)
+            end if ends.count(end) == 1 else name: show_option(value)
             for end, (name, value) in zip(ends[1:], self.values.items(), strict=True)
         }
 
     @property
     def varied(self) -> bool:
-        """Each run has generated data of its own."""
-        return len({(run.config.get("data") or {}).get("seed") for run in self.runs}) > 1
+        """Whether every run has generated data of its own."""
+        return len({run.data_options.get("seed") for run in self.runs}) > 1
 
     def label(self) -> tuple[str, ...]:
-        """The same, as it is typed."""
+        """Its options as they are typed."""
         return tuple(f"{name}={value}" for name, value in self.options.items() if value != NOTHING)
 
     def about(self) -> dict[str, str]:
-        """The same for a CSV file, with whole names."""
+        """Data, model and options for a CSV file, with whole names."""
         named = {"data": self.data[0], "source": self.data[1], "model": self.model}
-        return named | {name: shown(value) for name, value in self.values.items()}
+        return named | {name: show_option(value) for name, value in self.values.items()}
 
 
-def shown(value: Any) -> str:
-    """A value, or that there is none."""
+def show_option(value: Any) -> str:
+    """A value in print; a dash if the model does not have the option."""
     return NOTHING if value is None else show_value(value)
-
-
-def varied_note(found: Sequence[Setting]) -> list[str]:
-    """What repeats are where they are no repeats on the same data: a sentence, or none."""
-    seeds = sorted({run.seed for each in found if each.varied for run in each.runs})
-    if not seeds:
-        return []
-    network = f"the network's seed is {', '.join(map(str, seeds))}"
-    return [
-        f"{DATA_SEED} varied: each run has data of its own, the same for all models; {network}."
-    ]
 
 
 def settings_of(runs: Sequence[Run]) -> list[Setting]:
     """All settings of an experiment, in the order of their values."""
     versions = data_versions(runs)
     flat = {run: {**settings(run), "source": _source(run, versions[run])} for run in runs}
-    items = with_varied_data(runs, flat)
-    swept = varying_options(
-        [each for _, each in items], known=["data.name", "model.name", "source"]
+    rows = with_varied_data(runs, flat)
+    known = ["data.name", "model.name", "source"]
+    swept = varying_options([options for _, options in rows], known)
+    same = group_by(
+        rows, lambda row: tuple(show_value(row[1].get(name)) for name in (*known, *swept))
     )
-    alike = group_by(items, lambda item: _key(item[1], swept)).values()
-    parts = [
-        (each[0][1], mark, same)
-        for each in alike
-        for mark, same in split_replicates([run for run, _ in each])
+    divisions = [
+        (members[0][1], mark, replicates)
+        for members in same.values()
+        for mark, replicates in split_replicates([run for run, _ in members])
     ]
-    several = any(mark for _, mark, _ in parts)
-    found = []
-    for options, mark, same in parts:
-        first = same[0]
+    several = any(mark for _, mark, _ in divisions)
+    settings_ = []
+    for options, mark, replicates in divisions:
+        first = replicates[0]
         values = {name: options.get(name) for name in swept} | ({"config": mark} if several else {})
-        scores = {name: scored(same, name) for name in PROTOCOLS}
-        known = {name: score for name, score in scores.items() if score is not None}
-        data = (first.data, options["source"])
-        found.append(Setting(data, first.model, values, known, quantities(same), same))
-    return sorted(found, key=_order)
+        scores = {name: scored(replicates, name) for name in PROTOCOLS}
+        settings_.append(
+            Setting(
+                (first.data, options["source"]),
+                first.model,
+                values,
+                {name: score for name, score in scores.items() if score is not None},
+                _spreads(replicates),
+                replicates,
+            )
+        )
+    return sorted(settings_, key=_order)
 
 
 def _source(run: Run, version: int) -> str:
     return f"{run.source}, data version {version + 1}" if version else run.source
 
 
-def _key(flat: Mapping[str, Any], swept: Sequence[str]) -> tuple[str, ...]:
-    names = ("data.name", "model.name", "source", *swept)
-    return tuple(show_value(flat.get(name)) for name in names)
+def _spreads(runs: Sequence[Run]) -> dict[str, Spread]:
+    """Mean and so on of every measurement that any of the runs has."""
+    spreads = {}
+    for name, column in pd.DataFrame([measurements(run) for run in runs]).items():
+        summary = spread(column.dropna().tolist())
+        if name.endswith("(%)"):
+            summary = replace(summary, interval=Unit("accuracy").possible(summary.interval))
+        spreads[name] = summary
+    return spreads
 
 
 def _order(setting: Setting) -> tuple[Any, ...]:
@@ -128,5 +151,175 @@ def _order(setting: Setting) -> tuple[Any, ...]:
 def _comparable(value: Any) -> tuple[Any, ...]:
     """Numbers by value, lists by their elements, before all else."""
     elements = value if isinstance(value, list) else [value]
-    numeric = all(isinstance(each, int | float) for each in elements)
+    numeric = all(isinstance(element, int | float) for element in elements)
     return (0, *elements) if numeric else (1, show_value(value))
+
+
+def varied_note(settings: Sequence[Setting]) -> list[str]:
+    """What replicates are where they are no repeats on the same data: a sentence, or none."""
+    seeds = sorted({run.seed for setting in settings if setting.varied for run in setting.runs})
+    if not seeds:
+        return []
+    network = f"the network's seed is {', '.join(map(str, seeds))}"
+    return [f"data.seed varied: each run has data of its own, the same for all models; {network}."]
+
+
+def option_columns(settings: Sequence[Setting]) -> tuple[list[Column], list[list[Cell]]]:
+    """Columns for what was swept, and their cells by setting."""
+    names = list(settings[0].options)
+    if len(names) <= MAX_OPTION_COLUMNS:
+        cells = [list(map(text, setting.options.values())) for setting in settings]
+        return [Column(name, "right") for name in names], cells
+    return [Column("setting")], [[text(name)] for name in labels(settings, models=False)]
+
+
+def short_labels(settings: Sequence[Setting]) -> list[tuple[str, ...]]:
+    """Options of all settings as they are typed; of many only those that need a mention."""
+    if settings and len(settings[0].options) <= MAX_OPTION_COLUMNS:
+        return [setting.label() for setting in settings]
+    return [tuple(name.split(", ")) for name in labels(settings, models=False)]
+
+
+def labels(settings: Sequence[Setting], *, models: bool = True) -> list[str]:
+    """What tells a setting from the others; what the experiment itself has is left out.
+
+    If that is not known, what most settings have is left out. It stays where two settings of the
+    same data would have the same name.
+
+    Args:
+        settings: the settings.
+        models: names begin with the model, if there are several.
+    """
+    several = models and len({setting.model for setting in settings}) > 1
+    common = _common(settings)
+    short = [_label(setting, _usual(setting, common), several) for setting in settings]
+    named = zip(settings, short, strict=True)
+    keys = {(setting.data, setting.model, name) for setting, name in named}
+    if len(keys) == len(settings):
+        return short
+    return [_label(setting, {}, several) for setting in settings]
+
+
+def _label(setting: Setting, usual: Mapping[str, Any], several: bool) -> str:
+    """The options of a setting without the usual ones; a single word needs no name."""
+    word = len(setting.options) == 1 and not {"data.seed", "config"} & setting.values.keys()
+    pairs = zip(setting.options.items(), setting.values.items(), strict=True)
+    options = [
+        printed if word and isinstance(value, str) else f"{name}={printed}"
+        for (name, printed), (whole, value) in pairs
+        if printed != NOTHING and not (whole in usual and usual[whole] == value)
+    ]
+    words = [*([model_name(setting.model)] if several else []), *options]
+    return ", ".join(words) or (USUAL if planned_settings(setting.runs[0]) is None else UNCHANGED)
+
+
+def _usual(setting: Setting, common: Mapping[str, Any]) -> Mapping[str, Any]:
+    if len(setting.values) == 1:  # nothing is left out
+        return {}
+    planned = planned_settings(setting.runs[0])
+    return common if planned is None else planned
+
+
+def _common(settings: Sequence[Setting]) -> dict[str, Any]:
+    """Options that more than half of the settings have."""
+    counts = Counter(pair for setting in settings for pair in setting.about().items())
+    return {
+        name: value
+        for setting in settings
+        for name, value in setting.values.items()
+        if counts[name, show_option(value)] > len(settings) / 2
+    }
+
+
+@dataclass(frozen=True)
+class Against:
+    """A comparison of a setting under a protocol.
+
+    Attributes:
+        other: name of the model that it is compared with, or ``unchanged``.
+        comparison: the statistics.
+        p: after Holm's correction over the table under the same protocol.
+    """
+
+    other: str
+    comparison: Comparison
+    p: float | None
+
+    def lines(self) -> list[str]:
+        """In a cell."""
+        interval = between(self.comparison.interval, sign=True)
+        difference = f"{signed(self.comparison.difference)} {interval}".rstrip()
+        line = f"− {model_name(self.other)}: {difference}"
+        return [line] if self.p is None else [line, f"p={p_value(self.p)}"]
+
+    def record(self) -> dict[str, Any]:
+        """For a CSV file."""
+        return {
+            "against": self.other,
+            "difference": self.comparison.difference,
+            **interval_record(self.comparison.interval, "difference_"),
+            "test": self.comparison.test,
+            "p_holm": self.p,
+        }
+
+
+def comparisons(
+    settings: Sequence[Setting], protocols: Sequence[str]
+) -> dict[tuple[int, str], Against]:
+    """What can be compared, by place of the setting and protocol."""
+    corrected: dict[tuple[int, str], Against] = {}
+    bases = [_base(settings, setting) for setting in settings]
+    for name in protocols:
+        tested: dict[int, tuple[str, Comparison]] = {}
+        for place, (setting, base) in enumerate(zip(settings, bases, strict=True)):
+            if base is None or name not in setting.scores or name not in base.scores:
+                continue
+            ours, theirs = setting.scores[name], base.scores[name]
+            if ours.trained_on != theirs.trained_on:
+                continue
+            same_model = setting.model == base.model  # equal seeds begin with equal weights
+            comparison = compare(
+                ours.values,
+                theirs.values,
+                lower_is_better=setting.runs[0].lower_is_better,
+                paired=same_model or (ours.paired and theirs.paired),
+            )
+            tested[place] = UNCHANGED if same_model else base.model, comparison
+        # Fake data say nothing about others: they are a family of their own.
+        families = group_by(tested, lambda place: settings[place].runs[0].source == "fake")
+        for places in families.values():
+            p_values = holm([tested[place][1].p for place in places])
+            for place, p in zip(places, p_values, strict=True):
+                corrected[place, name] = Against(*tested[place], p)
+    return corrected
+
+
+def _base(settings: Sequence[Setting], setting: Setting) -> Setting | None:
+    """The dense network of the same setting; where there is none, the same network as planned.
+
+    Changes of the data have no such base: they change what the network is tested on.
+    """
+    if any(other.model == dense_twin(setting.model) for other in settings):
+        return next((other for other in settings if _is_twin(other, setting)), None)
+    if any(name.startswith("data.") for name in setting.values):
+        return None
+    same = [
+        other for other in settings if (other.data, other.model) == (setting.data, setting.model)
+    ]
+    planned = planned_settings(setting.runs[0]) if len(same) > 1 else None
+    unchanged = [
+        other
+        for other in same
+        if planned is not None
+        and all(planned.get(name) == value for name, value in other.values.items())
+    ]
+    return unchanged[0] if len(unchanged) == 1 and unchanged[0] is not setting else None
+
+
+def _is_twin(dense: Setting, other: Setting) -> bool:
+    if dense.model == other.model or dense.model != dense_twin(other.model):
+        return False
+    return dense.data == other.data and all(
+        value is None or value == other.values[name]  # the dense network does not have the option
+        for name, value in dense.values.items()
+    )

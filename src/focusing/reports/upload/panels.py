@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from focusing.reports.names import DATA, data_name
-from focusing.reports.tables.trials import BASE
+from focusing.reports.tables.trial_tables import BASE
 from focusing.reports.upload.trials import KEY
 from focusing.results.collect import Run
 from focusing.training.wandb_run import PRUNING

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from focusing.reports.tables.trials import BASE, noise_level
+from focusing.reports.tables.trial_tables import BASE, noise_level
 from focusing.reports.upload.item import Item, account, digest
 from focusing.results.collect import Run
 from focusing.results.frame import group_by, replicate_key

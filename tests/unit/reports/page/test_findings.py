@@ -12,7 +12,7 @@ from focusing.reports.page.findings import findings
 from focusing.reports.page.noise import noise_differences
 from focusing.reports.page.sparsity import kept
 from focusing.reports.page.tiles import Tile, tiles
-from focusing.reports.tables.trials import trial_tables
+from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 from tests.unit.reports.test_tables_settings import leave_rescue

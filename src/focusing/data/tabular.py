@@ -9,74 +9,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focusing.data.assemble import Raw, assemble
-from focusing.data.cache import decoded
-from focusing.data.damage import DamagedError, reading
-from focusing.data.dataset import DataSet
-from focusing.data.fake import fake
-from focusing.data.options import Options
-from focusing.data.pickles import load_npz
+from focusing.data.dataset import DataSet, FileOptions, assemble, read_raw, takes_options
+from focusing.data.decoders import DamagedError, load_npz, reading
 
-Table = dict[str, NDArray[Any]]
 DNA_TEST = 0.2
 """Share of a random split: the paper's maxima are multiples of 1/638."""
 DNA_CLASSES = ("ei", "ie", "n")
 """Exon to intron, intron to exon, neither: 1, 2 and 3 in the files."""
 DNA_ROWS = {"dna.scale": 2000, "dna.scale.t": 1186, "dna.arff": 3186}
-"""What each file must have: a text that is cut off after a line still looks whole."""
+"""Expected rows: a text that is cut off after a line still looks whole."""
 
 
-def boston(*, pad: int = 0, **options: Any) -> DataSet:
+@takes_options
+def boston(options: FileOptions, *, pad: int = 0) -> DataSet:
     """Boston housing: 13 columns, and the price in thousands of dollars; 404 + 102 as in Keras.
 
     Args:
+        options: see :class:`focusing.data.dataset.FileOptions`.
         pad: columns of zeros on either side; the author's focused network had 5.
-        **options: see :class:`focusing.data.options.Options`.
     """
-    wanted = Options(**options)
-    if wanted.fake:
-        return assemble("boston", fake((13,), 0, top=None), wanted, pad=pad)
-    found = wanted.files("boston")
-    entry = decoded("boston", {"files": found.hashes}, lambda: read_boston(found.paths[0]))
-    inputs, prices = entry.arrays["inputs"], entry.arrays["targets"]
-    raw = Raw(inputs, prices, len(inputs) * 4 // 5, 0, found.source, entry.content, top=None)
-    return assemble("boston", raw, wanted, pad=pad)
+    about: dict[str, Any] = {"shape": (13,), "classes": 0, "top": None, "official_share": 0.8}
+    raw = read_raw("boston", options, lambda files: read_boston(files.paths[0]), **about)
+    return assemble("boston", raw, options, pad=pad)
 
 
-def dna(*, pad: int = 0, **options: Any) -> DataSet:
+@takes_options
+def dna(options: FileOptions, *, pad: int = 0) -> DataSet:
     """DNA splice junctions: 60 bases in 180 binary columns, 3 classes; 2000 + 1186.
 
     Args:
+        options: see :class:`focusing.data.dataset.FileOptions`.
         pad: columns of zeros on either side.
-        **options: see :class:`focusing.data.options.Options`.
     """
-    wanted = Options(**options)
-    if wanted.fake:
-        return assemble(
-            "dna",
-            fake((180,), 3, top=1.0, test_share=DNA_TEST),
-            wanted,
-            pad=pad,
-            labels=DNA_CLASSES,
-        )
-    found = wanted.files("dna")
-    entry = decoded("dna", {"files": found.hashes}, lambda: read_dna(found.paths))
-    arrays = entry.arrays
-    official = int(arrays["train"]) or None
-    raw = Raw(
-        arrays["inputs"],
-        arrays["targets"],
-        official,
-        3,
-        found.source,
-        entry.content,
-        top=1.0,
-        test_share=DNA_TEST,
-    )
-    return assemble("dna", raw, wanted, pad=pad, labels=DNA_CLASSES)
+    about: dict[str, Any] = {"shape": (180,), "classes": 3, "top": 1.0, "labels": DNA_CLASSES}
+    about["test_share"] = DNA_TEST
+    raw = read_raw("dna", options, lambda files: read_dna(files.paths), **about)
+    return assemble("dna", raw, options, pad=pad)
 
 
-def read_boston(path: Path) -> Table:
+def read_boston(path: Path) -> dict[str, NDArray[Any]]:
     """The rows of ``housing.data`` or ``boston_housing.npz`` in the order of Keras."""
     if path.suffix == ".npz":
         arrays = load_npz(path)
@@ -91,13 +62,15 @@ def read_boston(path: Path) -> Table:
     if not np.isfinite(table).all():
         raise DamagedError(path, "it has values that are not numbers")
     order = np.arange(len(table))
-    np.random.RandomState(113).shuffle(order)  # noqa: NPY002 - it is what Keras does
+    np.random.RandomState(113).shuffle(order)  # noqa: NPY002 - as Keras does
     table = table[order].astype(np.float32)
     return {"inputs": table[:, :13], "targets": table[:, 13]}
 
 
-def read_dna(paths: tuple[Path, ...], expected: Mapping[str, int] = DNA_ROWS) -> Table:
-    """The rows of LIBSVM's two files, or of the one of OpenML, which has no official split.
+def read_dna(
+    paths: tuple[Path, ...], expected: Mapping[str, int] = DNA_ROWS
+) -> dict[str, NDArray[Any]]:
+    """The rows of LIBSVM's two files, or of OpenML's single file, which has no official split.
 
     Args:
         paths: the files.

@@ -1,0 +1,362 @@
+"""What scores alone do not say: optimism, overfitting, pruning, failed runs, unreadable records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from focusing.errors import printable
+from focusing.reports.names import data_name, data_order, dense_twin, edition, model_name
+from focusing.reports.paper import published_tables
+from focusing.reports.tables import (
+    NOTHING,
+    Cell,
+    Column,
+    Record,
+    Table,
+    Unit,
+    between,
+    interval_record,
+    number,
+    signed,
+    table_of,
+    text,
+)
+from focusing.reports.tables.blocks import blocks
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import by_edition, frame, group_by, replicate_key
+from focusing.results.stats import spread
+
+PAPER_THRESHOLD = 1.0
+"""At which the paper reports a higher accuracy than without pruning."""
+TOLERANCE = 0.1
+"""Points of accuracy that count as none: ten of ten thousand images."""
+NOTE_OPTIMISM = (
+    "Optimism: score of the paper's protocol (best test epoch) − score of holdout (test at the "
+    "best validation epoch), both of the same run, in points of accuracy (MAE: less is better, so "
+    "the optimism is negative); mean with 95 % interval (Student's t; bootstrap from 20 runs on), "
+    "and the most of any run. Runs without a validation split have no part in it."
+)
+NOTE_COURSE = (
+    "Means over runs that train on all training data. Test loss: its least value, the epoch of "
+    "that, its value after the last epoch, and the highest of any epoch and run. A network that "
+    "overfits has a last test loss far above its least one. σ: mean aperture of each focused layer."
+)
+NOTE_PRUNING = (
+    "Means over runs, after the last epoch, without training afterwards. Pruned: share of the "
+    "connections that were dropped. Phi < t: connections with a small coefficient go, as in the "
+    "paper; by magnitude: those with a small weight. As good as: the largest share up to which the "
+    "accuracy is less than a tenth of a point below that of the unpruned network, or the dense one."
+)
+
+
+def _show(key: str, digits: int = 2) -> Callable[[Record], str]:
+    """A number of a record; a dash if it lacks it."""
+    return lambda record: number(record.get(key), digits)
+
+
+HEAD = Column("data", show=lambda record: record["_head"])
+MODEL = Column("model", show=lambda record: model_name(record["model"]))
+
+
+def optimism_tables(collection: Collection) -> list[Table]:
+    """How optimistic the paper's protocol is: one table for every size and variant."""
+    held = [run for run in collection.runs if {"paper", "holdout"} <= run.scores.keys()]
+    groups = group_by(held, lambda run: (run.size, run.variant))
+    columns = (
+        Column("experiment", show=lambda record: record["_experiment"]),
+        HEAD,
+        Column("model", show=lambda record: model_name(record.get("model", ""))),
+        Column("n", "right", lambda record: str(record["n"])),
+        Column("paper", "right", _show("paper")),
+        Column("holdout", "right", _show("holdout")),
+        Column("optimism", "right", _optimism_cell),
+        Column("most", "right", lambda record: signed(record["most"])),
+    )
+    tables = []
+    for size, variant in sorted(groups, key=lambda key: edition(*key)):
+        records = list(_optimism_records(groups[size, variant], size, variant))
+        title = f"Optimism of the paper's protocol (size={size}, variant={variant})"
+        name = f"optimism_{size}_{variant}"
+        tables.append(table_of(name, title, columns, records, [NOTE_OPTIMISM]))
+    return tables
+
+
+def _optimism_cell(record: Record) -> Cell:
+    return text(signed(record["optimism"]), between(record["_interval"], sign=True))
+
+
+def _optimism_records(runs: Sequence[Run], size: str, variant: str) -> Iterator[dict[str, Any]]:
+    edition = {"size": size, "variant": variant}
+    rows = 0
+    for experiment, members in group_by(runs, lambda run: run.experiment).items():
+        shown = experiment
+        for block in blocks(members):
+            for model, replicates in block.models.items():
+                yield {
+                    "experiment": experiment,
+                    **edition,
+                    "data": block.data,
+                    "source": block.source,
+                    "options": " ".join(block.options),
+                    "model": model,
+                    **_optimism(replicates),
+                    "_experiment": shown,
+                    "_head": block.head(),
+                    "_block": experiment,
+                }
+                shown, rows = "", rows + 1
+    accurate = [run for run in runs if run.metric == "accuracy"]
+    for source, members in group_by(accurate, lambda run: run.source).items():
+        if rows > 1 and source != "fake":
+            yield {
+                "experiment": "all",
+                **edition,
+                "source": source,
+                **_optimism(members),
+                "_experiment": "all of these",
+                "_head": source,
+                "_block": ("all", source),
+            }
+            rows += 1
+
+
+def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
+    """Both scores of the same runs, in print units, every run once."""
+    once = {(run.experiment, run.config_hash, replicate_key(run)): run for run in runs}
+    unit = Unit(runs[0].metric)
+    scores = unit.factor * frame(list(once.values()))["score"]
+    gaps = (scores["paper"] - scores["holdout"]).tolist()
+    optimism = spread(gaps, lower_is_better=unit.lower_is_better)
+    return {
+        "unit": unit.name,
+        "n": optimism.n,
+        "paper": float(scores["paper"].mean()),
+        "holdout": float(scores["holdout"].mean()),
+        "optimism": optimism.mean,
+        **interval_record(optimism.interval),
+        "interval": optimism.interval and optimism.interval.method,
+        "std_ddof1": optimism.std,
+        "most": optimism.best,
+        "_interval": optimism.interval,
+    }
+
+
+def course_tables(collection: Collection) -> list[Table]:
+    """Losses and apertures in the course of training: one for every table of the paper."""
+    columns = (
+        HEAD,
+        MODEL,
+        Column("runs", "right", lambda record: str(record["n"])),
+        Column("least test loss at epoch", "right", _show("least_epoch", 0)),
+        Column("least", "right", _show("least", 3)),
+        Column("last", "right", _show("last", 3)),
+        Column("highest", "right", _show("highest", 1)),
+        Column("training loss, last", "right", _show("train_last", 4)),
+        Column("σ at first", "right", lambda record: _sigmas(record, "first")),
+        Column("σ at last", "right", lambda record: _sigmas(record, "last")),
+    )
+    tables = []
+    for experiment, published in published_tables().items():
+        groups = group_by(collection.of(experiment), lambda run: (run.size, run.variant))
+        for size, variant in sorted(groups, key=lambda key: edition(*key)):
+            about = {"experiment": experiment, "size": size, "variant": variant}
+            records = [about | record for record in _course_records(groups[size, variant])]
+            title = f"{published.title}: course of training (size={size}, variant={variant})"
+            name = f"course_{experiment}_{size}_{variant}"
+            if records:
+                tables.append(table_of(name, title, columns, records, [NOTE_COURSE]))
+    return tables
+
+
+def _course_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+    in_order = sorted(blocks(runs), key=lambda block: data_order(block.data))
+    for place, block in enumerate(in_order):
+        head = block.head()
+        for model, replicates in block.models.items():
+            full = [run for run in replicates if not run.holdout]
+            courses = [course for run in full if (course := _course(run))]
+            if courses:
+                yield {
+                    "data": block.data,
+                    "options": " ".join(block.options),
+                    "model": model,
+                    "epochs": block.epochs,
+                    "n": len(courses),
+                    **{name: _mean([course[name] for course in courses]) for name in courses[0]},
+                    "highest": max(course["highest"] for course in courses),
+                    **_apertures(full),
+                    "_head": head,
+                    "_block": place,
+                }
+                head = Cell()
+
+
+def _course(run: Run) -> dict[str, float]:
+    series = run.series()
+    test = [math.inf if loss is None else loss for loss in series.get("test/loss") or []]
+    train = [loss for loss in series.get("train/loss") or [] if loss is not None]
+    if not test or not train:
+        return {}
+    return {
+        "least_epoch": test.index(min(test)) + 1.0,
+        "least": min(test),
+        "last": test[-1],
+        "highest": max(test),
+        "train_last": train[-1],
+    }
+
+
+def _apertures(runs: Sequence[Run]) -> dict[str, float]:
+    """Mean aperture by focused layer, at the start and at the end."""
+    return {
+        f"sigma_{when}_{place}": _mean([run.focus[layer][f"sigma_{when}"] for run in runs])
+        for when in ("first", "last")
+        for place, layer in enumerate(runs[0].focus, start=1)
+        if all(f"sigma_{when}" in run.focus.get(layer, {}) for run in runs)
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _sigmas(record: Record, when: str) -> str:
+    values = [value for name, value in record.items() if name.startswith(f"sigma_{when}_")]
+    return " / ".join(number(value, 3) for value in values) or NOTHING
+
+
+def pruning_tables(collection: Collection) -> list[Table]:
+    """What pruning does to accuracy: one for every edition of an experiment that measured it."""
+    columns = (
+        HEAD,
+        MODEL,
+        Column("runs", "right", lambda record: str(record["n"])),
+        Column("unpruned (%)", "right", _show("unpruned")),
+        Column("phi < 1: pruned (%)", "right", _show("paper_pruned")),
+        Column("accuracy (%)", "right", _show("paper_accuracy")),
+        Column("as good as unpruned, up to (%)", "right", _show("keeps", 1)),
+        Column("at t", "right", _show("keeps_threshold", 1)),
+        Column("by magnitude, up to (%)", "right", _show("keeps_magnitude", 1)),
+        Column("as good as dense, up to (%)", "right", _show("as_dense")),
+    )
+    editions = by_edition(
+        run for run in collection.runs if (run.measured.get("pruning") or {}).get("magnitude")
+    )
+    tables = []
+    for key in sorted(editions, key=lambda key: (key[0], *edition(*key[1:]))):
+        about = dict(zip(("experiment", "size", "variant"), key, strict=True))
+        records = []
+        for block in blocks(editions[key]):
+            for model, runs in block.models.items():
+                twin = dense_twin(model)
+                pruned = _pruned(runs, block.models.get(twin, []) if model != twin else [])
+                named = {
+                    **about,
+                    "data": block.data,
+                    "options": " ".join(block.options),
+                    "model": model,
+                    "epochs": block.epochs,
+                    "_head": block.head(),
+                }
+                records += [named | pruned] if pruned else []
+        if records:
+            title = f"Pruning (experiment {key[0]}, size={key[1]}, variant={key[2]})"
+            name = "_".join(("pruning", *key))
+            tables.append(table_of(name, title, columns, records, [NOTE_PRUNING]))
+    return tables
+
+
+def _pruned(runs: Sequence[Run], dense: Sequence[Run]) -> dict[str, Any]:
+    """Accuracy at the paper's threshold, and how much can go; empty if that was not measured."""
+    by_phi, by_size = _curve(runs, "curve"), _curve(runs, "magnitude")
+    if not by_size or by_size[0]["sparsity"] > 0 or "acc" not in by_size[0]:
+        return {}
+    unpruned = by_size[0]["acc"]
+    record = {"n": len(runs), "unpruned": unpruned}
+    record["keeps_magnitude"] = _keeps(by_size, unpruned)["sparsity"]
+    if by_phi:
+        paper = min(by_phi, key=lambda point: abs(point["threshold"] - PAPER_THRESHOLD))
+        keeps = _keeps(by_phi, unpruned)
+        record |= {
+            "paper_threshold": paper["threshold"],
+            "paper_pruned": paper["sparsity"],
+            "paper_accuracy": paper["acc"],
+            "keeps": keeps["sparsity"],
+            "keeps_threshold": keeps["threshold"],
+            "best_accuracy": max(point["acc"] for point in by_phi),
+        }
+    base = _curve(dense, "magnitude")
+    if by_phi and base:
+        record["as_dense"] = _keeps(by_phi, base[0]["acc"])["sparsity"]
+        record["dense"] = base[0]["acc"]
+    return record
+
+
+def _curve(runs: Sequence[Run], rule: str) -> list[dict[str, float]]:
+    """Means over runs, point by point, in percent."""
+    curves = [curve for run in runs if (curve := run.measured["pruning"].get(rule))]
+    return [
+        {
+            name: float(np.mean([point[name] for point in points])) * factor
+            for name, factor in (("threshold", 1), ("sparsity", 100), ("acc", 100))
+            if name in points[0]
+        }
+        for points in zip(*curves, strict=False)
+    ]
+
+
+def _keeps(curve: Sequence[dict[str, float]], accuracy: float) -> dict[str, float]:
+    """The last point before the accuracy falls below this one."""
+    good = curve[0]
+    for point in curve:
+        if point["acc"] < accuracy - TOLERANCE - 1e-9:
+            break
+        good = point
+    return good
+
+
+def failed_tables(collection: Collection) -> list[Table]:
+    """Runs that failed: one table, or none."""
+    records = [
+        {
+            "experiment": run.experiment,
+            "data": run.data,
+            "model": run.model,
+            "seed": run.seed,
+            "error": run.error,
+            "folder": _short(run.path),
+        }
+        for run in collection.failed
+    ]
+    columns = (
+        Column("experiment", show=lambda record: record["experiment"]),
+        Column("data", show=lambda record: data_name(record["data"])),
+        MODEL,
+        Column("seed", show=lambda record: str(record["seed"])),
+        Column("error", show=lambda record: ((record["error"] or "").splitlines() or [NOTHING])[0]),
+        Column("folder", show=lambda record: record["folder"]),
+    )
+    note = "No number of these runs is in any other table."
+    return [table_of("failed", "Failed runs", columns, records, [note])] if records else []
+
+
+def unreadable_tables(collection: Collection) -> list[Table]:
+    """Records that cannot be read: one table, or none."""
+    records = [{"file": _short(path), "reason": reason} for path, reason in collection.unreadable]
+    columns = (
+        Column("file", show=lambda record: record["file"]),
+        Column("reason", show=lambda record: record["reason"]),
+    )
+    note = "These files are not as a run or focusing archive leaves them."
+    title = "Unreadable records"
+    return [table_of("unreadable", title, columns, records, [note])] if records else []
+
+
+def _short(path: Path) -> str:
+    """The part that is the same wherever the folder of all results is."""
+    return printable("/".join(path.parts[-4 if path.suffix else -3 :]))

@@ -18,10 +18,10 @@ from focusing.compose import config_dir
 from focusing.config import GROUP_SCHEMAS
 from focusing.data import DataSet
 from focusing.errors import UserError
+from focusing.experiments.trials import sweep_task
 from focusing.instantiate import TARGETS, TRUSTING, instantiate, trust
 from focusing.models import Network
 from focusing.sweep import search
-from focusing.sweep.jobs import Reporting
 from tests.unit.config.foreign import FOREIGN
 
 KINDS = {"callbacks": pl.Callback, "data": DataSet, "models": Network}
@@ -186,7 +186,7 @@ def test_trust_is_taken_from_the_command_line(own: Path) -> None:
 def test_trust_goes_along_to_the_processes_of_a_sweep(own: Path) -> None:
     """But an environment or a config that one of them gets cannot give it."""
     trust(["own_code.Watch"])
-    task = Reporting(print)
+    task = sweep_task(print)
     module._trusted.clear()
     task(OmegaConf.create({"sweep": {"stacked": True, "trial": None}}))
     assert module.trusted() == {"own_code.Watch"}

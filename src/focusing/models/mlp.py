@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from focusing.models.images import resolve_topology
-from focusing.models.layers import check_dropout, dense_layer, nest_focus
+from focusing.models.hidden_layers import check_dropout, dense_layer, focused, resolve_topology
 from focusing.models.network import Inputs, Network
 from focusing.nn import FocusedLinear
 
@@ -22,11 +21,12 @@ class MLP(Network):
         hidden: neurons of each hidden layer; a number is one layer.
         focus: options of ``FocusedLinear`` for the hidden layers; None makes them dense. A
             topology is that of the inputs, ``"image"`` the shape of a sample: later layers see the
-            neurons before them on a line. ``later_sigma`` is the initial aperture of those layers.
+            neurons before them on a line.
+        later_sigma: initial apertures of the layers after the first; None: as those of the first.
         batch_norm: normalise each hidden layer before its ReLU.
         input_dropout: share of the inputs dropped in training.
-        dropout: share of the outputs dropped after each hidden layer, in their order; those
-            without a number drop nothing.
+        dropout: share of the outputs dropped after each hidden layer, in order; layers without a
+            number drop nothing.
 
     Shape:
         - Input: (N, \*), flattened.
@@ -40,6 +40,7 @@ class MLP(Network):
         hidden: int | Sequence[int],
         *,
         focus: Mapping[str, Any] | None = None,
+        later_sigma: Any = None,
         batch_norm: bool = True,
         input_dropout: float = 0.0,
         dropout: Sequence[float] = (),
@@ -59,7 +60,6 @@ class MLP(Network):
             "dropout": tuple(dropout),
         }
         options = dict(focus or {})
-        later_sigma = options.pop("later_sigma", None)
         if "topology" in options:
             options["topology"] = resolve_topology(options["topology"], self.shape)
         layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
@@ -94,20 +94,18 @@ class MLP(Network):
         return MLP(self.shape, self.outputs, widths, **self._rest)
 
 
-def dense_mlp(inputs: Inputs, outputs: int, **options: Any) -> MLP:
-    """An :class:`MLP` without focus."""
-    return MLP(inputs, outputs, **options)
+def dense_mlp(
+    inputs: Inputs,
+    outputs: int,
+    hidden: int | Sequence[int],
+    *,
+    batch_norm: bool = True,
+    input_dropout: float = 0.0,
+    dropout: Sequence[float] = (),
+) -> MLP:
+    """An :class:`MLP` without focus; see there."""
+    rest: dict[str, Any] = {"input_dropout": input_dropout, "dropout": dropout}
+    return MLP(inputs, outputs, hidden, batch_norm=batch_norm, **rest)
 
 
-def focused_mlp(inputs: Inputs, outputs: int, *, later_sigma: Any = None, **options: Any) -> MLP:
-    """An :class:`MLP` that focuses; the options of ``FocusedLinear`` are for its hidden layers.
-
-    Args:
-        inputs: see :class:`MLP`.
-        outputs: see :class:`MLP`.
-        later_sigma: initial aperture of the layers after the first; None: that of the first.
-        **options: of :class:`MLP` and of ``FocusedLinear``.
-    """
-    nested = nest_focus(options)
-    nested["focus"]["later_sigma"] = later_sigma
-    return MLP(inputs, outputs, **nested)
+focused_mlp = focused(MLP)

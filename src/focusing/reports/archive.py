@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from focusing.errors import DamagedError, UserError, printable
-from focusing.reports.figures.chart_runs import typical
+from focusing.reports.figures.chart import median_run
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
 from focusing.reports.report import given_folders, nothing
@@ -59,7 +59,7 @@ def write_archives(collection: Collection, out: Path) -> None:
         names = _folders(runs, folder)
         write_archive(folder, (("/".join(names[run]), run.record()) for run in runs))
         done = [run for run in runs if run.status == "done"]
-        shown = {typical(each) for each in _cells(done)}
+        shown = {median_run(each) for each in _cells(done)}
         for run in runs:
             _write_arrays(run, inside(folder, *names[run]), whole=run in shown)
 

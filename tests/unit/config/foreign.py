@@ -24,7 +24,7 @@ FOREIGN = [
     "focusing.results.store.write_record",
     "focusing.run.train",
     "focusing.shipping.prune.run",
-    "focusing.sweep.failures.leave_failure",
+    "focusing.sweep.jobs.record_failure",
     "focusing.training.loggers.MetricsFile",
     "torch.os.system",
     "torch.load",

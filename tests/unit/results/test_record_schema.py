@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from focusing.reports.figures.chart_runs import editions
+from focusing.reports.figures.chart import editions
 from focusing.reports.figures.gallery import all_figures
 from focusing.reports.page.run_view import run_view
 from focusing.reports.tables.files import all_tables

@@ -140,44 +140,36 @@ class Config:
     sweep: Sweep = field(default_factory=Sweep)
 
 
-FOCUS = "focusing.nn.FocusedLinear"
-
-DATA_SETS = [
-    "synthetic",
-    "mnist",
-    "fashion",
-    "cifar10",
-    "clt",
-    "lfw",
-    "catsdogs",
-    "fsdd",
-    "boston",
-    "dna",
-    "reuters",
-    "imdb",
-]
-SIGNATURES: dict[str, dict[str, tuple[str, ...]]] = {
+SCHEMA_TARGETS: dict[str, dict[str, str]] = {
     "model": {
-        "dense": ("focusing.models.dense_mlp", "focusing.models.MLP"),
-        "focused": ("focusing.models.focused_mlp", "focusing.models.MLP", FOCUS),
-        "cnn": ("focusing.models.CNN",),
-        "focused_cnn": ("focusing.models.focused_cnn", "focusing.models.CNN", FOCUS),
-        "transfer": ("focusing.models.dense_transfer", "focusing.models.Transfer"),
-        "focused_transfer": (
-            "focusing.models.focused_transfer",
-            "focusing.models.dense_transfer",
-            "focusing.models.Transfer",
-            FOCUS,
-        ),
-        "fasttext": ("focusing.models.FastText",),
-        "focused_fasttext": ("focusing.models.focused_fasttext", "focusing.models.FastText", FOCUS),
+        "dense": "focusing.models.dense_mlp",
+        "focused": "focusing.models.focused_mlp",
+        "cnn": "focusing.models.CNN",
+        "focused_cnn": "focusing.models.focused_cnn",
+        "transfer": "focusing.models.dense_transfer",
+        "focused_transfer": "focusing.models.focused_transfer",
+        "fasttext": "focusing.models.FastText",
+        "focused_fasttext": "focusing.models.focused_fasttext",
     },
-    "data": {name: (f"focusing.data.{name}",) for name in DATA_SETS},
+    "data": {
+        "synthetic": "focusing.data.synthetic",
+        "mnist": "focusing.data.mnist",
+        "fashion": "focusing.data.fashion",
+        "cifar10": "focusing.data.cifar10",
+        "clt": "focusing.data.clt",
+        "lfw": "focusing.data.lfw",
+        "catsdogs": "focusing.data.catsdogs",
+        "fsdd": "focusing.data.fsdd",
+        "boston": "focusing.data.boston",
+        "dna": "focusing.data.dna",
+        "reuters": "focusing.data.reuters",
+        "imdb": "focusing.data.imdb",
+    },
 }
-"""What the files of a group choose as ``/schema/<group>@_here_: <name>``: the target, and the
-callables that its ``**options`` go to."""
+"""What ``/schema/<group>@_here_: <name>`` in a file of conf/ makes options of: a signature."""
 IMAGES = "focusing.data.dataset.ImageOptions"
 """The options of ``/schema/data@_here_: images``, for data sets of images of your own."""
+FOCUS = "focusing.nn.FocusedLinear"
 SUPPLIED = frozenset(
     {"self", "inputs", "outputs", "vocabulary", "in_features", "out_features", "device", "dtype"}
     | {"data_dir", "run_seed", "holdout", "peek", "preparation"}
@@ -191,12 +183,14 @@ def group_schemas() -> dict[str, dict[str, type]]:
 
     The signatures are read from the source: importing it would import torch, which takes seconds.
     """
-    schemas: dict[str, dict[str, type]] = {group: {} for group in SIGNATURES}
-    for group, by_name in SIGNATURES.items():
-        for name, signatures in by_name.items():
-            class_name = f"{name.title().replace('_', '')}{group.title()}"  # FocusedCnnModel
-            schemas[group][name] = _derive(class_name, signatures[0], signatures)
-    schemas["data"]["images"] = _derive("ImagesData", MISSING, (IMAGES,))
+    schemas: dict[str, dict[str, type]] = {}
+    for group, targets in SCHEMA_TARGETS.items():
+        schemas[group] = {
+            # Such as FocusedCnnModel and MnistData.
+            name: _derive(f"{name.title().replace('_', '')}{group.title()}", target, target)
+            for name, target in targets.items()
+        }
+    schemas["data"]["images"] = _derive("ImagesData", MISSING, IMAGES)
     return schemas
 
 
@@ -220,12 +214,10 @@ class Parameter(NamedTuple):
     default: Any
 
 
-def _derive(class_name: str, target: str, signatures: tuple[str, ...]) -> type:
-    """A dataclass of the options of some signatures."""
+def _derive(class_name: str, target: str, signature: str) -> type:
+    """The schema of a target: a dataclass of the options of a signature."""
     options: dict[str, tuple[Any, Any]] = {"_target_": (str, target), "name": (str, MISSING)}
-    for signature in signatures:
-        options |= _options(signature)
-    return _make_dataclass(class_name, options)
+    return _make_dataclass(class_name, options | _options(signature))
 
 
 def _options(signature: str) -> dict[str, tuple[Any, Any]]:
@@ -259,8 +251,12 @@ def _make_dataclass(class_name: str, options: dict[str, tuple[Any, Any]]) -> typ
 
 
 def _parameters(callable_name: str) -> Iterator[Parameter]:
-    """What a function, a class or a dataclass takes."""
+    """What a function, a class or a dataclass takes; ``focused(f)`` takes f's and the layer's."""
     module, definition = _find_definition(callable_name)
+    if isinstance(definition, ast.Call):
+        yield from _parameters(f"{module}.{ast.unparse(definition.args[0])}")
+        yield from _parameters(FOCUS)
+        return
     if isinstance(definition, ast.ClassDef):
         methods = {node.name: node for node in definition.body if isinstance(node, ast.FunctionDef)}
         if "__init__" not in methods:  # a dataclass
@@ -293,14 +289,19 @@ def _default(value: ast.expr | None) -> Any:
     return list(literal) if isinstance(literal, tuple) else literal
 
 
-def _find_definition(callable_name: str) -> tuple[str, ast.FunctionDef | ast.ClassDef]:
+def _find_definition(callable_name: str) -> tuple[str, ast.FunctionDef | ast.ClassDef | ast.Call]:
     """Module and definition of a name of this package, which other modules may import."""
     module, _, name = callable_name.rpartition(".")
     for node in _parse(module).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
-            return module, node
-        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
-            return _find_definition(f"{node.module}.{name}")
+        match node:
+            case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined) if defined == name:
+                return module, node
+            case ast.Assign(targets=[ast.Name(id=defined)], value=ast.Call() as call) if (
+                defined == name and ast.unparse(call.func) == "focused"
+            ):
+                return module, call
+            case ast.ImportFrom(module=source, names=aliases) if name in {a.name for a in aliases}:
+                return _find_definition(f"{source}.{name}")
     raise LookupError(f"{module} does not define {name}")
 
 

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from focusing.config import SIGNATURES
+from focusing.config import SCHEMA_TARGETS
 from focusing.errors import UserError
 from focusing.validation import describe_fault
 
@@ -39,7 +39,7 @@ CALLBACKS = (
 )
 TARGETS = frozenset(
     {
-        *(target for group in SIGNATURES.values() for target, *_ in group.values()),
+        *(target for targets in SCHEMA_TARGETS.values() for target in targets.values()),
         *(f"focusing.callbacks.{name}" for name in CALLBACKS),
     }
 )

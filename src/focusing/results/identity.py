@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from focusing.config import SIGNATURES, Config, drops_rest, group_schemas
+from focusing.config import SCHEMA_TARGETS, Config, drops_rest, group_schemas
 
 VERSION = 2
 """Of the hash. Version 1 was made of every option, and changed with every new one."""
@@ -118,9 +118,8 @@ def _completed(options: Options, schema: type) -> dict[str, Any]:
 @cache
 def _schema(group: str, target: str | None) -> type | None:
     """The schema of a group of options; of a network or a data set, that of its target."""
-    if group in SIGNATURES:
-        targets = {name: signatures[0] for name, signatures in SIGNATURES[group].items()}
-        names = [name for name, known in targets.items() if known == target]
+    if group in SCHEMA_TARGETS:
+        names = [name for name, known in SCHEMA_TARGETS[group].items() if known == target]
         # The schema of images is for data sets of one's own.
         return group_schemas()[group].get(names[0] if names else "images")
     kinds = {field.name: field.default_factory for field in fields(Config)}

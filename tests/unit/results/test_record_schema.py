@@ -20,7 +20,7 @@ from focusing.reports.terminal import summary
 from focusing.results.collect import Collection, collect, run_of
 from focusing.results.record_schema import check_record
 from focusing.results.store import ARCHIVE, read_lines
-from focusing.schema import Wrong, name
+from focusing.validation import Wrong, name
 from tests.unit.reports.records import SMALLEST, leave
 from tests.unit.results.mutations import mutations
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from focusing.schema import Wrong
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from focusing.callbacks import ClipFoci, FocusTrajectory, StuckNeurons, Throughput
 from focusing.errors import UserError
-from focusing.schema import Wrong
 from focusing.training import resume
 from focusing.training.checkpoint import (
     PlainCheckpointIO,

@@ -7,7 +7,7 @@ import pytest
 
 from focusing.errors import UserError
 from focusing.results.store import atomic_write, inside, remove
-from focusing.schema import is_name
+from focusing.validation import is_name
 
 NO_NAMES = ["", ".", "..", "/", "/etc/passwd", "../x", "a/b", "a\\b", "a\0b", "a\nb", "x" * 256]
 NO_NAMES += ["\ud800", None, 3, ["a"], {"a": 1}]  # type: ignore[list-item]

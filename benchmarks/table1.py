@@ -23,13 +23,11 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
+from focusing.experiments.stack_records import Pair
+from focusing.experiments.table1 import groups, pair_of, rough_seconds, run_stacked
+from focusing.experiments.trials import draw
 from focusing.run import train
-from focusing.sweep.table1.records import Pair
-from focusing.sweep.table1.run import groups, pair_of, run_stacked
-from focusing.sweep.table1.trials import draw
-from focusing.sweep.table1.workers import rough_seconds
 
 GOAL_MINUTES, GOAL_RATIO = 15.0, 10.0
 

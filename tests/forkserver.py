@@ -3,4 +3,4 @@
 import multiprocessing
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["focusing.run", "focusing.sweep.launch.local"])
+CONTEXT.set_forkserver_preload(["focusing.run", "focusing.sweep.local"])

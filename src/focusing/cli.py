@@ -111,7 +111,7 @@ def _add_run_commands(add: Any) -> None:
     show.add_argument("run", type=_folder, metavar="RUN_DIR", help="folder of a finished run")
     experiments = add(
         "experiments",
-        "focusing.sweep.listing:list_experiments",
+        "focusing.experiments.listing:list_experiments",
         "list the paper's experiments, and what they cost here",
     )
     experiments.add_argument(
@@ -391,23 +391,12 @@ def train_job(cfg: DictConfig) -> float | None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
+    from focusing.experiments.trials import run_job
+
     if HydraConfig.get().mode == RunMode.MULTIRUN:
-        return _run_job(cfg)  # Hydra notes the error and goes on with the other jobs
+        return run_job(cfg)  # Hydra notes the error and goes on with the other jobs
     with reporting_errors():
-        return _run_job(cfg)
-
-
-def _run_job(cfg: DictConfig) -> float | None:
-    from focusing.sweep.table1.trials import apply_trial
-
-    if cfg.sweep.stacked and cfg.sweep.trial is None:
-        from focusing.sweep.table1.run import run_stacked
-
-        return run_stacked(cfg)
-    from focusing.run import train  # torch takes seconds: first let Hydra find fault
-
-    apply_trial(cfg)
-    return train(cfg)
+        return run_job(cfg)
 
 
 def _evaluate(args: argparse.Namespace) -> None:

@@ -1,4 +1,11 @@
-"""Hydra, told about our schema; and its errors, told in a sentence."""
+"""From the command line to a checked config: Hydra with our schema and recipes.
+
+What is wrong with a config is told in a sentence. The tables of conf/recipe/ hold many small
+configs in one file. A table has sections, a section has recipes: recipe ``lfw`` in section ``data``
+is what Hydra loads for ``recipe/data: lfw``, as it would a file recipe/data/lfw.yaml. A key may
+stand for several, as in a shell: ``{mnist,clt}_simple``. Of two recipes with the same name the
+later completes the earlier.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +26,19 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+from pydantic import TypeAdapter, ValidationError
 from yaml import YAMLError
 
-from focusing.config import GROUP_SCHEMAS, Config
-from focusing.errors import UserError
-from focusing.guard import check_hydra
-from focusing.recipes import store_recipes
+from focusing.config import FOCI_ONLY, Config, Optim, group_schemas
+from focusing.errors import UserError, printable
+from focusing.instantiate import check_hydra
+from focusing.validation import MAX_INTEGER, Wrong, describe_fault, plain
 
 MAX_SPREAD = 100_000
 """Numbers that an interpolation may make."""
+CONFIG = TypeAdapter(Config)
+"""Checks the ranges that the annotations of the options declare."""
+BRACES = re.compile(r"\{([^}]*)\}")
 
 
 def prepare_hydra() -> None:
@@ -35,10 +47,12 @@ def prepare_hydra() -> None:
     if "schema.yaml" in store.repo and OmegaConf.has_resolver("focusing.family"):
         return  # every job of a sweep asks, and it takes a tenth of a job's time
     store.store(name="schema", node=Config)
-    for group, schemas in GROUP_SCHEMAS.items():
+    for group, schemas in group_schemas().items():
         for name, schema in schemas.items():
             store.store(group=f"schema/{group}", name=name, node=schema)
-    store_recipes(config_dir() / "recipe")
+    for section, recipes in read_recipes(config_dir() / "recipe").items():
+        for name, recipe in recipes.items():
+            store.store(group=f"recipe/{section}", name=name, node=recipe, package="_global_")
     # Hydra copies the store with whatever it composes or lists: 40 ms each, 180
     # times for --help. It need not, as the store hands out copies of what it holds.
     ConfigStore.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
@@ -93,6 +107,28 @@ def spread(low: float, high: float, count: int) -> list[float]:
     return [round(low + (high - low) * place / max(1, count - 1), 6) for place in range(count)]
 
 
+def read_recipes(folder: Path) -> dict[str, dict[str, Any]]:
+    """The recipes of all tables in a folder, by section and name."""
+    sections: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        for section, entries in OmegaConf.load(path).items():
+            recipes = sections.setdefault(str(section), {})
+            for key, recipe in entries.items():
+                for name in expand_braces(str(key)):
+                    recipes[name] = OmegaConf.merge(recipes.get(name, {}), recipe)
+    return sections
+
+
+def expand_braces(key: str) -> list[str]:
+    """All names a key stands for: ``{a,b}_c`` is a_c and b_c."""
+    pieces = BRACES.split(key)  # text, list, text, list, ..., text
+    options = [
+        [name.strip() for name in piece.split(",")] if place % 2 else [piece]
+        for place, piece in enumerate(pieces)
+    ]
+    return ["".join(parts) for parts in product(*options)]
+
+
 def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The data group of a config, changed as on the command line.
 
@@ -125,6 +161,128 @@ def _read_change(change: str) -> DictConfig:
     except YAMLError as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise UserError(f"data.{change} cannot be read: {reason}.") from None
+
+
+def check(cfg: DictConfig) -> dict[str, Any]:
+    """Raise a UserError that names the first impossible option.
+
+    Returns:
+        The config as plain containers, interpolations resolved.
+    """
+    _check_names(cfg, "")
+    config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+    _check_values(config, "")
+    try:
+        plain(config)
+    except Wrong as error:
+        raise UserError(f"{error}.") from None
+    if "_mlp" in str(config["model"].get("_target_")):
+        config["model"]["hidden"] = _widths(config["model"]["hidden"])
+    _check_ranges(config)
+    _check_foci(config)
+    for name, folder in config["paths"].items():
+        _check_folder(f"paths.{name}", folder)
+    if not re.fullmatch(r"\w[\w.,=+-]{0,99}", config["name"]):
+        raise UserError(f"name={config['name']} cannot be the name of a folder.")
+    if config["variant"] == "author2018" and config["data"]["name"] != "synthetic":
+        raise UserError(
+            "variant=author2018 is of the author's synthetic experiments: use data=synthetic, "
+            "or variant=author."
+        )
+    check_devices(config["trainer"]["devices"])
+    protocol = config["protocol"]
+    if protocol["name"] == "holdout" and not 0 < protocol["holdout"] < 1:
+        raise UserError(f"protocol.holdout={protocol['holdout']} must lie between 0 and 1.")
+    if protocol["name"] != "holdout" and protocol["holdout"]:
+        raise UserError(f"protocol.holdout is of no use to protocol={protocol['name']}, use 0.")
+    return config
+
+
+def check_devices(devices: Any) -> None:
+    """Refuse more than one device."""
+    one = devices == 1 or (isinstance(devices, list) and len(devices) == 1)
+    if not one or isinstance(devices, bool):
+        raise UserError(
+            f"trainer.devices={devices}: a run uses one device, 1 or [index]; "
+            "several runs can use one each."
+        )
+
+
+def _check_ranges(config: Mapping[str, Any]) -> None:
+    """Refuse what the annotations of the dataclasses here exclude."""
+    try:
+        CONFIG.validate_python(config)
+    except ValidationError as error:
+        [fault, *_] = error.errors()
+        keys = [key for key in fault["loc"] if isinstance(key, str)]
+        value: Any = config
+        for key in keys:
+            value = value[key]
+        raise UserError(f"{'.'.join(keys)}={value} {describe_fault(error)}.") from None
+
+
+def _widths(hidden: Any) -> list[int]:
+    """The neurons of every layer: 40 is [40], and the same config."""
+    widths = hidden if isinstance(hidden, list) else [hidden]
+    if not all(isinstance(width, int) and not isinstance(width, bool) for width in widths):
+        raise UserError(f"model.hidden={hidden} is not a number of neurons or a list of them.")
+    return widths
+
+
+def _check_names(node: DictConfig, prefix: str) -> None:
+    """Refuse options that ``+option=value`` has added to a schema, or ``~option`` has removed."""
+    schema = OmegaConf.get_type(node)
+    if is_dataclass(schema):
+        known = [field.name for field in fields(schema)]
+        for name in map(str, node):
+            if name not in known:
+                raise UserError(f"{prefix}{name} is not an option.")
+        for name in known:
+            if name not in node:
+                raise UserError(missing(f"{prefix}{name}"))
+    for name in map(str, node):
+        if OmegaConf.is_missing(node, name):
+            raise UserError(missing(f"{prefix}{name}"))
+        if isinstance(node[name], DictConfig):
+            _check_names(node[name], f"{prefix}{name}.")
+
+
+def _check_values(value: Any, name: str) -> None:
+    """Refuse what cannot be computed with or written down, anywhere in a config."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_values(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for item in value:
+            _check_values(item, name)
+    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise UserError(f"{name}={value} is too large: the largest integer is {MAX_INTEGER}.")
+    elif isinstance(value, str) and printable(value) != value:
+        raise UserError(f"{name}={value} has characters that cannot be printed.")
+
+
+def _check_foci(config: Mapping[str, Any]) -> None:
+    """An option that changes nothing is a mistake."""
+    model, optim = config["model"], config["optim"]
+    for option in fields(Optim):
+        if (
+            option.name in FOCI_ONLY
+            and "sigma" not in model
+            and optim[option.name] != option.default
+        ):
+            raise UserError(
+                f"optim.{option.name}={optim[option.name]} is of no use to model={model['name']}, "
+                f"which has no foci, use {option.default:g}."
+            )
+
+
+def _check_folder(name: str, folder: str) -> None:
+    if not folder:
+        raise UserError(f"{name} is empty: give a folder.")
+    try:
+        Path(folder).expanduser()
+    except RuntimeError:
+        raise UserError(f"{name}={folder}: there is no such user.") from None
 
 
 def explain(error: BaseException) -> str | None:

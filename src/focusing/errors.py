@@ -12,16 +12,18 @@ UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 separators of lines and of paragraphs."""
 
 
-def printable(text: str) -> str:
-    """Escape what could command a terminal or hide text: file names and contents may hold it."""
-    return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in UNPRINTABLE else _escape(char)
+def printable(text: str, max_length: int = 100_000) -> str:
+    """Escape what could command a terminal or hide text, and shorten what is long.
+
+    File names and contents may hold anything.
+    """
+    escaped = "".join(
+        char
+        if char in "\n\t" or unicodedata.category(char) not in UNPRINTABLE
+        else char.encode("unicode_escape").decode("ascii")
         for char in text
     )
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    return escaped if len(escaped) <= max_length else f"{escaped[: max_length - 3]}..."
 
 
 class UserError(Exception):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from focusing.sweep.experiments import jobs
+from focusing.experiments.listing import jobs_of
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("campaign", ROOT / "results" / "campaign.py")
@@ -40,7 +40,7 @@ def test_every_entry_says_why_what_and_how_far() -> None:
 
 @pytest.mark.parametrize("command", [entry["command"] for entry in ENTRIES])
 def test_every_command_can_be_composed(command: str) -> None:
-    runs = jobs(tuple(command.split()))
+    runs = jobs_of(tuple(command.split()))
     assert len(runs) > 1
 
 

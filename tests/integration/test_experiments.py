@@ -7,8 +7,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from focusing.compose import config_dir
+from focusing.experiments.listing import experiments, jobs_of
 from focusing.run import train
-from focusing.sweep.experiments import experiments, jobs
 from tests.integration.commands import record, run_dirs, run_here
 
 MEASURED = {
@@ -26,7 +26,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", sorted(set(experiments()) - {STACKED}))
 def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
-    runs = jobs([f"experiment={name}", "size=smoke", f"paths.output_dir={tmp_path}"])
+    runs = jobs_of([f"experiment={name}", "size=smoke", f"paths.output_dir={tmp_path}"])
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         for each in runs:
             train(compose("train", [*each, "callbacks.progress=null"]))

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[2]
+from tests.integration.commands import ROOT
 
 
 def pins() -> list[Requirement]:
@@ -21,37 +21,30 @@ def pins() -> list[Requirement]:
     return [Requirement(line) for line in lines if not line.startswith("#")]
 
 
-def ranges() -> list[str]:
-    if sys.version_info < (3, 11):
-        pytest.skip("tomllib is new in 3.11; the files are the same")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is new in 3.11")
+def test_every_dependency_is_pinned_inside_its_range() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    return [r for group in groups for r in group if not r.startswith("focusing[")]
-
-
-def test_every_dependency_is_pinned_inside_its_range() -> None:
-    for wanted in map(Requirement, ranges()):
+    ranges = [text for group in groups for text in group if not text.startswith("focusing[")]
+    for wanted in map(Requirement, ranges):
         names = [p for p in pins() if canonicalize_name(p.name) == canonicalize_name(wanted.name)]
         versions = [str(p.specifier).removeprefix("==") for p in names]
         assert versions, f"{wanted} has no pin"
         assert all(v in wanted.specifier for v in versions), f"{wanted}: the lock has {versions}"
 
 
-def test_pins_are_exact_and_one_per_python() -> None:
+def test_pins_are_exact_one_per_python_and_fit_a_cpu() -> None:
+    unwanted = re.compile(r"nvidia-.*|cuda-.*|triton|torchvision|timm|hydra-optuna-sweeper")
     for python in ("3.10", "3.11", "3.12", "3.13"):
         here = {"python_version": python}
         active = [p for p in pins() if not p.marker or p.marker.evaluate(here)]
         names = [canonicalize_name(p.name) for p in active]
         assert len(names) == len(set(names))
+        assert not list(filter(unwanted.fullmatch, names))
         # Neither a range nor a local version: torch==2.13.0+cpu would shut out other builds.
         assert all(re.fullmatch(r"==[\w.]+", str(p.specifier)) for p in active)
-
-
-def test_the_lock_leaves_out_what_breaks_a_cpu_install() -> None:
-    unwanted = re.compile(r"nvidia-.*|cuda-.*|triton|torchvision|timm|hydra-optuna-sweeper")
-    assert not [p.name for p in pins() if unwanted.fullmatch(canonicalize_name(p.name))]
 
 
 # Stands in for Python: makes a venv out of itself, and notes each install instead of doing it.
@@ -115,20 +108,18 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "a folder")
 
 
-def test_train_installs_the_core_once(project: Project) -> None:
-    assert project.make("train") == 0
-    assert project.log() == ["venv", CORE, TRAIN]
-    assert project.make("train") == 0
-    assert project.log() == [TRAIN]
-
-
-def test_setup_adds_the_extras_and_train_is_content_with_them(project: Project) -> None:
-    project.make("train")
-    project.log()
-    assert project.make("setup") == 0
-    assert project.log() == [ALL]
-    assert project.make("setup") == project.make("train") == 0
-    assert project.log() == [TRAIN]
+def test_each_target_installs_once_and_train_is_content_with_the_extras(
+    project: Project,
+) -> None:
+    for target, expected in (
+        ("train", ["venv", CORE, TRAIN]),
+        ("train", [TRAIN]),
+        ("setup", [ALL]),
+        ("setup", []),
+        ("train", [TRAIN]),
+    ):
+        assert project.make(target) == 0
+        assert project.log() == expected
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "requirements.lock"])
@@ -142,30 +133,26 @@ def test_a_change_is_installed_over_a_good_venv(project: Project, name: str) -> 
     assert project.log() == [ALL]
 
 
-@pytest.mark.parametrize("fresh", [True, False])
-def test_a_failed_install_is_not_trusted(project: Project, fresh: bool) -> None:
-    if not fresh:
+@pytest.mark.parametrize("case", ["fails", "fails to update", "is killed"])
+def test_an_install_that_does_not_finish_is_not_trusted(project: Project, case: str) -> None:
+    if case == "fails to update":
         project.make("train")
         project.change("requirements.lock")
-    (project.root / "broken").touch()
-    assert project.make("train") != 0
+    if case == "is killed":
+        (project.root / "seconds").write_text("60")
+        process = project.start("train")
+        while not (project.root / "log").exists() or CORE not in (project.root / "log").read_text():
+            time.sleep(0.02)
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        (project.root / "seconds").unlink()
+    else:
+        (project.root / "broken").touch()
+        assert project.make("train") != 0
+        (project.root / "broken").unlink()
     assert project.stamps() == []
     project.log()
-    (project.root / "broken").unlink()
-    assert project.make("train") == 0
-    assert project.log() == ["venv", CORE, TRAIN]
-
-
-def test_a_killed_install_is_not_trusted(project: Project) -> None:
-    (project.root / "seconds").write_text("60")
-    process = project.start("train")
-    while not (project.root / "log").exists() or CORE not in (project.root / "log").read_text():
-        time.sleep(0.02)
-        assert process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    project.log()
-    (project.root / "seconds").unlink()
     assert project.make("train") == 0
     assert project.log() == ["venv", CORE, TRAIN]
 

@@ -16,8 +16,8 @@ from tests.integration.forked import Forked, run_forked
 pytestmark = pytest.mark.slow
 
 OPTIONS = [
-    "data.n_samples=2000",
-    "trainer.max_epochs=6",
+    "data.n_samples=1200",
+    "trainer.max_epochs=4",
     "figures=false",
     "protocol=holdout",
     "optim.batch_size=8",
@@ -44,7 +44,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir(), killed.mkdir()
     assert run_forked(COUNTED, *OPTIONS, cwd=whole).returncode == 0
-    per_epoch = steps(whole) // 6
+    per_epoch = steps(whole) // 4
     chance = random.Random(0)  # noqa: S311 - not for secrets
     expected = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}
     for epoch, (signum, code) in enumerate(expected.items()):
@@ -63,19 +63,19 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
             assert checkpoint["epoch"] >= rows(killed) - 2  # at most the current epoch is lost
             continue
         assert "The same command goes on" in output
-        middle = torch.load(folder / "checkpoints" / "interrupted.ckpt", weights_only=True)
-        assert middle["steps"]["total"]["completed"] == steps(killed)  # none was made twice
+        mid_epoch = torch.load(folder / "checkpoints" / "interrupted.ckpt", weights_only=True)
+        assert mid_epoch["steps"]["total"]["completed"] == steps(killed)  # none was made twice
     before = steps(killed)
-    assert rows(killed) < 6
+    assert rows(killed) < 4
     assert run_forked(COUNTED, *OPTIONS, cwd=killed).returncode == 0
     assert 0 < before < steps(whole) <= steps(killed) <= steps(whole) + per_epoch
     [one], [two] = run_dirs(whole), run_dirs(killed)
     assert record(one)["series"] == record(two)["series"]
     assert record(one)["scores"] == record(two)["scores"]
     assert (one / "metrics.csv").read_text() == (two / "metrics.csv").read_text()
-    np.testing.assert_equal(*(dict(np.load(each / "focus.npz")) for each in (one, two)))
+    np.testing.assert_equal(*(dict(np.load(run / "focus.npz")) for run in (one, two)))
     for name in ("last.ckpt", "best.ckpt"):
-        states = [torch.load(each / "checkpoints" / name, weights_only=True) for each in (one, two)]
+        states = [torch.load(run / "checkpoints" / name, weights_only=True) for run in (one, two)]
         assert states[0]["epoch"] == states[1]["epoch"]
         torch.testing.assert_close(states[0]["state_dict"], states[1]["state_dict"], rtol=0, atol=0)
     assert not (two / "checkpoints" / "interrupted.ckpt").exists()
@@ -93,12 +93,12 @@ def test_a_signal_during_the_start_ends_it_at_once(tmp_path: Path, signum: int, 
 
 def test_resume_never_begins_again(tmp_path: Path) -> None:
     process = Forked(TRAIN, *OPTIONS, cwd=tmp_path)
-    while rows(tmp_path) < 2 and process.poll() is None:
+    while rows(tmp_path) < 1 and process.poll() is None:
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     done = run_forked(TRAIN, *OPTIONS, "resume=never", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [folder] = run_dirs(tmp_path)
-    assert len(record(folder)["series"]["test/acc"]) == 6
-    assert rows(tmp_path) == 6
+    assert len(record(folder)["series"]["test/acc"]) == 4
+    assert rows(tmp_path) == 4

@@ -1,7 +1,11 @@
-"""python train.py: what it leaves, when it repeats itself, and how it fails."""
+"""focusing train: when it repeats itself, what it prints, and how it fails.
+
+What a run leaves is tested in test_wheel.py, by a command of its own process.
+"""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,120 +15,33 @@ import pytest
 import yaml
 
 from benchmarks import loop
-from tests.integration.commands import FOCUSING, ROOT, SMALL, TRAIN, record, run, run_dirs, run_here
+from tests.integration.commands import SMALL, record, run_dirs, run_here
 from tests.integration.forked import run_forked
 
 pytestmark = pytest.mark.slow
+OPTIONS = [*SMALL, "model.dropout=[0.25]"]
+SUBPROCESS = (
+    "{_target_:torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler,"
+    "entrypoint:touch,args:[touched],env:{},stdout:null,stderr:null,local_rank_id:0,"
+    "numa_options:null}"
+)
 
 
-def test_the_default_run_leaves_everything(tmp_path: Path) -> None:
-    done = run(TRAIN, "trainer.max_epochs=4", cwd=tmp_path)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with a finished run."""
+    folder = tmp_path_factory.mktemp("trained")
+    done = run_here("train", *OPTIONS, cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout.count("max_epochs: 4") == 1  # the config, once
-    assert "accuracy (paper)" in done.stdout
+    return folder
+
+
+@pytest.fixture
+def finished(trained: Path, tmp_path: Path) -> Path:
+    """The folder of a copy of that run, in ``tmp_path``."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     [folder] = run_dirs(tmp_path)
-    assert folder.parts[-3] == "learning_to_focus"
-    assert {each.name for each in folder.iterdir()} == {
-        *("config.yaml", "result.json", "metrics.csv", "focus.npz", "checkpoints", "figures")
-    }
-    figures = {each.stem for each in (folder / "figures").glob("[!.]*")}
-    assert figures == {"foci_hidden1", "trajectory_hidden1", "weights_hidden1", "losses"}
-    found = record(folder)
-    assert (found["schema"], found["status"], found["error"]) == (1, "done", None)
-    assert found["config"] == yaml.safe_load((folder / "config.yaml").read_text())
-    assert found["config_hash"] == folder.parts[-2]
-    assert found["data"]["train"] + found["data"]["test"] == 2857
-    assert found["data"]["informative"] == [20, 40]
-    assert all(len(values) == 4 for values in found["series"].values())
-    assert found["scores"]["holdout"] is None
-    assert found["scores"]["paper"]["value"] == max(found["series"]["test/acc"])
-    assert found["scores"]["last"] == {"value": found["series"]["test/acc"][-1], "epoch": 3}
-    # 40 inputs, 4 neurons with foci and batch norm, 2 classes; connections: those within the foci.
-    assert found["network"]["parameters"] == found["network"]["trained"] == 190
-    assert 8 < found["network"]["connections"] == found["network"]["multiply_adds"] <= 168
-    assert found["wall_seconds"] > 0
-    assert found["steps_per_second"] > 0
-    assert found["peak_memory_bytes"] > 2**20
-    assert len((folder / "metrics.csv").read_text().splitlines()) == 5
-
-
-def test_again_says_so_and_force_repeats_bit_for_bit(tmp_path: Path) -> None:
-    options = [*SMALL, "model.dropout=[0.25]"]
-    assert run_here("train", *options, cwd=tmp_path).returncode == 0
-    [folder] = run_dirs(tmp_path)
-    first, stamp = record(folder), (folder / "result.json").stat().st_mtime_ns
-    again = run_here("train", *options, cwd=tmp_path)
-    assert again.returncode == 0
-    assert "Finished earlier" in again.stdout
-    assert (folder / "result.json").stat().st_mtime_ns == stamp
-    assert run_here("train", *options, "force=true", cwd=tmp_path).returncode == 0
-    assert (folder / "result.json").stat().st_mtime_ns > stamp
-    assert record(folder)["series"] == first["series"]
-    assert run_dirs(tmp_path) == [folder]
-
-
-@pytest.mark.parametrize("mode", [[], ["-m"]], ids=["one run", "multirun"])
-def test_our_warnings_are_shown_once(tmp_path: Path, mode: list[str]) -> None:
-    stuck = [
-        "callbacks.stuck.window=2",
-        "callbacks.stuck.tolerance=9",
-        "callbacks.stuck.information=1",
-    ]
-    done = run_here("train", *mode, "experiment=stuck", *SMALL, *stuck, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    [line] = done.stderr.splitlines()
-    assert line.startswith("Warning: Stuck foci: 4 of 4 in hidden1")
-    assert "Stuck foci" not in done.stdout
-    assert not list(tmp_path.rglob("*.log"))
-
-
-def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
-    groups = [
-        "experiment=learning_to_focus,sides",
-        "variant=paper,author",
-        "debug=fast",
-        "protocol=holdout",
-    ]
-    done = run_here("train", "-m", *groups, "data.n_samples=200", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert all(" jobs, " in line for line in lines), done.stdout
-    assert lines[-1].startswith("4/4 jobs, 4 done, best 0.")
-    folders = run_dirs(tmp_path)
-    assert len(folders) == 4
-    for folder in folders:
-        found = record(folder)
-        assert found["data"]["val"] > 0
-        assert None not in found["scores"].values()
-
-
-def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
-    jobs = ["-m", "data.noise_position=top,right", *SMALL]
-    done = run_here("train", *jobs, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "data.noise_position=top is not one of" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(run_dirs(tmp_path)) == 1
-
-
-def test_every_optimizer_model_and_data_option_runs(tmp_path: Path) -> None:
-    jobs = [
-        "-m",
-        "model=focus_s,focus_c,fixed_s",
-        "optim=adam,rmsprop",
-        "optim.l2=1e-4",
-        "optim.sigma_l2=1e-4",
-        "optim.clip_value=1",
-        "optim.accumulate=2",
-        "optim.decay_epochs=[1]",
-        "optim.anneal_from=2",
-        "optim.anneal_epochs=2",
-        "data.noise_position=none",
-    ]
-    done = run_here("train", *jobs, *SMALL, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert len(run_dirs(tmp_path)) == 6
+    return folder
 
 
 def sentence(done: "subprocess.CompletedProcess[str]") -> str:
@@ -134,61 +51,128 @@ def sentence(done: "subprocess.CompletedProcess[str]") -> str:
     return line
 
 
-def test_a_wrong_name_fails_before_anything_starts(tmp_path: Path) -> None:
-    done = run_here("train", "model.sgima=0.1", cwd=tmp_path)
-    assert sentence(done) == "Error: model.sgima is not an option, did you mean model.sigma?"
-    assert list(tmp_path.iterdir()) == []
+def test_again_says_so_and_draws_what_a_kill_prevented(finished: Path, tmp_path: Path) -> None:
+    stamp = (finished / "result.json").stat().st_mtime_ns
+    assert not (finished / "figures").exists()
+    again = run_here("train", *OPTIONS, "figures=true", cwd=tmp_path)
+    assert again.returncode == 0
+    assert "Finished earlier" in again.stdout
+    assert (finished / "figures" / "losses.png").exists()
+    assert (finished / "result.json").stat().st_mtime_ns == stamp
+
+
+def test_force_repeats_bit_for_bit_and_keeps_the_result_if_it_cannot_begin(
+    finished: Path, tmp_path: Path
+) -> None:
+    first, stamp = record(finished), (finished / "result.json").stat().st_mtime_ns
+    failed = run_here("train", *OPTIONS, "force=true", "trainer.accelerator=tpu", cwd=tmp_path)
+    assert failed.returncode == 1
+    assert record(finished) == first
+    assert not finished.with_name(f".{finished.name}.failed").exists()
+    assert run_here("train", *OPTIONS, "force=true", cwd=tmp_path).returncode == 0
+    assert (finished / "result.json").stat().st_mtime_ns > stamp
+    assert record(finished)["series"] == first["series"]
+    assert run_dirs(tmp_path) == [finished]
+
+
+def test_a_full_disk_is_a_sentence_and_earlier_results_are_intact(
+    finished: Path, tmp_path: Path
+) -> None:
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    small_disk = [sys.executable, "-m", "tests.integration.small_disk_train"]
+    done = run_forked(small_disk, *OPTIONS, "seed=1", cwd=tmp_path)
+    assert "The disk is full" in sentence(done)
+    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
+
+
+def test_warnings_are_shown_once_and_a_failing_job_does_not_stop_the_others(
+    tmp_path: Path,
+) -> None:
+    stuck = [f"callbacks.stuck.{option}" for option in ("window=2", "tolerance=9", "information=1")]
+    options = ["experiment=stuck", *SMALL, *stuck]
+    for jobs in ([], ["-m", "data.noise_position=top,right"]):
+        done = run_here("train", *jobs, *options, cwd=tmp_path)
+        assert done.returncode == len(jobs[:1]), done.stderr
+        [warning] = [line for line in done.stderr.splitlines() if line.startswith("Warning")]
+        assert warning.startswith("Warning: Stuck foci: 4 of 4 in hidden1")
+        assert "Stuck foci" not in done.stdout
+        assert ("data.noise_position=top is not one of" in done.stderr) == bool(jobs)
+        assert "Traceback" not in done.stderr
+    assert len(run_dirs(tmp_path)) == 2
+    assert not list(tmp_path.rglob("*.log"))
+
+
+def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
+    groups = ["experiment=learning_to_focus,sides", "variant=paper,author"]
+    options = ["debug=fast", "protocol=holdout", "data.n_samples=200"]
+    done = run_here("train", "-m", *groups, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert all(" jobs, " in line for line in lines), done.stdout
+    assert lines[-1].startswith("4/4 jobs, 4 done, best 0.")
+    folders = run_dirs(tmp_path)
+    assert len(folders) == 4
+    for folder in folders:
+        run = record(folder)
+        assert run["data"]["val"] > 0
+        assert None not in run["scores"].values()
+
+
+@pytest.mark.parametrize(
+    ("model", "optim"), [("focus_s", "adam"), ("focus_c", "rmsprop"), ("fixed_s", "adam")]
+)
+def test_every_option_of_the_optimizer_runs(tmp_path: Path, model: str, optim: str) -> None:
+    options = [
+        *("l2=1e-4", "sigma_l2=1e-4", "clip_value=1", "accumulate=2", "decay_epochs=[1]"),
+        *("anneal_from=2", "anneal_epochs=2"),
+    ]
+    names = [f"model={model}", f"optim={optim}", "data.noise_position=none"]
+    done = run_here("train", *names, *(f"optim.{o}" for o in options), *SMALL, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
+        ("model.sgima=0.1", "Error: model.sgima is not an option, did you mean model.sigma?"),
         ("callbacks.stuck._target_=os.system", "os.system is refused"),
-        (
-            "+callbacks.x={_target_:torch.distributed.elastic.multiprocessing.subprocess_handler."
-            "SubprocessHandler,entrypoint:touch,args:[touched],env:{},stdout:null,stderr:null,"
-            "local_rank_id:0,numa_options:null}",
-            "SubprocessHandler is refused",
-        ),
+        (f"+callbacks.x={SUBPROCESS}", "SubprocessHandler is refused"),
+        ("callbacks.trajectory.every=abc", "callbacks.trajectory"),
+        ("+callbacks.x=3", "callbacks.x"),
+        ("+logger.wandb.timeout=abc", "logger.wandb"),
         ("paths.output_dir=/proc/nowhere", "/proc/nowhere: No such file or directory"),
     ],
 )
-def test_a_wrong_value_is_a_sentence(tmp_path: Path, override: str, expected: str) -> None:
+def test_a_wrong_option_is_a_sentence_before_anything_starts(
+    tmp_path: Path, override: str, expected: str
+) -> None:
     assert expected in sentence(run_here("train", *SMALL, override, cwd=tmp_path))
-    assert not (tmp_path / "touched").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_callback_of_ones_own_is_trusted_by_name(tmp_path: Path) -> None:
+def test_a_callback_of_ones_own_is_trusted_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "watching.py").write_text(
         "import pytorch_lightning as pl\n"
         "class Watch(pl.Callback):\n"
         "    def measured(self): return {'watch': {'seen': 7}}\n"
     )
-    path = f"{ROOT / 'src'}{os.pathsep}{tmp_path}"
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("focusing.instantiate._trusted", set())
     options = [*SMALL, "+callbacks.watch={_target_:watching.Watch}"]
     trusting = ["--trust-target", "watching.Watch"]
-    done = run(TRAIN, *options, *trusting, cwd=tmp_path, PYTHONPATH=path)
+    done = run_here("train", *options, cwd=tmp_path)
+    assert "--trust-target watching.Watch" in sentence(done)
+    done = run_here("train", *options, *trusting, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [folder] = run_dirs(tmp_path)
     assert record(folder)["measured"]["watch"] == {"seen": 7}
     config = yaml.safe_load((folder / "config.yaml").read_text())
     config["model"]["hidden"] = config["callbacks"]["watch"]
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    done = run([*FOCUSING, "eval"], *trusting, str(folder), cwd=tmp_path, PYTHONPATH=path)
+    done = run_here("eval", *trusting, str(folder), cwd=tmp_path)
     assert "another _target_, which is refused" in sentence(done)
-    done = run_here("train", *options, "seed=1", cwd=tmp_path)
-    assert "--trust-target watching.Watch" in sentence(done)
-
-
-def test_a_full_disk_is_a_sentence_and_earlier_results_are_intact(tmp_path: Path) -> None:
-    assert run_here("train", *SMALL, cwd=tmp_path).returncode == 0
-    [folder] = run_dirs(tmp_path)
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-    small_disk = [sys.executable, "-m", "tests.integration.small_disk_train"]
-    done = run_forked(small_disk, *SMALL, "seed=1", cwd=tmp_path)
-    assert "The disk is full" in sentence(done)
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path) -> None:
@@ -214,7 +198,7 @@ def test_two_loops_may_be_compared_in_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "loop.json"
-    small = [replace(each, samples=each.samples // 10) for each in loop.CASES]
+    small = [replace(case, samples=case.samples // 20) for case in loop.CASES]
     monkeypatch.setattr(loop, "CASES", small)
     monkeypatch.setattr(sys, "argv", ["loop.py", "--rounds", "1", "--json", str(target)])
     loop.main()
@@ -227,42 +211,5 @@ def test_two_loops_may_be_compared_in_json(
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_an_unwritable_folder_is_a_sentence(tmp_path: Path) -> None:
-    locked = tmp_path / "outputs"
-    locked.mkdir(mode=0o500)
-    assert "Permission denied" in sentence(run(TRAIN, *SMALL, cwd=tmp_path))
-
-
-def test_a_forced_run_that_cannot_begin_leaves_the_earlier_result(tmp_path: Path) -> None:
-    first = run_here("train", *SMALL, cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
-    [folder] = run_dirs(tmp_path)
-    before = record(folder)
-    again = run_here("train", *SMALL, "force=true", "trainer.accelerator=tpu", cwd=tmp_path)
-    assert again.returncode == 1
-    assert record(folder) == before
-    assert not folder.with_name(f".{folder.name}.failed").exists()
-
-
-@pytest.mark.parametrize(
-    "override",
-    ["callbacks.trajectory.every=abc", "+callbacks.x=3", "+logger.wandb.timeout=abc"],
-)
-def test_a_wrong_callback_or_logger_is_a_sentence_that_names_it(
-    tmp_path: Path, override: str
-) -> None:
-    done = run_here("train", *SMALL, override, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    group, name = override.lstrip("+").partition("=")[0].split(".")[:2]
-    assert f"{group}.{name}" in done.stderr
-    assert not run_dirs(tmp_path)
-
-
-def test_figures_that_a_kill_prevented_are_drawn_later(tmp_path: Path) -> None:
-    options = [each for each in SMALL if not each.startswith("figures")]
-    assert run_here("train", *options, "figures=false", cwd=tmp_path).returncode == 0
-    [folder] = run_dirs(tmp_path)
-    assert not (folder / "figures").exists()
-    again = run_here("train", *options, "figures=true", cwd=tmp_path)
-    assert "Finished earlier" in again.stdout
-    assert (folder / "figures" / "losses.png").exists()
+    (tmp_path / "outputs").mkdir(mode=0o500)
+    assert "Permission denied" in sentence(run_here("train", *SMALL, cwd=tmp_path))

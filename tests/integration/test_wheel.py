@@ -1,4 +1,4 @@
-"""The wheel brings its configs along and its command works in any folder."""
+"""The wheel brings its configs along; its command works in any folder and leaves a whole run."""
 
 import subprocess
 import sys
@@ -6,39 +6,36 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+from hatchling.builders.wheel import WheelBuilder
 
-from tests.integration.commands import ROOT, SMALL, environment, record, run_dirs
+from tests.integration.commands import ROOT, environment, record, run_dirs
 
 pytestmark = pytest.mark.slow
 
 
 def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet"]
-    options = ["--disable-pip-version-check", "--no-index", "--wheel-dir", str(tmp_path)]
-    subprocess.run([*command, *options, str(ROOT)], check=True, timeout=300)
-    [wheel] = tmp_path.glob("*.whl")
+    [wheel] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
         names = archive.namelist()
     shipped = {name.removeprefix("focusing/conf/") for name in names if "/conf/" in name}
-    assert shipped == {
-        str(path.relative_to(ROOT / "conf")) for path in (ROOT / "conf").rglob("*.yaml")
-    }
-    assert "focusing/reports/paper.yaml" in names
-    templates = ROOT / "src/focusing/reports/page/templates"
-    assert {f"focusing/reports/page/templates/{path.name}" for path in templates.iterdir()} <= {
-        *names
-    }
-    assert "hydra_plugins/focusing_sweeps/grid_sweeper.py" in names
+    configs = (ROOT / "conf").rglob("*.yaml")
+    assert shipped == {path.relative_to(ROOT / "conf").as_posix() for path in configs}
+    data = [path for path in (ROOT / "src").rglob("*.*") if path.suffix in (".yaml", ".j2", ".css")]
+    assert data
+    assert {path.relative_to(ROOT / "src").as_posix() for path in data} <= {*names}
+    assert any(name.startswith("hydra_plugins/focusing_sweeps/") for name in names)
     assert "hydra_plugins/__init__.py" not in names  # it is shared with other projects
     [entry] = site.glob("*.dist-info/entry_points.txt")
     assert "focusing = focusing.cli:main" in entry.read_text()
 
     folder = tmp_path / "anywhere"
     folder.mkdir()
+    start = [sys.executable, "-c", "from focusing.cli import main; main()"]
     done = subprocess.run(
-        [sys.executable, "-c", "from focusing.cli import main; main()", "train", *SMALL],
+        [*start, "train", "trainer.max_epochs=4"],
         cwd=folder,
         env=environment(PYTHONPATH=str(site), NUMBA_DISABLE_JIT="1"),  # compiling takes seconds
         capture_output=True,
@@ -46,5 +43,35 @@ def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("max_epochs: 4") == 1  # the config, once
+    assert "accuracy (paper)" in done.stdout
     [run_dir] = run_dirs(folder)
-    assert record(run_dir)["status"] == "done"
+    check_default_run(run_dir)
+
+
+def check_default_run(folder: Path) -> None:
+    """Four epochs of ``focusing train`` without options."""
+    assert folder.parts[-3] == "learning_to_focus"
+    assert {path.name for path in folder.iterdir()} == {
+        *("config.yaml", "result.json", "metrics.csv", "focus.npz", "checkpoints", "figures")
+    }
+    figures = {path.stem for path in (folder / "figures").glob("[!.]*")}
+    assert figures == {"foci_hidden1", "trajectory_hidden1", "weights_hidden1", "losses"}
+    run = record(folder)
+    assert (run["schema"], run["status"], run["error"]) == (1, "done", None)
+    assert run["config"] == yaml.safe_load((folder / "config.yaml").read_text())
+    assert run["config_hash"] == folder.parts[-2]
+    assert run["data"]["train"] + run["data"]["test"] == 2857
+    assert run["data"]["informative"] == [20, 40]
+    assert all(len(values) == 4 for values in run["series"].values())
+    assert run["scores"]["holdout"] is None
+    assert run["scores"]["paper"]["value"] == max(run["series"]["test/acc"])
+    assert run["scores"]["last"] == {"value": run["series"]["test/acc"][-1], "epoch": 3}
+    # 40 inputs, 4 neurons with foci and batch norm, 2 classes; connections: those within the foci.
+    assert run["network"]["parameters"] == run["network"]["trained"] == 190
+    assert 8 < run["network"]["connections"] == run["network"]["multiply_adds"] <= 168
+    assert run["wall_seconds"] > 0
+    assert run["steps_per_second"] > 0
+    assert run["peak_memory_bytes"] > 2**20
+    assert len((folder / "metrics.csv").read_text().splitlines()) == 5

@@ -29,14 +29,11 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from focusing import cli
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.config import Optim
-from focusing.data.cifar import read_cifar
-from focusing.data.idx import read_idx
-from focusing.data.images import open_image
-from focusing.data.pickles import load_npy, load_npz
-from focusing.data.tables import read_boston
+from focusing.data.decoders import load_npy, load_npz, read_cifar, read_idx
+from focusing.data.image_sets import open_image
+from focusing.data.tabular import read_boston
 from focusing.data.text import read_imdb
 from focusing.errors import UserError
 from focusing.results.identity import run_folder

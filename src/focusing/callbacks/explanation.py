@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
-from focusing.data.dataset import Split
+from focusing.data import Split
 from focusing.errors import UserError
 from focusing.results.arrays import write_arrays
 from focusing.training.pruning import folded

@@ -2,13 +2,11 @@
 
 from focusing.data.audio import fsdd
 from focusing.data.batches import Batches
-from focusing.data.clutter import clt
-from focusing.data.dataset import DataSet, Split
-from focusing.data.images import catsdogs, lfw
-from focusing.data.pictures import cifar10, fashion, mnist
-from focusing.data.split import hold_out
-from focusing.data.synthetic import synthetic
-from focusing.data.tables import boston, dna
+from focusing.data.dataset import DataSet
+from focusing.data.generated import clt, synthetic
+from focusing.data.image_sets import catsdogs, cifar10, fashion, lfw, mnist
+from focusing.data.splits import Split, hold_out
+from focusing.data.tabular import boston, dna
 from focusing.data.text import imdb, reuters
 
 __all__ = [

@@ -1,37 +1,39 @@
-"""``data=fsdd``: spoken digits as pictures of their sound."""
+"""``data=fsdd``: spoken digits as pictures of their sound, mel-frequency cepstral coefficients."""
 
 from __future__ import annotations
 
 import re
 import wave
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from focusing.data.assemble import Raw, assemble
 from focusing.data.cache import decoded
-from focusing.data.damage import reading
-from focusing.data.dataset import DataSet
-from focusing.data.fake import fake
-from focusing.data.mfcc import mel_filters, mfcc
-from focusing.data.options import Options
+from focusing.data.dataset import DataSet, FileOptions, Raw, assemble, fake, takes_options
+from focusing.data.decoders import reading, refuse_corrupt
 from focusing.data.sources import tree_hash
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
+Array = NDArray[np.float64]
 RATE = 8000
 SPEAKERS = ("george", "jackson", "nicolas", "theo", "yweweler")
-"""Of the release with 2500 recordings, as many as the paper had; lucas came after it."""
+"""The release with 2500 recordings, as many as the paper had; lucas came after it."""
 TEST_SHARE = 0.5
 """The paper's: 1250 and 1250."""
 OFFICIAL_TEST = 5
 """Recordings 0 to 4 of each digit of each speaker are the official test data."""
+LINEAR = 200 / 3
+"""Hertz per mel up to 1000 Hz, which is mel 15; above it 27 mels per factor of 6.4."""
 
 
+@takes_options
 def fsdd(
+    options: FileOptions,
     *,
     speakers: Sequence[str] = SPEAKERS,
     coefficients: int = 20,
@@ -39,20 +41,18 @@ def fsdd(
     window: int = 512,
     hop: int = 160,
     bands: int = 40,
-    **options: Any,
 ) -> DataSet:
     """Free Spoken Digit Dataset: MFCCs, (coefficients, frames, 1), of ten digits.
 
     Args:
-        speakers: whose recordings, 500 of each.
+        options: see :class:`focusing.data.dataset.FileOptions`.
+        speakers: names of the speakers, with 500 recordings each.
         coefficients: MFCCs of a frame.
-        frames: of a recording; later ones are cut off, missing ones are silent.
+        frames: frames of a recording; later ones are cut off, missing ones are silent.
         window: samples of a frame, 8000 a second.
         hop: samples from frame to frame.
-        bands: mel bands.
-        **options: see :class:`focusing.data.options.Options`.
+        bands: number of mel bands.
     """
-    wanted = Options(**options)
     if not 1 <= coefficients <= bands or min(frames, window, hop) < 1:
         raise UserError(
             f"data: coefficients={coefficients} must lie between 1 and bands={bands}, and "
@@ -67,44 +67,41 @@ def fsdd(
             f"data.window={window} is too short for data.bands={bands}, some of which would hear "
             "nothing: use a longer window, or fewer bands."
         )
-    if wanted.fake:
+    if options.fake:
         raw = fake((coefficients, frames, 1), 10, top=None, test_share=TEST_SHARE)
-        return assemble("fsdd", raw, wanted)
-    found = wanted.files("fsdd")
-    names, labels, official = _recordings(found.paths[0], speakers)
+        return assemble("fsdd", raw, options)
+    files = options.files("fsdd")
+    folder = files.paths[0]
+    names, labels, official = _recordings(folder, speakers)
     recipe = {"coefficients": coefficients, "window": window, "hop": hop, "bands": bands}
     recipe["frames"] = frames
 
     def build() -> dict[str, NDArray[Any]]:
         inputs = np.empty((len(names), coefficients, frames, 1), dtype=np.float32)
         for row, name in enumerate(names):
-            inputs[row, ..., 0] = read_picture(found.paths[0] / name, **recipe)
+            inputs[row, ..., 0] = read_picture(folder / name, **recipe)
         return {"inputs": inputs, "targets": labels}
 
-    origin = {"files": tree_hash(found.paths[0], names), **recipe}
-    entry = decoded("fsdd", origin, build)
+    entry = decoded("fsdd", {"files": tree_hash(folder, names), **recipe}, build)
     raw = Raw(
         entry.arrays["inputs"],
         entry.arrays["targets"],
-        official,
-        10,
-        found.source,
-        entry.content,
+        *(official, 10, files.source, entry.content),
         top=None,
-        keep=(1,),  # each coefficient has its own size
+        keep=(1,),  # each coefficient has its own scale
         test_share=TEST_SHARE,
     )
-    return assemble("fsdd", raw, wanted)
+    return assemble("fsdd", raw, options)
 
 
-def read_picture(path: Path, *, frames: int, hop: int, **recipe: int) -> NDArray[np.float64]:
-    """The MFCCs (coefficients, frames) of a recording, which silence follows if it is shorter.
+def read_picture(path: Path, *, frames: int, hop: int, **recipe: int) -> Array:
+    """The MFCCs (coefficients, frames) of a recording; silence follows if it is shorter.
 
     Args:
         path: a wav file.
-        frames: how many.
+        frames: number of frames.
         hop: samples from frame to frame.
-        **recipe: the other options of :func:`focusing.data.mfcc.mfcc`.
+        **recipe: the other options of :func:`mfcc`.
     """
     # Frames of zeros would be louder than most sounds: those of silence are not 0.
     sound = read_wave(path)
@@ -112,7 +109,7 @@ def read_picture(path: Path, *, frames: int, hop: int, **recipe: int) -> NDArray
     return mfcc(np.pad(sound, (0, silence)), RATE, hop=hop, **recipe)[:, :frames]
 
 
-def read_wave(path: Path) -> NDArray[np.float64]:
+def read_wave(path: Path) -> Array:
     """The samples of a recording, from -1 to 1."""
     with reading(path):
         try:
@@ -128,28 +125,81 @@ def read_wave(path: Path) -> NDArray[np.float64]:
         return np.frombuffer(content, "<i2") / 32768
 
 
+def mfcc(
+    signal: Array, rate: int, *, coefficients: int, bands: int, window: int, hop: int
+) -> Array:
+    """Coefficients of each frame; ``librosa.feature.mfcc`` with its other defaults.
+
+    librosa itself compiles for half a minute when it is first called, and brings 400 MB along.
+
+    Args:
+        signal: samples from -1 to 1.
+        rate: samples per second.
+        coefficients: ``n_mfcc``.
+        bands: ``n_mels``.
+        window: ``n_fft``, samples in a frame.
+        hop: ``hop_length``, samples from frame to frame.
+
+    Returns:
+        An array of shape (coefficients, 1 + len(signal) // hop).
+    """
+    padded = np.pad(signal, window // 2)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, window)[::hop]
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    power = np.abs(np.fft.rfft(frames * hann)) ** 2
+    mel = mel_filters(rate, window, bands) @ power.T
+    decibels = 10 * np.log10(np.maximum(mel, 1e-10))
+    decibels = np.maximum(decibels, decibels.max() - 80)
+    # The orthonormal cosine transform of the bands.
+    waves = np.cos(np.pi * np.outer(np.arange(coefficients), np.arange(bands) + 0.5) / bands)
+    waves *= np.sqrt(2 / bands)
+    waves[0] /= np.sqrt(2)
+    result: Array = waves @ decibels
+    return result
+
+
+@cache
+def mel_filters(rate: int, window: int, bands: int) -> Array:
+    """Triangles of equal area at equal distances on Slaney's mel scale; ``librosa.filters.mel``."""
+    edges = _to_hertz(np.linspace(0, _to_mel(rate / 2), bands + 2))
+    widths = np.diff(edges)
+    bins = np.fft.rfftfreq(window, 1 / rate)
+    rising = (bins - edges[:-2, None]) / widths[:-1, None]
+    falling = (edges[2:, None] - bins) / widths[1:, None]
+    filters: Array = np.maximum(0, np.minimum(rising, falling))
+    return filters * (2 / (edges[2:] - edges[:-2]))[:, None]
+
+
+def _to_mel(hertz: float) -> float:
+    if hertz < 1000:
+        return hertz / LINEAR
+    return 15 + 27 * float(np.log(hertz / 1000) / np.log(6.4))
+
+
+def _to_hertz(mel: Array) -> Array:
+    return np.where(mel < 15, mel * LINEAR, 1000 * 6.4 ** ((mel - 15) / 27))
+
+
 def _recordings(folder: Path, speakers: Sequence[str]) -> tuple[list[str], NDArray[np.int64], int]:
-    """Names and digits, official training recordings first, and how many these are."""
-    aside = next(folder.glob("*.corrupt"), None)
-    if aside is not None:
-        raise UserError(f"{aside} was damaged: put a good copy in its place, and remove it.")
-    fits = [re.fullmatch(r"(\d)_(\w+)_(\d+)\.wav", path.name) for path in folder.glob("*.wav")]
-    found = [(each[2], int(each[1]), int(each[3]), each[0]) for each in fits if each]
-    known = sorted({speaker for speaker, *_ in found})
+    """File names and digits, official training recordings first, and how many these are."""
+    refuse_corrupt(folder)
+    matches = [re.fullmatch(r"(\d)_(\w+)_(\d+)\.wav", path.name) for path in folder.glob("*.wav")]
+    recordings = [(name[2], int(name[1]), int(name[3]), name[0]) for name in matches if name]
+    known = sorted({speaker for speaker, *_ in recordings})
     for speaker in speakers:
         if speaker not in known:
             raise UserError(f"data.speakers: {speaker} is not one of {', '.join(known)}.")
-    wanted = [each for each in found if each[0] in speakers]
-    if not wanted:
+    if not speakers:
         raise UserError("data.speakers is empty: name some, or leave it out.")
-    absent = sorted(set(range(10)) - {digit for _, digit, *_ in wanted})
+    chosen = [recording for recording in recordings if recording[0] in speakers]
+    absent = sorted(set(range(10)) - {digit for _, digit, *_ in chosen})
     if absent:
         raise UserError(
             f"data=fsdd: {folder} holds no recording of {', '.join(map(str, absent))} by "
             f"{', '.join(speakers)}."
         )
     # By speaker, digit and number, the official test recordings last.
-    wanted.sort(key=lambda each: (each[2] < OFFICIAL_TEST, *each))
-    official = sum(number >= OFFICIAL_TEST for _, _, number, _ in wanted)
-    labels = np.array([digit for _, digit, _, _ in wanted], dtype=np.int64)
-    return [name for *_, name in wanted], labels, official
+    chosen.sort(key=lambda recording: (recording[2] < OFFICIAL_TEST, *recording))
+    official = sum(number >= OFFICIAL_TEST for _, _, number, _ in chosen)
+    labels = np.array([digit for _, digit, _, _ in chosen], dtype=np.int64)
+    return [name for *_, name in chosen], labels, official

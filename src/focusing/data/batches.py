@@ -1,30 +1,41 @@
-"""Batches of data that is already on the device."""
+"""Batches of data in memory, and what happens to them on the way to the network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
-from focusing.data.dataset import Split
+from focusing.data.splits import Split
+from focusing.errors import UserError
+
+PREPROCESSING = ("author", "unit", "standard", "pixel_mean", "none")
+FITTED = ("standard", "pixel_mean")
+"""The kinds of preprocessing that have statistics of the training samples."""
+STATISTICS_CHUNK = 4096
+"""Samples at a time when statistics are taken: a float64 copy of all would not fit."""
 
 
 def epoch_seed(seed: int, epoch: int, stream: int = 0) -> int:
-    """The seed of an epoch's random numbers: always the same, so that a resumed run repeats them.
+    """The seed of an epoch's random numbers: a pure function, so that a resumed run repeats them.
 
     Args:
-        seed: of the run.
+        seed: seed of the run.
         epoch: from 0.
-        stream: 0 for the order of the batches, 1 for what the network draws (dropout), 2 for how
-            images are changed.
+        stream: 0 for the order of the batches, 1 for the network (dropout), 2 for augmentation.
     """
     return int(np.random.SeedSequence([seed, epoch, stream]).generate_state(1, np.uint64)[0] >> 1)
 
 
 def resident(split: Split, device: torch.device) -> Split:
-    """A split on the device where it is used, unless it takes more than half of what is free there.
+    """Move a split to a device, unless it takes more than half of the free memory there.
 
     ``Batches`` then moves batch by batch.
     """
@@ -36,20 +47,20 @@ def resident(split: Split, device: torch.device) -> Split:
 
 
 class Batches:
-    """Iterates over a split of a data set; no workers, and no copies if it is on the device.
+    """Iterates over a split in memory: no workers, and no copies if it is on the device.
 
     Args:
         split: the samples.
-        size: of a batch; the last may be smaller.
-        seed: shuffles each epoch anew, as a function of the seed and :attr:`epoch` alone; None
+        size: batch size; the last batch may be smaller.
+        seed: shuffles every epoch anew, as a function of the seed and :attr:`epoch` alone; None
             keeps the order.
-        limit: stop after so many batches.
-        bundle: hand out so many batches at once, one behind the other, for a consumer that takes
-            them apart with ``Split.chunks``: what surrounds a step then happens once per bundle.
-        device: where batches are handed out; None: where the split is.
-        prepare: is applied to what is handed out; see ``DataSet.prepare``.
-        augment: likewise, after it; see ``DataSet.augment``.
-        augment_seed: of the changes, which are new in each epoch.
+        limit: maximum number of batches.
+        bundle: number of consecutive batches to yield at once, for a consumer that takes them
+            apart with ``Split.chunks``: the overhead of a step then occurs once per bundle.
+        device: device of the batches; None: that of the split.
+        prepare: maps the inputs of a batch; see ``DataSet.prepare``.
+        augment: changes the prepared inputs; see ``DataSet.augment``.
+        augment_seed: seed of the augmentation, which differs from epoch to epoch.
         drop_last: leave out samples that do not fill a last batch.
     """
 
@@ -82,25 +93,21 @@ class Batches:
 
     @property
     def steps(self) -> int:
-        """Batches of an epoch, which come in bundles."""
+        """Number of batches in an epoch, bundled or not."""
         return -(-self._used // self.size)
 
     def __iter__(self) -> Iterator[Split]:
-        if self.prepare is None and self.augment is None:
-            for split in self._slices():
-                yield split.to(self.device)
-            return
         seed = epoch_seed(self.augment_seed, self.epoch, stream=2)
         generator = torch.Generator().manual_seed(seed)
-        for split in self._slices():
-            inputs, targets = split.to(self.device)
+        for chunk in self._chunks():
+            inputs, targets = chunk.to(self.device)
             if self.prepare is not None:
                 inputs = self.prepare(inputs)
             if self.augment is not None:
                 inputs = self.augment(inputs, generator)
             yield Split(inputs, targets)
 
-    def _slices(self) -> Iterator[Split]:
+    def _chunks(self) -> Iterator[Split]:
         inputs, targets = self.split
         if self.seed is None:
             yield from Split(inputs[: self._used], targets[: self._used]).chunks(self._stride)
@@ -110,3 +117,152 @@ class Batches:
         order = torch.randperm(len(targets), generator=generator)[: self._used]
         for index in torch.split(order.to(targets.device), self._stride):
             yield Split(inputs.index_select(0, index), targets.index_select(0, index))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Maps raw samples to float32: ``factor * x + offset``.
+
+    Args:
+        factor: a scalar, or of a shape that broadcasts to a sample.
+        offset: a scalar, or of a shape that broadcasts to a sample.
+    """
+
+    factor: Tensor
+    offset: Tensor
+
+    def __call__(self, raw: Tensor) -> Tensor:
+        """Prepare samples (N, *), on their device."""
+        factor, offset = self.factor.to(raw.device), self.offset.to(raw.device)
+        return raw.to(torch.float32, copy=True).mul_(factor).add_(offset)
+
+    @classmethod
+    def fit(
+        cls,
+        kind: str,
+        train: NDArray[Any],
+        *,
+        top: float | None = 255.0,
+        keep: Sequence[int] = (-1,),
+    ) -> Preparation:
+        """Fit a kind of preprocessing to training samples.
+
+        Args:
+            kind: ``"author"``: x / 64 - 2 for x from 0 to 255, which is [-2, 2). ``"unit"``:
+                [0, 1]. ``"standard"``: zero mean and unit variance on the training samples.
+                ``"pixel_mean"``: [0, 1] minus the mean of each pixel over the training samples.
+                ``"none"``: unchanged.
+            train: raw training samples (N, *), for the statistics.
+            top: the largest possible raw value, if the smallest is 0; None: there is no such range.
+            keep: axes that have their own statistics under ``"standard"``; the last one of an
+                image is its colours.
+        """
+        if kind not in PREPROCESSING:
+            raise UserError(f"data.preprocess={kind} is not one of {', '.join(PREPROCESSING)}.")
+        if kind in ("author", "unit", "pixel_mean") and top is None:
+            raise UserError(
+                f"data.preprocess={kind} is for values from 0 to a known largest one, which these "
+                "are not: use standard or none."
+            )
+        top = top or 1.0
+        factor: Any = 1.0
+        offset: Any = 0.0
+        if kind == "standard":
+            kept = {axis % train.ndim for axis in keep}
+            mean, spread = _statistics(train, tuple(set(range(train.ndim)) - kept))
+            factor = 1 / np.where(spread > 0, spread, 1)
+            offset = -mean * factor
+        elif kind == "author":
+            factor, offset = 255 / top / 64, -2.0
+        elif kind == "unit":
+            factor = 1 / top
+        elif kind == "pixel_mean":
+            mean, _ = _statistics(train, axes=(0,))
+            factor, offset = 1 / top, -mean / top
+        float32 = torch.float32
+        return cls(torch.as_tensor(factor, dtype=float32), torch.as_tensor(offset, dtype=float32))
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Flips, shifts, shears and zooms each image of a batch by a random amount of its own.
+
+    Follows Keras' ImageDataGenerator, which the paper used: pixels that move in from outside repeat
+    the border (``fill_mode="nearest"``), and a shift need not be a whole number of pixels.
+
+    Args:
+        flip: mirror half of the images, left to right.
+        shift: maximum shift, as a fraction of the height and of the width.
+        shear: maximum angle in degrees.
+        zoom: height and width are scaled by 1 - zoom to 1 + zoom.
+
+    Shape:
+        - Input: (N, H, W, C) floats.
+        - Output: the same.
+    """
+
+    flip: bool = False
+    shift: float = 0.0
+    shear: float = 0.0
+    zoom: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shift <= 1 or not 0 <= self.shear < 90 or not 0 <= self.zoom < 1:
+            raise ValueError(
+                f"data.augment: shift={self.shift} must lie in [0, 1], shear={self.shear} in "
+                f"[0, 90) and zoom={self.zoom} in [0, 1)."
+            )
+
+    def __bool__(self) -> bool:
+        return bool(self.flip or self.shift or self.shear or self.zoom)
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Change a batch.
+
+        Args:
+            images: (N, H, W, C).
+            generator: on the CPU, so that all devices see the same changes.
+        """
+        count = len(images)
+
+        def uniform(half_width: float) -> Tensor:
+            return half_width * (2 * torch.rand(count, generator=generator) - 1)
+
+        down, right = uniform(self.shift), uniform(self.shift)
+        angle = uniform(math.radians(self.shear))
+        tall, wide = 1 + uniform(self.zoom), 1 + uniform(self.zoom)
+        mirrored = torch.rand(count, generator=generator) < 0.5
+        if not self:
+            return images
+        if not (self.shift or self.shear or self.zoom):
+            flipped = mirrored.to(images.device).view(-1, 1, 1, 1)
+            return torch.where(flipped, images.flip(2), images)
+        # Maps pixels of the result to pixels of the original, in units of half the image's size.
+        height, width = images.shape[1:3]
+        sign = torch.where(mirrored, -1.0, 1.0) if self.flip else torch.ones(count)
+        theta = torch.zeros(count, 2, 3)
+        theta[:, 0, 0] = sign * wide * torch.cos(angle)
+        theta[:, 0, 2] = sign * 2 * right
+        theta[:, 1, 0] = -torch.sin(angle) * wide * width / height
+        theta[:, 1, 1] = tall
+        theta[:, 1, 2] = 2 * down
+        planes = images.permute(0, 3, 1, 2)
+        grid = functional.affine_grid(
+            theta.to(images.device, images.dtype), list(planes.shape), align_corners=False
+        )
+        moved = functional.grid_sample(planes, grid, padding_mode="border", align_corners=False)
+        return moved.permute(0, 2, 3, 1).contiguous()
+
+
+def _statistics(
+    values: NDArray[Any], axes: tuple[int, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation over axes, the first of which is that of the samples."""
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(values.shape))[1:]
+    count = values.size // int(np.prod(shape))
+    starts = range(0, len(values), STATISTICS_CHUNK)
+    chunks = [values[start : start + STATISTICS_CHUNK] for start in starts]
+    mean = sum(chunk.sum(axes, dtype=np.float64) for chunk in chunks) / count
+    full = np.reshape(mean, (1, *shape))
+    square = sum(np.square(chunk - full).sum(axes) for chunk in chunks) / count
+    return np.reshape(mean, shape), np.reshape(np.sqrt(square), shape)

@@ -1,4 +1,4 @@
-"""What was decoded once: arrays on disk, mapped into memory, shared by all runs."""
+"""The cache of decoded data sets: arrays on disk, mapped into memory, shared by all runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from platformdirs import user_cache_dir
 from rich.console import Console
 
-from focusing.data.catalogue import replacement
-from focusing.data.damage import DamagedError, set_aside
+from focusing.data.decoders import DamagedError, set_aside
+from focusing.data.sources import replacement
 from focusing.errors import UserError
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -38,33 +38,33 @@ class Decoded:
 
 def cache_dir() -> Path:
     """``FOCUSING_CACHE_DIR``, else a folder in the user's cache."""
-    given = os.environ.get("FOCUSING_CACHE_DIR")
-    return Path(given) if given else Path(user_cache_dir("focusing")) / "decoded"
+    folder = os.environ.get("FOCUSING_CACHE_DIR")
+    return Path(folder) if folder else Path(user_cache_dir("focusing")) / "decoded"
 
 
 def decoded(name: str, origin: Mapping[str, Any], build: Callable[[], Arrays]) -> Decoded:
     """The arrays that ``build`` makes, from the cache if they were made before.
 
-    Runs that want the same at the same time make it once. An entry appears when it is complete; if
-    the cache cannot be written, the arrays stay in memory.
+    Concurrent runs build an entry once. An entry appears when it is complete; if the cache cannot
+    be written, the arrays stay in memory.
 
     Args:
-        name: for people who look into the cache.
-        origin: all that the arrays depend on: hashes of files, options. The entry is named by the
-            hash of it.
-        build: decodes the files, or generates.
+        name: readable part of the entry's name.
+        origin: everything the arrays depend on, as JSON: hashes of files, options. Its hash is the
+            other part of the name.
+        build: decodes the files, or generates the arrays.
 
     Raises:
-        UserError: if a file turns out to be damaged; it is put aside.
+        UserError: if a file turns out to be damaged; it is set aside.
     """
     text = json.dumps([VERSION, origin], sort_keys=True)
     folder = cache_dir() / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     entry = _open(folder)
     if entry:
         return entry
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.with_name(f".{folder.name}.lock"))
         lock.acquire()
     except OSError:
         return _in_memory(_build(build))
@@ -74,11 +74,10 @@ def decoded(name: str, origin: Mapping[str, Any], build: Callable[[], Arrays]) -
             return entry
         with Console(stderr=True).status(f"Decoding {name}, this once"):  # in a terminal
             arrays = _build(build)
-        try:
+        with suppress(OSError):  # a full disk, say: the run can do without
             _write(folder, arrays)
-        except OSError:  # a full disk, say: the run can do without
-            return _in_memory(arrays)
-        return _open(folder) or _in_memory(arrays)
+            return _open(folder) or _in_memory(arrays)
+        return _in_memory(arrays)
     finally:
         lock.release()
 
@@ -94,8 +93,8 @@ def _build(build: Callable[[], Arrays]) -> Arrays:
 
 
 def _write(folder: Path, arrays: Arrays) -> None:
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
-        temporary = Path(made) / folder.name
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as workspace:
+        temporary = Path(workspace) / folder.name
         temporary.mkdir()
         for name, array in arrays.items():
             np.save(temporary / f"{name}.npy", array, allow_pickle=False)

@@ -13,15 +13,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from focusing.compose import data_dir, override_data
-from focusing.data.catalogue import Entry, catalogue
 from focusing.data.dataset import DataSet
-from focusing.data.sample import settle
-from focusing.data.sources import find, obtain
+from focusing.data.image_sets import resolve_missing
+from focusing.data.sources import Entry, catalogue, find, obtain
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
 
 VARIANTS = {"clt40": ("clt", "small"), "clt60": ("clt", "original")}
-"""Files that ``data=clt`` reads if it is told to."""
+"""Entries of the catalogue that are variants of a data set."""
 
 
 def list_data(args: argparse.Namespace) -> None:
@@ -30,48 +29,50 @@ def list_data(args: argparse.Namespace) -> None:
     rows = [
         ("synthetic", "Informative columns beside noise", "made when needed"),
         ("clt", "Cluttered MNIST 60x60", "made from mnist when needed"),
-        *((_choice(each.name), each.title, _where(each, folder)) for each in catalogue().values()),
     ]
+    for entry in catalogue().values():
+        group, variant = VARIANTS.get(entry.name, (entry.name, None))
+        choice = f"{group} data.variant={variant}" if variant else group
+        rows.append((choice, entry.title, _where(entry, folder)))
     for choice, title, where in rows:
         print(f"{choice:26}{title:42}{where}")
     print(f"\nFiles are looked for in {folder}, which FOCUSING_DATA_DIR can change.")
 
 
 def get_data(args: argparse.Namespace) -> None:
-    """Download the files of data sets, those that are missing.
+    """Download the missing files of data sets.
 
     Raises:
-        UserError: if some cannot be had; the others are there then.
+        UserError: if some cannot be downloaded; the others are there then.
     """
     folder = Path(data_dir())
     entries = _entries(args.names)
     errors: dict[str, UserError] = {}
     for entry in entries:
         try:
-            found = obtain(entry, folder)
+            files = obtain(entry, folder)
         except UserError as error:
             errors[entry.name] = error
             continue
-        print(f"{entry.name}: {', '.join(str(path) for path in found.paths)}")
+        print(f"{entry.name}: {', '.join(str(path) for path in files.paths)}")
     if len(entries) == len(errors) == 1:
         raise errors.popitem()[1]
-    for each in errors.values():
-        print(each, file=sys.stderr)
+    for reason in errors.values():
+        print(reason, file=sys.stderr)
     if errors:
         raise UserError(f"{', '.join(errors)} could not be had, see above.")
 
 
 def check_data(args: argparse.Namespace) -> None:
-    """Read every data set that is there, or those that are named, and print what it holds.
+    """Read every data set that is there, or the named ones, and print a line about each.
 
     Raises:
         UserError: if one of them is damaged.
     """
     folder = Path(data_dir())
-    entries = _entries(args.names) or list(catalogue().values())
     console = Console(soft_wrap=True, highlight=False)
     bad = []
-    for entry in entries:
+    for entry in _entries(args.names) or catalogue().values():
         if find(entry, folder) is None:
             console.print(f"{entry.name:9} missing")
             bad += [entry.name] if args.names else []
@@ -87,18 +88,18 @@ def check_data(args: argparse.Namespace) -> None:
         raise UserError(f"{', '.join(bad)} cannot be read, see above.")
 
 
-def read_data(name: str, folder: Path, changes: Sequence[str] = ()) -> DataSet:
-    """A data set as its config file says.
+def read_data(name: str, folder: Path, overrides: Sequence[str] = ()) -> DataSet:
+    """Make or read a data set as its config file says.
 
     Args:
         name: as in the catalogue, or of a file in conf/data.
-        folder: where its files are.
-        changes: as on the command line, ``data.limit_train=100``.
+        folder: the data folder.
+        overrides: as on the command line, ``data.limit_train=100``.
     """
     group, variant = VARIANTS.get(name, (name, None))
     chosen = [f"data={group}", *([f"data.variant={variant}"] if variant else [])]
-    options: dict[str, Any] = override_data({}, [*chosen, *changes])
-    settle(options, folder, strict=False)
+    options: dict[str, Any] = override_data({}, [*chosen, *overrides])
+    resolve_missing(options, folder, strict=False)
     if "split" in options:
         options |= {"data_dir": folder, "run_seed": 0}
     del options["name"]
@@ -113,34 +114,24 @@ def describe(data: DataSet) -> str:
     return f"{sizes} samples of {shape}, {kind}, {data.source}, fingerprint {data.fingerprint}"
 
 
-def entry_of(name: str) -> Entry:
-    """A data set of the catalogue."""
-    if name == "clt":
-        name = "mnist"  # it is made of it
-    try:
-        return catalogue()[name]
-    except KeyError:
-        near = get_close_matches(name, catalogue(), n=1)
-        hint = f", did you mean {near[0]}?" if near else "."
-        raise UserError(
-            f"{name} is not a data set with files{hint} There are {', '.join(catalogue())}."
-        ) from None
-
-
 def _entries(names: Sequence[str]) -> list[Entry]:
-    """Each once: clt and mnist have the same files."""
-    return list({entry.name: entry for entry in map(entry_of, names)}.values())
-
-
-def _choice(name: str) -> str:
-    group, variant = VARIANTS.get(name, (name, None))
-    return f"{group} data.variant={variant}" if variant else group
+    """The entries of the catalogue, without repetition: clt is made of mnist."""
+    entries = {}
+    for name in ("mnist" if name == "clt" else name for name in names):
+        if name not in catalogue():
+            near = get_close_matches(name, catalogue(), n=1)
+            hint = f", did you mean {near[0]}?" if near else "."
+            raise UserError(
+                f"{name} is not a data set with files{hint} There are {', '.join(catalogue())}."
+            )
+        entries[name] = catalogue()[name]
+    return list(entries.values())
 
 
 def _where(entry: Entry, folder: Path) -> str:
-    found = find(entry, folder)
-    if found:
-        return f"here, in {found.paths[0].parent.relative_to(folder)}"
-    if any(all(file.urls for file in choice) for choice in entry.choices):
+    files = find(entry, folder)
+    if files:
+        return f"here, in {files.paths[0].parent.relative_to(folder)}"
+    if entry.downloads:
         return f"focusing data get {entry.name}"
     return f"put {entry.choices[0][0].name} into {entry.folders[0]}"

@@ -1,27 +1,34 @@
-"""Fetch one file: resumable, verified, whole or not at all."""
+"""Fetch a file (resumable, verified, whole or not at all) and extract archives safely."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+import shutil
 import sys
+import tarfile
+import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Iterable, Iterator
 from http.client import HTTPException
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO
 
 from filelock import FileLock
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from focusing.data.damage import set_aside
+from focusing.data.decoders import DamagedError, reading, set_aside
 from focusing.errors import UserError
-from focusing.limits import check_regular
+from focusing.validation import check_regular, format_bytes
 
 CHUNK = 1 << 20
 TIMEOUT = 30
-"""Seconds without a byte after which a server is given up."""
+"""Seconds without a byte after which to give up on a server."""
+MAX_EXTRACTED = 16 * 1024**3
+"""Bytes of all extracted files; the largest archive here holds less than one GiB."""
 
 
 class DownloadError(UserError):
@@ -29,16 +36,16 @@ class DownloadError(UserError):
 
 
 def download(urls: Iterable[str], target: Path, sha256: str | None) -> None:
-    """Fetch a file into place, from the first address that has it.
+    """Fetch a file from the first address that has it.
 
-    A transfer that broke off left ``<name>.part`` and goes on from there. Two processes that want
-    the same file fetch it once: the second waits, and finds it.
+    An interrupted transfer leaves ``<name>.part`` and continues from there. Of two processes that
+    want the same file, the second waits and finds it.
 
     Args:
         urls: addresses, in the order in which to try them.
-        target: where it goes; its folder is made.
-        sha256: what its hash must be; None is for archives whose content is verified instead, and
-            which begin again.
+        target: path of the file; its folder is made.
+        sha256: the hash it must have. None is for archives whose content is verified instead, and
+            which always start from the beginning.
 
     Raises:
         DownloadError: if no address has the file, or only one with another hash; that is kept as
@@ -48,25 +55,26 @@ def download(urls: Iterable[str], target: Path, sha256: str | None) -> None:
     with FileLock(target.with_name(f".{target.name}.lock")):
         if target.exists():
             return
-        part = target.with_name(f"{target.name}.part")
-        if sha256 is None:  # nothing would tell that two halves are not of one file
-            part.unlink(missing_ok=True)
+        partial = target.with_name(f"{target.name}.part")
+        if sha256 is None:  # nothing would reveal that two halves are not of one file
+            partial.unlink(missing_ok=True)
         reasons = []
         for url in urls:
-            resumed = part.exists()
+            host = url.split("/")[2] if url.count("/") > 2 else url
+            resumed = partial.exists()
             try:
-                _transfer(url, part)
-                if resumed and not _is(part, sha256):  # it went on from another file's beginning
-                    part.unlink()
-                    _transfer(url, part)
+                _transfer(url, partial)
+                if resumed and not _matches(partial, sha256):  # of another file's beginning
+                    partial.unlink()
+                    _transfer(url, partial)
             except (OSError, HTTPException) as error:
-                reasons.append(f"{_host(url)}: {_brief(error)}")
+                reasons.append(f"{host}: {_brief(error)}")
                 continue
-            if _is(part, sha256):
-                part.replace(target)
+            verified = _matches(partial, sha256)
+            partial.replace(target)
+            if verified:
                 return
-            part.replace(target)
-            reasons.append(f"{_host(url)} sent another file, {set_aside(target)}")
+            reasons.append(f"{host} sent another file, {set_aside(target)}")
         raise DownloadError("; ".join(reasons))
 
 
@@ -80,33 +88,65 @@ def hash_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _is(path: Path, sha256: str | None) -> bool:
+def extract(archive: Path, folder: Path, members: str) -> None:
+    """Extract some files of an archive; the folder appears when all are there.
+
+    Only regular files whose whole name matches the pattern are extracted, and only below the
+    folder: links, devices, absolute names and ``..`` in an archive have no effect.
+
+    Args:
+        archive: a tar archive, compressed or not, or a zip archive.
+        folder: the destination; must not exist.
+        members: a pattern; its group is the path of the file below the folder.
+    """
+    pattern = re.compile(members)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as workspace:
+        temporary = Path(workspace) / folder.name
+        size = 0
+        with reading(archive):
+            for name, declared, content in _members(archive):
+                match = pattern.fullmatch(name)
+                if not match or not _stays_inside(match[1]):
+                    continue
+                size += declared  # no more than that is read
+                if size > MAX_EXTRACTED:
+                    raise DamagedError(archive, f"it would take {format_bytes(size)} or more")
+                target = temporary / match[1]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+        if not temporary.exists():
+            raise DamagedError(archive, "it holds none of the files it should")
+        temporary.replace(folder)
+
+
+def _matches(path: Path, sha256: str | None) -> bool:
     return sha256 is None or hash_of(path) == sha256
 
 
-def _transfer(url: str, part: Path) -> None:
-    """Append what is missing, or begin again if the server cannot go on from there."""
+def _transfer(url: str, partial: Path) -> None:
+    """Append the missing bytes, or start again if the server cannot resume."""
     if not url.startswith(("https://", "http://")):
         raise OSError(f"{url} is no web address")
-    have = part.stat().st_size if part.exists() else 0
+    received = partial.stat().st_size if partial.exists() else 0
     headers = {"User-Agent": "focusing", "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
+    if received:
+        headers["Range"] = f"bytes={received}-"
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - checked above
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)  # noqa: S310
     except urllib.error.HTTPError as error:
-        if error.code == 416 and have:  # nothing is missing; the hash will tell
+        if error.code == 416 and received:  # nothing is missing; the hash will tell
             return
         raise
     with response:
-        goes_on = response.status == 206
-        have = have if goes_on else 0
+        resumes = response.status == 206
+        received = received if resumes else 0
         length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
-        with part.open("ab" if goes_on else "wb") as file, _progress() as progress:
-            task = progress.add_task(part.stem, completed=have, total=total)
-            received = have
+        total = received + int(length) if length else None
+        with partial.open("ab" if resumes else "wb") as file, _progress() as progress:
+            task = progress.add_task(partial.stem, completed=received, total=total)
             while chunk := response.read(CHUNK):
                 file.write(chunk)
                 received += len(chunk)
@@ -116,21 +156,33 @@ def _transfer(url: str, part: Path) -> None:
 
 
 def _progress() -> Progress:
-    columns: list[Any] = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    ]
+    text = TextColumn("{task.description}")
+    columns = (text, BarColumn(), DownloadColumn(), TransferSpeedColumn())
     return Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
-
-
-def _host(url: str) -> str:
-    return url.split("/")[2] if url.count("/") > 2 else url
 
 
 def _brief(error: Exception) -> str:
     reason = getattr(error, "reason", None) or error
-    return (
-        " ".join(str(getattr(reason, "strerror", None) or reason).split()) or type(error).__name__
-    )
+    text = str(getattr(reason, "strerror", None) or reason)
+    return " ".join(text.split()) or type(error).__name__
+
+
+def _stays_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and "\\" not in name
+
+
+def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """The name, declared size and content of each regular file in an archive."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                if not info.is_dir():
+                    with packed.open(info) as content:
+                        yield info.filename, info.file_size, content
+        return
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            extracted = opened.extractfile(member) if member.isreg() else None
+            if extracted is not None:
+                yield member.name.removeprefix("./"), member.size, extracted

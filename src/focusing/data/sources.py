@@ -1,34 +1,96 @@
-"""Find the files of a data set in the data folder, or fetch them."""
+"""The files of every data set: the catalogue of them, where they are, how to get them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
+import yaml
 from filelock import FileLock
 
-from focusing.data.archives import extract
-from focusing.data.catalogue import Entry, File
-from focusing.data.damage import DamagedError, set_aside
-from focusing.data.download import DownloadError, download, hash_of
+from focusing.data.decoders import DamagedError, set_aside
+from focusing.data.download import DownloadError, download, extract, hash_of
 from focusing.errors import UserError
 
 
 class MissingError(UserError):
-    """The files of a data set are neither there nor to be had."""
+    """The files of a data set are not there, and cannot be downloaded."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """The files of a data set, in one place.
+class File:
+    """A file, or a folder that comes in an archive.
 
     Args:
-        entry: which data set.
-        choice: which of its sets of files.
-        paths: where each of these is.
+        name: name of the file or folder, below the folder of the data set.
+        sha256: hash of the official file, or of the archive it comes in; None: not published.
+        urls: the official address first, then mirrors; empty: the user has to bring the file.
+        archive: name of the archive it comes in; then ``name`` is a folder.
+        members: pattern of the archive's members to extract; its group is the path below ``name``.
+        tree: hash of the extracted folder, where archives of the same content differ.
+    """
+
+    name: str
+    sha256: str | None = None
+    urls: tuple[str, ...] = ()
+    archive: str | None = None
+    members: str = ""
+    tree: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set that is read from files.
+
+    Args:
+        name: as in ``data=``; ``clt40`` and ``clt60`` are the files that ``data=clt`` can read.
+        title: the name to show.
+        folders: folders below the data folder that may hold its files; downloads go to the first.
+        choices: alternative sets of files, the best first.
+    """
+
+    name: str
+    title: str
+    folders: tuple[str, ...]
+    choices: tuple[tuple[File, ...], ...]
+
+    @property
+    def downloads(self) -> list[tuple[File, ...]]:
+        """The choices that can be downloaded."""
+        return [choice for choice in self.choices if all(file.urls for file in choice)]
+
+
+@cache
+def catalogue() -> dict[str, Entry]:
+    """All data sets by name."""
+    text = Path(__file__).with_name("catalogue.yaml").read_text(encoding="utf-8")
+    return {name: _entry(name, values) for name, values in yaml.safe_load(text).items()}
+
+
+def replacement(path: Path) -> str:
+    """Say how to replace a damaged file; ends a sentence."""
+    choices = (choice for entry in catalogue().values() for choice in entry.choices)
+    files = [file for choice in choices for file in choice if file.urls]
+    if any(file.name == path.name for file in files if not file.archive):
+        return "run again to download it, or put a good copy there"
+    for folder in path.parents:
+        if any(file.name == folder.name for file in files if file.archive):
+            return f"put a good copy there, or remove {folder} and run again to download it whole"
+    return "put a good copy there"
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """The files of a data set on this machine.
+
+    Args:
+        entry: the data set.
+        choice: one of its sets of files.
+        paths: paths of these files.
     """
 
     entry: Entry
@@ -38,62 +100,67 @@ class Found:
     @cached_property
     def hashes(self) -> tuple[str, ...]:
         """The hash of each file, or of the content of each folder."""
-        return tuple(map(_hash, self.paths))
+        return tuple(tree_hash(path) if path.is_dir() else hash_of(path) for path in self.paths)
 
     @property
     def source(self) -> str:
-        """For the record: ``official`` if all is as published, else ``local``."""
+        """For the record: ``official`` if all files are as published, else ``local``."""
         return "official" if self.published == set(self.paths) else "local"
 
     @cached_property
     def published(self) -> set[Path]:
-        """Those of the files that are what was published."""
+        """The files that are identical to the published ones."""
         return {path for number, path in enumerate(self.paths) if self._is_published(number)}
 
     def _is_published(self, number: int) -> bool:
         file, path = self.choice[number], self.paths[number]
-        expected = file.tree or (_unpacked(path) if file.archive else file.sha256)
+        expected = file.tree or (_official_hash(path) if file.archive else file.sha256)
         return expected is not None and self.hashes[number] == expected
 
 
-def find(entry: Entry, data_dir: Path) -> Found | None:
-    """The files of a data set if all of one choice are in the data folder."""
+def find(entry: Entry, data_dir: Path) -> DataFiles | None:
+    """The files of a data set, if all files of one choice are in the data folder."""
     for choice in entry.choices:
         for folder in entry.folders:
             paths = tuple(data_dir / folder / file.name for file in choice)
             if all(path.exists() for path in paths):
-                return Found(entry, choice, paths)
+                return DataFiles(entry, choice, paths)
     return None
 
 
-def obtain(entry: Entry, data_dir: Path, *, fetch: bool = True) -> Found:
-    """The files of a data set, downloaded if need be.
+def obtain(entry: Entry, data_dir: Path, *, fetch: bool = True) -> DataFiles:
+    """The files of a data set, downloaded if necessary.
 
     Args:
-        entry: which data set.
-        data_dir: where they may be, and where they go.
-        fetch: whether what is missing may be downloaded.
+        entry: the data set.
+        data_dir: the data folder, where downloads go too.
+        fetch: whether missing files may be downloaded.
 
     Raises:
         MissingError: with the names, the folder and the command, in a sentence.
     """
-    found = find(entry, data_dir)
-    if found:
-        return found
-    to_be_had = [choice for choice in entry.choices if all(file.urls for file in choice)]
-    reasons = ["there is no address to download from"]
-    for number, choice in enumerate(to_be_had if fetch else []):
+    files = find(entry, data_dir)
+    if files:
+        return files
+    reasons = []
+    for choice in entry.downloads if fetch else []:
         try:
             return _fetch(entry, choice, data_dir)
         except DownloadError as error:
-            reasons[number:] = [str(error)]
+            reasons.append(str(error))
         except OSError as error:
-            reasons[number:] = [f"{error.filename}: {error.strerror}"]
-    raise MissingError(_sentence(entry, data_dir, "; ".join(reasons), bool(to_be_had)))
+            reasons.append(f"{error.filename}: {error.strerror}")
+    names = ", ".join(file.name for file in entry.choices[0])
+    reason = "; ".join(reasons) or "there is no address to download from"
+    remedy = f"put {'them' if len(entry.choices[0]) > 1 else 'it'} there"
+    if entry.downloads:
+        remedy += f", or run `focusing data get {entry.name}` where there is a network"
+    folder = data_dir / entry.folders[0]
+    raise MissingError(f"{entry.title}: {names} not found in {folder} ({reason}); {remedy}.")
 
 
 def tree_hash(folder: Path, names: Sequence[str] | None = None) -> str:
-    """The hash of all names and contents in a folder, or of some.
+    """The hash of the names and contents of all files in a folder, or of some.
 
     It is what ``find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum`` prints there.
     """
@@ -101,27 +168,32 @@ def tree_hash(folder: Path, names: Sequence[str] | None = None) -> str:
         files = (path for path in folder.rglob("*") if path.is_file())
         names = [path.relative_to(folder).as_posix() for path in files]
     digest = hashlib.sha256()
-    for name in sorted(names, key=lambda each: f"./{each}".encode()):
+    for name in sorted(names, key=lambda name: f"./{name}".encode()):
         digest.update(f"{hash_of(folder / name)}  ./{name}\n".encode())
     return digest.hexdigest()
 
 
-def _hash(path: Path) -> str:
-    return tree_hash(path) if path.is_dir() else hash_of(path)
+def _entry(name: str, values: dict[str, Any]) -> Entry:
+    choices = tuple(tuple(_file(**file) for file in choice) for choice in values["choices"])
+    return Entry(name, values["title"], tuple(values["folders"]), choices)
 
 
-def _mark(folder: Path) -> Path:
-    """Stands beside a folder that was unpacked from a verified archive, and holds its hash."""
+def _file(name: str, urls: tuple[str, ...] = (), **more: Any) -> File:
+    return File(name, urls=tuple(url.format(name=name) for url in urls), **more)
+
+
+def _official_mark(folder: Path) -> Path:
+    """The file beside a folder extracted from a verified archive; it holds the folder's hash."""
     return folder.with_name(f".{folder.name}.official")
 
 
-def _unpacked(folder: Path) -> str | None:
-    """The hash of a folder when it was unpacked from a verified archive, if it was."""
-    mark = _mark(folder)
+def _official_hash(folder: Path) -> str | None:
+    """The hash that a folder had when it was extracted from a verified archive, if it was."""
+    mark = _official_mark(folder)
     return mark.read_text(encoding="utf-8") if mark.exists() else None
 
 
-def _fetch(entry: Entry, choice: tuple[File, ...], data_dir: Path) -> Found:
+def _fetch(entry: Entry, choice: tuple[File, ...], data_dir: Path) -> DataFiles:
     folder = data_dir / entry.folders[0]
     for file in choice:
         target = folder / file.name
@@ -133,14 +205,12 @@ def _fetch(entry: Entry, choice: tuple[File, ...], data_dir: Path) -> Found:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{file.name}.lock"):
             if not target.exists():
-                _fetch_folder(file, folder)
-    return Found(entry, choice, tuple(folder / file.name for file in choice))
+                _fetch_folder(file, folder / file.archive, target)
+    return DataFiles(entry, choice, tuple(folder / file.name for file in choice))
 
 
-def _fetch_folder(file: File, folder: Path) -> None:
-    assert file.archive is not None  # noqa: S101 - for the type checker
-    archive, target = folder / file.archive, folder / file.name
-    # Without a hash of the archive only its content tells which address has the right one.
+def _fetch_folder(file: File, archive: Path, target: Path) -> None:
+    # Without a hash of the archive, only its content tells which address has the right one.
     attempts = [file.urls] if file.sha256 else [(url,) for url in file.urls]
     reasons = []
     for urls in attempts:
@@ -151,24 +221,13 @@ def _fetch_folder(file: File, folder: Path) -> None:
             reasons.append(str(error))
             continue
         except DamagedError as error:
-            reasons.append(f"{file.archive}: {error.reason}, {set_aside(archive)}")
+            reasons.append(f"{archive.name}: {error.reason}, {set_aside(archive)}")
             continue
         archive.unlink()
         content = tree_hash(target)
         if file.sha256:
-            _mark(target).write_text(content, encoding="utf-8")
+            _official_mark(target).write_text(content, encoding="utf-8")
         if file.tree in (None, content):
             return
-        reasons.append(f"{file.archive} has another content than expected, {set_aside(target)}")
+        reasons.append(f"{archive.name} has another content than expected, {set_aside(target)}")
     raise DownloadError("; ".join(reasons))
-
-
-def _sentence(entry: Entry, data_dir: Path, reason: str, to_be_had: bool) -> str:
-    names = ", ".join(file.name for file in entry.choices[0])
-    folder = data_dir / entry.folders[0]
-    put = f"put {'them' if len(entry.choices[0]) > 1 else 'it'} there"
-    command = f", or run `focusing data get {entry.name}` where there is a network"
-    return (
-        f"{entry.title}: {names} not found in {folder} ({reason}); "
-        f"{put}{command if to_be_had else ''}."
-    )

@@ -1,108 +1,103 @@
-"""``data=reuters`` and ``data=imdb``: texts as Keras numbers their words."""
+"""``data=reuters`` and ``data=imdb``: texts with the word numbers of Keras."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from focusing.data.assemble import Raw, assemble
-from focusing.data.cache import decoded
-from focusing.data.damage import reading
-from focusing.data.dataset import DataSet
-from focusing.data.fake import fake
-from focusing.data.ngrams import Texts, sequences
-from focusing.data.options import Options
-from focusing.data.pickles import load_npz
+from focusing.data.dataset import DataSet, FileOptions, assemble, read_raw, takes_options
+from focusing.data.decoders import load_npz, reading
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
+Ints = NDArray[np.int64]
 START, UNKNOWN, SHIFT = 1, 2, 3
 """Keras' numbers: 0 pads, 1 starts a text, 2 is a rare word, others are 3 more than in the file."""
 REUTERS, IMDB = 11_228, 50_000
-"""Texts of each."""
-TOKENS = {1: 1, 2: 60, 3: 234}
-"""For each of 20 000 words, with pairs, with triples too: 1.2 and 4.7 million; for fake reviews."""
+"""Number of texts."""
+TOKENS_PER_WORD = {1: 1, 2: 60, 3: 234}
+"""With 20 000 words, pairs make 1.2 million tokens, triples 4.7 million; for fake reviews."""
 
 
-def reuters(*, words: int = 1000, pad: int = 0, **options: Any) -> DataSet:
+@takes_options
+def reuters(options: FileOptions, *, words: int = 1000, pad: int = 0) -> DataSet:
     """Reuters newswires: which of the most frequent words they have, 46 topics; 8982 + 2246.
 
     Args:
+        options: see :class:`focusing.data.dataset.FileOptions`.
         words: number of columns: Keras' words 0 to words - 1.
         pad: columns of zeros on either side; the author's focused network had 9.
-        **options: see :class:`focusing.data.options.Options`.
     """
-    wanted = Options(**options)
     if words < 4:
         raise UserError(f"data.words={words} must be at least 4.")
-    if wanted.fake:
-        return assemble("reuters", fake((words,), 46, top=1.0), wanted, pad=pad)
-    found = wanted.files("reuters")
-    check_memory(REUTERS * words, f"data.words={words}")
-    origin = {"files": found.hashes, "words": words}
-    entry = decoded("reuters", origin, lambda: read_reuters(found.paths[0], words))
-    inputs, labels = entry.arrays["inputs"], entry.arrays["targets"]
-    official = int(len(inputs) * 0.8)
-    raw = Raw(inputs, labels, official, 46, found.source, entry.content, top=1.0)
-    return assemble("reuters", raw, wanted, pad=pad)
+    if not options.fake:
+        check_memory(REUTERS * words, f"data.words={words}")
+    raw = read_raw(
+        "reuters",
+        options,
+        lambda files: read_reuters(files.paths[0], words),
+        key={"words": words},
+        shape=(words,),
+        classes=46,
+        official_share=0.8,
+        top=1.0,
+    )
+    return assemble("reuters", raw, options, pad=pad)
 
 
-def imdb(*, words: int = 20000, length: int = 400, ngrams: int = 1, **options: Any) -> DataSet:
+@takes_options
+def imdb(
+    options: FileOptions, *, words: int = 20000, length: int = 400, ngrams: int = 1
+) -> DataSet:
     """IMDB reviews: the last tokens of each, good or bad; 25 000 + 25 000.
 
     Args:
-        words: only so many of the most frequent words are told apart.
+        options: see :class:`focusing.data.dataset.FileOptions`.
+        words: number of the most frequent words to tell apart.
         length: tokens of a review; longer ones lose their beginning, shorter ones begin with 0.
-        ngrams: 1: words; 2: also pairs of words that the training data has, appended as tokens of
+        ngrams: 1: words; 2: also the pairs of words in the training data, appended as tokens of
             their own; 3: also triples.
-        **options: see :class:`focusing.data.options.Options`.
     """
-    wanted = Options(**options)
     if words < 4 or length < 1 or not 1 <= ngrams <= 3:
         raise UserError(
             f"data: words={words} must be at least 4, length={length} at least 1, "
             f"ngrams={ngrams} 1, 2 or 3."
         )
-    if ngrams > 1 and wanted.split != "official":
+    if ngrams > 1 and options.split != "official":
         raise UserError(
             f"data.ngrams={ngrams} are those of the official training data: use "
             "data.split=official, or data.ngrams=1."
         )
-    if wanted.fake:
-        raw = fake((length,), 2, top=None, vocabulary=words * TOKENS[ngrams])
-        return assemble("imdb", raw, wanted)
-    found = wanted.files("imdb")
-    check_memory(4 * IMDB * length, f"data.length={length}")
+    if not options.fake:
+        check_memory(4 * IMDB * length, f"data.length={length}")
     recipe = {"words": words, "length": length, "ngrams": ngrams}
-    entry = decoded(
-        "imdb", {"files": found.hashes, **recipe}, lambda: read_imdb(found.paths[0], **recipe)
-    )
-    arrays = entry.arrays
-    raw = Raw(
-        arrays["inputs"],
-        arrays["targets"],
-        int(arrays["train"]),
-        2,
-        found.source,
-        entry.content,
+    raw = read_raw(
+        "imdb",
+        options,
+        lambda files: read_imdb(files.paths[0], **recipe),
+        key=recipe,
+        shape=(length,),
+        classes=2,
+        vocabulary=words * TOKENS_PER_WORD[ngrams],
         top=None,
-        vocabulary=int(arrays["vocabulary"]),
+        labels=("bad", "good"),
     )
-    return assemble("imdb", raw, wanted, labels=("bad", "good"))
+    return assemble("imdb", raw, options)
 
 
 def read_reuters(path: Path, words: int) -> dict[str, NDArray[Any]]:
     """Binary vectors in the order of Keras' ``load_data`` and ``sequences_to_matrix``."""
-    (texts, labels), *_ = _load(path, [("x", "y")], classes=46)
+    [(texts, labels)] = _load(path, [("x", "y")], classes=46)
     order = _shuffled(len(labels), _keras_random())
     inputs = np.zeros((len(labels), words), dtype=np.uint8)
     inputs[:, START] = 1
-    row = np.repeat(np.arange(len(labels)), np.diff(texts.starts))
-    column = texts.tokens + SHIFT
+    row, column = texts.text_numbers(), texts.tokens + SHIFT
     kept = column < words
     inputs[row[kept], column[kept]] = 1
     return {"inputs": inputs[order], "targets": labels[order]}
@@ -110,26 +105,129 @@ def read_reuters(path: Path, words: int) -> dict[str, NDArray[Any]]:
 
 def read_imdb(path: Path, words: int, length: int, ngrams: int) -> dict[str, NDArray[Any]]:
     """Tokens in the order of Keras' ``load_data``, with ``pad_sequences``' padding in front."""
-    parts = _load(path, [("x_train", "y_train"), ("x_test", "y_test")], classes=2)
     random = _keras_random()
-    orders = [_shuffled(len(labels), random) for _, labels in parts]
-    texts = []
-    for (text, _), order in zip(parts, orders, strict=True):
+    texts, targets = [], []
+    for text, labels in _load(path, [("x_train", "y_train"), ("x_test", "y_test")], classes=2):
+        order = _shuffled(len(labels), random)
         tokens = np.where(text.tokens + SHIFT < words, text.tokens + SHIFT, UNKNOWN)
         texts.append(Texts(tokens, text.starts).prepend(START).reorder(order))
+        targets.append(labels[order])
     train, test, vocabulary = sequences(texts[0], texts[1], words, length, ngrams)
-    labels = [labels[order] for (_, labels), order in zip(parts, orders, strict=True)]
     return {
         "inputs": np.concatenate([train, test]),
-        "targets": np.concatenate(labels),
+        "targets": np.concatenate(targets),
         "train": np.array(len(train)),
         "vocabulary": np.array(vocabulary),
     }
 
 
+@dataclass(frozen=True)
+class Texts:
+    """Tokens of many texts in one array, one text after the other.
+
+    Args:
+        tokens: tokens of all texts.
+        starts: where each text starts, and where the last one ends.
+    """
+
+    tokens: Ints
+    starts: Ints
+
+    @classmethod
+    def of(cls, lists: Sequence[Sequence[int]] | NDArray[Any]) -> Texts:
+        """Make them from a list of tokens per text."""
+        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        return cls(np.fromiter(chain.from_iterable(lists), np.int64, starts[-1]), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> Ints:
+        """The number of tokens in each text."""
+        return np.diff(self.starts)
+
+    def prepend(self, token: int) -> Texts:
+        """Put a token before each text."""
+        tokens = np.insert(self.tokens, self.starts[:-1], token)
+        return Texts(tokens, self.starts + np.arange(len(self.starts)))
+
+    def reorder(self, order: Ints) -> Texts:
+        """The texts in another order."""
+        lengths = self.lengths[order]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        return Texts(self.tokens[np.repeat(self.starts[:-1][order], lengths) + within], starts)
+
+    def text_numbers(self) -> Ints:
+        """The number of the text that each token belongs to."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+
+def sequences(
+    train: Texts, test: Texts, words: int, length: int, ngrams: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
+    """Sequences of one length; the n-grams of a text follow its words, as tokens of their own.
+
+    Args:
+        train: texts of tokens below ``words``; only their n-grams become tokens.
+        test: texts whose other n-grams are left out.
+        words: number of words.
+        length: length of a sequence; texts lose their beginning, or are padded with 0 in front.
+        ngrams: the largest n.
+
+    Returns:
+        Training and test sequences, and the number of different tokens.
+    """
+    tokens = [[train.tokens], [test.tokens]]
+    numbers = [[train.text_numbers()], [test.text_numbers()]]
+    vocabulary = words
+    for size in range(2, ngrams + 1):
+        grams = [_grams(texts, words, size) for texts in (train, test)]
+        known = np.unique(grams[0][0])
+        for split, (codes, text) in enumerate(grams):
+            rank = np.minimum(np.searchsorted(known, codes), max(len(known) - 1, 0))
+            seen = known[rank] == codes if len(known) else np.zeros(len(codes), dtype=bool)
+            tokens[split].append(vocabulary + rank[seen])
+            numbers[split].append(text[seen])
+        vocabulary += len(known)
+    padded = [
+        _pad(np.concatenate(tokens[split]), np.concatenate(numbers[split]), len(texts), length)
+        for split, texts in enumerate((train, test))
+    ]
+    return padded[0], padded[1], vocabulary
+
+
+def _grams(texts: Texts, words: int, size: int) -> tuple[Ints, Ints]:
+    """A code for each n-gram, and the number of the text it is in."""
+    text = texts.text_numbers()
+    count = len(texts.tokens) - size + 1
+    if count <= 0:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    codes = np.zeros(count, dtype=np.int64)
+    for offset in range(size):
+        codes = codes * words + texts.tokens[offset : offset + count]
+    inside = text[:count] == text[size - 1 :]
+    return codes[inside], text[:count][inside]
+
+
+def _pad(tokens: Ints, text: Ints, count: int, length: int) -> NDArray[np.int32]:
+    """Put the last tokens of each text at the end of its row."""
+    order = np.argsort(text, kind="stable")  # words stay before pairs, pairs before triples
+    tokens, text = tokens[order], text[order]
+    ends = np.cumsum(np.bincount(text, minlength=count))
+    column = np.arange(len(tokens)) - ends[text] + length
+    rows = np.zeros((count, length), dtype=np.int32)
+    kept = column >= 0
+    rows[text[kept], column[kept]] = tokens[kept]
+    return rows
+
+
 def _load(
     path: Path, names: Sequence[tuple[str, str]], classes: int
 ) -> list[tuple[Texts, NDArray[np.int64]]]:
+    """Texts and labels by the names of their arrays in an npz file."""
     arrays = load_npz(path)
     loaded = []
     for text, label in names:
@@ -144,7 +242,7 @@ def _load(
 
 
 def _keras_random() -> np.random.RandomState:
-    """What Keras shuffles the training texts with, and then, going on, the test texts."""
+    """Keras' generator: it shuffles the training texts and, continuing, the test texts."""
     return np.random.RandomState(113)  # noqa: NPY002 - results depend on it
 
 

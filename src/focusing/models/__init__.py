@@ -3,8 +3,7 @@
 from focusing.models.cnn import CNN, focused_cnn
 from focusing.models.fasttext import FastText, focused_fasttext
 from focusing.models.mlp import MLP, dense_mlp, focused_mlp
-from focusing.models.network import Network
-from focusing.models.summary import LayerSummary, Summary, summarize
+from focusing.models.network import LayerSummary, Network, Summary, summarize
 from focusing.models.transfer import Transfer, dense_transfer, focused_transfer
 
 __all__ = [

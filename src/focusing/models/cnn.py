@@ -7,9 +7,15 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from focusing.models.images import ChannelsLast, channels_first, image_shape
-from focusing.models.layers import check_dropout, classifier_layer, dense_layer, nest_focus
-from focusing.models.network import MAX_LAYERS, Inputs, Network
+from focusing.models.hidden_layers import (
+    ChannelsLast,
+    check_dropout,
+    classifier_layer,
+    dense_layer,
+    focused,
+    image_shape,
+)
+from focusing.models.network import MAX_LAYERS, Inputs, Network, channels_first
 
 
 class CNN(Network):
@@ -20,12 +26,12 @@ class CNN(Network):
     Args:
         inputs: (height, width, channels) or (height, width).
         outputs: number of classes.
-        filters: of each convolution.
+        filters: number of filters of each convolution.
         kernel: height and width of the filters; the images keep their size.
-        pool: height and width of what becomes one pixel.
+        pool: height and width of a pooling window.
         hidden: neurons of the hidden layer.
         focus: options of ``FocusedLinear`` for the hidden layer, which sees the pixels row by row,
-            the channels of a pixel side by side; with ``topology="image"`` in their places. None
+            the channels of a pixel side by side, or with ``topology="image"`` as an image. None
             makes it dense.
         batch_norm: normalise the hidden layer before its ReLU.
         dropout: share dropped before and after the hidden layer.
@@ -99,6 +105,4 @@ class CNN(Network):
         return CNN(self.shape, self.outputs, hidden=widths[0], **self._rest)
 
 
-def focused_cnn(inputs: Inputs, outputs: int, **options: Any) -> CNN:
-    """A :class:`CNN` that focuses; the options of ``FocusedLinear`` are for its hidden layer."""
-    return CNN(inputs, outputs, **nest_focus(options))
+focused_cnn = focused(CNN)

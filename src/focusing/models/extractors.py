@@ -1,17 +1,26 @@
-"""Feature extractors by name, with the names of parameters that torchvision's have.
+"""Feature extractors, and weights that were trained elsewhere, from a file or a download.
 
-Weights trained elsewhere then fit; torchvision itself is not needed.
+Their parameters have the names of torchvision's, so that its weights fit; torchvision itself is not
+needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from focusing.errors import UserError
+from focusing.validation import check_regular
+
 VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
-"""Filters of each convolution; 0 pools."""
+"""Filters of each convolution; 0 is pooling."""
+REMEDY = "give a file with model.weights=PATH, or use model.pretrained=false"
 HOST = "https://download.pytorch.org/models/"
 
 
@@ -20,11 +29,11 @@ class Extractor:
     """A kind of feature extractor.
 
     Args:
-        build: makes it for so many channels; it maps (N, C, H, W) to (N, filters, H', W').
+        build: makes it for a number of channels; it maps (N, C, H, W) to (N, filters, H', W').
         filters: number of features.
-        smallest: height and width that an image must have.
-        prefix: of its parameters in a file of weights.
-        url: of its ImageNet weights; the name has the beginning of the file's SHA-256.
+        smallest: minimum height and width of an image.
+        prefix: prefix of its parameters' names in a file of weights.
+        url: address of its ImageNet weights; the name has the start of the file's SHA-256.
     """
 
     build: Callable[[int], nn.Module]
@@ -93,7 +102,7 @@ class BasicBlock(nn.Module):
 
 
 def small(channels: int = 3) -> nn.Sequential:
-    """Two convolutions, for tests and for seeing whether something runs."""
+    """Two convolutions, for tests and trial runs."""
     layers = [_conv(channels, 8), nn.ReLU(), nn.MaxPool2d(2), _conv(8, 16), nn.ReLU()]
     return nn.Sequential(*layers)
 
@@ -113,3 +122,72 @@ EXTRACTORS = {
     "resnet18": Extractor(ResNet18, 512, 1, "", HOST + "resnet18-f37072fd.pth"),
     "small": Extractor(small, 16, 2, "features."),
 }
+
+
+def load_features(module: nn.Module, name: str, path: str | Path | None = None) -> None:
+    """Load pretrained weights into a feature extractor.
+
+    Args:
+        module: a module of :data:`EXTRACTORS`.
+        name: its name there.
+        path: a state dict with torchvision's names; weights of other layers are ignored.
+            None: download the ImageNet weights, once.
+
+    Raises:
+        UserError: if there are no such weights, or they are of something else.
+    """
+    state, source = (_download(name), name) if path is None else (_read(Path(path)), str(path))
+    prefix, wanted = EXTRACTORS[name].prefix, module.state_dict()
+    for key, own in wanted.items():
+        weights = state.get(prefix + key)
+        if not isinstance(weights, Tensor):
+            raise UserError(f"{source} has no {prefix}{key}: these are not weights of {name}.")
+        if weights.shape != own.shape:
+            raise UserError(
+                f"{source}: {prefix}{key} has shape {tuple(weights.shape)}, but this network needs "
+                f"{tuple(own.shape)}."
+            )
+    module.load_state_dict({key: state[prefix + key] for key in wanted})
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        path = path.expanduser()
+        check_regular(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"model.weights={path} cannot be read: {error.strerror}.") from None
+    except Exception:  # torch raises many kinds, and advises to run what is in the file
+        raise UserError(
+            f"model.weights={path} is not a file of weights: give a state dict of torch.save."
+        ) from None
+    if not isinstance(state, Mapping):
+        kind = type(state).__name__
+        raise UserError(f"model.weights={path} is not a state dict: it is a {kind}.")
+    return state
+
+
+def _download(name: str) -> Mapping[str, Any]:
+    url = EXTRACTORS[name].url
+    if url is None:
+        raise UserError(f"model.features={name} has no ImageNet weights: {REMEDY}.")
+    # Not load_state_dict_from_url, which prints a line first, even when there is no network.
+    file = url.rpartition("/")[2]
+    copy = Path(torch.hub.get_dir()) / "checkpoints" / file
+    prefix = file.removesuffix(".pth").rpartition("-")[2]
+    try:
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(url, str(copy), prefix, progress=sys.stderr.isatty())
+    except OSError as error:  # no network, no such host, a full disk
+        reason = getattr(error, "reason", None) or error
+        raise UserError(f"{url} cannot be downloaded ({reason}): {REMEDY}.") from None
+    except RuntimeError as error:
+        raise UserError(f"{url} came damaged ({error}): try again, or {REMEDY}.") from None
+    try:
+        state: Mapping[str, Any] = torch.load(copy, map_location="cpu", weights_only=True)
+    except Exception:  # torch raises many kinds
+        raise UserError(f"{copy} is damaged: remove it, or {REMEDY}.") from None
+    return state

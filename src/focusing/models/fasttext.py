@@ -9,22 +9,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.models.layers import classifier_layer, nest_focus
+from focusing.models.hidden_layers import classifier_layer, focused
 from focusing.models.network import Inputs, Network
 
 
 class FastText(Network):
     r"""An embedding, its mean over the text, and an output that focuses or not.
 
-    Two classes have one neuron between them, whose sigmoid is the probability of the second. The
-    mean is over all tokens, those that only pad the text included, as in Keras'
-    ``GlobalAveragePooling1D``.
+    Two classes share one neuron, whose sigmoid is the probability of the second. The mean includes
+    the tokens that pad the text, as in Keras' ``GlobalAveragePooling1D``.
 
     Args:
         inputs: number of tokens of a text.
         outputs: number of classes.
         vocabulary: number of different tokens.
-        embedding: numbers that stand for a token.
+        embedding: size of the embedding of a token.
         focus: options of ``FocusedLinear`` for the output; None makes it dense.
 
     Shape:
@@ -66,6 +65,4 @@ class FastText(Network):
         return FastText(self.shape, self.outputs, self.vocabulary, embedding=widths[0])
 
 
-def focused_fasttext(inputs: Inputs, outputs: int, vocabulary: int, **options: Any) -> FastText:
-    """A :class:`FastText` that focuses; the options of ``FocusedLinear`` are for its output."""
-    return FastText(inputs, outputs, vocabulary, **nest_focus(options))
+focused_fasttext = focused(FastText)

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from focusing.models.images import resolve_topology
-from focusing.models.layers import check_dropout, dense_layer
+from focusing.models.hidden_layers import check_dropout, dense_layer, focused, resolve_topology
 from focusing.models.network import Inputs, Network
 from focusing.nn import FocusedLinear
 
@@ -26,8 +25,8 @@ class MLP(Network):
         later_sigma: initial apertures of the layers after the first; None: as those of the first.
         batch_norm: normalise each hidden layer before its ReLU.
         input_dropout: share of the inputs dropped in training.
-        dropout: share of the outputs dropped after each hidden layer, in their order; those
-            without a number drop nothing.
+        dropout: share of the outputs dropped after each hidden layer, in order; layers without a
+            number drop nothing.
 
     Shape:
         - Input: (N, \*), flattened.
@@ -95,30 +94,18 @@ class MLP(Network):
         return MLP(self.shape, self.outputs, widths, **self._rest)
 
 
-def dense_mlp(inputs: Inputs, outputs: int, **options: Any) -> MLP:
-    """An :class:`MLP` without focus."""
-    return MLP(inputs, outputs, **options)
-
-
-def focused_mlp(
+def dense_mlp(
     inputs: Inputs,
     outputs: int,
-    *,
     hidden: int | Sequence[int],
-    later_sigma: Any = None,
+    *,
     batch_norm: bool = True,
     input_dropout: float = 0.0,
     dropout: Sequence[float] = (),
-    **focus: Any,
 ) -> MLP:
-    """An :class:`MLP` that focuses; what is not its own option goes to ``FocusedLinear``."""
-    return MLP(
-        inputs,
-        outputs,
-        hidden,
-        focus=focus,
-        later_sigma=later_sigma,
-        batch_norm=batch_norm,
-        input_dropout=input_dropout,
-        dropout=dropout,
-    )
+    """An :class:`MLP` without focus; see there."""
+    rest: dict[str, Any] = {"input_dropout": input_dropout, "dropout": dropout}
+    return MLP(inputs, outputs, hidden, batch_norm=batch_norm, **rest)
+
+
+focused_mlp = focused(MLP)

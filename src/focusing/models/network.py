@@ -1,24 +1,93 @@
-"""What all networks have in common."""
+"""What all networks have in common: inference, a dense twin, and a summary of size and cost."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from focusing.models.images import channels_first
-from focusing.models.summary import Summary, summarize
 from focusing.nn import FocusedLinear, to_inference
 
 Inputs = int | Sequence[int]
 """The shape of a sample, or the number of its inputs."""
-
-
 MAX_LAYERS = 1000
-"""Of a network; it takes minutes to build more, which a file from elsewhere may ask for."""
+"""Layers of a network: building more takes minutes, and a file from elsewhere may ask for them."""
+SUMMARY_COLUMNS = ("layer", "kind", "output", "parameters", "connections", "multiply-adds")
+
+
+def channels_first(input: Tensor) -> Tensor:
+    """Images (N, H, W, C) or (N, H, W) as torch's convolutions want them, (N, C, H, W)."""
+    return input.unsqueeze(1) if input.dim() == 3 else input.permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class LayerSummary:
+    """One layer that has parameters.
+
+    Args:
+        name: as in ``named_modules``.
+        kind: its class.
+        output: shape of its output for a sample.
+        parameters: number of parameters.
+        trained: number of parameters that have a gradient.
+        connections: weights that link an input to a neuron: without biases, batch norm and what is
+            pruned; of a focused layer those within its foci, of a convolution each weight once.
+        multiply_adds: of these connections, per sample; a convolution's at every place, its
+            padding included. Of an embedding: the additions of its mean.
+    """
+
+    name: str
+    kind: str
+    output: tuple[int, ...]
+    parameters: int
+    trained: int
+    connections: int
+    multiply_adds: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The layers of a network; ``print`` it for a table."""
+
+    layers: tuple[LayerSummary, ...]
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        return sum(layer.parameters for layer in self.layers)
+
+    @property
+    def trained(self) -> int:
+        """Number of parameters that have a gradient."""
+        return sum(layer.trained for layer in self.layers)
+
+    @property
+    def connections(self) -> int:
+        """Number of weights that link an input to a neuron."""
+        return sum(layer.connections for layer in self.layers)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds per sample."""
+        return sum(layer.multiply_adds for layer in self.layers)
+
+    def totals(self) -> dict[str, int]:
+        """The totals, for the record of a run."""
+        names = ("parameters", "trained", "connections", "multiply_adds")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        rows = [SUMMARY_COLUMNS]
+        for layer in self.layers:
+            shape = "x".join(map(str, layer.output))
+            rows.append((layer.name, layer.kind, shape, *_counts(layer)))
+        rows.append(("total", "", "", *_counts(self)))
+        return _table(rows)
 
 
 class Network(nn.Module):
@@ -30,8 +99,8 @@ class Network(nn.Module):
         hidden: neurons of each layer that may be made wider or narrower.
 
     Attributes:
-        shape: of a sample.
-        widths: neurons of each of these layers.
+        shape: shape of a sample.
+        widths: neurons of each layer that may be made wider or narrower.
     """
 
     def __init__(self, inputs: Inputs, outputs: int, hidden: Sequence[int]) -> None:
@@ -77,8 +146,8 @@ class Network(nn.Module):
     def match_parameters(self) -> Network:
         """A fair dense twin: the same network without focus, with as many trained parameters.
 
-        The foci are parameters too, so that the twin is a little wider. Its hidden layers keep
-        their proportions; of the widths next to these it has those that come nearest.
+        The foci are parameters too, so the twin is a little wider. Its hidden layers keep their
+        proportions as closely as the number of parameters allows.
 
         Returns:
             A new network, in its initial state, of the same type and on the same device.
@@ -87,25 +156,23 @@ class Network(nn.Module):
         low, high = 0.0, 1.0
         while self._count(self._scaled(high)) < target:
             low, high = high, 2 * high
-        # Between two neighbours in the longest layer nothing changes.
+        # Bisect until the widest layer cannot change any more.
         while (high - low) * max(self.widths, default=0) > 0.5:
-            middle = (low + high) / 2
-            low, high = (
-                (middle, high) if self._count(self._scaled(middle)) < target else (low, middle)
-            )
+            mid = (low + high) / 2
+            low, high = (mid, high) if self._count(self._scaled(mid)) < target else (low, mid)
         around = [
-            range(max(1, math.floor(each * low) - 1), math.ceil(each * high) + 2)
-            for each in self.widths
+            range(max(1, math.floor(width * low) - 1), math.ceil(width * high) + 2)
+            for width in self.widths
         ]
 
         def distance(widths: Sequence[int]) -> tuple[int, float]:
-            skew = [found / own for found, own in zip(widths, self.widths, strict=True)] or [1.0]
+            skew = [new / old for new, old in zip(widths, self.widths, strict=True)] or [1.0]
             return abs(self._count(widths) - target), max(skew) - min(skew)
 
         return self._dense(min(product(*around), key=distance)).to(next(self.parameters()))
 
     def _scaled(self, factor: float) -> tuple[int, ...]:
-        return tuple(max(1, round(each * factor)) for each in self.widths)
+        return tuple(max(1, round(width * factor)) for width in self.widths)
 
     def _count(self, widths: Sequence[int]) -> int:
         with torch.device("meta"):  # takes no memory, draws no numbers
@@ -116,5 +183,104 @@ class Network(nn.Module):
         raise NotImplementedError
 
 
+def summarize(net: nn.Module, sample: Tensor) -> Summary:
+    """Count the parameters, connections and multiply-adds of a network.
+
+    Args:
+        net: any module.
+        sample: a batch of one, on the network's device; only its shape and type matter.
+    """
+    owners = _owners(net)
+    outputs: dict[nn.Module, tuple[int, ...]] = {}
+    links = {module: connections(module) for module in owners}
+    work = dict.fromkeys(owners, 0)
+
+    def watch(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        outputs[module] = tuple(output.shape[1:])
+        work[module] += _multiply_adds(module, links[module], inputs[0], output)
+
+    hooks = [module.register_forward_hook(watch) for module in owners]
+    modes = {module: module.training for module in net.modules()}
+    # The reference leaves nothing behind; the fast engines would cache a plan of the product.
+    backends = {layer: layer.backend for layer in owners if isinstance(layer, FocusedLinear)}
+    try:
+        for layer in backends:
+            layer.backend = "reference"
+        with torch.no_grad():
+            net.eval()(sample)  # in eval mode nothing is drawn, and batch norm counts nothing
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, training in modes.items():
+            module.training = training
+        for layer, backend in backends.items():
+            layer.backend = backend
+    return Summary(
+        tuple(
+            LayerSummary(
+                name,
+                type(module).__name__,
+                outputs.get(module, ()),
+                sum(weights.numel() for weights in parameters),
+                sum(weights.numel() for weights in parameters if weights.requires_grad),
+                links[module],
+                work[module],
+            )
+            for module, (name, parameters) in owners.items()
+        )
+    )
+
+
+@torch.no_grad()
+def connections(layer: nn.Module) -> int:
+    """Number of weights of a layer that link an input to a neuron."""
+    if isinstance(layer, FocusedLinear):
+        phi = layer.phi().abs()  # zero where pruned
+        return int((phi > layer.cutoff * phi.amax(1, keepdim=True)).sum())
+    if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Embedding | nn.EmbeddingBag):
+        mask = getattr(layer, "weight_mask", None)  # of torch.nn.utils.prune
+        return layer.weight.numel() if mask is None else int(mask.count_nonzero())
+    return 0
+
+
+def _multiply_adds(layer: nn.Module, links: int, input: Tensor, output: Tensor) -> int:
+    if isinstance(layer, FocusedLinear | nn.Linear):
+        return links * (output.numel() // layer.out_features)
+    if isinstance(layer, nn.Conv1d | nn.Conv2d):
+        return links * (output.numel() // layer.out_channels)
+    if isinstance(layer, nn.EmbeddingBag):
+        return input.numel() * layer.embedding_dim
+    return 0
+
+
+def _owners(net: nn.Module) -> dict[nn.Module, tuple[str, list[nn.Parameter]]]:
+    """Modules that hold parameters themselves; a shared one belongs to the first."""
+    seen: set[nn.Parameter] = set()
+    owners = {}
+    for name, module in net.named_modules():
+        own = [weights for weights in module.parameters(recurse=False) if weights not in seen]
+        seen.update(own)
+        if own:
+            owners[module] = (name, own)
+    return owners
+
+
+def _counts(counted: LayerSummary | Summary) -> tuple[str, str, str]:
+    numbers = (counted.parameters, counted.connections, counted.multiply_adds)
+    one, two, three = (f"{number:,}" for number in numbers)
+    return one, two, three
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> str:
+    rows = list(rows)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(SUMMARY_COLUMNS))]
+    lines = []
+    for row in rows:
+        left = [text.ljust(width) for text, width in zip(row[:3], widths[:3], strict=True)]
+        right = [text.rjust(width) for text, width in zip(row[3:], widths[3:], strict=True)]
+        lines.append("  ".join([*left, *right]).rstrip())
+    return "\n".join(lines)
+
+
 def _trained(net: nn.Module) -> int:
-    return sum(each.numel() for each in net.parameters() if each.requires_grad)
+    return sum(weights.numel() for weights in net.parameters() if weights.requires_grad)

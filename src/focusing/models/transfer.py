@@ -9,11 +9,15 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.models.extractors import EXTRACTORS
-from focusing.models.images import channels_first, image_shape
-from focusing.models.layers import check_dropout, classifier_layer, dense_layer, nest_focus
-from focusing.models.network import Inputs, Network
-from focusing.models.pretrained import load_features
+from focusing.models.extractors import EXTRACTORS, load_features
+from focusing.models.hidden_layers import (
+    check_dropout,
+    classifier_layer,
+    dense_layer,
+    focused,
+    image_shape,
+)
+from focusing.models.network import Inputs, Network, channels_first
 
 
 class Transfer(Network):
@@ -27,7 +31,7 @@ class Transfer(Network):
         features: name of the extractor: ``"vgg16"``, ``"resnet18"`` or ``"small"``.
         hidden: neurons of the hidden layer.
         focus: options of ``FocusedLinear`` for the hidden layer; None makes it dense.
-        pad: so many zeros on either side of the features.
+        pad: number of zeros on either side of the features.
         batch_norm: normalise the hidden layer before its ReLU.
         dropout: share dropped after the hidden layer.
 
@@ -84,7 +88,7 @@ class Transfer(Network):
         return self.output(self.dropout(self.relu(hidden)))  # type: ignore[no-any-return]
 
     def match_parameters(self) -> Transfer:
-        """As of every network; the twin begins with the features that this network has now."""
+        """A fair dense twin; it starts with the present features of this network."""
         twin = super().match_parameters()
         assert isinstance(twin, Transfer)  # noqa: S101 - for the type checker
         twin.features.load_state_dict(self.features.state_dict())
@@ -101,28 +105,43 @@ def dense_transfer(
     features: str = "vgg16",
     pretrained: bool = True,
     weights: str | Path | None = None,
-    **options: Any,
+    hidden: int = 40,
+    focus: Mapping[str, Any] | None = None,
+    pad: int = 0,
+    batch_norm: bool = True,
+    dropout: float = 0.2,
 ) -> Transfer:
     """A :class:`Transfer` whose features may have been trained elsewhere.
 
     Args:
-        inputs: see :class:`Transfer`.
-        outputs: likewise.
-        features: likewise.
-        pretrained: begin with weights from ImageNet, or with random ones.
+        inputs: see :class:`Transfer`, as for all other parameters.
+        outputs: number of classes.
+        features: name of the extractor.
+        pretrained: start with weights from ImageNet, not with random ones.
         weights: a file of weights with torchvision's names; None: download them.
-        **options: of :class:`Transfer`.
+        hidden: neurons of the hidden layer.
+        focus: options of ``FocusedLinear`` for the hidden layer; None makes it dense.
+        pad: number of zeros on either side of the features.
+        batch_norm: normalise the hidden layer before its ReLU.
+        dropout: share dropped after the hidden layer.
     """
     if weights is not None and not pretrained:
         raise ValueError(
             f"model.weights={weights} is not read when model.pretrained=false: leave one out."
         )
-    net = Transfer(inputs, outputs, features=features, **options)
+    net = Transfer(
+        inputs,
+        outputs,
+        features=features,
+        hidden=hidden,
+        focus=focus,
+        pad=pad,
+        batch_norm=batch_norm,
+        dropout=dropout,
+    )
     if pretrained:
         load_features(net.features, features, weights)
     return net
 
 
-def focused_transfer(inputs: Inputs, outputs: int, **options: Any) -> Transfer:
-    """As :func:`dense_transfer`; the options of ``FocusedLinear`` are for the hidden layer."""
-    return dense_transfer(inputs, outputs, **nest_focus(options))
+focused_transfer = focused(dense_transfer)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from focusing.results.identity import config_hash
 
 if TYPE_CHECKING:
-    from focusing.data.dataset import DataSet, Split
+    from focusing.data import DataSet, Split
     from focusing.models import Network
 
 PACKAGES = ("focusing", "torch", "pytorch-lightning", "hydra-core", "omegaconf", "numpy")

@@ -1,27 +1,53 @@
-"""From what the command line says to the jobs of a sweep, as Hydra does it."""
+"""From the command line to the jobs of a sweep, and from a job to its config, as Hydra does it.
+
+A table whose rows differ in more than one way is several sweeps, one after the other:
+``hydra.sweeper.parts`` of an experiment names them, each as option -> values like
+``hydra.sweeper.params``, which all of them share. The command line changes an option in all parts;
+a choice of a group (``data=imdb``) keeps the parts that have it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import lru_cache
 
+from hydra import initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.types import HydraContext
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
+from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
-from focusing.sweep.outcome import Job
+from focusing.sweep.jobs import Job
+
+Values = Mapping[str, object]
+Parts = Mapping[str, Values | None]
 
 MAX_JOBS = 100_000
-"""Of a sweep; Hydra writes all of them down before the first begins."""
+"""Of a sweep: Hydra lists all of them before the first begins."""
+MAX_CACHED_CONFIGS = 64
+"""Configs that a composer keeps, a megabyte each."""
 
 
-def parse(
-    context: HydraContext, params: Mapping[str, object] | None, arguments: Sequence[str]
-) -> list[Override]:
-    """What is swept and what is fixed.
+@contextmanager
+def hydra_context() -> Iterator[HydraContext]:
+    """Hydra's context with our configs, outside of a Hydra command."""
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        yield HydraContext(config_loader=loader, callbacks=Callbacks())
+
+
+def parse(context: HydraContext, params: Values | None, arguments: Sequence[str]) -> list[Override]:
+    """Parse what is swept and what is fixed.
 
     Args:
         context: Hydra's.
@@ -29,25 +55,56 @@ def parse(
         arguments: the command line, which wins.
     """
     parser = OverridesParser.create(config_loader=context.config_loader)
-    given = [f"{key}={value}" for key, value in (params or {}).items()]
-    found = {each.get_key_element(): each for each in parser.parse_overrides(given)}
-    for each in parser.parse_overrides(list(arguments)):
-        found.pop(each.get_key_element(), None)  # to keep its place among the arguments
-        found[each.get_key_element()] = each
-    return list(found.values())
+    swept = [f"{key}={value}" for key, value in (params or {}).items()]
+    overrides = {o.get_key_element(): o for o in parser.parse_overrides(swept)}
+    for override in parser.parse_overrides(list(arguments)):
+        overrides.pop(override.get_key_element(), None)  # keep its place among the arguments
+        overrides[override.get_key_element()] = override
+    return list(overrides.values())
 
 
-def expand(overrides: Iterable[Override]) -> list[Job]:
-    """All combinations."""
+def parse_parts(
+    context: HydraContext, params: Values | None, parts: Parts | None, arguments: Sequence[str]
+) -> dict[str, list[Override]]:
+    """Parse the parts of a sweep that the command line keeps; at least one.
+
+    Args:
+        context: Hydra's.
+        params: what all parts sweep.
+        parts: by name; None leaves one out; without any, ``params`` is the only one.
+        arguments: the command line, which wins.
+    """
+    overrides = {}
+    for name, part in (parts or {"all": {}}).items():
+        kept = None if part is None else _narrow(context, part, arguments)
+        if kept is not None:
+            overrides[name] = parse(context, {**(params or {}), **(part or {})}, kept)
+    if not overrides:
+        raise UserError(f"No part of this experiment has {' '.join(arguments)}.")
+    return overrides
+
+
+def expand_parts(
+    context: HydraContext, params: Values | None, parts: Parts | None, arguments: Sequence[str]
+) -> list[Job]:
+    """All jobs of all parts; for the arguments see :func:`parse_parts`."""
+    jobs: list[Job] = []
+    for overrides in parse_parts(context, params, parts, arguments).values():
+        jobs += expand(overrides, first=len(jobs))
+    return jobs
+
+
+def expand(overrides: Iterable[Override], first: int = 0) -> list[Job]:
+    """All combinations of the swept values, numbered from ``first``."""
     overrides = list(overrides)
     if math.prod(map(_count, overrides)) > MAX_JOBS:
         raise UserError(f"These are more than {MAX_JOBS} jobs: sweep over fewer values.")
     [combinations] = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-    return [Job(index, tuple(each)) for index, each in enumerate(combinations)]
+    return [Job(first + place, tuple(words)) for place, words in enumerate(combinations)]
 
 
 def _count(override: Override) -> float:
-    """How many values an override has, without making them."""
+    """Count the values of an override without listing them."""
     swept = override.value()
     if isinstance(swept, RangeSweep):
         if not swept.step:
@@ -56,28 +113,102 @@ def _count(override: Override) -> float:
     return len(swept.list) if isinstance(swept, ChoiceSweep) else 1
 
 
-def is_stack(config: DictConfig, arguments: Sequence[str]) -> bool:
-    """Whether all trials are one job; not those that the command line chooses."""
-    chosen = any(each.startswith("sweep.trial=") for each in arguments)
-    return bool(config.sweep.stacked) and not chosen
+def _narrow(context: HydraContext, part: Values, arguments: Sequence[str]) -> list[str] | None:
+    """The command line for a part: of the choices it names, those that the part has."""
+    parser = OverridesParser.create(config_loader=context.config_loader)
+    narrowed = []
+    for argument, override in zip(arguments, parser.parse_overrides(list(arguments)), strict=True):
+        key = override.get_key_element()
+        if key in part and context.config_loader.get_group_options(key):
+            [own] = parser.parse_overrides([f"{key}={part[key]}"])
+            shared = [choice for choice in _choices(override) if choice in _choices(own)]
+            if not shared:
+                return None
+            argument = f"{key}={','.join(shared)}"
+        narrowed.append(argument)
+    return narrowed
 
 
-def validate(context: HydraContext, config: DictConfig, jobs: Sequence[Job]) -> None:
-    """Compose enough jobs to know that no name is wrong, before any of them runs.
+def _choices(override: Override) -> list[str]:
+    if override.is_sweep_override():
+        return list(override.sweep_string_iterator())
+    return [override.get_value_element_as_str()]
 
-    Hydra composes all, which takes minutes for a thousand jobs. Here every key occurs once and
-    every choice of a group once; a wrong value beyond that is found by its own job.
+
+def is_stack(config: DictConfig, arguments: Sequence[str] = ()) -> bool:
+    """Whether one job trains all random trials; not if config or command line choose trials."""
+    chosen = any(argument.startswith("sweep.trial=") for argument in arguments)
+    return bool(config.sweep.stacked) and config.sweep.trial is None and not chosen
+
+
+def validate(context: HydraContext, config: DictConfig, jobs: Iterable[Job]) -> None:
+    """Compose enough jobs to be sure that no name is wrong, before any of them runs.
+
+    Hydra would compose all, which takes minutes for a thousand jobs. Here every key is composed
+    once and every choice of a group once; any other wrong value fails its own job.
     """
     seen: set[str] = set()
     groups: dict[str, bool] = {}
     for job in jobs:
-        marks = set()
+        names = set()
         for override in job.overrides:
             key = override.partition("=")[0]
             if key not in groups:
                 name = key.lstrip("+~").partition("@")[0]
                 groups[key] = bool(context.config_loader.get_group_options(name))
-            marks.add(override if groups[key] else key)
-        if not marks <= seen:
+            names.add(override if groups[key] else key)
+        if not names <= seen:
             context.config_loader.load_sweep_config(config, list(job.overrides))
-            seen |= marks
+            seen |= names
+
+
+class Composer:
+    """Composes the configs of jobs as Hydra does, in a fraction of the time.
+
+    Hydra takes a sixth of a second to find and merge some forty files. Which files depends on the
+    choices of groups alone, so jobs that differ in values only start from copies of one config.
+
+    Args:
+        context: Hydra's.
+        config: of the sweep.
+    """
+
+    def __init__(self, context: HydraContext, config: DictConfig) -> None:
+        self._loader, self._config = context.config_loader, config
+        self._base = lru_cache(MAX_CACHED_CONFIGS)(self._load)
+        self._is_group: dict[str, bool] = {}
+
+    def __call__(self, job: Job) -> DictConfig:
+        """Compose the config of a job."""
+        try:
+            composed = self._compose(job.overrides)
+        except Exception:  # Hydra says what is wrong
+            composed = self._load(*job.overrides)
+        with open_dict(composed):
+            composed.hydra.job.id = composed.hydra.job.num = job.index
+        return composed
+
+    def _compose(self, overrides: Sequence[str]) -> DictConfig:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        if any(override.is_hydra_override() for override in parsed):
+            return self._load(*overrides)
+        choices = [str(override.input_line) for override in parsed if self._is_choice(override)]
+        values = [override for override in parsed if not self._is_choice(override)]
+        composed = deepcopy(self._base(*choices))
+        ConfigLoaderImpl._apply_overrides_to_config(values, composed)
+        hydra = composed.hydra
+        hydra.overrides.task = list(overrides)
+        hydra.job.override_dirname = get_overrides_dirname(
+            parsed, **hydra.job.config.override_dirname
+        )
+        return composed
+
+    def _is_choice(self, override: Override) -> bool:
+        """Whether an override is a choice of a group, by Hydra's own rule."""
+        key = override.key_or_group
+        if key not in self._is_group:
+            self._is_group[key] = bool(self._loader.get_group_options(key, results_filter=None))
+        return self._is_group[key] and not isinstance(override.value(), dict)
+
+    def _load(self, *choices: str) -> DictConfig:
+        return self._loader.load_sweep_config(self._config, list(choices))

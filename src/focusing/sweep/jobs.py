@@ -1,135 +1,259 @@
-"""One job of a sweep: look whether it is done, run it, and say what became of it.
-
-This happens where the job runs, on whatever machine, because composing a config takes a tenth of a
-second and looking at a record is a matter of its hash.
-"""
+"""A job of a sweep, what became of it, and the table of failures at the end."""
 
 from __future__ import annotations
 
-import os
-import traceback
-from collections.abc import Callable
-from contextlib import suppress
+import signal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from omegaconf import DictConfig
+from filelock import Timeout
+from hydra.core.utils import JobReturn, JobStatus
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from focusing.checks import check
-from focusing.compose import prepare_hydra
-from focusing.errors import BusyError, PrunedError, UserError
-from focusing.instantiate import trust, trusted
-from focusing.results.collect import published
-from focusing.results.identity import run_folder
-from focusing.results.store import read_record, record_of
-from focusing.sweep.failures import leave_failure
-from focusing.sweep.launch.preemption import Requeued, preemptible
-from focusing.sweep.outcome import Outcome, RunsFailedError, failure, sentence
-from focusing.sweep.table1.trials import apply_trial
+from focusing.errors import UserError
+from focusing.results.identity import config_hash
+from focusing.results.record import git_state, now, versions
+from focusing.results.store import (
+    RECORD_FILE,
+    atomic_write,
+    finished,
+    lock_of,
+    read_record,
+    write_record,
+)
 
-SIGNALLED = (130, 143)
-"""Exit codes of a process that was told to stop."""
+Status = Literal["done", "failed", "busy", "pruned"]
 
 
-class Reporting:
-    """A task function that always returns an :class:`Outcome`, whatever its job does.
-
-    Args:
-        task: what Hydra would call.
-        threads: of a job; None: as torch likes.
-        folder: the working directory of the sweep, for jobs on machines that begin elsewhere.
+@dataclass(frozen=True)
+class Job:
+    """One job.
 
     Attributes:
-        announce: is called with the run folder and the config before the job begins.
+        index: its place in the sweep, from 0.
+        overrides: the options that distinguish it from the config files.
     """
 
-    def __init__(
-        self,
-        task: Callable[[DictConfig], Any],
-        threads: int | None = None,
-        folder: Path | None = None,
-    ) -> None:
-        self.task, self.threads, self.folder = task, threads, folder
-        self.trusted = trusted()  # it goes along to processes that the user did not start
-        self.announce: Callable[[Path, dict[str, Any]], None] | None = None
+    index: int
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: plain values, because it may come from another machine.
+
+    Attributes:
+        status: ``busy`` means that another process is running it.
+        earlier: it already had this status before the sweep began.
+        run_dir: its folder, if its config is valid.
+        score: under the config's protocol.
+        metric: ``"accuracy"``, or ``"mae"``, where lower is better.
+        error: a sentence.
+        runs: for a stack of runs, those that failed.
+        crashed: its process died.
+    """
+
+    status: Status
+    earlier: bool = False
+    run_dir: str | None = None
+    score: float | None = None
+    metric: str | None = None
+    error: str | None = None
+    runs: tuple[tuple[Job, Outcome], ...] = ()
+    crashed: bool = False
 
     @classmethod
-    def of(
-        cls,
-        task: Callable[[DictConfig], Any],
-        threads: int | None = None,
-        folder: Path | None = None,
-    ) -> Reporting:
-        """A task function that reports, which ours already does; another sweeper's does not."""
-        return cls(task.task if isinstance(task, Reporting) else task, threads, folder)
+    def from_error(cls, error: BaseException) -> Outcome:
+        """The outcome of a job that raised an error before it had a folder."""
+        return cls("failed", error=describe_error(error))
 
-    def __call__(self, cfg: DictConfig) -> Outcome:
-        """Run one job."""
-        trust(self.trusted)
-        if self.folder is not None:
-            os.chdir(self.folder)
-        if self.threads is not None:
-            import torch
+    @classmethod
+    def from_return(cls, returned: JobReturn) -> Outcome:
+        """Read the outcome from a launcher's return value, also of a job that broke early."""
+        value = returned._return_value
+        if isinstance(value, Outcome):
+            return value
+        if isinstance(value, BaseException):
+            return cls.from_error(value)
+        return cls("done", score=value if isinstance(value, float) else None)
 
-            torch.set_num_threads(self.threads)
-        prepare_hydra()
-        if cfg.sweep.stacked and cfg.sweep.trial is None:
-            # Many runs in one job: it knows its records itself.
-            return self._run(cfg, None, {})
-        try:
-            config, run_dir = locate(cfg)
-            record = record_of(run_dir) or {}
-            archived = None if record else published(config)
-        except Exception as error:
-            return failure(error)
-        again = config["force"] or config["resume"] == "never"
-        if archived is not None and not again:
-            score = archived.scores[config["protocol"]["name"]]
-            where = str(archived.path)
-            return Outcome("done", True, run_dir=where, score=score, metric=archived.metric)
-        status = record.get("status")
-        if status == "failed" and not again and not config["sweep"]["retry_failed"]:
-            return Outcome("failed", earlier=True, run_dir=str(run_dir), error=record["error"])
-        if status == "pruned" and not again and config["callbacks"].get("trial"):
-            return Outcome("pruned", earlier=True, run_dir=str(run_dir))
-        if self.announce is not None:
-            self.announce(run_dir, config)
-        return self._run(cfg, run_dir, config, earlier=status == "done" and not config["force"])
-
-    def _run(
-        self, cfg: DictConfig, run_dir: Path | None, config: dict[str, Any], earlier: bool = False
-    ) -> Outcome:
-        where = None if run_dir is None else str(run_dir)
-        try:
-            with preemptible():
-                score = self.task(cfg)
-        except BusyError as error:
-            return Outcome("busy", run_dir=where, error=str(error))
-        except PrunedError:
-            return Outcome("pruned", run_dir=where)
-        except SystemExit as leave:
-            if leave.code in SIGNALLED or isinstance(leave, Requeued):
-                raise
-            text = f"The job left with exit code {leave.code}."
-            leave_failure(run_dir, config, text)
-            return Outcome("failed", run_dir=where, error=text)
-        except Exception as error:
-            if not isinstance(error, UserError):
-                leave_failure(run_dir, config, repr(error), traceback.format_exc())
-            runs = error.runs if isinstance(error, RunsFailedError) else ()
-            return Outcome("failed", run_dir=where, error=sentence(error), runs=runs)
-        metric = None
-        if run_dir is not None:
-            with suppress(UserError):
-                metric = (read_record(run_dir) or {}).get("metric")
-        return Outcome("done", earlier=earlier, run_dir=where, score=score, metric=metric)
+    def is_better_than(self, other: Outcome | None) -> bool:
+        """Compare scores; no score is worse than any."""
+        if self.score is None:
+            return False
+        if other is None or other.score is None:
+            return True
+        return self.score < other.score if self.metric == "mae" else self.score > other.score
 
 
-def locate(cfg: DictConfig) -> tuple[dict[str, Any], Path]:
-    """The config of a job as its record will have it, and its run folder."""
-    from focusing.training.trainer import resolve_source
+Result = tuple[Job, Outcome]
 
-    apply_trial(cfg)
-    config = check(cfg)
-    resolve_source(config, strict=True)
-    return config, run_folder(config)
+
+class RunsFailedError(UserError):
+    """Some runs of a stack failed.
+
+    Args:
+        message: a sentence.
+        runs: the runs that failed.
+    """
+
+    def __init__(self, message: str, runs: tuple[Result, ...]) -> None:
+        super().__init__(message)
+        self.runs = runs
+
+
+def number_jobs(overrides: Sequence[Sequence[str]], first: int = 0) -> list[Job]:
+    """Turn what Hydra hands to a launcher into jobs."""
+    return [Job(first + place, tuple(words)) for place, words in enumerate(overrides)]
+
+
+def to_return(job: Job, outcome: Outcome) -> JobReturn:
+    """Wrap an outcome as Hydra expects it from a launcher."""
+    return JobReturn(overrides=job.overrides, status=JobStatus.COMPLETED, _return_value=outcome)
+
+
+def describe_error(error: BaseException) -> str:
+    """Say in one line what went wrong."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    from focusing.compose import explain
+
+    return explain(error) or repr(error)
+
+
+def swept_options(jobs: Sequence[Sequence[str]]) -> set[str]:
+    """The options whose values differ between jobs; they name a job."""
+    overrides = [set(job) for job in jobs]
+    every: set[str] = set().union(*overrides)
+    shared = every.intersection(*overrides) if len(overrides) > 1 else set()
+    return {override.partition("=")[0] for override in every - shared} - {"+callbacks.trial"}
+
+
+def label(overrides: Sequence[str], options: Collection[str]) -> str:
+    """A short name of a job: its values of these options."""
+    named = [override for override in overrides if override.partition("=")[0] in options]
+    return " ".join(named) or "the job"
+
+
+def record_failure(
+    run_dir: Path | None, config: Mapping[str, Any], error: str, trace: str | None = None
+) -> None:
+    """Record a failure that the run could not record itself.
+
+    Args:
+        run_dir: the run folder; None if the job has none.
+        config: of the run.
+        error: a sentence.
+        trace: the traceback, for ``error.txt``.
+    """
+    if run_dir is None:
+        return
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        with lock_of(run_dir):
+            if trace:
+                atomic_write(run_dir / "error.txt", trace.encode())
+            if finished(run_dir) or (trace and read_record(run_dir)):
+                return
+            write_record(run_dir, _failed_record(config, error))
+    except (OSError, Timeout, UserError):
+        return  # the disk or the record may be the problem, or another process runs the job now
+
+
+def record_crash(run_dir: Path | None, config: Mapping[str, Any], exit_code: int | None) -> str:
+    """Record that the process of a job died, and return the sentence."""
+    if exit_code is not None and exit_code < 0:
+        name = signal.Signals(-exit_code).name
+        hint = "; is there enough memory?" if name == "SIGKILL" else "."
+        error = f"The process of this job was ended by {name}{hint}"
+    else:
+        error = f"The process of this job ended with exit code {exit_code}."
+    record_failure(run_dir, config, error)
+    return error
+
+
+def _failed_record(config: Mapping[str, Any], error: str) -> dict[str, Any]:
+    unknown = ["data", "metric", "network", "started", "wall_seconds", "cpu_seconds"]
+    unknown += ["steps_per_second", "peak_memory_bytes"]
+    return {
+        "experiment": config["name"],
+        "config": config,
+        "config_hash": config_hash(config),
+        "seed": config["seed"],
+        **dict.fromkeys(unknown),
+        "versions": versions(),
+        "git": git_state(),
+        "status": "failed",
+        "error": error,
+        "series": {},
+        "scores": {"paper": None, "holdout": None, "last": None},
+        "finished": now(),
+    }
+
+
+def print_failures(results: Sequence[Result], options: Collection[str] = ()) -> list[Outcome]:
+    """Print a table of the failed jobs to stderr; for a stack, of its failed runs.
+
+    Args:
+        results: jobs and their outcomes.
+        options: the options that name a job; by default those that differ between jobs.
+
+    Returns:
+        The outcomes in the table.
+    """
+    named = options or swept_options([job.overrides for job, _ in results])
+    rows = []
+    for job, outcome in results:
+        if outcome.runs:
+            rows += [(" ".join(run.overrides), failed) for run, failed in outcome.runs]
+        elif outcome.status == "failed":
+            rows.append((label(job.overrides, named), outcome))
+    if not rows:
+        return []
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console = Console(stderr=True, width=10_000)  # logs are searched: never break a line
+    table = Table("job", "error", "folder", box=SIMPLE_HEAD, pad_edge=False)
+    for name, outcome in rows:
+        when = " (in an earlier sweep)" if outcome.earlier else ""
+        table.add_row(*map(escape, (name, f"{outcome.error}{when}", outcome.run_dir or "")))
+    console.print(table)
+    return [outcome for _, outcome in rows]
+
+
+def raise_failures(
+    results: Sequence[Result],
+    *,
+    total: int | None = None,
+    options: Collection[str] = (),
+    retryable: bool = False,
+) -> None:
+    """End a sweep: print what failed, and raise if anything did.
+
+    Args:
+        results: jobs and their outcomes.
+        total: number of jobs, if the results do not hold all of them.
+        options: the options that name a job; by default those that differ between jobs.
+        retryable: ``sweep.retry_failed=true`` also runs jobs that left no record.
+
+    Raises:
+        UserError: if a job failed, so that the command exits with 1.
+    """
+    failed = print_failures(results, options)
+    if not failed:
+        return
+    if len(results) == 1 and results[0][1].runs:  # a stack has counted its own runs
+        text = str(results[0][1].error)
+    else:
+        count = sum(outcome.status == "failed" for _, outcome in results)
+        text = f"{count} of {len(results) if total is None else total} jobs failed"
+    folders = [Path(outcome.run_dir) for outcome in failed if outcome.run_dir]
+    retryable = retryable or any((folder / RECORD_FILE).exists() for folder in folders)
+    raise UserError(f"{text}{'; sweep.retry_failed=true runs them again.' if retryable else '.'}")

@@ -1,20 +1,22 @@
-"""A search by Optuna whose study is on disk: the work behind ``hydra/sweeper=optuna``."""
+"""A search by Optuna with a study on disk: the work behind ``hydra/sweeper=optuna``."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
+
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.store import STUDY_SUFFIX, open_study
-from focusing.schema import is_name
-from focusing.sweep.outcome import Job, Outcome
-from focusing.sweep.search_space import grid
+from focusing.sweep.jobs import Job, Outcome, Result
+from focusing.validation import is_name
 
 if TYPE_CHECKING:
     import optuna
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 SAMPLERS = ("tpe", "random", "grid")
 DIRECTIONS = ("maximize", "minimize")
 REGRESSION = ("boston",)
-"""Data sets whose score is an error, of which less is better."""
+"""Data sets whose score is an error, where lower is better."""
 
 
 @dataclass(frozen=True)
@@ -39,28 +41,28 @@ class Options:
     prune_after_epochs: int
 
     def __post_init__(self) -> None:
-        """Refuse what is not an option."""
+        """Refuse wrong values."""
         for name, allowed in (("sampler", SAMPLERS), ("direction", DIRECTIONS)):
-            if getattr(self, name) not in allowed:
-                given, known = getattr(self, name), ", ".join(allowed)
-                raise UserError(f"hydra.sweeper.{name}={given} is not one of {known}.")
+            value = getattr(self, name)
+            if value not in allowed:
+                raise UserError(f"hydra.sweeper.{name}={value} is not one of {', '.join(allowed)}.")
         if self.n_trials < 1:
             raise UserError(f"hydra.sweeper.n_trials={self.n_trials} must be at least 1.")
 
 
 class Search:
-    """Asks a study for jobs and tells it what became of them.
+    """Asks a study for jobs and tells it their outcomes.
 
     A trial's draw depends on the seed, its number and the trials that are finished by then, so a
-    search that was killed goes on as if it had not been. Trials that were running then are the
-    first to be run again: their runs continue.
+    search that was killed continues as if it had not been. Trials that were running then are the
+    first to run again, and their runs continue.
 
     Args:
         path: the study's file.
         space: option -> distribution.
         fixed: overrides of every trial.
         options: how to search.
-        retry_failed: also run failed trials again.
+        retry_failed: run failed trials again.
     """
 
     def __init__(
@@ -83,49 +85,50 @@ class Search:
         self.total = options.n_trials
         if self._points is not None:
             self.total = min(self.total, len(self._points))
-        begun = self._begun()
-        self._again = [each for each in begun if each.state.name == "RUNNING"]
-        succeeded = [each.params for each in begun if each.state.name != "FAIL"]
-        failed = [each.params for each in begun if each.state.name == "FAIL"]
-        told = [] if retry_failed else [each for each in begun if each.state.name == "FAIL"]
-        self.failures = [_failure(self._job(e.number, e.params), e) for e in told]
-        self._retried = [each for each in failed if retry_failed and each not in succeeded]
-        self._asked = len(begun) - len(failed) + len([e for e in failed if e not in succeeded])
-        self._asked -= len(self._retried)
-        self.finished = min(self._asked - len(self._again), self.total)
+        # A search may have been killed while it drew a trial: such a trial does not count.
+        trials = [t for t in self._trials() if set(t.params) == set(self.space)]
+        failed = [trial for trial in trials if trial.state.name == "FAIL"]
+        succeeded = [trial.params for trial in trials if trial.state.name != "FAIL"]
+        unsolved = [trial.params for trial in failed if trial.params not in succeeded]
+        self._interrupted = [trial for trial in trials if trial.state.name == "RUNNING"]
+        self._retried = unsolved if retry_failed else []
+        self.failures = [] if retry_failed else [self._earlier_failure(t) for t in failed]
+        self._asked = len(succeeded) + len(unsolved) - len(self._retried)
+        self.finished = min(self._asked - len(self._interrupted), self.total)
 
-    def _begun(self) -> list[optuna.trial.FrozenTrial]:
-        """The trials whose draw is complete: a search may have been killed while it drew one."""
-        trials = self.study.get_trials(deepcopy=False)
-        return [each for each in trials if set(each.params) == set(self.space)]
+    def _trials(self) -> list[optuna.trial.FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+    def _earlier_failure(self, trial: optuna.trial.FrozenTrial) -> Result:
+        error, run_dir = (trial.user_attrs.get(name) for name in ("error", "run_dir"))
+        outcome = Outcome("failed", earlier=True, run_dir=run_dir, error=error)
+        return self._job(trial.number, trial.params), outcome
 
     def jobs(self) -> Iterator[Job]:
-        """The trials that are left, each drawn when it is asked for."""
-        for trial in self._again:
+        """The remaining trials; each is drawn when it is asked for."""
+        for trial in self._interrupted:
             yield self._job(trial.number, trial.params)
         while self._asked < self.total:
             self._asked += 1
-            yield self._next()
+            yield self._draw()
 
-    def _next(self) -> Job:
-        trials = self.study.get_trials(deepcopy=False)
-        if not any(each.state.name == "WAITING" for each in trials):
+    def _draw(self) -> Job:
+        import optuna
+
+        trials = self._trials()
+        if not any(trial.state.name == "WAITING" for trial in trials):
             if self._retried:
                 self.study.enqueue_trial(self._retried.pop(0))
             elif self._points is not None:
-                tried = [each.params for each in trials]
+                tried = [trial.params for trial in trials]
                 self.study.enqueue_trial(next(p for p in self._points if p not in tried))
-        self.study.sampler = self._sampler(len(trials))
+        seed = self.options.seed * 1_000_003 + len(trials)
+        if self.options.sampler == "tpe":
+            self.study.sampler = optuna.samplers.TPESampler(seed=seed)
+        else:
+            self.study.sampler = optuna.samplers.RandomSampler(seed=seed)
         trial = self.study.ask(self.space)
         return self._job(trial.number, trial.params)
-
-    def _sampler(self, number: int) -> Any:
-        import optuna
-
-        seed = self.options.seed * 1_000_003 + number
-        if self.options.sampler == "tpe":
-            return optuna.samplers.TPESampler(seed=seed)
-        return optuna.samplers.RandomSampler(seed=seed)
 
     def _job(self, number: int, params: Mapping[str, Any]) -> Job:
         overrides = [*self.fixed, *(f"{key}={value}" for key, value in params.items())]
@@ -141,7 +144,7 @@ class Search:
         return Job(number, tuple(overrides))
 
     def tell(self, job: Job, outcome: Outcome) -> None:
-        """Note what became of a trial."""
+        """Store the outcome of a trial in the study."""
         import optuna
 
         states = optuna.trial.TrialState
@@ -151,26 +154,20 @@ class Search:
             check_metric(self.options, outcome.metric)
             self.study.tell(job.index, outcome.score)
         elif outcome.status != "busy":
-            [told] = [e for e in self.study.get_trials(deepcopy=False) if e.number == job.index]
-            trial = optuna.trial.Trial(self.study, told._trial_id)
-            trial.set_user_attr("error", outcome.error)  # for the next call to tell
+            [frozen] = [trial for trial in self._trials() if trial.number == job.index]
+            trial = optuna.trial.Trial(self.study, frozen._trial_id)
+            trial.set_user_attr("error", outcome.error)  # the next call reports it
             trial.set_user_attr("run_dir", outcome.run_dir)
             self.study.tell(job.index, state=states.FAIL)
 
-    def best(self) -> str:
-        """The best trial so far in a line."""
+    def describe_best(self) -> str:
+        """The best trial so far in one line."""
         try:
             trial = self.study.best_trial
         except ValueError:
             return f"No trial is done; the study is {self.path}."
         chosen = " ".join(f"{key}={value}" for key, value in trial.params.items())
         return f"Best of {len(self.study.trials)} trials: {trial.value:.4g} with {chosen}"
-
-
-def _failure(job: Job, trial: optuna.trial.FrozenTrial) -> tuple[Job, Outcome]:
-    """A trial that failed in an earlier call."""
-    error, run_dir = (trial.user_attrs.get(name) for name in ("error", "run_dir"))
-    return job, Outcome("failed", earlier=True, run_dir=run_dir, error=error)
 
 
 def check_metric(options: Options, metric: str | None) -> None:
@@ -181,14 +178,14 @@ def check_metric(options: Options, metric: str | None) -> None:
 
 
 def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Options) -> Path:
-    """The file of a study: the same command finds it again, also with more trials.
+    """The file of a study: the same command gets the same file, also with more trials.
 
     Args:
-        config: of the sweep, plain.
+        config: of the sweep, in plain containers.
         space: option -> distribution.
         options: how to search.
     """
-    searched = {key: repr(each) for key, each in space.items()}
+    searched = {key: repr(distribution) for key, distribution in space.items()}
     how = [options.sampler, options.direction, options.seed]
     text = json.dumps([config_hash(config), config["seed"], searched, how], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -196,3 +193,86 @@ def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Opt
         raise UserError(f"name={config['name']} cannot be the name of a folder.")
     output = Path(config["paths"]["output_dir"]).expanduser().absolute()
     return output.joinpath(config["name"], ".studies", f"{digest}{STUDY_SUFFIX}")
+
+
+def search_space(overrides: Iterable[Override]) -> tuple[dict[str, BaseDistribution], list[str]]:
+    """Translate Hydra's overrides into what is searched, option -> distribution, and is fixed."""
+    space: dict[str, BaseDistribution] = {}
+    fixed: list[str] = []
+    for override in overrides:
+        key = override.get_key_element()
+        if override.is_sweep_override():
+            space[key] = _distribution(override)
+        else:
+            fixed.append(f"{key}={override.get_value_element_as_str()}")
+    if not space:
+        raise UserError(
+            "hydra/sweeper=optuna has nothing to search: give values, as in "
+            "optim.lr='tag(log,interval(1e-4,1))' model=dense,focus_s."
+        )
+    return space, fixed
+
+
+def _distribution(override: Override) -> BaseDistribution:
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    sweep = override.value()
+    if isinstance(sweep, RangeSweep):
+        values = sorted(sweep.range())
+        if not values:
+            raise UserError(f"{override.input_line} is empty.")
+        low, high, step = values[0], values[-1], abs(sweep.step)
+        if isinstance(low, int):
+            return IntDistribution(low, int(high), step=int(step))
+        return FloatDistribution(float(low), float(high), step=float(step))
+    if isinstance(sweep, IntervalSweep):
+        start, end, log = bounds_of(override)
+        if isinstance(start, int) and isinstance(end, int):
+            return IntDistribution(start, end, log=log)
+        return FloatDistribution(start, end, log=log)
+    return CategoricalDistribution(list(override.sweep_string_iterator()))
+
+
+def bounds_of(override: Override) -> tuple[float, float, bool]:
+    """Start and end of an interval, and whether it is searched on a logarithmic scale."""
+    sweep: Any = override.value()
+    low, high, log = sweep.start, sweep.end, "log" in sweep.tags
+    if low is None or high is None or not low < high or (log and low <= 0):
+        raise UserError(f"{override.input_line} is not an interval that can be searched.")
+    return low, high, log
+
+
+def example_jobs(values: Mapping[str, Sequence[Any]], fixed: Sequence[str]) -> list[Job]:
+    """Jobs in which every value occurs, to check whether they can be composed."""
+    return [
+        Job(row, (*fixed, *(f"{key}={some[row % len(some)]}" for key, some in values.items())))
+        for row in range(max(map(len, values.values())))
+    ]
+
+
+def example_values(space: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    """All choices of a distribution, or one value."""
+    return {key: getattr(each, "choices", ()) or [each.low] for key, each in space.items()}
+
+
+def grid(space: Mapping[str, BaseDistribution]) -> list[dict[str, Any]]:
+    """All points of a space without intervals."""
+    values = [_grid_values(key, distribution) for key, distribution in space.items()]
+    return [dict(zip(space, point, strict=True)) for point in itertools.product(*values)]
+
+
+def _grid_values(key: str, distribution: Any) -> list[Any]:
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    if isinstance(distribution, CategoricalDistribution):
+        return list(distribution.choices)
+    if isinstance(distribution, IntDistribution) and not distribution.log:
+        return list(range(distribution.low, distribution.high + 1, distribution.step))
+    if getattr(distribution, "step", None) and not distribution.log:
+        count = round((distribution.high - distribution.low) / distribution.step) + 1
+        return [distribution.low + index * distribution.step for index in range(count)]
+    raise UserError(f"hydra.sweeper.sampler=grid needs values, not an interval, for {key}.")

@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra import initialize_config_dir
-from hydra._internal.callbacks import Callbacks
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
-from hydra.types import HydraContext, RunMode
+from hydra.types import RunMode
 
-from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
-from focusing.sweep.expansion import validate
-from focusing.sweep.outcome import Job
-from focusing.sweep.parts import parse_parts
+from focusing.sweep.expansion import hydra_context, parse_parts, validate
+from focusing.sweep.search import REGRESSION, bounds_of, example_jobs
 
-PROGRAM = "focusing"
-REGRESSION = "boston"
-"""Its score is an error: less is better."""
-HEAD = "# wandb sweep {file} prints an id; on each machine: wandb agent ENTITY/{project}/ID\n"
+HEADER = "# wandb sweep {file} prints an id; on each machine: wandb agent ENTITY/{project}/ID\n"
+# An agent gives one value of each parameter: the command it runs is no multirun.
+COMMAND = ("${env}", "${program}", "train", "hydra.mode=RUN")
 
 
 def write_sweep(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
     project = options.project or "focusing"
     account = {"project": project} | ({"entity": options.entity} if options.entity else {})
-    found = sweeps(options.overrides, account)
-    for part, sweep in found.items():
+    parts = sweeps(options.overrides, account)
+    for part, sweep in parts.items():
         out: Path = options.out
-        if len(found) > 1:
+        if len(parts) > 1:
             out = out.with_stem(f"{out.stem}_{part}")
         content = yaml.safe_dump(sweep, sort_keys=False, default_flow_style=None, width=100)
-        text = HEAD.format(file=out, project=project) + content
+        text = HEADER.format(file=out, project=project) + content
         if options.dry_run:
-            print(f"---\n{text}" if len(found) > 1 else text, end="")
+            print(f"---\n{text}" if len(parts) > 1 else text, end="")
         else:
             out.write_text(text, encoding="utf-8")
-            print(f"{out}: {size(sweep)}. Next: wandb sweep {out}")
+            print(f"{out}: {describe_size(sweep)}. Next: wandb sweep {out}")
 
 
 def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -50,78 +45,64 @@ def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, di
     Args:
         overrides: the command line of ``focusing train -m``.
         account: project, and maybe entity. An agent logs to those of its sweep whatever the
-            command says; but it is also said, for ``focusing wandb push`` to find the run.
+            command says; the command has them too, for ``focusing wandb push`` to find the run.
     """
-    prepare_hydra()
     logged = ["logger=wandb", *(f"logger.wandb.{key}={name}" for key, name in account.items())]
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()
-        context = HydraContext(config_loader=loader, callbacks=Callbacks())
+    with hydra_context() as context:
+        loader = context.config_loader
         config = loader.load_configuration("train", list(overrides), run_mode=RunMode.MULTIRUN)
         sweeper = config.hydra.sweeper
-        own = [each for each in overrides if not each.lstrip("+~").startswith(("hydra.", "hydra/"))]
+        own = [word for word in overrides if not word.lstrip("+~").startswith(("hydra.", "hydra/"))]
         parts = parse_parts(context, sweeper.get("params"), sweeper.get("parts"), own)
         found = {}
         for name, part in parts.items():
-            swept = {each.get_key_element(): each for each in part if each.is_sweep_override()}
-            if not swept:
+            parameters = {o.get_key_element(): _parameter(o) for o in part if o.is_sweep_override()}
+            if not parameters:
                 raise UserError(
                     "There is nothing to sweep: give values, as in model=dense,focus_s seed=0,17."
                 )
-            parameters = {key: _parameter(each) for key, each in swept.items()}
-            fixed = [each.input_line or "" for each in part if not each.is_sweep_override()]
-            validate(context, config, list(_examples(parameters, fixed)))
+            fixed = [o.input_line or "" for o in part if not o.is_sweep_override()]
+            examples = {key: p.get("values") or [p["min"]] for key, p in parameters.items()}
+            validate(context, config, example_jobs(examples, fixed))
             groups = {key for key in parameters if loader.get_group_options(key)}
-            if not any(each.startswith("logger") for each in fixed):
+            if not any(word.startswith("logger") for word in fixed):
                 fixed = [*logged, *fixed]
-            data = parameters.get("data", {}).get("values", [])
-            only = f"data={REGRESSION}" in fixed or data == [REGRESSION]
-            goal = "minimize" if only else "maximize"
-            title = config.name if len(parts) == 1 else f"{config.name} {name}"
+            data = parameters.get("data", {}).get("values") or [
+                word.partition("=")[2] for word in fixed if word.startswith("data=")
+            ]
+            lower_is_better = bool(data) and set(data) <= set(REGRESSION)
             found[name] = {
                 **account,
-                "name": title,
-                "program": PROGRAM,
+                "name": config.name if len(parts) == 1 else f"{config.name} {name}",
+                "program": "focusing",
                 **_method(sweeper, parameters, groups),
                 "metric": {
                     "name": f"score/{config.protocol.name}",
-                    "goal": sweeper.get("direction") or goal,
+                    "goal": sweeper.get("direction")
+                    or ("minimize" if lower_is_better else "maximize"),
                 },
                 "parameters": parameters,
-                # An agent gives one value of each parameter: no multirun within it.
-                "command": [
-                    "${env}",
-                    "${program}",
-                    "train",
-                    "hydra.mode=RUN",
-                    *fixed,
-                    "${args_no_hyphens}",
-                ],
+                "command": [*COMMAND, *fixed, "${args_no_hyphens}"],
             }
         return found
 
 
-def size(sweep: Mapping[str, Any]) -> str:
+def describe_size(sweep: Mapping[str, Any]) -> str:
     """How many runs a sweep has."""
     if sweep["method"] != "grid":
         return f"a {sweep['method']} search of {sweep['run_cap']} runs"
-    number = 1
-    for each in sweep["parameters"].values():
-        number *= len(each["values"])
-    return f"{number} runs"
+    return f"{math.prod(len(p['values']) for p in sweep['parameters'].values())} runs"
 
 
 def _method(sweeper: Any, parameters: Mapping[str, Any], groups: set[str]) -> dict[str, Any]:
     """How W&B chooses: everything, or as ``hydra/sweeper=optuna`` would."""
     searched = "n_trials" in sweeper
-    intervals = [key for key, each in parameters.items() if "values" not in each]
-    if not searched and not intervals:
-        return {"method": "grid"}
-    if not searched:
+    intervals = [key for key, parameter in parameters.items() if "values" not in parameter]
+    if intervals and not searched:
         raise UserError(f"{intervals[0]} is an interval: say hydra/sweeper=optuna to search it.")
-    if sweeper.sampler == "grid":
-        if intervals:
-            raise UserError(f"hydra.sweeper.sampler=grid needs values for {intervals[0]}.")
+    if intervals and sweeper.sampler == "grid":
+        raise UserError(f"hydra.sweeper.sampler=grid needs values for {intervals[0]}.")
+    if not searched or sweeper.sampler == "grid":
         return {"method": "grid"}
     # Bayesian search looks a parameter up in the config of each run, where the name of a group
     # stands for all its options and not for the choice.
@@ -130,35 +111,28 @@ def _method(sweeper: Any, parameters: Mapping[str, Any], groups: set[str]) -> di
 
 
 def _parameter(override: Override) -> dict[str, Any]:
+    """An override as W&B describes a parameter."""
     sweep = override.value()
     if isinstance(sweep, RangeSweep):
         return {"values": list(sweep.range())}
-    if isinstance(sweep, IntervalSweep):
-        low, high, log = sweep.start, sweep.end, "log" in sweep.tags
-        if low is None or high is None or not low < high or (log and low <= 0):
-            raise UserError(f"{override.input_line} is not an interval that can be searched.")
-        whole = isinstance(low, int) and isinstance(high, int)
-        if log:
-            kind = {"distribution": "q_log_uniform_values", "q": 1} if whole else None
-            return {**(kind or {"distribution": "log_uniform_values"}), "min": low, "max": high}
+    if not isinstance(sweep, IntervalSweep):
+        return {"values": [_value(text) for text in override.sweep_string_iterator()]}
+    low, high, log = bounds_of(override)
+    whole = isinstance(low, int) and isinstance(high, int)
+    if log and whole:
+        kind: dict[str, Any] = {"distribution": "q_log_uniform_values", "q": 1}
+    elif log:
+        kind = {"distribution": "log_uniform_values"}
+    else:
         kind = {"distribution": "int_uniform" if whole else "uniform"}
-        return {**kind, "min": low, "max": high}
-    return {"values": [_value(each) for each in override.sweep_string_iterator()]}
+    return {**kind, "min": low, "max": high}
 
 
 def _value(text: str) -> Any:
-    """A number if it is typed as one, so that W&B can draw it; other values as they are typed."""
+    """A number if it is typed as one, so that W&B can plot it; other values as they are typed."""
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
     return text
-
-
-def _examples(parameters: Mapping[str, Any], fixed: Sequence[str]) -> Iterator[Job]:
-    """Jobs in which every value occurs."""
-    values = {key: each.get("values") or [each["min"]] for key, each in parameters.items()}
-    for place in range(max(map(len, values.values()))):
-        swept = [f"{key}={each[place % len(each)]}" for key, each in values.items()]
-        yield Job(place, (*fixed, *swept))

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from focusing.config import Optim
+from focusing.data import Split
 from focusing.data.batches import Batches, epoch_seed
-from focusing.data.dataset import Split
 from focusing.errors import DivergedError
 from focusing.nn import FocusedLinear
 from focusing.training.metrics import detailed_metrics, loss_of, score

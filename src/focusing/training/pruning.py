@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from focusing.data.dataset import Split
+from focusing.data import Split
 from focusing.nn import FocusedLinear, defocusify
 from focusing.training.metrics import score
 

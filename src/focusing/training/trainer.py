@@ -20,17 +20,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from focusing.config import drops_rest
 from focusing.data import Batches, DataSet, Split, hold_out
-from focusing.data.batches import resident
-from focusing.data.preprocess import Preparation
-from focusing.data.sample import settle
+from focusing.data.batches import Preparation, resident
+from focusing.data.image_sets import resolve_missing
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
-from focusing.limits import check_memory
 from focusing.models import Network
 from focusing.results.record import Series, best_epoch
 from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO, newest_checkpoint
 from focusing.training.module import FocusingModule
 from focusing.training.resume import interruptible
+from focusing.validation import check_memory
 
 TEXT_DATA = "focusing.data.imdb"
 """The data set whose inputs are words, not values."""
@@ -47,7 +46,7 @@ def resolve_source(config: dict[str, Any], *, strict: bool) -> None:
         config: ``data.on_missing``, if it has one, becomes ``"sample"`` or ``"error"``.
         strict: no sample unless the user asked for it.
     """
-    settle(config["data"], Path(config["paths"]["data_dir"]).expanduser(), strict=strict)
+    resolve_missing(config["data"], Path(config["paths"]["data_dir"]).expanduser(), strict=strict)
 
 
 def load_data(

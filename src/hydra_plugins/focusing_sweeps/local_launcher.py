@@ -1,4 +1,4 @@
-"""``hydra/launcher=local``: a pool of processes on this machine; and what runs without one."""
+"""``hydra/launcher=local``: a pool of processes on this machine; and the default, one process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,67 +9,62 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 if TYPE_CHECKING:
-    from focusing.sweep.launch.board import Board
-    from focusing.sweep.launch.local import LocalSweep
-    from focusing.sweep.launch.serial import SerialSweep
-    from focusing.sweep.outcome import Job, Outcome
+    from focusing.sweep.jobs import Job, Outcome
+    from focusing.sweep.local import SerialSweep
+    from focusing.sweep.status import SweepStatus
 
 
 class LocalLauncher(Launcher):
     """Runs jobs in processes of their own; conf/hydra/launcher/local.yaml explains the options."""
 
+    runner: "SerialSweep"
+
     def __init__(self, **options: Any) -> None:
         self.options = options
-        self.pool: LocalSweep | SerialSweep | None = None
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Find the slots of this machine."""
-        from focusing.sweep.jobs import Reporting
-        from focusing.sweep.launch.local import LocalSweep
+        """Check the options and find the slots of this machine."""
+        from focusing.experiments.trials import sweep_task
+        from focusing.sweep.local import LocalSweep
 
-        task = Reporting.of(task_function)
-        self.pool = LocalSweep(hydra_context, config, task, **self.options)
+        self.runner = LocalSweep(hydra_context, config, sweep_task(task_function), **self.options)
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Run jobs and wait for them."""
-        from focusing.sweep.launch.board import Board
-        from focusing.sweep.outcome import numbered, returned
+        from focusing.sweep.jobs import number_jobs, to_return
+        from focusing.sweep.status import SweepStatus
 
-        jobs = numbered(job_overrides, initial_job_idx)
-        found: dict[int, JobReturn] = {}
+        jobs = number_jobs(job_overrides, initial_job_idx)
+        returned: dict[int, JobReturn] = {}
 
         def done(job: "Job", outcome: "Outcome") -> None:
-            found[job.index] = returned(job, outcome)
+            returned[job.index] = to_return(job, outcome)
 
-        self.stream(iter(jobs), Board(job_overrides), done)
-        return [found[job.index] for job in jobs]
+        self.stream(iter(jobs), SweepStatus(job_overrides), done)
+        return [returned[job.index] for job in jobs]
 
     def stream(
-        self,
-        jobs: "Iterator[Job]",
-        board: "Board",
-        done: "Callable[[Job, Outcome], None]",
+        self, jobs: "Iterator[Job]", status: "SweepStatus", done: "Callable[[Job, Outcome], None]"
     ) -> None:
-        """Run jobs that are thought of while others run."""
-        assert self.pool is not None  # noqa: S101 - setup was called
-        self.pool.run(jobs, board, done)
+        """Run jobs, some of which may depend on the outcome of earlier ones."""
+        self.runner.run(jobs, status, done)
 
 
 class SerialLauncher(LocalLauncher):
-    """Runs jobs one after the other in this process, in the place of Hydra's own launcher.
+    """Runs jobs one after the other in this process, in place of Hydra's own launcher.
 
-    Hydra's composes all jobs by itself: a wrong value in one of them would stop the others.
+    Hydra's launcher composes all jobs by itself: a wrong value in one would stop the others.
     """
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Nothing to find."""
-        from focusing.sweep.jobs import Reporting
-        from focusing.sweep.launch.serial import SerialSweep
+        """There are no options."""
+        from focusing.experiments.trials import sweep_task
+        from focusing.sweep.local import SerialSweep
 
-        self.pool = SerialSweep(hydra_context, config, Reporting.of(task_function))
+        self.runner = SerialSweep(hydra_context, config, sweep_task(task_function))

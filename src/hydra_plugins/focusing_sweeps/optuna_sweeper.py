@@ -1,6 +1,5 @@
 """``hydra/sweeper=optuna``: random, TPE or grid search, with a study on disk."""
 
-from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from omegaconf import DictConfig
 from hydra_plugins.focusing_sweeps.grid_sweeper import GridSweeper
 
 if TYPE_CHECKING:
-    from focusing.sweep.outcome import Job, Outcome
+    from focusing.sweep.jobs import Job, Outcome, Result
     from focusing.sweep.search import Search
 
 
@@ -26,7 +25,7 @@ class OptunaSweeper(GridSweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Find the launcher."""
+        """Set up the launcher."""
         from focusing.errors import UserError
         from focusing.results.store import require_optuna
 
@@ -38,18 +37,18 @@ class OptunaSweeper(GridSweeper):
             raise UserError(f"hydra.sweeper.parallel={self.parallel} must be at least 1.")
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run the trials that are left.
+        """Run the remaining trials.
 
         Args:
             arguments: the command line.
 
         Returns:
-            What became of each trial.
+            The outcome of each trial.
         """
         from filelock import FileLock, Timeout
 
         from focusing.errors import UserError
-        from focusing.sweep.settle import conclude
+        from focusing.sweep.jobs import raise_failures
 
         search = self._search(arguments)
         try:
@@ -59,64 +58,55 @@ class OptunaSweeper(GridSweeper):
                 results = self._run(search)
         except Timeout:
             raise UserError("Another process runs this search.") from None
-        print(search.best())
-        conclude([*search.failures, *results], total=search.total, options=search.space, again=True)
+        print(search.describe_best())
+        all_results = [*search.failures, *results]
+        raise_failures(all_results, total=search.total, options=search.space, retryable=True)
         return [outcome for _, outcome in results]
 
     def _search(self, arguments: list[str]) -> "Search":
         from omegaconf import OmegaConf
 
+        from focusing.sweep import search
         from focusing.sweep.expansion import parse, validate
-        from focusing.sweep.outcome import Job
-        from focusing.sweep.search import REGRESSION, Options, Search, check_metric, study_path
-        from focusing.sweep.search_space import examples, split
-        from focusing.sweep.settle import check_sweep
+        from focusing.sweep.task import check_sweep
 
-        context, config = self.hydra_context, self.config
-        assert context is not None  # noqa: S101 - setup was called
-        assert config is not None  # noqa: S101
+        config = self.config
         check_sweep(config)
-        options = Options(**self.options)
-        space, fixed = split(parse(context, self.params, arguments))
-        tried = [Job(0, (*fixed, *each)) for each in examples(space)]
-        validate(context, config, tried)
-        searched = getattr(space.get("data"), "choices", ())
-        for name in searched or (config.data.name,):  # before the first score does
-            check_metric(options, "mae" if name in REGRESSION else "accuracy")
+        options = search.Options(**self.options)
+        space, fixed = search.search_space(parse(self.hydra_context, self.params, arguments))
+        examples = search.example_jobs(search.example_values(space), fixed)
+        validate(self.hydra_context, config, examples)
+        data_sets = getattr(space.get("data"), "choices", ()) or (config.data.name,)
+        for name in data_sets:  # before a trial is run
+            search.check_metric(options, "mae" if name in search.REGRESSION else "accuracy")
         plain: Any = OmegaConf.to_container(config, resolve=False)
         del plain["hydra"]
         plain["name"] = str(config.name)
         plain["paths"]["output_dir"] = str(config.paths.output_dir)
-        path = study_path(plain, space, options)
+        path = search.study_path(plain, space, options)
         retry = bool(config.sweep.retry_failed)
-        return Search(path, space, fixed, options, retry_failed=retry)
+        return search.Search(path, space, fixed, options, retry_failed=retry)
 
-    def _run(self, search: "Search") -> "list[tuple[Job, Outcome]]":
-        from focusing.sweep.launch.board import Board
-        from focusing.sweep.outcome import Job, Outcome, outcome_of
-        from focusing.sweep.settle import settle
+    def _run(self, search: "Search") -> "list[Result]":
+        from focusing.sweep.status import SweepStatus
+        from focusing.sweep.task import launch_until_finished
 
-        launcher: Any = self.launcher
-        results: list[tuple[Job, Outcome]] = []
+        results: list[Result] = []
 
-        def note(job: Job, outcome: Outcome) -> None:
+        def note(job: "Job", outcome: "Outcome") -> None:
             search.tell(job, outcome)
             results.append((job, outcome))
 
-        def launch(some: Sequence[Job]) -> list[Outcome]:
-            returned = launcher.launch([each.overrides for each in some], initial_job_idx=0)
-            return [outcome_of(each) for each in returned]
-
         jobs = search.jobs()
-        if hasattr(launcher, "stream"):
-            board = Board([], total=search.total - search.finished, options=search.space)
-            launcher.stream(jobs, board, note)
+        if hasattr(self.launcher, "stream"):
+            status = SweepStatus(total=search.total - search.finished, options=search.space)
+            self.launcher.stream(jobs, status, note)
             busy = [job for job, outcome in results if outcome.status == "busy"]
-            results[:] = [each for each in results if each[1].status != "busy"]
-            for job, outcome in settle(busy, launch):
-                note(job, outcome)
+            results[:] = [result for result in results if result[1].status != "busy"]
+            for result in launch_until_finished(busy, self.launch):
+                note(*result)
         else:
-            while some := list(islice(jobs, self.parallel)):
-                for job, outcome in settle(some, launch):
-                    note(job, outcome)
+            while batch := list(islice(jobs, self.parallel)):
+                for result in launch_until_finished(batch, self.launch):
+                    note(*result)
         return results

@@ -21,10 +21,10 @@ class RayOptions:
     Attributes:
         address: ``local`` starts a cluster on this machine; ``auto`` or ``host:port``: one that
             exists.
-        cpus: of each job; also its threads.
-        gpus: of each job; 0.5: two jobs share one.
+        cpus: of a job; also its threads.
+        gpus: of a job; 0.5: two jobs share one.
         init: more options of ``ray.init``.
-        remote: more options of ``ray.remote``. A job whose machine dies goes on elsewhere, once.
+        remote: more options of ``ray.remote``. A job whose machine dies continues elsewhere, once.
     """
 
     _target_: str = "hydra_plugins.focusing_sweeps.ray_launcher.RayLauncher"
@@ -49,29 +49,29 @@ class RayLauncher(Launcher):
 
     def __init__(self, address: str, cpus: int, gpus: float, init: Any, remote: Any) -> None:
         self.address, self.cpus, self.gpus = address, cpus, gpus
-        more: Any = OmegaConf.to_container(OmegaConf.create(init or {}))
-        each: Any = OmegaConf.to_container(OmegaConf.create(remote or {}))
-        self.init: Any = {"include_dashboard": False, "logging_level": "warning", **more}
-        self.remote: Any = {"max_retries": 1, **each}
+        own_init: Any = OmegaConf.to_container(OmegaConf.create(init or {}))
+        own_remote: Any = OmegaConf.to_container(OmegaConf.create(remote or {}))
+        self.init: Any = {"include_dashboard": False, "logging_level": "warning", **own_init}
+        self.remote: Any = {"max_retries": 1, **own_remote}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Connect to the cluster."""
         from focusing.errors import UserError
-        from focusing.sweep.jobs import Reporting
-        from focusing.sweep.launch.cluster import ClusterSweep
-        from focusing.sweep.launch.ray_cluster import Ray
+        from focusing.experiments.trials import sweep_task
+        from focusing.sweep.clusters import ClusterSweep
+        from focusing.sweep.ray_cluster import Ray
 
         for name, number, least in (("cpus", self.cpus, 1), ("gpus", self.gpus, 0)):
             if number < least:
                 raise UserError(f"hydra.launcher.{name}={number} must be at least {least}.")
-        task = Reporting.of(task_function, threads=self.cpus, folder=Path.cwd())
+        task = sweep_task(task_function, threads=self.cpus, folder=Path.cwd())
         remote = {"num_cpus": self.cpus, "num_gpus": self.gpus, **self.remote}
         cluster = Ray(
             hydra_context, config, task, address=self.address, init=self.init, remote=remote
         )
-        self.sweep = ClusterSweep(hydra_context, config, cluster)
+        self.sweep = ClusterSweep(hydra_context, config, task, cluster)
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int

@@ -20,16 +20,16 @@ class SlurmLauncher(Launcher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Find the cluster."""
-        from focusing.sweep.jobs import Reporting
-        from focusing.sweep.launch.cluster import ClusterSweep
-        from focusing.sweep.launch.slurm import Submitit
+        """Connect to the cluster."""
+        from focusing.experiments.trials import sweep_task
+        from focusing.sweep.clusters import ClusterSweep
+        from focusing.sweep.slurm import Slurm
 
-        task = Reporting.of(task_function, threads=self.options["cpus_per_task"])
-        cluster = Submitit(
+        task = sweep_task(task_function, threads=self.options["cpus_per_task"])
+        cluster = Slurm(
             hydra_context, config, task, cluster=self.cluster, options=dict(self.options)
         )
-        self.sweep = ClusterSweep(hydra_context, config, cluster)
+        self.sweep = ClusterSweep(hydra_context, config, task, cluster)
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int

@@ -4,9 +4,8 @@ from functools import cache
 
 import pytest
 
-from focusing.compose import config_dir, family
-from focusing.recipes import read_recipes
-from focusing.sweep.experiments import configs, experiments, jobs
+from focusing.compose import config_dir, family, read_recipes
+from focusing.experiments.listing import configs_of, experiments, jobs_of
 from focusing.training.trainer import build_net, load_data
 
 ASKED = ("variant=author", "data.fake=true", "data.limit_train=8", "data.limit_test=8")
@@ -25,7 +24,7 @@ def chosen() -> dict[str, list[tuple[str, ...]]]:
     found = {}
     for name in sorted(experiments()):
         found[name] = []
-        for job in jobs([f"experiment={name}", *ASKED]):
+        for job in jobs_of([f"experiment={name}", *ASKED]):
             options = dict(each.split("=", 1) for each in job)
             data, model = options.get("data", name), options.get("model", "focus_s")
             own = f"author_{data}_{model}" in special()
@@ -37,7 +36,7 @@ def chosen() -> dict[str, list[tuple[str, ...]]]:
 
 @pytest.mark.parametrize("name", sorted(experiments()))
 def test_its_jobs_compose_and_their_networks_can_be_built(name: str) -> None:
-    for config, _ in configs(chosen()[name]):
+    for config, _ in configs_of(chosen()[name]):
         assert (config["name"], config["variant"]) == (name, "author")
         build_net(config, load_data(config), pretrained=False)
 

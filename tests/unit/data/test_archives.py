@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from focusing.data.archives import extract
-from focusing.data.damage import DamagedError
+from focusing.data.decoders import DamagedError
+from focusing.data.download import extract
 
 MEMBERS = r"top/(.*\.txt)"
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from focusing.data import fsdd
-from focusing.data.audio import read_wave
-from focusing.data.mfcc import mfcc
+from focusing.data.audio import mfcc, read_wave
 from focusing.errors import UserError
 from tests.unit.data import makers
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from focusing.data.augment import Augment
+from focusing.data.batches import Augment
 
 
 def seeded(seed: int = 0) -> torch.Generator:

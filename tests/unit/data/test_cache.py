@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from focusing.data.cache import decoded
-from focusing.data.damage import DamagedError
+from focusing.data.decoders import DamagedError
 from focusing.errors import UserError
 from tests.unit.data.processes import run_twice
 

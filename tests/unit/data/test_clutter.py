@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from focusing.data import clt
-from focusing.data.clutter import clutter
+from focusing.data.generated import clutter
 from focusing.errors import UserError
 from tests.unit.data import makers
 

@@ -6,9 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from focusing.data.cifar import read_cifar
-from focusing.data.damage import DamagedError, reading
-from focusing.data.pickles import load_npz
+from focusing.data.decoders import DamagedError, load_npz, read_cifar, reading
 from tests.unit.data import makers
 
 

@@ -13,13 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from focusing.data import archives, clt, damage, mnist
-from focusing.data.archives import extract
-from focusing.data.damage import DamagedError
-from focusing.data.idx import read_idx
-from focusing.data.images import open_image
-from focusing.data.pickles import load_npy, load_npz
-from focusing.data.tables import read_boston
+from focusing.data import clt, decoders, download, mnist
+from focusing.data.decoders import DamagedError, load_npy, load_npz, read_idx
+from focusing.data.download import extract
+from focusing.data.image_sets import open_image
+from focusing.data.tabular import read_boston
 from focusing.errors import UserError
 from tests.unit.data.makers import digits, npz
 
@@ -46,7 +44,7 @@ def declaring(content: bytes, size: int) -> bytes:
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(damage, "max_read", lambda: 10_000)
+    monkeypatch.setattr(decoders, "max_read", lambda: 10_000)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -155,7 +153,7 @@ def test_no_program_is_started_for_an_image(tmp_path: Path) -> None:
 def test_an_archive_that_would_fill_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "MAX_EXTRACTED", 10_000)
+    monkeypatch.setattr(download, "MAX_EXTRACTED", 10_000)
     (tmp_path / "x.zip").write_bytes(zipped("a.txt", bytes(20_000)))
     with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as archive:
         member = tarfile.TarInfo("a.txt")

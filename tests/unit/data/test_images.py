@@ -139,7 +139,7 @@ def test_a_large_set_stays_as_bytes_and_is_prepared_by_the_batch(
             makers.photograph(tmp_path / f"train/{kind}.{number}.jpg", (30, 30))
     options = {"data_dir": tmp_path, "size": 8, "preprocess": "pixel_mean", **RANDOM}
     ready = catsdogs(**options)
-    monkeypatch.setattr("focusing.data.assemble.LARGE", 100)
+    monkeypatch.setattr("focusing.data.dataset.LARGE", 100)
     bytes_ = catsdogs(**options)
     assert ready.prepare is None
     assert bytes_.train.inputs.element_size() == 1

@@ -1,15 +1,14 @@
 import numpy as np
 import pytest
 
-from focusing.data.options import Options
-from focusing.data.partition import partition, read_split
+from focusing.data.splits import SplitOptions, partition, read_split
 from focusing.errors import UserError
 
 LABELS = np.repeat([0, 1, 2], [60, 30, 10])[np.random.default_rng(0).permutation(100)]
 
 
 def split(classes: int = 3, official: int | None = 80, **options):
-    return partition(LABELS, classes, official, Options(**options))
+    return partition(LABELS, classes, official, SplitOptions(**options))
 
 
 def test_the_official_split_is_the_order_of_the_files() -> None:
@@ -37,15 +36,15 @@ def test_the_seed_of_the_run_may_split() -> None:
 
 @pytest.mark.parametrize(("total", "share", "count"), [(3023, 0.25, 756), (3186, 0.2, 638)])
 def test_shares_are_rounded_up_as_in_scikit_learn(total: int, share: float, count: int) -> None:
-    wanted = Options(split="random", test_share=share)
+    wanted = SplitOptions(split="random", test_share=share)
     train, test = partition(np.arange(total) % 3, 3, None, wanted)
     assert (len(train), len(test)) == (total - count, count)
 
 
 def test_a_data_set_may_have_a_share_of_its_own() -> None:
-    wanted = Options(split="random")
+    wanted = SplitOptions(split="random")
     assert len(partition(LABELS, 3, 80, wanted, test_share=0.4)[1]) == 40
-    mine = Options(split="random", test_share=0.1)
+    mine = SplitOptions(split="random", test_share=0.1)
     assert len(partition(LABELS, 3, 80, mine, test_share=0.4)[1]) == 10
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from focusing.data.damage import DamagedError
-from focusing.data.pickles import load_npz, load_pickle
+from focusing.data.decoders import DamagedError, load_npz, load_pickle
 from tests.unit.data.makers import lists, npz
 
 

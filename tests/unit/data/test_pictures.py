@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from focusing.data import cifar10, fashion, mnist
-from focusing.data.damage import DamagedError
-from focusing.data.idx import read_digits
+from focusing.data.decoders import DamagedError, read_digits
 from focusing.errors import UserError
 from tests.unit.data import makers
 

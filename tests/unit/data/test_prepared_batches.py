@@ -3,9 +3,7 @@
 import torch
 
 from focusing.data import Batches, Split
-from focusing.data.augment import Augment
-from focusing.data.batches import resident
-from focusing.data.preprocess import Preparation
+from focusing.data.batches import Augment, Preparation, resident
 
 BYTES = torch.arange(256, dtype=torch.uint8).repeat(3)[: 20 * 36].view(20, 6, 6, 1)
 SPLIT = Split(BYTES, torch.arange(20))

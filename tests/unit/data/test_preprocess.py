@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 import torch
 
-from focusing.data.preprocess import preparation
+from focusing.data.batches import Preparation
 from focusing.errors import UserError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5000, 4, 3, 2), dtype=np.uint8)
 
 
 def prepare(kind: str, values: np.ndarray = IMAGES, **more) -> np.ndarray:
-    return preparation(kind, values, **more)(torch.from_numpy(values)).numpy()
+    return Preparation.fit(kind, values, **more)(torch.from_numpy(values)).numpy()
 
 
 def test_the_author_scales_to_minus_two_to_two() -> None:
@@ -52,14 +52,14 @@ def test_pixel_mean_is_zero_for_each_pixel() -> None:
 
 
 def test_statistics_come_from_the_training_samples_alone() -> None:
-    made = preparation("standard", IMAGES[:100])
+    made = Preparation.fit("standard", IMAGES[:100])
     np.testing.assert_allclose(made(torch.from_numpy(IMAGES[:100])).mean(), 0, atol=1e-6)
     assert abs(made(torch.full((5, 4, 3, 2), 255.0)).mean()) > 1
 
 
 def test_floats_are_not_changed_in_place() -> None:
     values = torch.ones(2, 3)
-    preparation("unit", values.numpy())(values)
+    Preparation.fit("unit", values.numpy())(values)
     assert values.eq(1).all()
 
 

@@ -20,8 +20,7 @@ from focusing.data import (
     mnist,
     reuters,
 )
-from focusing.data.catalogue import catalogue
-from focusing.data.sources import find
+from focusing.data.sources import catalogue, find
 
 Have = Callable[[str], Path]
 

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from focusing.data.catalogue import Entry, File, catalogue, replacement
-from focusing.data.sources import MissingError, find, obtain, tree_hash
+from focusing.data.sources import (
+    Entry,
+    File,
+    MissingError,
+    catalogue,
+    find,
+    obtain,
+    replacement,
+    tree_hash,
+)
 from tests.unit.data.server import Server
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from focusing.data import boston, dna, hold_out
-from focusing.data.damage import DamagedError
-from focusing.data.tables import read_dna
+from focusing.data.decoders import DamagedError
+from focusing.data.tabular import read_dna
 from focusing.errors import UserError
 from tests.unit.data import makers
 

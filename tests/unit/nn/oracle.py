@@ -14,6 +14,7 @@ FOCI = ("gaussian", "negated_gaussian", "gaussian_derivative", "triangle", "bern
 NORMALIZERS = ("l2", "sum", "mean", "none")
 GRIDS = ("linspace", "index")
 BACKENDS = ("reference", "torch", "numba", "numba_banded")
+FAST_BACKENDS = ("torch", "numba", "numba_banded", "auto")
 TINY = 1e-40
 """A cutoff that cuts nothing which float64 could show."""
 

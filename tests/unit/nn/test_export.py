@@ -1,22 +1,30 @@
-"""Compiled, exported and traced, the layer computes what it computes in eager mode."""
+"""Compilers, exporters and tracers meet plain operations, which compute the same."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from focusing import FocusedLinear
-from tests.unit.nn.oracle import assert_same
+from tests.unit.nn.oracle import BACKENDS, FOCI, assert_same
 
 
 @pytest.mark.parametrize("focus", ["gaussian", "triangle"])
 def test_compile(focus: str) -> None:
-    layer = FocusedLinear(24, 10, focus=focus, sigma=0.3)
+    layer, x = FocusedLinear(24, 10, focus=focus, sigma=0.3), torch.randn(5, 24)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    check_compiled(layer, compiled)
+    results = []
+    for function in (layer, compiled):
+        layer.zero_grad()
+        y = function(x)
+        y.square().sum().backward()
+        results.append([y.detach(), *(value.grad for value in layer.parameters())])
+    assert_same(results[0], results[1])
 
 
 @pytest.mark.skipif(
@@ -30,26 +38,16 @@ def test_compile_with_inductor() -> None:
         assert_same(torch.compile(layer, fullgraph=True)(x), layer(x))
 
 
-def check_compiled(layer: FocusedLinear, compiled: Any) -> None:
-    x = torch.randn(5, 24)
-    found = []
-    for function in (layer, compiled):
-        layer.zero_grad()
-        y = function(x)
-        y.square().sum().backward()
-        found.append([y.detach(), *(value.grad for value in layer.parameters())])
-    assert_same(found[0], found[1])
-
-
-@pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("strict", [False, True])
-def test_export(strict: bool, pruned: bool) -> None:
+def test_export(strict: bool) -> None:
     layer = FocusedLinear(24, 10, sigma=0.1).eval()
-    if pruned:
+    if strict:
         layer.prune(0.5)
-    batch = {0: torch.export.Dim("batch")}
     program = torch.export.export(
-        layer, (torch.randn(5, 24),), dynamic_shapes=(batch,), strict=strict
+        layer,
+        (torch.randn(5, 24),),
+        dynamic_shapes=({0: torch.export.Dim("batch")},),
+        strict=strict,
     )
     for rows in (2, 9):
         x = torch.randn(rows, 24)
@@ -59,10 +57,8 @@ def test_export(strict: bool, pruned: bool) -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes are constants
 def test_jit_trace() -> None:
-    layer = FocusedLinear(24, 10, sigma=0.1).eval()
-    traced = torch.jit.trace(layer, torch.randn(5, 24))
-    x = torch.randn(9, 24)
-    assert_same(traced(x), layer(x))
+    layer, x = FocusedLinear(24, 10, sigma=0.1).eval(), torch.randn(9, 24)
+    assert_same(torch.jit.trace(layer, torch.randn(5, 24))(x), layer(x))
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own
@@ -86,5 +82,65 @@ def test_onnx(tmp_path: Path, banded: bool) -> None:
     name = session.get_inputs()[0].name
     for rows in (1, 8):
         x = torch.randn(rows, 24)
-        (found,) = session.run(None, {name: x.numpy()})
-        np.testing.assert_allclose(found, network(x).detach(), rtol=1e-4, atol=1e-5)
+        (y,) = session.run(None, {name: x.numpy()})
+        np.testing.assert_allclose(y, network(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_torch_fx_records_calls_of_layers() -> None:
+    net = nn.Sequential(FocusedLinear(24, 10), nn.Sequential(nn.ReLU(), FocusedLinear(10, 3)))
+    net[0].prune(0.5)
+    traced = torch.fx.symbolic_trace(net)
+    targets = [node.target for node in traced.graph.nodes if node.op == "call_module"]
+    assert targets == ["0", "1.0", "1.1"]
+    assert traced.state_dict().keys() == net.state_dict().keys()
+    for x in (torch.randn(5, 24), torch.randn(2, 3, 24)):
+        assert torch.equal(traced(x), net(x))
+    traced.double()(torch.randn(5, 24).double()).sum().backward()
+    assert traced.get_submodule("0").mu.grad is not None
+    again = torch.fx.symbolic_trace(traced.float())
+    assert torch.equal(again(x), net(x))
+
+
+@pytest.mark.parametrize("focus", FOCI)
+def test_torch_fx_looks_into_a_layer_of_its_own(focus: str) -> None:
+    layer, x = FocusedLinear(24, 10, focus=focus, sigma=0.1).eval(), torch.randn(2, 3, 24)
+    layer.prune(0.2)
+    traced = torch.fx.symbolic_trace(layer)
+    assert_same(traced(x), layer(x))
+    traced(x).sum().backward()
+    assert all(value.grad is not None for value in layer.parameters())
+
+
+def test_torch_fx_on_hooks_and_sparse_layers() -> None:
+    hooked = nn.Sequential(FocusedLinear(300, 10), nn.ReLU())
+    hooked[0].register_forward_hook(lambda *arguments: arguments[-1] + 1)  # recorded once
+    banded = FocusedLinear(300, 200, sigma=0.02).banded()
+    assert len(banded.sizes) > 1
+    for net in (hooked, banded, nn.Sequential(banded, nn.ReLU())):
+        traced = torch.fx.symbolic_trace(net)
+        for x in (torch.randn(5, 300), torch.randn(2, 3, 300)):
+            assert_same(traced(x), net(x))
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.3])
+@pytest.mark.parametrize("size", [(9, 3), (300, 200)])
+def test_recorded_and_fake_computations(size: tuple[int, int], sigma: float) -> None:
+    layer = FocusedLinear(*size, sigma=sigma)
+    x, other = torch.randn(2, 4, size[0])
+    layer(x)
+    recorded = make_fx(layer)(x)
+    assert_same(recorded(other), layer(other))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert layer(torch.empty(4, size[0])).shape == (4, size[1])
+    assert_same(recorded(other), layer(other))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_forward_derivatives(backend: str) -> None:
+    layer = FocusedLinear(24, 10, backend=backend)
+    x, tangent = torch.randn(4, 24), torch.randn(4, 24)
+    with forward_ad.dual_level():
+        y = layer(forward_ad.make_dual(x, tangent))
+        result = forward_ad.unpack_dual(y).tangent
+    assert_same(result, tangent @ layer.effective_weight().t())

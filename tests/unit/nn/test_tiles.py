@@ -24,9 +24,9 @@ def test_every_connection_is_in_one_tile(
 ) -> None:
     random = np.random.default_rng(seed)
     used = random.random((neurons, inputs)) < share
-    found = choose_tiling(used, random.random((inputs, 2)), restore=restore)
-    assert sorted(found.order) == list(range(neurons))
-    for tile in found.tiles:
+    tiling = choose_tiling(used, random.random((inputs, 2)), restore=restore)
+    assert sorted(tiling.order) == list(range(neurons))
+    for tile in tiling.tiles:
         seen = np.zeros(inputs, dtype=bool)
         seen[tile.columns] = True
         assert seen.sum() == tile.width
@@ -35,21 +35,19 @@ def test_every_connection_is_in_one_tile(
 
 def test_a_band_stays_in_order_and_a_shuffled_one_is_sorted() -> None:
     used = band(800, 784, 80)
-    found = choose_tiling(used, line(784))
-    assert found.sorted
-    assert len(found.tiles) > 4
-    places = np.random.default_rng(0).permutation(800)
-    shuffled = choose_tiling(used[places], line(784))
+    tiling = choose_tiling(used, line(784))
+    assert tiling.sorted
+    assert len(tiling.tiles) > 4
+    shuffled = choose_tiling(used[np.random.default_rng(0).permutation(800)], line(784))
     assert not shuffled.sorted
-    assert shuffled.cost(restore=False) == pytest.approx(found.cost(), rel=0.1)
-    assert found.cost() < shuffled.cost()
+    assert shuffled.cost(restore=False) == pytest.approx(tiling.cost(), rel=0.1)
+    assert tiling.cost() < shuffled.cost()
 
 
 def test_wide_neurons_are_kept_from_narrow_ones() -> None:
     used = band(800, 784, 40)
     used[::8] = band(100, 784, 500)
-    found = choose_tiling(used, line(784))
-    wide = [tile for tile in found.tiles if tile.width >= 500]
+    wide = [tile for tile in choose_tiling(used, line(784)).tiles if tile.width >= 500]
     assert sum(len(tile.rows) for tile in wide) < 200
 
 
@@ -63,9 +61,7 @@ def test_where_nothing_pays_there_is_one_tile(neurons: int, inputs: int) -> None
 
 @pytest.mark.parametrize("width", [50, 200, 400, 700])
 def test_a_single_sample_is_not_slower(width: int) -> None:
-    found = choose_tiling(band(800, 784, width), line(784))
+    tiling = choose_tiling(band(800, 784, width), line(784))
     whole = Tiling([Tile(np.arange(800), slice(0, 784))])
-    assert (
-        found.cost(single=True) <= MAX_SINGLE_SHARE * whole.cost(single=True)
-        or len(found.tiles) == 1
-    )
+    limit = MAX_SINGLE_SHARE * whole.cost(single=True)
+    assert tiling.cost(single=True) <= limit or len(tiling.tiles) == 1

@@ -5,8 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
+from focusing.data import Split
 from focusing.data.commands import read_data
-from focusing.data.dataset import Split
 from focusing.errors import UserError
 from focusing.reports.data_picture import draw_data
 from tests.command_line import show_data
@@ -24,7 +24,7 @@ def test_every_kind_of_data_has_a_picture(name: str, tmp_path: Path) -> None:
 def test_data_that_stays_as_bytes_is_drawn_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("focusing.data.assemble.LARGE", 100)
+    monkeypatch.setattr("focusing.data.dataset.LARGE", 100)
     draw_data(
         read_data("catsdogs", tmp_path, ["data.fake=true", "data.size=9"]), tmp_path / "x.png"
     )

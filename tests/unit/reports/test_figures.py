@@ -1,5 +1,7 @@
 """Figures of every kind of run, from its record and trajectory alone."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,11 +14,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from focusing import FocusedLinear
-from focusing.drawing import edges, foci_figure, focus_phi
+from focusing.drawing import LayerFoci, edges, foci_figure, save_figure
 from focusing.reports.foci import informative_columns
-from focusing.reports.panels import series_figure, trajectory_figure
-from focusing.reports.run_figures import draw_run
-from focusing.reports.style import save
+from focusing.reports.run_figures import draw_run, series_figure, trajectory_figure
 from focusing.results.store import FIGURES_COMPLETE, write_record
 from focusing.training.trajectory import Trajectory
 from tests.unit.reports.records import SMALLEST
@@ -110,7 +110,7 @@ def test_few_colours_where_that_is_not_seen(tmp_path: Path) -> None:
     lines.subplots().plot([0, 1])
     picture.subplots().imshow(np.random.default_rng(0).random((40, 40, 3)))
     for name, figure, mode in (("lines", lines, "P"), ("picture", picture, "RGB")):
-        path = save(figure, tmp_path, name)[0]
+        path = save_figure(figure, tmp_path, name)[0]
         with Image.open(path) as image:
             assert image.mode == mode
             assert image.info["dpi"] == pytest.approx((300, 300), rel=0.01)
@@ -123,33 +123,27 @@ def test_the_reader_keeps_his_own_style(tmp_path: Path) -> None:
         assert dict(mpl.rcParams) == before
 
 
-def walk(layer: FocusedLinear) -> dict[str, Any]:
-    mu, sigma = (each.detach().numpy()[None] for each in (layer.mu, layer.sigma))
-    return {
-        "tau": layer.tau.numpy(),
-        "mu": np.concatenate([mu, mu + 0.1]),
-        "sigma": np.concatenate([sigma, sigma * 2]),
-    }
+def walk(layer: FocusedLinear, informative: Sequence[int] | None = None) -> LayerFoci:
+    """Foci that move by 0.1 and double their apertures."""
+    mu, sigma = layer.mu.detach()[None], layer.sigma.detach()[None]
+    foci = torch.cat([mu, mu + 0.1]), torch.cat([sigma, sigma * 2])
+    return replace(LayerFoci.of("hidden", layer, [0, 1], foci), informative=informative)
 
 
 def test_foci_are_those_of_the_layer() -> None:
     layer = FocusedLinear(40, 3, sigma=0.1, dtype=torch.float64)
-    path = walk(layer)
-    phi = focus_phi(path["tau"], path["mu"][0], path["sigma"][0], "gaussian", "l2")
+    foci = walk(layer)
+    phi = foci.phi(0)
     np.testing.assert_allclose(phi, layer.phi().detach(), atol=1e-12)
-    axes = foci_figure(**path, focus="gaussian", normalizer="l2").axes[0]
+    axes = foci_figure(foci).axes[0]
     assert [line.get_linestyle() for line in axes.lines] == [":", "-"] * 3
     np.testing.assert_allclose(axes.lines[0].get_ydata(), phi[0])
 
 
 @pytest.mark.parametrize(("informative", "labels"), [((20, 40), 1), ((10, 30), 2), ((0, 40), 0)])
 def test_noise_is_shaded(informative: tuple[int, int], labels: int) -> None:
-    path = walk(FocusedLinear(40, 4))
-    focus = {"focus": "gaussian", "normalizer": "l2"}
-    for figure in (
-        foci_figure(**path, **focus, informative=informative),
-        trajectory_figure(**path, epochs=np.arange(2), informative=informative),
-    ):
+    foci = walk(FocusedLinear(40, 4), informative)
+    for figure in (foci_figure(foci), trajectory_figure(foci)):
         assert [text.get_text() for text in figure.axes[0].texts] == ["noise"] * labels
         assert len(figure.axes[0].patches) == labels
     assert edges((20, 40), np.linspace(0, 1, 40)) == (19.5 / 39, 39.5 / 39)
@@ -172,8 +166,7 @@ def test_noise_is_shaded_only_where_the_inputs_are_the_columns(tmp_path: Path) -
 
 
 def test_the_start_is_a_square_and_the_end_a_triangle() -> None:
-    path = walk(FocusedLinear(40, 2, mu=0.5, sigma=0.1))
-    lines = trajectory_figure(**path, epochs=np.arange(2)).axes[0].lines
+    lines = trajectory_figure(walk(FocusedLinear(40, 2, mu=0.5, sigma=0.1))).axes[0].lines
     start, end = ([line for line in lines if line.get_marker() == mark] for mark in "s^")
     assert [line.get_ydata()[0] for line in start] == pytest.approx([0.1, 0.1])
     assert [line.get_xdata()[0] for line in end] == pytest.approx([0.6, 0.6])

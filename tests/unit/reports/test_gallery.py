@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from focusing.reports.figures.chart import Chart, Missing
-from focusing.reports.figures.chart_runs import sample, typical
+from focusing.reports.figures.chart import Chart, Missing, describe_run, median_run
 from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
 from focusing.reports.tables.settings import labels, settings_of
 from focusing.results.collect import Run, collect
@@ -369,25 +368,25 @@ class TestTypical:
 
     @pytest.mark.parametrize(("count", "seed"), [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)])
     def test_it_is_in_the_middle(self, tmp_path: Path, count: int, seed: int) -> None:
-        assert typical(self.runs(tmp_path, count)).seed == seed
+        assert median_run(self.runs(tmp_path, count)).seed == seed
 
     def test_of_those_that_have_arrays(self, tmp_path: Path) -> None:
         runs = self.runs(tmp_path, 5)
         for seed in (0, 3):
             (runs[seed].path / "focus.npz").touch()
-        assert typical(runs).seed == 3
+        assert median_run(runs).seed == 3
 
     def test_the_caption_tells_its_place(self, tmp_path: Path) -> None:
         runs = self.runs(tmp_path, 5)
-        assert sample(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (paper)"
-        assert sample(runs[3], runs[3:4]) == "seed 3"
+        assert describe_run(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (paper)"
+        assert describe_run(runs[3], runs[3:4]) == "seed 3"
 
     def test_of_data_sets_it_is_named(self, tmp_path: Path) -> None:
         for number in range(2):
             options = {"data.seed": number}
             leave(tmp_path, "mine", "synthetic", "focus_s", 7, [0.5], options=options)
         runs = collect([tmp_path]).runs
-        assert sample(runs[0], runs).startswith("seed 7, data.seed ")
+        assert describe_run(runs[0], runs).startswith("seed 7, data.seed ")
 
 
 def test_settings_of_one_number_are_named_by_it(tmp_path: Path) -> None:

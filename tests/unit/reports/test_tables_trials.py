@@ -7,7 +7,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from focusing.reports.figures.chart import Chart
-from focusing.reports.figures.trials import trial_charts
+from focusing.reports.figures.comparison_figures import trial_charts
 from focusing.reports.tables import Table
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import collect

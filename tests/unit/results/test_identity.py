@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.results.collect import Run, collect
 from focusing.results.identity import config_hash, run_folder, upgrade
 

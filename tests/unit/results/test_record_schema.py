@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from focusing.reports.figures.chart_runs import editions
+from focusing.reports.figures.chart import editions
 from focusing.reports.figures.gallery import all_figures
 from focusing.reports.page.run_view import run_view
 from focusing.reports.tables.files import all_tables
@@ -22,7 +22,7 @@ from focusing.reports.terminal import summary
 from focusing.results.collect import Collection, collect, run_of
 from focusing.results.record_schema import check_record
 from focusing.results.store import ARCHIVE, read_lines
-from focusing.schema import Wrong, name
+from focusing.validation import Wrong, name
 from tests.unit.reports.records import SMALLEST, leave
 
 PUBLISHED = Path(__file__).parents[3] / "results"

@@ -20,7 +20,7 @@ from focusing.results.store import (
     remove,
     write_record,
 )
-from focusing.schema import is_name
+from focusing.validation import is_name
 from tests.unit.reports.records import SMALLEST
 
 NO_NAMES = ["", ".", "..", "/", "/etc/passwd", "../x", "a/b", "a\\b", "a\0b", "a\nb", "x" * 256]

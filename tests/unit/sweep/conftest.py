@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hydra._internal.callbacks import Callbacks
@@ -6,9 +6,12 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import HydraContext
+from hydra.types import HydraContext, RunMode
+from omegaconf import DictConfig
 
 from focusing.compose import config_dir, prepare_hydra
+
+Load = Callable[..., DictConfig]
 
 
 @pytest.fixture
@@ -19,3 +22,14 @@ def context() -> Iterator[HydraContext]:
     yield HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
     GlobalHydra.instance().clear()
     HydraConfig.instance().cfg = None
+
+
+@pytest.fixture
+def load(context: HydraContext) -> Load:
+    """Composes the config of a sweep."""
+
+    def load(*words: str) -> DictConfig:
+        loader = context.config_loader
+        return loader.load_configuration("train", list(words), run_mode=RunMode.MULTIRUN)
+
+    return load

@@ -9,10 +9,9 @@ from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
-from focusing.sweep.launch.pool import Pool
-from focusing.sweep.launch.slots import make_slots
-from focusing.sweep.launch.worker import Announce, Limits
-from focusing.sweep.outcome import Job, Outcome, numbered
+from focusing.sweep.jobs import Job, Outcome, number_jobs
+from focusing.sweep.local import make_slots
+from focusing.sweep.pool import Announce, Limits, Pool
 
 
 def execute(job: Job, announce: Announce) -> Outcome:
@@ -23,7 +22,7 @@ def execute(job: Job, announce: Announce) -> Outcome:
         announce(Path.cwd() / "runs" / "seed=0", {"name": "mortal", "seed": 0, **config})
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "slow":
-        time.sleep(0.6)  # longer than the pool waits between two ticks
+        time.sleep(0.4)  # longer than the pool waits between two ticks
     if what == "leave":
         os._exit(3)
     if what == "wait":
@@ -36,28 +35,23 @@ def execute(job: Job, announce: Announce) -> Outcome:
     if what == "grow":
         globals()["leak"] = bytearray(os.urandom(1)) * 50_000_000
     variables = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-    found = [os.getpid(), *(os.environ[each] for each in variables)]
-    return Outcome("done", error=json.dumps(found))
+    return Outcome("done", error=json.dumps([os.getpid(), *map(os.environ.get, variables)]))
 
 
-def main(options: dict[str, Any], jobs: list[str]) -> None:
+def run_pool(options: dict[str, Any], jobs: list[str]) -> dict[str, Any]:
     limits = Limits(options.pop("jobs", 100), options.pop("growth_mb", 1000))
-    lines: list[str] = []
     settings = {"workers": None, "gpus": 0, "per_gpu": 1, "threads": None, **options}
-    pool = Pool(make_slots(**settings), execute, limits, lines.append, Path("pause"))
-    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(143))
-    found, processes = {}, [0]
-    begun = iter(numbered([[each] for each in jobs]))
-    try:
+    said: list[str] = []
+    outcomes, processes = {}, [0]
+    begun = iter(number_jobs([[job] for job in jobs]))
+    with Pool(make_slots(**settings), execute, limits, said.append, Path("pause")) as pool:
         for job, outcome in pool.run(begun, lambda: processes.append(len(active_children()))):
-            found[job.index] = (outcome.status, outcome.error)
-    finally:
-        pool.close()
+            outcomes[job.index] = (outcome.status, outcome.error)
     files = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc").exists() else 0
-    most = max(processes)
-    ordered = [found[index] for index in range(len(jobs))]
-    print(json.dumps({"found": ordered, "said": lines, "files": files, "most": most}))
+    ordered = [outcomes[index] for index in range(len(jobs))]
+    return {"outcomes": ordered, "said": said, "files": files, "most": max(processes)}
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), sys.argv[2:])
+    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(143))
+    print(json.dumps([run_pool(options, jobs) for options, jobs in json.loads(sys.argv[1])]))

@@ -1,172 +1,94 @@
-import os
-import signal
-import sys
-from collections.abc import Callable
+"""What is shown of the jobs of a sweep: the status while it runs, the failures at its end."""
+
+import io
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
 
-from focusing.compose import config_dir, prepare_hydra
-from focusing.errors import BusyError, PrunedError, UserError
-from focusing.results.store import read_record, write_record
-from focusing.sweep.jobs import Reporting, locate
-from tests.unit.reports.records import SMALLEST
+from focusing.errors import UserError
+from focusing.sweep.jobs import Job, Outcome, number_jobs, raise_failures
+from focusing.sweep.status import SweepStatus
 
-
-@pytest.fixture(scope="module")
-def composed() -> DictConfig:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        return compose("train")
+OVERRIDES = [[f"seed={seed}", "a=1"] for seed in range(5)]
+JOBS = number_jobs(OVERRIDES)
 
 
-@pytest.fixture
-def cfg(composed: DictConfig, tmp_path: Path) -> Callable[..., DictConfig]:
-    def make(*overrides: str) -> DictConfig:
-        changes = OmegaConf.from_dotlist([f"paths.output_dir={tmp_path}", *overrides])
-        return OmegaConf.merge(composed, changes)  # type: ignore[return-value]
-
-    return make
+def make_status(*, terminal: bool, interval: float = 0.0) -> tuple[SweepStatus, io.StringIO]:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=200, soft_wrap=True)
+    return SweepStatus(OVERRIDES, interval=interval, console=console), stream
 
 
-def raising(error: BaseException) -> Callable[[DictConfig], float]:
-    def task(cfg: DictConfig) -> float:
-        raise error
-
-    return task
-
-
-def leave(cfg: DictConfig, **record: Any) -> Path:
-    _, run_dir = locate(cfg)
-    run_dir.mkdir(parents=True)
-    write_record(run_dir, {**SMALLEST, **record})
-    return run_dir
-
-
-def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
-    fresh = cfg()
-    seen: list[Path] = []
-    task = Reporting(lambda _: 0.5, threads=1)
-    task.announce = lambda run_dir, config: seen.append(run_dir)
-    outcome = task(fresh)
-    assert (outcome.status, outcome.earlier, outcome.score) == ("done", False, 0.5)
-    assert seen == [Path(outcome.run_dir or "")]
-    leave(fresh, status="done", metric="accuracy")
-    outcome = task(fresh)
-    assert (outcome.earlier, outcome.metric) == (True, "accuracy")
-    assert not task(cfg("force=true")).earlier
+def test_counts_best_and_time_left() -> None:
+    status, stream = make_status(terminal=False)
+    with status:
+        status.add(JOBS[0], Outcome("done", earlier=True, score=0.5, metric="accuracy"))
+        status.add(JOBS[4], Outcome("failed", earlier=True, error="It broke."))
+        assert status.seconds_left() is None  # nothing has run yet
+        status.add(JOBS[1], Outcome("done", score=0.9, metric="accuracy"))
+        status.add(JOBS[2], Outcome("failed", error="It [broke]."))
+        status.running = 1
+        status.refresh()
+        assert status.seconds_left() is not None
+    failed, line = stream.getvalue().splitlines()[:2]
+    assert failed == "failed: seed=2: It [broke]."
+    assert line.startswith("4/5 jobs, 1 done, 2 failed, 1 skipped, 1 running, 0:0")
+    assert line.endswith("best 0.9 (seed=1)")
 
 
-def test_what_is_finished_in_an_archive_is_not_run_again(
-    cfg: Callable[..., DictConfig], tmp_path: Path
+def test_of_an_error_less_is_better() -> None:
+    status, _ = make_status(terminal=False)
+    for job, score in zip(JOBS, (3.0, 2.0, 4.0), strict=False):
+        status.add(job, Outcome("done", score=score, metric="mae"))
+    assert status.best is not None
+    assert status.best[0] == JOBS[1]
+
+
+def test_a_log_is_not_flooded() -> None:
+    status, stream = make_status(terminal=False, interval=1000.0)
+    with status:
+        for _ in range(50):
+            status.refresh()
+    assert len(stream.getvalue().splitlines()) == 2  # at the start and at the end
+
+
+def test_a_terminal_has_a_bar_and_lines_above_it() -> None:
+    status, stream = make_status(terminal=True)
+
+    def interrupted() -> None:
+        with status:
+            status.print("a warning [of] a worker")
+            status.refresh()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    for text in ("a warning [of] a worker", "━", "0/5", "The same command goes on"):
+        assert text in stream.getvalue()
+
+
+def test_the_end_names_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    done = Outcome("done")
+    raise_failures([(JOBS[0], done), (JOBS[1], done)])
+    assert capsys.readouterr().err == ""
+    failed = Outcome("failed", run_dir="/somewhere", error="It [broke], " + "at length " * 20)
+    with pytest.raises(UserError, match=r"1 of 2 jobs failed\.$"):  # it left no record
+        raise_failures([(JOBS[0], done), (JOBS[1], failed)])
+    [row] = [line for line in capsys.readouterr().err.splitlines() if "seed=1" in line]
+    assert "It [broke]" in row
+    assert "/somewhere" in row
+    assert "a=1" not in row  # all jobs have it
+
+
+def test_the_failed_runs_of_a_stack_have_a_row_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    archive = tmp_path / "archive"
-    config, _ = locate(cfg())
-    scores = {"paper": {"value": 0.75, "epoch": 1}, "last": {"value": 0.5, "epoch": 2}}
-    record = {
-        "experiment": config["name"],
-        "config": config,
-        "config_hash": "of another version",
-        "seed": 0,
-        "metric": "accuracy",
-        "status": "done",
-        "scores": scores,
-    }
-    (archive / "run").mkdir(parents=True)
-    write_record(archive / "run", record)
-    never = Reporting(raising(AssertionError("was run")))
-    outcome = never(cfg(f"sweep.archive={archive}"))
-    assert (outcome.status, outcome.earlier, outcome.score) == ("done", True, 0.75)
-    assert outcome.run_dir == str(archive / "run")
-    for other in ("seed=17", "optim.lr=0.5", "force=true"):
-        assert not Reporting(lambda _: 1.0)(cfg(f"sweep.archive={archive}", other)).earlier
-    assert "is not a folder" in (never(cfg("sweep.archive=nowhere")).error or "")
-
-
-def test_a_damaged_record_is_kept_aside_and_the_job_runs(
-    cfg: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
-) -> None:
-    _, run_dir = locate(cfg())
-    run_dir.mkdir(parents=True)
-    (run_dir / "result.json").write_text("{")
-    assert Reporting(lambda _: 0.5)(cfg()).score == 0.5
-    assert (run_dir / "result.json.damaged").read_text() == "{"
-    assert "is kept as result.json.damaged" in caplog.text
-
-
-def test_what_failed_before_is_run_again_only_on_request(cfg: Callable[..., DictConfig]) -> None:
-    run_dir = leave(cfg(), status="failed", error="It diverged.")
-    never = raising(AssertionError("was run"))
-    outcome = Reporting(never)(cfg())
-    assert (outcome.status, outcome.earlier, outcome.error) == ("failed", True, "It diverged.")
-    assert outcome.run_dir == str(run_dir)
-    for again in ("sweep.retry_failed=true", "force=true", "resume=never"):
-        assert Reporting(lambda _: 1.0)(cfg(again)).status == "done"
-
-
-def test_what_a_user_got_wrong_leaves_no_record(cfg: Callable[..., DictConfig]) -> None:
-    outcome = Reporting(raising(UserError("Wrong.")))(cfg())
-    assert (outcome.status, outcome.error) == ("failed", "Wrong.")
-    assert not Path(outcome.run_dir or "").exists()
-    outcome = Reporting(raising(AssertionError("was run")))(cfg("trainer.devices=2"))
-    assert "a run uses one device" in (outcome.error or "")
-    assert outcome.run_dir is None
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError("oh"), SystemExit(3)])
-def test_what_nobody_expected_is_recorded(
-    cfg: Callable[..., DictConfig], error: BaseException
-) -> None:
-    outcome = Reporting(raising(error))(cfg("seed=7"))
-    assert outcome.status == "failed"
-    record = read_record(Path(outcome.run_dir or ""))
-    assert record is not None
-    assert (record["status"], record["seed"]) == ("failed", 7)
-    if isinstance(error, Exception):
-        assert "raise error" in Path(outcome.run_dir or "", "error.txt").read_text()
-
-
-def test_others_and_searches_may_stop_a_job(cfg: Callable[..., DictConfig]) -> None:
-    assert Reporting(raising(BusyError("Another.")))(cfg()).status == "busy"
-    assert Reporting(raising(PrunedError()))(cfg()).status == "pruned"
-    with pytest.raises(SystemExit):
-        Reporting(raising(SystemExit(143)))(cfg())  # a signal stops the sweep
-
-
-def test_a_stacked_job_has_no_run_folder(cfg: Callable[..., DictConfig]) -> None:
-    outcome = Reporting(lambda _: None)(cfg("sweep.stacked=true"))
-    assert (outcome.status, outcome.run_dir, outcome.score) == ("done", None, None)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGUSR2")
-def test_a_cluster_requeues_after_the_run_has_stopped(
-    cfg: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
-    order: list[str] = []
-
-    def in_training(_: DictConfig) -> None:
-        def save(signum: int, frame: Any) -> None:
-            order.append("saved")
-            raise SystemExit(143)
-
-        before = signal.signal(signal.SIGTERM, save)
-        try:
-            os.kill(os.getpid(), signal.SIGUSR2)
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-    def before_training(_: DictConfig) -> None:
-        os.kill(os.getpid(), signal.SIGUSR2)
-
-    earlier = signal.signal(signal.SIGUSR2, lambda signum, frame: order.append("requeued"))
-    try:
-        for task in (in_training, before_training):
-            with pytest.raises(SystemExit):
-                Reporting(task)(cfg())
-    finally:
-        signal.signal(signal.SIGUSR2, earlier)
-    assert order == ["saved", "requeued", "requeued"]
+    (tmp_path / "result.json").touch()
+    run = Job(3, ("sweep.trial=3", "model=dense"))
+    failed = Outcome("failed", earlier=True, run_dir=str(tmp_path), error="It diverged.")
+    stack = Outcome("failed", error="1 of 8 runs failed", runs=((run, failed),))
+    with pytest.raises(UserError, match=r"1 of 8 runs failed; sweep.retry_failed=true runs them"):
+        raise_failures([(JOBS[0], stack)])
+    [row] = [line for line in capsys.readouterr().err.splitlines() if "sweep.trial=3" in line]
+    assert "It diverged. (in an earlier sweep)" in row

@@ -7,9 +7,16 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 pytest.importorskip("optuna")
 
 from focusing.errors import UserError
-from focusing.sweep.outcome import Outcome
-from focusing.sweep.search import Options, Search, study_path
-from focusing.sweep.search_space import examples, grid, split
+from focusing.sweep.jobs import Outcome
+from focusing.sweep.search import (
+    Options,
+    Search,
+    example_jobs,
+    example_values,
+    grid,
+    search_space,
+    study_path,
+)
 
 OPTIONS = {
     "n_trials": 4,
@@ -24,7 +31,7 @@ SWEPT = ["a=x,y", "b=range(1,8,3)", "c=tag(log,interval(0.1,10))", "d=int(interv
 
 
 def space(*overrides: str) -> tuple[dict[str, Any], list[str]]:
-    return split(OverridesParser.create().parse_overrides(list(overrides)))
+    return search_space(OverridesParser.create().parse_overrides(list(overrides)))
 
 
 def search(path: Path, *, retry_failed: bool = False, **changes: Any) -> Search:
@@ -45,7 +52,8 @@ def test_hydra_says_what_is_searched() -> None:
     assert (found["b"].low, found["b"].high, found["b"].step) == (1, 7, 3)
     assert (found["c"].low, found["c"].high, found["c"].log) == (0.1, 10, True)
     assert (found["d"].low, found["d"].high, found["d"].log) == (2, 4, False)
-    assert examples(found)[1] == ["a=y", "b=1", "c=0.1", "d=2"]
+    jobs = example_jobs(example_values(found), fixed)  # every choice occurs
+    assert jobs[1].overrides == ("e=1", "a=y", "b=1", "c=0.1", "d=2")
     assert grid(space("a=x,y", "b=range(1,8,3)", "c=range(0.5,1.5,0.5)")[0])[-1] == {
         "a": "y",
         "b": 7,
@@ -82,7 +90,7 @@ def test_a_killed_search_goes_on(tmp_path: Path) -> None:
     assert rest[0] == lost
     assert [told.overrides, *(job.overrides for job in rest)] == expected
     assert second.study.best_trial.number == lost.index
-    assert "Best of 6 trials: 0.9" in second.best()
+    assert "Best of 6 trials: 0.9" in second.describe_best()
     assert list(search(tmp_path / "killed", n_trials=6).jobs()) == []
 
 
@@ -110,7 +118,7 @@ def test_tpe_learns_and_pruned_trials_are_told(tmp_path: Path) -> None:
     assert "number:2" in jobs[2].overrides[-1]
     found.tell(jobs[0], Outcome("pruned"))
     found.tell(jobs[1], Outcome("busy"))  # not over yet
-    assert [each.state.name for each in found.study.trials] == ["PRUNED", "RUNNING", "RUNNING"]
+    assert [trial.state.name for trial in found.study.trials] == ["PRUNED", "RUNNING", "RUNNING"]
     with pytest.raises(UserError, match=r"direction=minimize"):
         found.tell(jobs[2], Outcome("done", score=1.0, metric="mae"))
 

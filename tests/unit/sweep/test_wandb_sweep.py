@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from focusing.errors import UserError
-from focusing.sweep.experiments import jobs
-from focusing.sweep.wandb_sweep import size, sweeps
+from focusing.experiments.listing import jobs_of
+from focusing.sweep.wandb_sweep import describe_size, sweeps
 from tests.command_line import write_sweep
 
 
@@ -36,12 +36,12 @@ def test_a_multirun() -> None:
         "optim.lr=0.1",
         "${args_no_hyphens}",
     ]
-    assert size(sweep) == "12 runs"
+    assert describe_size(sweep) == "12 runs"
 
 
 def test_an_experiment_has_as_many_runs_as_its_multirun() -> None:
     sweep = only("experiment=table2_simple", "data=mnist,fashion", "model=dense,focus_s")
-    assert size(sweep) == "20 runs"  # the seeds are the experiment's
+    assert describe_size(sweep) == "20 runs"  # the seeds are the experiment's
     assert "experiment=table2_simple" in sweep["command"]
     assert sweep["name"] == "table2_simple"
 
@@ -57,9 +57,12 @@ def test_a_table_that_is_no_rectangle_has_several(
     found = {path.stem: yaml.safe_load(path.read_text()) for path in files}
     assert found["my_housing"]["metric"] == {"name": "score/paper", "goal": "minimize"}
     assert found["my_reviews"]["metric"]["goal"] == "maximize"
-    assert {each["entity"] for each in found.values()} == {"team"}
-    runs = sum(int(size(each).split()[0]) for each in found.values())
-    assert runs == len(jobs(given))
+    assert {sweep["entity"] for sweep in found.values()} == {"team"}
+    write_sweep([*given, "--dry-run"])
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [sweep["name"] for sweep in printed] == ["table4_other housing", "table4_other reviews"]
+    runs = sum(int(describe_size(sweep).split()[0]) for sweep in found.values())
+    assert runs == len(jobs_of(given))
 
 
 def test_a_search() -> None:
@@ -77,7 +80,7 @@ def test_a_search() -> None:
         "model.sigma": {"distribution": "uniform", "min": 0.1, "max": 0.5},
         "optim.batch_size": {"distribution": "int_uniform", "min": 8, "max": 64},
     }
-    assert not any("hydra/" in each for each in sweep["command"])
+    assert not any("hydra/" in word for word in sweep["command"])
     chosen = only("hydra/sweeper=optuna", "model=dense,focus_s", "optim.lr=interval(0.1,1)")
     assert chosen["method"] == "random"  # a group's name in a run's config is not its choice
 
@@ -91,12 +94,6 @@ def test_printed_only(
     assert "logger=[wandb,tensorboard]" in sweep["command"]
     assert "logger=wandb" not in sweep["command"]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_several_are_printed_as_documents(capsys: pytest.CaptureFixture[str]) -> None:
-    write_sweep(["experiment=table4_other", "data=boston,imdb", "--dry-run"])
-    found = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert [each["name"] for each in found] == ["table4_other housing", "table4_other reviews"]
 
 
 @pytest.mark.parametrize(

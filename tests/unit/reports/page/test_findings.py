@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from focusing.reports.figures.chart import Chart
-from focusing.reports.figures.tables import table_charts
+from focusing.reports.figures.score_figures import table_charts
 from focusing.reports.page.difference import WIDTH
 from focusing.reports.page.findings import findings
 from focusing.reports.page.noise import noise_differences

@@ -1,0 +1,332 @@
+"""Read files of others: idx, CIFAR-10's batches, npz and npy; damaged or hostile ones are refused.
+
+A pickle is a program that may call anything it can name. Here it can name four things, each of
+which is a stand-in of our own that only stores its arguments.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import pickle
+import shutil
+import struct
+import tarfile
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focusing.errors import UserError
+from focusing.validation import check_regular, format_bytes, max_read
+
+Array = NDArray[Any]
+IDX_BYTES = 8
+"""The idx code of unsigned bytes."""
+CIFAR_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
+
+
+class DamagedError(UserError):
+    """A file is not what its name says.
+
+    Args:
+        path: the file.
+        reason: a few words.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} is damaged: {reason}.")
+        self.path, self.reason = path, reason
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever decoders raise over a bad file into a :class:`DamagedError` that names it.
+
+    Pipes and devices are refused first.
+    """
+    check_regular(path)
+    try:
+        yield
+    except FileNotFoundError:
+        raise  # it is not damaged but gone
+    except (
+        ArithmeticError,
+        AttributeError,
+        EOFError,
+        IndexError,
+        KeyError,
+        MemoryError,  # a header that promises more than there can be
+        OSError,
+        RuntimeError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+        pickle.UnpicklingError,
+        struct.error,
+        tarfile.TarError,
+        tokenize.TokenError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DamagedError(path, reason.rstrip(".")) from error
+
+
+def check_declared(path: Path, size: int) -> None:
+    """Refuse a file whose header declares more than memory may hold, before it is inflated."""
+    if size > max_read():
+        raise DamagedError(path, f"it declares {format_bytes(size)}, far more than such files have")
+
+
+def set_aside(path: Path) -> str:
+    """Rename a damaged file to ``<name>.corrupt``, so that nothing reads it again.
+
+    Returns:
+        What became of it, to end a sentence with.
+    """
+    aside = path.with_name(f"{path.name}.corrupt")
+    if aside.is_dir():  # of an earlier time
+        shutil.rmtree(aside, ignore_errors=True)
+    try:
+        path.replace(aside)
+    except OSError:
+        return "it could not be moved aside, please remove it"
+    return f"it is now {aside.name}"
+
+
+def refuse_corrupt(folder: Path) -> None:
+    """Refuse a folder from which a damaged file was set aside: the data set is incomplete."""
+    aside = next(folder.rglob("*.corrupt"), None)
+    if aside is not None:
+        raise UserError(f"{aside} was damaged: put a good copy in its place, and remove it.")
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """The array in an idx file of unsigned bytes, gzipped or not.
+
+    Raises:
+        DamagedError: if the file is not exactly as long as its header says.
+    """
+    with reading(path), _open(path) as file:
+        head = file.read(4)
+        if len(head) < 4 or head[:2] != b"\0\0" or head[2] != IDX_BYTES or not head[3]:
+            raise DamagedError(path, "it is no idx file of bytes")
+        sizes = file.read(4 * head[3])
+        if len(sizes) < 4 * head[3]:
+            raise DamagedError(path, "its header is cut off")
+        shape = tuple(np.frombuffer(sizes, ">u4").tolist())
+        expected = math.prod(shape)
+        check_declared(path, expected)
+        content = file.read(expected + 1)  # one more would be too long; not all that may follow
+        if len(content) != expected:
+            length = "more" if len(content) > expected else len(content)
+            raise DamagedError(path, f"{length} bytes instead of {expected}")
+        return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def read_digits(paths: tuple[Path, ...], published: Container[Path] = ()) -> dict[str, Array]:
+    """Images (N, H, W, 1) and labels of the four files of MNIST, the training ones first.
+
+    Args:
+        paths: training images and labels, test images and labels.
+        published: the files that are known to be right.
+    """
+    images, labels = [], []
+    for image_path, label_path in (paths[:2], paths[2:]):
+        image, label = read_idx(image_path), read_idx(label_path)
+        if image.ndim != 3 or label.ndim != 1:
+            raise DamagedError(image_path if image.ndim != 3 else label_path, "wrong shape")
+        if len(image) != len(label):
+            message = f"{len(label)} labels for {len(image)} images"
+            suspects = [path for path in (image_path, label_path) if path not in published]
+            if len(suspects) == 1:
+                raise DamagedError(suspects[0], message)
+            raise UserError(  # neither is set aside: one of them is in order
+                f"{image_path.name} and {label_path.name} in {image_path.parent} do not belong "
+                f"together ({message}): put good copies there."
+            )
+        if len(label) and label.max() > 9:
+            raise DamagedError(label_path, f"it has a class {label.max()}")
+        images.append(image[..., None])
+        labels.append(label.astype(np.int64))
+    if images[0].shape[1:] != images[1].shape[1:]:
+        raise DamagedError(paths[2], "its images are of another size")
+    return {
+        "inputs": np.concatenate(images),
+        "targets": np.concatenate(labels),
+        "train": np.array(len(labels[0])),
+    }
+
+
+def read_cifar(folder: Path) -> dict[str, Array]:
+    """CIFAR-10's images (N, 32, 32, 3) and labels, the training ones first.
+
+    Raises:
+        DamagedError: if a batch is missing, cut off, or holds more than data.
+    """
+    images, labels = zip(*(_read_cifar_batch(folder / name) for name in CIFAR_BATCHES), strict=True)
+    targets = np.concatenate(labels)
+    train = np.array(len(targets) - len(labels[-1]))
+    return {"inputs": np.concatenate(images), "targets": targets, "train": train}
+
+
+def load_pickle(file: IO[bytes]) -> Any:
+    """Numbers, strings, lists, dicts and arrays from a pickle; anything else is refused."""
+    return _plain(_ArrayUnpickler(file, encoding="latin-1").load())
+
+
+def npz_names(path: Path) -> list[str]:
+    """The names of the arrays in an npz file."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def load_npz(path: Path, names: Container[str] | None = None) -> dict[str, Array]:
+    """Arrays of an npz file, including arrays of lists, which numpy would have to execute.
+
+    Args:
+        path: the file.
+        names: names of the arrays to read; None: all.
+
+    Raises:
+        DamagedError: if the file is not a whole npz file, or is not only numbers.
+    """
+    with reading(path), zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        wanted = {name: info for name, info in members.items() if names is None or name in names}
+        check_declared(path, sum(info.file_size for info in wanted.values()))
+        arrays = {}
+        for name, info in wanted.items():
+            with archive.open(info) as member:  # it inflates no more than it is asked for
+                arrays[name] = _load_npy(io.BytesIO(member.read(info.file_size)))
+    if not arrays:
+        raise DamagedError(path, "it holds no array")
+    return arrays
+
+
+def load_npy(path: Path) -> Array:
+    """The array of an npy file, if it is one of numbers."""
+    with reading(path):
+        check_declared(path, path.stat().st_size)
+        return _load_npy(io.BytesIO(path.read_bytes()))
+
+
+def _open(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def _read_cifar_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    with reading(path), path.open("rb") as file:
+        batch = load_pickle(file)
+        images, labels = batch["data"], np.asarray(batch["labels"], dtype=np.int64)
+        if images.dtype != np.uint8 or images.shape != (len(labels), 3072):
+            raise DamagedError(path, f"its images are {images.dtype} {images.shape}")
+        if labels.min() < 0 or labels.max() > 9:
+            raise DamagedError(path, "its labels are not 0 to 9")
+    # The colours of a pixel side by side, as in the author's flatten.
+    return np.ascontiguousarray(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
+
+
+def _load_npy(file: io.BytesIO) -> Array:
+    version = np.lib.format.read_magic(file)
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    shape, _, dtype = read_header(file)
+    if dtype.hasobject:
+        loaded = load_pickle(file)
+        if not isinstance(loaded, np.ndarray):
+            raise ValueError("it holds no array")
+        return loaded
+    if dtype.kind not in "biuf":
+        raise ValueError(f"it holds {dtype}, not numbers")
+    declared, available = math.prod(shape) * dtype.itemsize, len(file.getbuffer()) - file.tell()
+    if declared > available:
+        raise ValueError(f"its header declares {format_bytes(declared)}, {available} bytes follow")
+    file.seek(0)
+    array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+class _Type:
+    """Stands in for ``numpy.dtype``."""
+
+    def __init__(self, code: str | bytes, *_: Any) -> None:
+        self.code, self.order = _text(code), "="
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.order = _text(state[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype = np.dtype(self.code)
+        return dtype.newbyteorder(self.order) if self.order in ("<", ">") else dtype  # type: ignore[arg-type]
+
+
+class _Array:
+    """Stands in for ``numpy.ndarray``."""
+
+    def __init__(self, *_: Any) -> None:
+        self.state: tuple[Any, ...] = ()
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.state = state
+
+    def build(self) -> Array:
+        _, shape, kind, fortran, content = self.state
+        dtype = kind.dtype
+        if dtype.hasobject:
+            array = np.empty(len(content), dtype=object)
+            array[:] = [_plain(value) for value in content]
+        else:  # text, if a Python 2 string was read as latin-1
+            content = content if isinstance(content, bytes) else content.encode("latin-1")
+            array = np.frombuffer(content, dtype=dtype)
+        return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("ascii") if isinstance(value, bytes) else str(value)
+
+
+def _encode(text: str, encoding: str = "latin-1") -> bytes:
+    """Stands in for ``_codecs.encode``, by which Python 3 writes bytes into old pickles."""
+    if encoding not in ("latin-1", "latin1"):
+        raise pickle.UnpicklingError(f"encoding {encoding} is not allowed")
+    return text.encode("latin-1")
+
+
+_ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Type,
+    ("_codecs", "encode"): _encode,
+}
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _ALLOWED[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it wants to run {module}.{name}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Replace the stand-ins, in place where possible: there may be millions of lists."""
+    if isinstance(value, _Array):
+        return value.build()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple) and any(isinstance(item, _Array) for item in value):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,362 @@
+"""Data sets that are generated: ``data=synthetic`` and ``data=clt``, cluttered MNIST."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from focusing.data.batches import Preparation
+from focusing.data.cache import decoded
+from focusing.data.dataset import (
+    DataSet,
+    FileOptions,
+    ImageOptions,
+    Raw,
+    assemble,
+    takes_options,
+)
+from focusing.data.dataset import fake as fake_samples
+from focusing.data.decoders import DamagedError, load_npz, reading
+from focusing.data.image_sets import read_mnist
+from focusing.data.splits import Split, held_out, limit
+from focusing.errors import UserError
+from focusing.validation import check_memory
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Images = NDArray[np.uint8]
+GENERATORS = ("blobs", "classification")
+NOISE_POSITIONS = ("left", "right", "sides", "none")
+NOISE_KINDS = ("normal", "uniform")
+MAX_SEPARATION = 1e6
+"""In units of the clusters' own spread; beyond it float32 could not tell points apart."""
+VARIANTS = {"generated": "", "original": "clt60", "small": "clt40"}
+"""The variants of ``data=clt``, with the catalogue's name of their files."""
+CLUTTER_CHUNK = 2048
+"""Images at a time: their index arrays fit into the processor's cache."""
+
+
+def synthetic(
+    *,
+    generator: str = "blobs",
+    n_samples: int = 2000,
+    test_share: float = 0.3,
+    classes: int = 2,
+    clusters: int = 2,
+    informative: int = 20,
+    separation: float = 1.0,
+    noise: int = 20,
+    noise_position: str = "left",
+    noise_kind: str = "normal",
+    seed: int = 42,
+    limit_train: int | None = None,
+    limit_test: int | None = None,
+    fake: bool = False,
+    run_seed: int = 0,
+    holdout: float = 0.0,
+) -> DataSet:
+    """The paper's synthetic classification data: informative columns beside columns of noise.
+
+    Each column has zero mean and unit variance on the training data.
+
+    Args:
+        generator: ``"blobs"`` draws gaussian clusters (the paper's text), ``"classification"``
+            calls scikit-learn's ``make_classification`` (the author's code).
+        n_samples: number of training and test samples together.
+        test_share: share of the test samples.
+        classes: number of classes.
+        clusters: clusters per class.
+        informative: number of informative columns.
+        separation: for blobs the spread of the cluster centres in units of the clusters' own, for
+            classification half the side of its hypercube.
+        noise: number of noise columns.
+        noise_position: ``"left"``, ``"right"``, ``"sides"`` (half on each) or ``"none"``.
+        noise_kind: ``"normal"``, N(0, 1), or ``"uniform"``, U[0, 1).
+        seed: seed of the data.
+        limit_train: maximum number of training samples, drawn evenly from all classes.
+        limit_test: maximum number of test samples, drawn evenly from all classes.
+        fake: use a few hundred random samples of the same shape.
+        run_seed: seed of the run, which chooses the samples it holds out.
+        holdout: share of the training data that the run will hold out: statistics leave it out.
+    """
+    _check_least(n_samples=(n_samples, 2), classes=(classes, 2), clusters=(clusters, 1))
+    _check_least(informative=(informative, 1), noise=(noise, 0), seed=(seed, 0))
+    if not 0 <= separation <= MAX_SEPARATION:
+        raise UserError(f"data.separation={separation} must lie between 0 and {MAX_SEPARATION:g}.")
+    _check_choice("generator", generator, GENERATORS)
+    _check_choice("noise_position", noise_position, NOISE_POSITIONS)
+    _check_choice("noise_kind", noise_kind, NOISE_KINDS)
+    left = {"left": noise, "right": 0, "sides": noise // 2, "none": 0}[noise_position]
+    right = 0 if noise_position == "none" else noise - left
+    region, columns = (left, left + informative), left + informative + right
+    if fake:
+        options = FileOptions(
+            preprocess="standard",
+            run_seed=run_seed,
+            holdout=holdout,
+            limit_train=limit_train,
+            limit_test=limit_test,
+        )
+        raw = fake_samples((columns,), classes, top=None)
+        return replace(assemble("synthetic", raw, options), informative=region)
+    check_memory(
+        8 * (n_samples * columns + classes * clusters * informative),
+        f"data.n_samples={n_samples} of {columns} columns in {classes} classes "
+        f"of {clusters} clusters",
+    )
+    random = np.random.default_rng(seed)
+    if generator == "blobs":
+        signal, labels = _blobs(random, n_samples, classes, clusters, informative, separation)
+    else:
+        signal, labels = _classification(
+            n_samples, classes, clusters, informative, separation, seed
+        )
+    shape = (n_samples, left + right)
+    noises = random.normal(size=shape) if noise_kind == "normal" else random.random(shape)
+    table = np.hstack([noises[:, :left], signal, noises[:, left:]])
+
+    tests = round(test_share * n_samples)
+    if not 0 < tests < n_samples:
+        raise UserError(
+            f"data.test_share={test_share} leaves one part of {n_samples} samples empty."
+        )
+    order = random.permutation(n_samples)
+    train = limit("train", order[tests:], labels, classes, limit_train)
+    test = limit("test", order[:tests], labels, classes, limit_test)
+    fitted = table[train]
+    if holdout:
+        fitted = fitted[~held_out(labels[train], holdout, run_seed, classes)]
+    mean, spread = fitted.mean(0), fitted.std(0)
+    spread = np.where(spread > 0, spread, 1)
+    table = (table - mean) / spread
+
+    def take(index: Labels) -> Split:
+        return Split(torch.from_numpy(table[index]).float(), torch.from_numpy(labels[index]))
+
+    source = "generated: gaussian blobs" if generator == "blobs" else "generated: scikit-learn"
+    factor, offset = torch.from_numpy(1 / spread), torch.from_numpy(-mean / spread)
+    return DataSet(
+        *("synthetic", source, take(train), take(test), classes, region),
+        preparation=Preparation(factor.float(), offset.float()),
+    )
+
+
+@takes_options
+def clt(
+    options: ImageOptions,
+    *,
+    variant: str = "generated",
+    on_missing: str = "error",
+    train: int | None = None,
+    test: int | None = None,
+    size: int = 60,
+    patches: int = 6,
+    patch_size: int = 8,
+    seed: int = 0,
+) -> DataSet:
+    """Cluttered MNIST, (60, 60, 1).
+
+    Args:
+        options: see :class:`focusing.data.dataset.ImageOptions`.
+        variant: ``"generated"`` from MNIST; ``"original"``: the file the paper used, if you have
+            it; ``"small"``: a 40x40 set of 11 000 + 1000 images.
+        on_missing: what to do without MNIST, see :func:`focusing.data.mnist`.
+        train: number of training images to generate; None: one of each training digit.
+        test: number of test images to generate; None: one of each test digit.
+        size: height and width of an image.
+        patches: number of distractors.
+        patch_size: height and width of a distractor.
+        seed: seed of the generator.
+    """
+    if variant not in VARIANTS:
+        raise UserError(f"data.variant={variant} is not one of {', '.join(VARIANTS)}.")
+    recipe = {"size": size, "patches": patches, "patch_size": patch_size, "seed": seed}
+    if variant != "generated":
+        _refuse_unused(variant, {**recipe, "train": train, "test": test})
+    if options.fake:
+        side = 40 if variant == "small" else size
+        return assemble("clt", fake_samples((side, side, 1), 10), options)
+    if variant != "generated":
+        files = options.files(VARIANTS[variant])
+        key = {"files": files.hashes}
+        entry = decoded(f"clt-{variant}", key, lambda: _read_clutter(files.paths[0]))
+        source, top = f"{variant}, {files.source}", 1.0
+    else:
+        for option, count in (("train", train), ("test", test)):
+            if count is not None and count < 1:
+                raise UserError(f"data.{option}={count} must be at least 1.")
+        if size < 28 or not 1 <= patch_size <= 28 or patches < 0 or seed < 0:
+            raise UserError(
+                f"data: size={size} must be at least 28, patch_size={patch_size} between 1 and 28, "
+                f"patches={patches} and seed={seed} at least 0."
+            )
+        digits = read_mnist(options, on_missing)
+        cut = digits.official or 0
+        counts = (train or cut, test or len(digits.targets) - cut)
+        check_memory(
+            sum(counts) * (size**2 + 40 * patches),
+            f"data: {sum(counts)} images of {size}x{size} with {patches} patches",
+        )
+        origin = {"digits": digits.content, "counts": counts, **recipe}
+        entry = decoded("clt", origin, lambda: _generate_clutter(digits, cut, counts, **recipe))
+        source = "generated" if digits.source == "official" else f"generated, {digits.source}"
+        top = 255.0
+    inputs, targets, official = (entry.arrays[name] for name in ("inputs", "targets", "train"))
+    raw = Raw(inputs, targets, int(official), 10, source, entry.content, top)
+    return assemble("clt", raw, options)
+
+
+def clutter(
+    digits: Images, count: int, size: int, patches: int, patch_size: int, seed: list[int]
+) -> tuple[Images, NDArray[np.int64]]:
+    """Cluttered images after google-deepmind/mnist-cluttered.
+
+    Each has a digit at a random place and distractors at random places: random windows of random
+    digits. Where they overlap they are added, up to white.
+
+    Args:
+        digits: (N, 28, 28); each is used equally often.
+        count: number of images.
+        size: height and width of an image.
+        patches: number of distractors.
+        patch_size: height and width of a distractor.
+        seed: seed of all this.
+
+    Returns:
+        Images (count, size, size), and the index of the digit that each shows.
+    """
+    random = np.random.default_rng(seed)
+    whole, rest = divmod(count, len(digits))
+    rounds = [random.permutation(len(digits)) for _ in range(whole)]
+    which = np.concatenate([*rounds, random.permutation(len(digits))[:rest]])
+    side = digits.shape[1]
+    places = random.integers(0, size - side + 1, (count, 2))
+    others = random.integers(0, len(digits), (count, patches))
+    windows = random.integers(0, side - patch_size + 1, (count, patches, 2))
+    spots = random.integers(0, size - patch_size + 1, (count, patches, 2))
+    images = np.empty((count, size, size), dtype=np.uint8)
+    for start in range(0, count, CLUTTER_CHUNK):
+        chunk = slice(start, start + CLUTTER_CHUNK)
+        canvas = np.zeros((len(which[chunk]), size, size), dtype=np.uint16)
+        _add(canvas, digits[which[chunk]], places[chunk])
+        for patch in range(patches):
+            rows, columns = _square(windows[chunk, patch], patch_size)
+            pieces = digits[others[chunk, patch][:, None, None], rows, columns]
+            _add(canvas, pieces, spots[chunk, patch])
+        images[chunk] = np.minimum(canvas, 255)
+    return images, which
+
+
+def _refuse_unused(variant: str, options: Mapping[str, int | None]) -> None:
+    """Refuse options of the generator for a file, which they cannot change: it is a mistake."""
+    for name, parameter in signature(clt).parameters.items():
+        if name in options and options[name] != parameter.default:
+            raise UserError(
+                f"data.{name}={options[name]} is for data.variant=generated, not for {variant}."
+            )
+
+
+def _generate_clutter(
+    digits: Raw, cut: int, counts: tuple[int, int], *, seed: int, **recipe: int
+) -> dict[str, NDArray[Any]]:
+    """Make each split of its own digits alone, distractors included."""
+    images, labels = [], []
+    for number, (split, count) in enumerate(
+        zip((slice(0, cut), slice(cut, None)), counts, strict=True)
+    ):
+        inputs = digits.inputs[split, ..., 0]
+        cluttered, which = clutter(inputs, count, **recipe, seed=[seed, number])
+        images.append(cluttered)
+        labels.append(digits.targets[split][which])
+    return {
+        "inputs": np.concatenate(images)[..., None],
+        "targets": np.concatenate(labels),
+        "train": np.array(counts[0]),
+    }
+
+
+def _square(corners: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows (n, side, 1) and columns (n, 1, side) of squares, by their upper left corners."""
+    along = np.arange(side)
+    return corners[:, :1, None] + along[:, None], corners[:, 1:, None] + along
+
+
+def _add(canvas: NDArray[np.uint16], pieces: Images, corners: NDArray[np.int64]) -> None:
+    rows, columns = _square(corners, pieces.shape[1])
+    canvas[np.arange(len(canvas))[:, None, None], rows, columns] += pieces
+
+
+def _read_clutter(path: Path) -> dict[str, NDArray[Any]]:
+    """Read a file of cluttered images; training and validation images train, as in the paper."""
+    arrays = {name.lower(): values for name, values in load_npz(path).items()}
+    splits = ("train", "valid", "test")
+    missing = {f"{axis}_{split}" for axis in "xy" for split in splits} - set(arrays)
+    if missing:
+        raise DamagedError(path, f"it has no {min(missing)}")
+    with reading(path):
+        inputs = np.concatenate([arrays[f"x_{split}"] for split in splits])
+        labels = np.concatenate([arrays[f"y_{split}"] for split in splits])
+        side = round(np.sqrt(inputs[0].size))
+        if side * side != inputs[0].size or len(inputs) != len(labels):
+            raise DamagedError(path, f"its images and labels are {inputs.shape} and {labels.shape}")
+        one_hot = labels.ndim == 2 and labels.shape[1] > 1
+        targets = (labels.argmax(1) if one_hot else labels.reshape(-1)).astype(np.int64)
+        if len(targets) != len(inputs) or targets.min() < 0 or targets.max() > 9:
+            raise DamagedError(path, "its labels are not 0 to 9")
+        inputs = inputs.reshape(-1, side, side, 1).astype(np.float32)
+    train = np.array(len(inputs) - len(arrays["x_test"]))
+    return {"inputs": inputs, "targets": targets, "train": train}
+
+
+def _blobs(
+    random: np.random.Generator,
+    samples: int,
+    classes: int,
+    clusters: int,
+    columns: int,
+    separation: float,
+) -> tuple[Array, Labels]:
+    """Clusters of unit variance whose centres are drawn from N(0, separation^2)."""
+    centres = separation * random.normal(size=(classes * clusters, columns))
+    blob = np.arange(samples) % len(centres)
+    return centres[blob] + random.normal(size=(samples, columns)), blob % classes
+
+
+def _classification(
+    samples: int, classes: int, clusters: int, columns: int, separation: float, seed: int
+) -> tuple[Array, Labels]:
+    """scikit-learn's ``make_classification`` with informative columns only."""
+    from sklearn.datasets import make_classification  # type: ignore[import-untyped]
+
+    try:
+        signal, labels = make_classification(
+            samples,
+            columns,
+            n_informative=columns,
+            n_redundant=0,
+            n_classes=classes,
+            n_clusters_per_class=clusters,
+            class_sep=separation,
+            random_state=seed,
+        )
+    except ValueError as error:
+        raise UserError(f"data: {error}") from None
+    return signal, labels.astype(np.int64)
+
+
+def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UserError(f"data.{name}={value} is not one of {', '.join(allowed)}.")
+
+
+def _check_least(**options: tuple[int, int]) -> None:
+    for name, (value, least) in options.items():
+        if value < least:
+            raise UserError(f"data.{name}={value} must be at least {least}.")

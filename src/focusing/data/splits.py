@@ -1,0 +1,228 @@
+"""Splits of a data set: the samples themselves, and which of them train, validate and test."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from focusing.errors import UserError
+
+Index = NDArray[np.int64]
+Targets = NDArray[Any]
+
+
+class Split(NamedTuple):
+    """Inputs (N, *) and targets (N,): class numbers, or values for regression."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def take(self, index: Tensor) -> Split:
+        """The samples at an index or under a mask."""
+        return Split(self.inputs[index], self.targets[index])
+
+    def chunks(self, size: int) -> Iterator[Split]:
+        """Views of ``size`` samples; the last one may be smaller."""
+        chunks = (torch.split(values, size) for values in self)
+        return map(Split, *chunks)
+
+    def to(self, device: torch.device) -> Split:
+        """The same samples on a device."""
+        return Split(self.inputs.to(device), self.targets.to(device))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions:
+    """How to divide samples into training and test data.
+
+    Args:
+        split: ``"official"``, ``"random"``, or ``"kfold5"`` (also ``"kfold(5)"``) for five folds;
+            ``"kfold"`` means ten.
+        fold: the fold that is the test data, from 0.
+        test_share: share of the test data in a random split; None: the paper's share, or else the
+            size of the official test data.
+        split_seed: seed of a random split and of folds; None: the seed of the run.
+        limit_train: maximum number of training samples, drawn evenly from all classes.
+        limit_test: maximum number of test samples, drawn evenly from all classes.
+        run_seed: seed of the run.
+    """
+
+    split: str = "official"
+    fold: int = 0
+    test_share: float | None = None
+    split_seed: int | None = 0
+    limit_train: int | None = None
+    limit_test: int | None = None
+    run_seed: int = 0
+
+    @property
+    def seed(self) -> int:
+        """The seed that draws the split."""
+        return self.run_seed if self.split_seed is None else self.split_seed
+
+
+def hold_out(train: Split, share: float, seed: int, classes: int) -> tuple[Split, Split]:
+    """Divide the training data into a training and a validation split.
+
+    Args:
+        train: the training data; the test data plays no part here.
+        share: share of the validation split, between 0 and 1.
+        seed: seed of the choice.
+        classes: number of classes, to stratify by; 0 for regression.
+
+    Returns:
+        The remaining training data and the validation data, both in their former order.
+    """
+    held = held_out(train.targets.cpu().numpy(), share, seed, classes)
+    mask = torch.from_numpy(held).to(train.targets.device)
+    return train.take(~mask), train.take(mask)
+
+
+def held_out(targets: Targets, share: float, seed: int, classes: int) -> NDArray[np.bool_]:
+    """The mask of the training samples that :func:`hold_out` puts into the validation split."""
+    if not 0 < share < 1:
+        raise UserError(f"protocol.holdout={share} must lie between 0 and 1.")
+    held = np.zeros(len(targets), dtype=bool)
+    held[choose(targets, classes, round(share * len(targets)), seed)] = True
+    if not 0 < held.sum() < len(held):
+        raise UserError(
+            f"protocol.holdout={share} leaves nothing of {len(held)} training samples on one side."
+        )
+    return held
+
+
+def partition(
+    targets: Targets,
+    classes: int,
+    official: int | None,
+    options: SplitOptions,
+    test_share: float | None = None,
+) -> tuple[Index, Index]:
+    """The indices of the training and of the test samples, in ascending order.
+
+    Args:
+        targets: targets of all samples.
+        classes: number of classes, to stratify by; 0 for regression.
+        official: number of official training samples, which come first; None: there is no
+            official split.
+        options: the split the user asks for.
+        test_share: default share of a random split; None: the size of the official test data.
+    """
+    kind, folds = read_split(options.split)
+    _refuse_unused(kind, options)
+    if options.split_seed is not None and options.split_seed < 0:
+        raise UserError(f"data.split_seed={options.split_seed} must be at least 0, or null.")
+    if kind == "official":
+        if official is None:
+            raise UserError(
+                "data.split=official: these files have none, use data.split=random "
+                "data.test_share=0.2, or data.split=kfold10."
+            )
+        tests = np.arange(len(targets)) >= official
+    elif kind == "random":
+        share = test_share if options.test_share is None else options.test_share
+        tests = _random_tests(targets, classes, official, share, options.seed)
+    else:
+        if not 0 <= options.fold < folds:
+            raise UserError(f"data.fold={options.fold} must lie between 0 and {folds - 1}.")
+        if not 2 <= folds <= len(targets):
+            raise UserError(f"data.split=kfold({folds}) of {len(targets)} samples is impossible.")
+        tests = _fold_numbers(targets, classes, folds, options.seed) == options.fold
+    train = limit("train", np.flatnonzero(~tests), targets, classes, options.limit_train)
+    return train, limit("test", np.flatnonzero(tests), targets, classes, options.limit_test)
+
+
+def read_split(split: str) -> tuple[str, int]:
+    """The kind of a split and its number of folds, from ``data.split``."""
+    if split in ("official", "random"):
+        return split, 0
+    # Hydra and the shell treat parentheses specially: kfold5 needs no quotes.
+    match = re.fullmatch(r"kfold(?:(\d+)|\((\d+)\))?", split)
+    if not match:
+        raise UserError(f"data.split={split} is not one of official, random, kfold5, 'kfold(5)'.")
+    return "kfold", int(match[1] or match[2] or 10)
+
+
+def choose(targets: Targets, classes: int, count: int, seed: int) -> Index:
+    """Draw indices of ``count`` samples with the same share of every class, in ascending order."""
+    # Largest remainders: class sizes are right to one sample, and the sum is exact.
+    ranks = _stratified_ranks(targets, classes, seed)
+    return np.sort(np.argsort(ranks, kind="stable")[:count])
+
+
+def limit(name: str, index: Index, targets: Targets, classes: int, maximum: int | None) -> Index:
+    """Keep a maximum number of samples, with the same share of every class.
+
+    Args:
+        name: ``"train"`` or ``"test"``, for the error message.
+        index: indices into the targets.
+        targets: targets of all samples.
+        classes: number of classes; 0 for regression.
+        maximum: None keeps all.
+    """
+    if maximum is None or maximum >= len(index):
+        return index
+    if maximum < 1:
+        raise UserError(f"data.limit_{name}={maximum} must be at least 1.")
+    return index[choose(targets[index], classes, maximum, seed=0)]
+
+
+def _refuse_unused(kind: str, options: SplitOptions) -> None:
+    """Refuse an option that would change nothing: it is a mistake."""
+    unused: dict[str, tuple[Any, str]] = {}
+    if kind != "kfold" and options.fold:
+        unused["fold"] = options.fold, "0"
+    if kind != "random" and options.test_share is not None:
+        unused["test_share"] = options.test_share, "null"
+    if kind == "official" and options.split_seed:
+        unused["split_seed"] = options.split_seed, "0"
+    for name, (value, default) in unused.items():
+        raise UserError(f"data.{name}={value} is of no use to data.split={kind}, use {default}.")
+
+
+def _random_tests(
+    targets: Targets, classes: int, official: int | None, share: float | None, seed: int
+) -> NDArray[np.bool_]:
+    """The mask of the test samples of a random split."""
+    if share is not None:
+        if not 0 < share < 1:
+            raise UserError(f"data.test_share={share} must lie between 0 and 1.")
+        # Rounded up, as in scikit-learn; 1e-9 absorbs the rounding error of the share itself.
+        count = math.ceil(len(targets) * share - 1e-9)
+    elif official is not None:
+        count = len(targets) - official
+    else:
+        raise UserError("data.split=random needs data.test_share for this data set.")
+    tests = np.zeros(len(targets), dtype=bool)
+    tests[choose(targets, classes, count, seed)] = True
+    return tests
+
+
+def _fold_numbers(targets: Targets, classes: int, folds: int, seed: int) -> Index:
+    """Deal the samples out like cards, class after class: fold sizes differ by one at most."""
+    shuffled = np.random.default_rng(seed).permutation(len(targets))
+    if classes:
+        shuffled = shuffled[np.argsort(targets[shuffled], kind="stable")]
+    number = np.empty(len(targets), dtype=np.int64)
+    number[shuffled] = np.arange(len(targets)) % folds
+    return number
+
+
+def _stratified_ranks(targets: Targets, classes: int, seed: int) -> NDArray[np.float64]:
+    """A rank in (0, 1) per sample, random and evenly spaced within each class."""
+    generator = np.random.default_rng(seed)
+    rank = np.empty(len(targets))
+    for label in range(max(classes, 1)):
+        members = np.flatnonzero(targets == label) if classes else np.arange(len(targets))
+        rank[generator.permutation(members)] = (np.arange(len(members)) + 0.5) / max(
+            len(members), 1
+        )
+    return rank

@@ -1,0 +1,118 @@
+"""``data=boston`` and ``data=dna``: tables of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focusing.data.dataset import DataSet, FileOptions, assemble, read_raw, takes_options
+from focusing.data.decoders import DamagedError, load_npz, reading
+
+DNA_TEST = 0.2
+"""Share of a random split: the paper's maxima are multiples of 1/638."""
+DNA_CLASSES = ("ei", "ie", "n")
+"""Exon to intron, intron to exon, neither: 1, 2 and 3 in the files."""
+DNA_ROWS = {"dna.scale": 2000, "dna.scale.t": 1186, "dna.arff": 3186}
+"""Expected rows: a text that is cut off after a line still looks whole."""
+
+
+@takes_options
+def boston(options: FileOptions, *, pad: int = 0) -> DataSet:
+    """Boston housing: 13 columns, and the price in thousands of dollars; 404 + 102 as in Keras.
+
+    Args:
+        options: see :class:`focusing.data.dataset.FileOptions`.
+        pad: columns of zeros on either side; the author's focused network had 5.
+    """
+    about: dict[str, Any] = {"shape": (13,), "classes": 0, "top": None, "official_share": 0.8}
+    raw = read_raw("boston", options, lambda files: read_boston(files.paths[0]), **about)
+    return assemble("boston", raw, options, pad=pad)
+
+
+@takes_options
+def dna(options: FileOptions, *, pad: int = 0) -> DataSet:
+    """DNA splice junctions: 60 bases in 180 binary columns, 3 classes; 2000 + 1186.
+
+    Args:
+        options: see :class:`focusing.data.dataset.FileOptions`.
+        pad: columns of zeros on either side.
+    """
+    about: dict[str, Any] = {"shape": (180,), "classes": 3, "top": 1.0, "labels": DNA_CLASSES}
+    about["test_share"] = DNA_TEST
+    raw = read_raw("dna", options, lambda files: read_dna(files.paths), **about)
+    return assemble("dna", raw, options, pad=pad)
+
+
+def read_boston(path: Path) -> dict[str, NDArray[Any]]:
+    """The rows of ``housing.data`` or ``boston_housing.npz`` in the order of Keras."""
+    if path.suffix == ".npz":
+        arrays = load_npz(path)
+        with reading(path):
+            table = np.column_stack([arrays["x"], arrays["y"]]).astype(np.float64)
+    else:
+        with reading(path):
+            # Some copies wrap each row into two lines.
+            table = np.array(path.read_text().split(), dtype=np.float64).reshape(-1, 14)
+    if table.shape != (506, 14):
+        raise DamagedError(path, f"{len(table)} rows of {table.shape[1]} instead of 506 of 14")
+    if not np.isfinite(table).all():
+        raise DamagedError(path, "it has values that are not numbers")
+    order = np.arange(len(table))
+    np.random.RandomState(113).shuffle(order)  # noqa: NPY002 - as Keras does
+    table = table[order].astype(np.float32)
+    return {"inputs": table[:, :13], "targets": table[:, 13]}
+
+
+def read_dna(
+    paths: tuple[Path, ...], expected: Mapping[str, int] = DNA_ROWS
+) -> dict[str, NDArray[Any]]:
+    """The rows of LIBSVM's two files, or of OpenML's single file, which has no official split.
+
+    Args:
+        paths: the files.
+        expected: file name -> number of rows.
+    """
+    tables = []
+    for path in paths:
+        with reading(path):
+            inputs, labels = _read_arff(path) if path.suffix == ".arff" else _read_libsvm(path)
+        if len(labels) != expected[path.name]:
+            raise DamagedError(path, f"{len(labels)} rows instead of {expected[path.name]}")
+        if not np.isin(inputs, (0, 1)).all():
+            raise DamagedError(path, "it has values other than 0 and 1")
+        if not np.isin(labels, (1, 2, 3)).all():
+            raise DamagedError(path, "its classes are not 1 to 3")
+        tables.append((inputs, labels.astype(np.int64) - 1))
+    return {
+        "inputs": np.concatenate([inputs for inputs, _ in tables]),
+        "targets": np.concatenate([labels for _, labels in tables]),
+        "train": np.array(len(tables[0][0]) if len(tables) > 1 else 0),
+    }
+
+
+def _read_libsvm(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Lines such as ``3 2:1 7:1``: the class, and the columns that are not 0."""
+    lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
+    inputs = np.zeros((len(lines), 180), dtype=np.float32)
+    for row, (_, *cells) in enumerate(lines):
+        for cell in cells:
+            column, _, value = cell.partition(":")
+            if not 1 <= int(column) <= 180:
+                raise ValueError(f"row {row + 1} has a column {column}")
+            inputs[row, int(column) - 1] = float(value)
+    return inputs, np.array([float(line[0]) for line in lines])
+
+
+def _read_arff(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    head, data, body = path.read_text().partition("@data")
+    if not data:
+        head, data, body = path.read_text().partition("@DATA")
+    rows = [line for line in body.splitlines() if line.strip() and line[0] != "%"]
+    table = np.array([row.replace("'", "").split(",") for row in rows], dtype=np.float32)
+    if not head or table.ndim != 2 or table.shape[1] != 181:
+        raise ValueError(f"a table of shape {table.shape} instead of 181 columns")
+    return table[:, :180].copy(), table[:, 180]

@@ -1,0 +1,351 @@
+"""``focusing experiments``: what there is, where it is in the paper, and what it costs here.
+
+Costs are estimated from a few steps of each network on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import os
+import platform
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hydra import compose
+from hydra.types import RunMode
+from rich.console import Console
+from rich.table import Table
+
+from focusing.compose import check, config_dir
+from focusing.data.splits import read_split
+from focusing.errors import UserError
+from focusing.sweep.expansion import expand_parts, hydra_context
+
+Overrides = tuple[str, ...]
+
+FREE_OPTIONS = ("seed", "data.fold", "optim.lr_mu", "optim.sigma_l2", "sweep.trial")
+"""Options that make no difference to the cost of a run."""
+UNITS = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0))
+SAMPLES = {
+    "mnist": (60_000, 10_000),
+    "clt": (60_000, 10_000),
+    "cifar10": (50_000, 10_000),
+    "fashion": (60_000, 10_000),
+    "lfw": (2267, 756),
+    "fsdd": (1250, 1250),
+    "catsdogs": (19_000, 6000),
+    "boston": (404, 102),
+    "reuters": (8982, 2246),
+    "dna": (2000, 1186),
+    "imdb": (25_000, 25_000),
+}
+"""Training and test samples of each data set, as it is split by default."""
+RANDOM_TEST_SHARE = {"dna": 0.2}
+"""Test shares of random splits that differ from those above, if the user sets none."""
+RUN_SECONDS, EPOCH_SECONDS = 1.0, 0.03
+"""What a run and each of its epochs take beside the steps: reading, scoring and writing."""
+PROBE_BATCH, SLOW_SECONDS = 4, 0.5
+"""Samples of a first step; if it takes so many seconds, whole batches are not measured."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment of conf/experiment/.
+
+    Attributes:
+        name: of its file.
+        paper: the table, figure or section of the paper that it repeats.
+        about: what it does, in a few words.
+    """
+
+    name: str
+    paper: str
+    about: str
+
+
+def experiments() -> dict[str, Experiment]:
+    """All experiments by name. Their files begin with a comment, ``<place in paper>: <what>``."""
+    files = sorted((config_dir() / "experiment").glob("*.yaml"))
+    return {path.stem: _read_experiment(path) for path in files}
+
+
+def _read_experiment(path: Path) -> Experiment:
+    comment = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        if not line.startswith("# @package"):
+            comment.append(line.removeprefix("#").strip())
+    paper, _, about = " ".join(comment).partition(": ")
+    return Experiment(path.stem, paper, re.split(r"(?<=[.?])\s", about)[0])
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name."""
+    known = experiments()
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f", did you mean {near[0]}?" if near else f"; there are {', '.join(known)}."
+    raise UserError(f"experiment={name} does not exist{hint}")
+
+
+def jobs_of(overrides: Sequence[str]) -> list[Overrides]:
+    """The jobs of a command, each as the command line of a single run, in the sweeper's order.
+
+    Args:
+        overrides: the command line, such as ``experiment=table2_simple size=quick``.
+    """
+    with hydra_context() as context:
+        hydra = context.config_loader.load_configuration(
+            "train", list(overrides), run_mode=RunMode.MULTIRUN
+        ).hydra
+        sweeper = hydra.sweeper if hydra.mode == RunMode.MULTIRUN else {}
+        jobs = expand_parts(context, sweeper.get("params"), sweeper.get("parts"), overrides)
+        return [job.overrides for job in jobs]
+
+
+def configs_of(runs: Sequence[Overrides]) -> list[tuple[dict[str, Any], int]]:
+    """The configs of jobs, each with the number of jobs that cost the same."""
+
+    def matters(override: str) -> bool:
+        return override.lstrip("+").partition("=")[0] not in FREE_OPTIONS
+
+    counts = Counter(tuple(filter(matters, run)) for run in runs)
+    with hydra_context():
+        return [(check(compose("train", list(run))), count) for run, count in counts.items()]
+
+
+def list_experiments(args: argparse.Namespace) -> None:
+    """Print a table of experiments.
+
+    Args:
+        args: ``words`` are names, all if there are none, and overrides such as ``size=quick``;
+            ``fresh`` measures again what was measured before.
+    """
+    overrides = [word for word in args.words if "=" in word]
+    names = [word for word in args.words if "=" not in word]
+    chosen = [find_experiment(name) for name in names] or list(experiments().values())
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("experiment", "paper", "what", "runs", "time here"):
+        table.add_column(title, justify="right" if title in ("runs", "time here") else "left")
+    console, total = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 140), 0.0
+    with Console(stderr=True).status("") as status:  # measuring takes seconds per network
+        for experiment in chosen:
+            status.update(f"measuring {experiment.name}")
+            runs, seconds = cost_of((f"experiment={experiment.name}", *overrides), fresh=args.fresh)
+            total += seconds
+            row = (experiment.name, experiment.paper, experiment.about)
+            table.add_row(*row, str(runs), duration(seconds))
+    console.print(table)
+    console.print(
+        f"\nIn all {duration(total)}, one run after the other, estimated from a few steps of each "
+        "network. hydra/launcher=local runs several at once."
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 40 s, 12 min, 3.5 h, 21 d."""
+    for name, length in UNITS:
+        if seconds >= 2 * length:
+            number = seconds / length
+            digits = 1 if number < 10 and name != "min" else 0
+            return f"{number:.{digits}f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def cost_of(command: Overrides, *, fresh: bool = False) -> tuple[int, float]:
+    """Number of runs of a command, and the seconds they take one after the other."""
+    runs = jobs_of(command)
+    [(config, _)] = configs_of([command])
+    if config["sweep"]["stacked"]:
+        return len(runs), stacked_seconds(config, fresh=fresh)
+    seconds = sum(
+        count * run_seconds(config, *cached_speed(config, fresh=fresh))
+        for config, count in configs_of(runs)
+    )
+    return len(runs), seconds
+
+
+def run_seconds(config: Mapping[str, Any], step: float, sample: float) -> float:
+    """Seconds of a run, if an optimizer step and the evaluation of one sample take so long."""
+    train, test = sample_counts(config["data"])
+    held_out = round(train * config["protocol"]["holdout"])
+    steps = math.ceil((train - held_out) / config["optim"]["batch_size"])
+    steps = min(steps, config["trainer"]["limit_batches"] or steps)
+    epoch = EPOCH_SECONDS + steps * step + (held_out + test) * sample
+    return RUN_SECONDS + float(config["trainer"]["max_epochs"] * epoch)
+
+
+def sample_counts(data: Mapping[str, Any]) -> tuple[int, int]:
+    """Training and test samples of the data of a config."""
+    if "split" not in data:
+        test = round(data["n_samples"] * data["test_share"])
+        return data["n_samples"] - test, test
+    train, test = SAMPLES[data["name"]]
+    kind, folds = read_split(data["split"])
+    total = train + test
+    share = data["test_share"] or RANDOM_TEST_SHARE.get(data["name"])
+    if kind == "random" and share:
+        test = math.ceil(total * share)
+    elif kind == "kfold":
+        test = total // folds
+    train = total - test
+    return min(train, data["limit_train"] or train), min(test, data["limit_test"] or test)
+
+
+def cached_speed(config: Mapping[str, Any], *, fresh: bool = False) -> tuple[float, float]:
+    """Seconds of a step and of a sample of a config's network, measured once on this machine."""
+    optim = config["optim"]
+    data = {k: v for k, v in config["data"].items() if k not in ("fold", "split_seed", "fake")}
+    key = [config["model"], data, optim["batch_size"], optim["name"], _uses_gpu(config)]
+    step, sample = cached(key, lambda: measure_speed(config), fresh=fresh)
+    return step, sample
+
+
+def cached(key: Any, measure: Callable[[], Any], *, fresh: bool = False) -> Any:
+    """What was measured for a key on this machine before, or is measured now.
+
+    Args:
+        key: plain values that the result depends on, beside the machine and the versions.
+        measure: returns plain values.
+        fresh: measure again.
+    """
+    import torch
+
+    from focusing import __version__
+
+    machine = [platform.node(), os.cpu_count(), torch.get_num_threads(), torch.__version__]
+    name = json.dumps([__version__, machine, key], sort_keys=True)
+    path = cache_path()
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # none yet, or cut short
+        known = {}
+    if name not in known or fresh:
+        known[name] = measure()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(known, indent=0), encoding="utf-8")
+    return known[name]
+
+
+def cache_path() -> Path:
+    """The file of measured speeds, in the user's cache folder."""
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("focusing")) / "speeds.json"
+
+
+def _uses_gpu(config: Mapping[str, Any]) -> bool:
+    import torch
+
+    return config["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
+
+
+def measure_speed(config: Mapping[str, Any]) -> tuple[float, float]:
+    """Take a few steps with the real network, on fake data in batches of the real size."""
+    import torch
+
+    from focusing.config import Optim
+    from focusing.training.metrics import loss_of
+    from focusing.training.optimizer import build_optimizer
+    from focusing.training.trainer import build_net, load_data
+
+    fake = {**config["data"], "fake": True, "limit_train": None, "limit_test": None}
+    data = load_data({**config, "data": fake})
+    model = dict(config["model"])
+    if "pretrained" in model:
+        model["pretrained"] = False  # other weights are as fast
+    device = torch.device("cuda" if _uses_gpu(config) else "cpu")
+    net = build_net({**config, "model": model}, data).to(device)
+    optimizer = build_optimizer(net, Optim(**config["optim"]))
+    generator = torch.Generator().manual_seed(0)
+
+    def batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        index = torch.arange(size) % len(data.train.targets)
+        inputs, targets = data.train.inputs[index], data.train.targets[index]
+        if data.prepare is not None:
+            inputs = data.prepare(inputs)
+        return inputs.to(device), targets.to(device)
+
+    def step(inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        if data.augment is not None:
+            inputs = data.augment(inputs, generator)
+        torch.autograd.backward(loss_of(net(inputs), targets))
+        optimizer.step()
+        optimizer.zero_grad()
+        for layer in net.focused_layers().values():
+            layer.constrain_()
+
+    def evaluate(inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        net.eval()
+        with torch.no_grad():
+            net(inputs)
+
+    def clock(act: Callable[..., None], inputs: torch.Tensor, targets: torch.Tensor) -> float:
+        began = time.perf_counter()
+        act(inputs, targets)
+        if inputs.is_cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    def seconds(act: Callable[..., None], size: int) -> float:
+        """The time of a batch; that of a costly one extrapolates two small ones."""
+        small = batch(min(PROBE_BATCH, size))
+        if clock(act, *small) < SLOW_SECONDS:
+            whole = batch(size)
+            return min(clock(act, *whole) for _ in range(3))
+        one, two = clock(act, *small), clock(act, *batch(min(2 * PROBE_BATCH, size)))
+        return one + max(0.0, two - one) / PROBE_BATCH * (size - PROBE_BATCH)
+
+    size = min(config["optim"]["batch_size"], sample_counts(config["data"])[0])
+    return seconds(step, size), seconds(evaluate, 256) / 256
+
+
+def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:
+    """Seconds of all trials of ``experiment=table1``, one group after the other.
+
+    A cheap, a middling and a costly group are trained for 1 and for 21 epochs: the difference
+    scales the guess of ``rough_seconds``, and the rest is the time of a trial beside its epochs.
+    """
+    import torch
+
+    from focusing.experiments.stack_records import train_group
+    from focusing.experiments.table1 import groups, one_thread, pair_of, rough_seconds
+    from focusing.experiments.trials import draw
+
+    seed, variant, cpu = config["seed"], config["variant"], torch.device("cpu")
+    trials = [draw(seed, index, variant) for index in range(config["sweep"]["trials"])]
+    stacks = sorted(groups([pair_of(config, t) for t in trials], cpu), key=rough_seconds)
+    step = max(1, len(stacks) // 3)
+
+    def train(epochs: int) -> tuple[float, float]:
+        """Seconds that the three groups were guessed to take, and that they took."""
+        with TemporaryDirectory() as folder, one_thread():
+            shortened = copy.deepcopy(stacks[step // 2 :: step])
+            for run in (run for group in shortened for pair in group for run in pair):
+                run["trainer"]["max_epochs"], run["paths"]["output_dir"] = epochs, folder
+            began = time.perf_counter()
+            for group in shortened:
+                train_group(group, cpu)
+            return sum(map(rough_seconds, shortened)), time.perf_counter() - began
+
+    def measure() -> tuple[float, float]:
+        train(epochs=1)  # the first is slow
+        (guess, short), (longer_guess, longer) = train(epochs=1), train(epochs=21)
+        ratio = max(0.0, (longer - short) / (longer_guess - guess))
+        return ratio, max(0.0, short - ratio * guess) / sum(map(len, stacks[step // 2 :: step]))
+
+    ratio, rest = cached(["table1", variant, seed], measure, fresh=fresh)
+    return float(ratio * sum(map(rough_seconds, stacks)) + rest * len(trials))

@@ -1,0 +1,235 @@
+"""A group of trials from configs to records: the same records that single runs would write."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import yaml
+
+from focusing.callbacks import Throughput
+from focusing.config import drops_rest
+from focusing.data import DataSet, Split
+from focusing.errors import BusyError, UserError
+from focusing.experiments.stack import History, Rates, Stack, fit_stack
+from focusing.models import Network
+from focusing.results.collect import published
+from focusing.results.identity import run_folder
+from focusing.results.record import describe_end, describe_start
+from focusing.results.store import FinishedError, atomic_write, claim, record_of, write_record
+from focusing.training.checkpoint import chosen_checkpoint, encode
+from focusing.training.trainer import build_net, load_data, split_data
+from focusing.training.trajectory import Trajectory
+
+CHOSEN_BY = {"paper": "test/acc", "holdout": "val/acc", "last": None}
+DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
+
+
+class Pair(NamedTuple):
+    """The runs of a trial: their configs, which differ in the model alone."""
+
+    dense: dict[str, Any]
+    focused: dict[str, Any]
+
+    @property
+    def trial(self) -> int:
+        """The number of the trial."""
+        return int(self.focused["sweep"]["trial"])
+
+
+class RunState(NamedTuple):
+    """What the folder of a run says.
+
+    Attributes:
+        status: of its record; None: there is none yet.
+        error: a sentence, if it failed.
+        record: the record, if it can be read.
+    """
+
+    status: str | None
+    error: str | None
+    record: dict[str, Any] | None
+
+
+def run_state(config: Mapping[str, Any]) -> RunState:
+    """Read the state of a run; a record of another version counts as a failure."""
+    try:
+        record = record_of(run_folder(config))
+    except UserError as error:
+        return RunState("failed", f"{error} Delete it to run this again.", None)
+    if record is None:
+        archived = published(config)
+        return RunState("done" if archived else None, None, archived.record() if archived else None)
+    return RunState(record["status"], record.get("error"), record)
+
+
+@dataclass
+class _Run:
+    """One run of a group: a row of its stack.
+
+    Attributes:
+        config: in plain containers.
+        net: its network.
+        start: the first half of its record.
+        trajectory: of the foci; empty for a dense network.
+        wanted: its record is not there yet.
+    """
+
+    config: dict[str, Any]
+    net: Network
+    start: dict[str, Any]
+    trajectory: Trajectory
+    wanted: bool
+
+
+def train_group(pairs: Sequence[Pair], device: torch.device) -> int:
+    """Train trials of equal shapes together and write a record of every run.
+
+    A trial with a run that another process has is left alone, and so are records of finished runs,
+    unless ``force=true``.
+
+    Args:
+        pairs: the configs of each trial.
+        device: where to train.
+
+    Returns:
+        The number of trials that were trained.
+    """
+    with ExitStack() as claims:
+        claimed = {index: _claim(claims, pair) for index, pair in enumerate(pairs)}
+        free = {index: wanted for index, wanted in claimed.items() if wanted}
+        if free:
+            torch.set_flush_denormal(True)  # one denormal number costs as much as a hundred others
+            try:
+                _train([pairs[index] for index in free], list(free.values()), device)
+            finally:
+                torch.set_flush_denormal(False)
+    return len(free)
+
+
+def _claim(claims: ExitStack, pair: Pair) -> list[bool]:
+    """Which runs of a trial need a record; empty if it is done or belongs to another process."""
+    wanted = []
+    with ExitStack() as own:
+        for config in pair:
+            try:
+                own.enter_context(
+                    claim(run_folder(config), resume=False, again=bool(config["force"]))
+                )
+            except FinishedError:
+                wanted.append(False)
+            except BusyError:
+                return []
+            else:
+                wanted.append(True)
+        claims.push(own.pop_all())
+    return wanted if any(wanted) else []
+
+
+def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torch.device) -> None:
+    began, cpu_began = time.perf_counter(), time.process_time()
+    runs: list[_Run] = []
+    splits: list[dict[str, Split]] = []
+    for pair, both in zip(pairs, wanted, strict=True):
+        data = load_data(pair.dense)
+        splits.append(split_data(pair.dense, data))
+        runs += [_prepare(*run, data, splits[-1]) for run in zip(pair, both, strict=True)]
+    config = runs[0].config
+    optim, dtype = config["optim"], DTYPES[config["trainer"]["precision"]]
+    stacked = {
+        name: Split(
+            torch.stack([trial[name].inputs for trial in splits]).to(device, dtype),
+            torch.stack([trial[name].targets for trial in splits]).to(device),
+        )
+        for name in splits[0]
+    }
+    samples = len(splits[0]["train"].targets)
+    drop_last = drops_rest(optim["drop_last"], samples, optim["batch_size"], batch_norm=True)
+    del splits
+    stack = Stack(
+        [run.net.to(dtype) for run in runs[0::2]],
+        [run.net.to(dtype) for run in runs[1::2]],
+        [Rates(*(run.config["optim"][name] for name in Rates._fields)) for run in runs[1::2]],
+        optim["momentum"],
+        device,
+    )
+    history = fit_stack(
+        stack,
+        stacked.pop("train"),
+        stacked,
+        epochs=config["trainer"]["max_epochs"],
+        batch_size=optim["batch_size"],
+        seed=config["seed"] if optim["shuffle"] else None,
+        limit=config["trainer"]["limit_batches"],
+        drop_last=drop_last,
+        chosen_by=CHOSEN_BY[config["protocol"]["name"]],
+    )
+    seconds = (time.perf_counter() - began) / len(runs)
+    measured = {
+        "wall_seconds": seconds,
+        "cpu_seconds": (time.process_time() - cpu_began) / len(runs),
+        "steps_per_second": stack.steps / seconds,
+        "measured": {"stacked": {"trials": stack.trials}},
+    }
+    for row, run in enumerate(runs):
+        if run.wanted:
+            run.net.load_state_dict(stack.state(row))
+            _write_run(run, history, row, measured)
+
+
+def _prepare(config: dict[str, Any], wanted: bool, data: DataSet, splits: dict[str, Split]) -> _Run:
+    net = build_net(config, data)
+    trajectory = Trajectory()
+    trajectory.record(0, net.focused_layers())
+    return _Run(config, net, describe_start(config, data, splits, net), trajectory, wanted)
+
+
+def _write_run(run: _Run, history: History, row: int, measured: Mapping[str, Any]) -> None:
+    """Write what a single run writes at its end."""
+    run_dir, config = run_folder(run.config), run.config
+    series, error = _series(history, row)
+    more = {**measured, "peak_memory_bytes": Throughput().peak_memory_bytes}
+    layers, options = run.net.focused_layers(), config["callbacks"].get("trajectory")
+    if layers and options:
+        _fill_trajectory(run.trajectory, history, row // 2, options["every"])
+        run.trajectory.save(run_dir / "focus.npz", layers)
+    if options:
+        more["focus"] = run.trajectory.movement(run.start["data"], layers)
+    text = yaml.safe_dump(config, sort_keys=False)
+    atomic_write(run_dir / "config.yaml", text.encode(), sync=False)  # the record has it too
+    state = history.best[row][1] or run.net.state_dict()
+    weights = {"state_dict": {f"net.{name}": value for name, value in state.items()}}
+    atomic_write(run_dir / "checkpoints" / chosen_checkpoint(config), encode(weights), sync=False)
+    status = "failed" if error else "done"
+    write_record(run_dir, describe_end(run.start, series, status=status, error=error, **more))
+
+
+def _series(history: History, row: int) -> tuple[dict[str, list[float]], str | None]:
+    """The series of one run, up to the epoch where it diverged, and a sentence about that."""
+    series: dict[str, list[float]] = {}
+    for name, values in history.series.items():
+        if name != "focus/sigma_mean":
+            series[name] = [epoch[row].item() for epoch in values]
+        elif row % 2:
+            series[name] = [epoch[row // 2].item() for epoch in values]
+    for epoch, scores in enumerate(zip(*series.values(), strict=True)):
+        for name, value in zip(series, scores, strict=True):
+            if not math.isfinite(value):
+                error = f"{name} is {value} after epoch {epoch}: try a smaller optim.lr."
+                return {name: values[:epoch] for name, values in series.items()}, error
+    return series, None
+
+
+def _fill_trajectory(path: Trajectory, history: History, trial: int, every: int) -> None:
+    """Add all later epochs to a trajectory that has its start."""
+    last = len(history.foci) - 1
+    epochs = sorted({0, *range(every, last, every), last})
+    state = path.state_dict()
+    [layer] = state["foci"]
+    foci = torch.stack([history.foci[epoch][:, trial] for epoch in epochs])
+    path.load_state_dict({**state, "epochs": epochs, "foci": {layer: foci}})

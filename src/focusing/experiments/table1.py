@@ -1,0 +1,378 @@
+"""Table 1: a dense and a focused network on each of many random data sets, trained in stacks."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import math
+import multiprocessing
+import os
+import time
+import traceback
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import MISSING, fields
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from rich import box, console
+from rich.table import Table
+
+from focusing.compose import check, prepare_hydra
+from focusing.config import SCHEMA_TARGETS, Optim, group_schemas
+from focusing.errors import UserError
+from focusing.experiments.stack_records import DTYPES, Pair, run_state, train_group
+from focusing.experiments.trials import Trial, command_line_options, draw
+from focusing.results.identity import ONLOOKERS, run_folder
+from focusing.sweep.jobs import (
+    Job,
+    Outcome,
+    Result,
+    RunsFailedError,
+    describe_error,
+    print_failures,
+    record_failure,
+)
+from focusing.sweep.pool import Announce, Limits, Pool, Slot
+from focusing.sweep.status import SweepStatus
+from focusing.training.trainer import build_trainer
+
+Group = Sequence[Pair]
+
+MAX_VALUES = {"cpu": 2**17, "cuda": 2**24}
+"""Weights or activations of a stack: more than the CPU's cache holds would slow it down."""
+MAX_TRIALS = 64
+"""Trials of a stack."""
+MIN_POOL_SECONDS = 20.0
+"""Less work than that is done in this process: starting others would take longer than it saves."""
+POLL_SECONDS = 1.0
+"""How often to check trials that another process runs."""
+CRASHED_TWICE = "The process of this trial's stack died twice; is there enough memory?"
+FREE_OPTIONS = {
+    "optim": ("lr", "lr_mu", "lr_sigma", "momentum", "batch_size", "drop_last", "shuffle", "l2"),
+    "model": ("name", "hidden", "mu", "sigma", "train_mu", "train_sigma", "init")
+    + ("mu_range", "sigma_range", "grid", "normalizer", "backend", "cutoff", "later_sigma"),
+}
+"""Options of which a stack takes any value; the others must keep the schema's default."""
+
+
+def run_stacked(cfg: DictConfig) -> float | None:
+    """Run the trials of a config, those of equal shapes together, and print a summary.
+
+    Finished runs are not run again, failed ones only with ``sweep.retry_failed=true``. A kill
+    loses the groups that are being trained.
+
+    Args:
+        cfg: as composed from conf/train.yaml with ``experiment=table1``.
+
+    Returns:
+        The mean score of the focused networks minus that of the dense ones.
+    """
+    prepare_hydra()
+    config = check(cfg)
+    check_stackable(config)
+    device = build_trainer(config["trainer"], Path()).strategy.root_device
+    fixed = command_line_options(cfg)
+    numbers = range(config["sweep"]["trials"])
+    trials = [draw(config["seed"], index, config["variant"], fixed) for index in numbers]
+    pairs = [pair_of(config, trial, fixed) for trial in trials]
+    retry = config["sweep"]["retry_failed"]
+    left = [pair for pair in pairs if config["force"] or not _is_finished(pair, retry)]
+    begun, errors = {pair.trial for pair in left}, dict[int, str]()
+    stderr = console.Console(stderr=True, soft_wrap=True)
+    with SweepStatus(
+        console=stderr, total=len(pairs), options=("sweep.trial",), noun="trials"
+    ) as status:
+        for pair in pairs:
+            if pair.trial not in begun:
+                _count(status, pair, earlier=True)
+        while left:
+            status.refresh()
+            errors |= train_groups(list(groups(left, device)), device, status)
+            left = [pair for pair in left if pair.trial not in errors]
+            left = [pair for pair in left if not (config["force"] or _is_finished(pair))]
+            if left:
+                time.sleep(POLL_SECONDS)
+    scores, failed = list[tuple[Trial, float, float]](), list[Result]()
+    for trial, pair in zip(trials, pairs, strict=True):
+        scores += [(trial, dense, focused) for dense, focused in _scores(pair)]
+        failed += _failures(pair, errors.get(trial.index), earlier=trial.index not in begun)
+    console.Console(soft_wrap=True).print(summarize(trials, scores))
+    if failed:
+        in_a_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+        if not in_a_sweep:  # which prints them
+            print_failures(failed)
+        raise RunsFailedError(f"{len(failed)} of {2 * len(pairs)} runs failed", tuple(failed))
+    return fmean(focused - dense for _, dense, focused in scores) if scores else None
+
+
+def check_stackable(config: Mapping[str, Any]) -> None:
+    """Raise a UserError that names the first option that a stack does not support."""
+    if config["sweep"]["trials"] < 1:
+        raise UserError(f"sweep.trials={config['sweep']['trials']} must be at least 1.")
+    if config["data"]["name"] != "synthetic":
+        raise UserError("sweep.stacked=true trains the trials of Table 1: use data=synthetic.")
+    if "mu" not in config["model"]:
+        raise UserError(
+            f"sweep.stacked=true trains a focused network beside a dense one: use model=focus_s, "
+            f"not {config['model']['name']}."
+        )
+    model, optim = config["model"], config["optim"]
+    if optim["name"] != "SGD":
+        raise _refusal("optim.name", optim["name"], "SGD")
+    for group, schema in (("optim", Optim), ("model", group_schemas()["model"]["focused"])):
+        for option in fields(schema):
+            factory = option.default_factory
+            default = factory() if callable(factory) else option.default
+            if option.name in (*FREE_OPTIONS[group], "name") or default is MISSING:
+                continue
+            if config[group][option.name] != default:
+                raise _refusal(f"{group}.{option.name}", config[group][option.name], str(default))
+    if model["normalizer"] == "none":
+        raise _refusal("model.normalizer", "none", "l2, sum and mean")
+    if len(model["hidden"]) != 1:
+        raise _refusal("model.hidden", model["hidden"], "one layer")
+    if optim["momentum"] is None:
+        raise _refusal("optim.momentum", None, "a number")
+    if config["trainer"]["precision"] not in DTYPES:
+        raise _refusal("trainer.precision", config["trainer"]["precision"], " or ".join(DTYPES))
+    for group, known in (("callbacks", (*ONLOOKERS, "clip")), ("logger", ("csv",))):
+        for name, options in config[group].items():
+            if name not in known and options is not None:
+                raise UserError(f"{group}.{name} needs sweep.stacked=false.")
+    if not config["callbacks"].get("clip"):
+        raise _refusal("callbacks.clip", None, "callbacks=default")
+
+
+def _refusal(name: str, value: Any, supported: str) -> UserError:
+    return UserError(f"{name}={value} needs sweep.stacked=false; a stack knows {supported} only.")
+
+
+def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -> Pair:
+    """The configs of a trial's runs.
+
+    Args:
+        config: of the sweep, with its focused network.
+        trial: what to write into it.
+        fixed: options that the command line sets, and that stay.
+    """
+    focused = copy.deepcopy(config)
+    for name, value in trial.settings.items():
+        if name not in fixed:
+            group, _, option = name.partition(".")
+            focused[group][option] = value
+    dense = copy.deepcopy(focused)
+    shared = {option.name for option in fields(group_schemas()["model"]["dense"])}
+    dense["model"] = {name: value for name, value in dense["model"].items() if name in shared}
+    dense["model"] |= {"_target_": SCHEMA_TARGETS["model"]["dense"], "name": "dense"}
+    return Pair(dense, focused)
+
+
+def groups(pairs: Sequence[Pair], device: torch.device) -> Iterator[list[Pair]]:
+    """Trials that train together: of equal shapes, and no more than pay off."""
+    max_values = MAX_VALUES.get(device.type, MAX_VALUES["cuda"])
+    for (inputs, neurons, _, batch), same in groupby(sorted(pairs, key=_shape), _shape):
+        size = max_values // (2 * neurons * max(inputs, batch))
+        members, size = list(same), min(max(1, size), MAX_TRIALS)
+        for first in range(0, len(members), size):
+            yield members[first : first + size]
+
+
+def _shape(pair: Pair) -> tuple[int, int, int, int]:
+    """Inputs, neurons, samples and batch size."""
+    data, [neurons] = pair.focused["data"], pair.focused["model"]["hidden"]
+    noise = 0 if data["noise_position"] == "none" else data["noise"]
+    inputs, batch = data["informative"] + noise, pair.focused["optim"]["batch_size"]
+    return inputs, neurons, data["n_samples"], batch
+
+
+def rough_seconds(group: Group) -> float:
+    """A rough guess at the time of a group, to begin with the longest."""
+    config = group[0].focused
+    data, [neurons] = config["data"], config["model"]["hidden"]
+    weights = 2 * neurons * (data["informative"] + data["noise"])
+    steps = 0.7 * data["n_samples"] / config["optim"]["batch_size"] + 1
+    products, activations = weights * data["n_samples"] * 3.4, 2 * neurons * data["n_samples"]
+    work = products / 8e10 + (steps * weights + activations) * 4e-9
+    return float(config["trainer"]["max_epochs"] * (steps * 1.5e-4 + len(group) * work))
+
+
+def train_groups(
+    stacks: Sequence[Group], device: torch.device, status: SweepStatus
+) -> dict[int, str]:
+    """Train all groups, the longest first; on a CPU in as many processes as torch has threads.
+
+    Small steps do not divide, so every process has one thread. The groups of a process that died
+    are tried once more, each trial by itself.
+
+    Args:
+        stacks: groups of trials that train together.
+        device: where to train.
+        status: shows the progress.
+
+    Returns:
+        The errors of trials that could not be trained, by the numbers of the trials.
+    """
+    ordered = sorted(stacks, key=rough_seconds, reverse=True)
+    workers = min(torch.get_num_threads() if device.type == "cpu" else 1, len(ordered))
+    forks = hasattr(os, "fork") and not multiprocessing.current_process().daemon
+    errors: dict[int, str] = {}
+
+    def finish(group: Group, failed: Mapping[int, str]) -> None:
+        errors.update(failed)
+        for pair in group:
+            _count(status, pair, failed.get(pair.trial))
+        status.refresh()
+
+    if workers < 2 or not forks or sum(map(rough_seconds, ordered)) < MIN_POOL_SECONDS:
+        with one_thread():
+            for group in ordered:
+                finish(group, train_or_record(group, device))
+        return errors
+
+    def run_in_pool(waiting: Sequence[Group], workers: int) -> Iterator[tuple[Group, Outcome]]:
+        def execute(job: Job, announce: Announce) -> Outcome:
+            torch.set_num_threads(1)
+            _keep_memory()
+            failed = train_or_record(waiting[job.index], device)
+            runs = [(Job(trial), Outcome("failed", error=e)) for trial, e in failed.items()]
+            return Outcome("done", runs=tuple(runs))
+
+        limits = Limits(jobs=len(waiting), growth_mb=1000)
+        with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
+            jobs = (Job(index) for index in range(len(waiting)))
+            for job, outcome in pool.run(jobs, status.refresh):
+                yield waiting[job.index], outcome
+
+    again: list[Group] = []
+    for group, outcome in run_in_pool(ordered, workers):
+        if outcome.crashed:
+            again += [[pair] for pair in group]
+        else:
+            finish(group, {job.index: str(failed.error) for job, failed in outcome.runs})
+    for group, outcome in run_in_pool(again, 1) if again else ():
+        if outcome.crashed:
+            finish(group, _record_failures(group, CRASHED_TWICE))
+        else:
+            finish(group, {job.index: str(failed.error) for job, failed in outcome.runs})
+    return errors
+
+
+def train_or_record(group: Group, device: torch.device) -> dict[int, str]:
+    """Train a group, or its trials one by one if that fails; returns the errors of trials."""
+    try:
+        train_group(group, device)
+    except Exception as error:
+        if len(group) > 1:
+            return {k: v for pair in group for k, v in train_or_record([pair], device).items()}
+        trace = None if isinstance(error, UserError) else traceback.format_exc()
+        return _record_failures(group, describe_error(error), trace)
+    return {}
+
+
+def _record_failures(group: Group, error: str, trace: str | None = None) -> dict[int, str]:
+    """Record that trials failed, except for runs that have a record."""
+    for pair in group:
+        for config in pair:
+            if run_state(config).status is None:
+                record_failure(run_folder(config), config, error, trace)
+    return {pair.trial: error for pair in group}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _keep_memory() -> None:
+    """Tell glibc to keep freed memory: the system would zero it again for the next step."""
+    with suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-1, 2**30)  # M_TRIM_THRESHOLD
+        mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, the largest that glibc takes
+
+
+def _is_finished(pair: Pair, retry_failed: bool = False) -> bool:
+    """Whether there is nothing to run for a trial."""
+    final = ("done",) if retry_failed else ("done", "failed")
+    return all(run_state(config).status in final for config in pair)
+
+
+def _count(
+    status: SweepStatus, pair: Pair, error: str | None = None, *, earlier: bool = False
+) -> None:
+    """Show what became of a trial, unless another process has it."""
+    states = [run_state(config) for config in pair]
+    if error is None and any(state.status is None for state in states):
+        return
+    error = error or next((state.error for state in states if state.status == "failed"), None)
+    outcome = Outcome("failed" if error else "done", earlier, error=error)
+    status.add(Job(pair.trial, (f"sweep.trial={pair.trial}",)), outcome)
+
+
+def _failures(pair: Pair, error: str | None, *, earlier: bool) -> list[Result]:
+    """The failed runs of a trial; ``error`` is that of a trial that may have no records."""
+    failed = []
+    for config in pair:
+        state = run_state(config)
+        if state.status == "failed" or (state.status is None and error):
+            names = (f"sweep.trial={pair.trial}", f"model={config['model']['name']}")
+            where = str(run_folder(config))
+            outcome = Outcome("failed", earlier, run_dir=where, error=state.error or error)
+            failed.append((Job(pair.trial, names), outcome))
+    return failed
+
+
+def _scores(pair: Pair) -> list[tuple[float, float]]:
+    """The scores of the dense and the focused run; empty unless both are done."""
+    records = [run_state(config).record for config in pair]
+    protocol = pair.focused["protocol"]["name"]
+    done = [record for record in records if record and record["status"] == "done"]
+    values = [float(record["scores"][protocol]["value"]) for record in done]
+    return [(values[0], values[1])] if len(values) == 2 else []
+
+
+def summarize(
+    trials: Sequence[Trial], scores: Sequence[tuple[Trial, float, float]]
+) -> console.Group:
+    """A table by level and position of the noise, and how many draws were changed."""
+    titles = ("noise", "where", "trials", "dense", "focused", "focused - dense")
+    table = Table(*titles, box=box.SIMPLE_HEAD)
+    for column in table.columns[2:]:
+        column.justify = "right"
+    cells: dict[tuple[str, str], list[tuple[float, float]]] = {("none", ""): []}
+    cells |= {(f"{x:g} x length", where): [] for x in (0.5, 1.0) for where in ("sides", "left")}
+    for trial, dense, focused in scores:
+        key = (f"{trial.noise_level:g} x length", trial.settings["data.noise_position"])
+        cells.setdefault(key if trial.noise_level else ("none", ""), []).append((dense, focused))
+    cells["all", ""] = [(dense, focused) for _, dense, focused in scores]
+    for (level, where), pairs in cells.items():
+        table.add_row(level, where, str(len(pairs)), *_statistics(pairs))
+    changes = Counter(trial.changed.partition(" for ")[0] for trial in trials if trial.changed)
+    what = "; ".join(f"{count} x {change}" for change, count in sorted(changes.items()))
+    note = f"Not possible as drawn: {changes.total()} trials" + (f" ({what})." if what else ".")
+    note += "\nTest accuracy in percent; of differences the mean +- its standard error."
+    return console.Group(table, note)
+
+
+def _statistics(pairs: Sequence[tuple[float, float]]) -> tuple[str, str, str]:
+    """Mean accuracies and the mean difference with its standard error, in percent."""
+    if not pairs:
+        return "", "", ""
+    gaps = [100 * (focused - dense) for dense, focused in pairs]
+    error = f" +- {stdev(gaps) / math.sqrt(len(gaps)):.2f}" if len(gaps) > 1 else ""
+    dense, focused = (100 * fmean(column) for column in zip(*pairs, strict=True))
+    return f"{dense:.2f}", f"{focused:.2f}", f"{fmean(gaps):+.2f}{error}"

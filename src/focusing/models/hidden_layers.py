@@ -1,0 +1,123 @@
+"""The layer that focuses or not, as the paper's experiments initialise it, and its inputs."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from focusing.models.network import Network
+from focusing.nn import FocusedLinear
+
+N = TypeVar("N", bound=Network)
+NOT_OPTIONS = ("in_features", "out_features", "device", "dtype")
+"""Parameters of ``FocusedLinear`` that the network sets."""
+
+
+def dense_layer(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer with weights from U[-b, b], b = sqrt(6 / inputs), and biases of zero (He)."""
+    layer = nn.Linear(inputs, outputs)
+    bound = math.sqrt(6 / inputs)
+    nn.init.uniform_(layer.weight, -bound, bound)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def classifier_layer(
+    shape: Sequence[int], outputs: int, focus: Mapping[str, Any] | None
+) -> nn.Module:
+    """A layer on top of features, dense or focused.
+
+    Args:
+        shape: shape of the features of a sample, before flattening.
+        outputs: number of neurons.
+        focus: options of ``FocusedLinear``, with ``topology="image"`` for this shape; None: dense.
+    """
+    inputs = math.prod(shape)
+    if focus is None:
+        return dense_layer(inputs, outputs)
+    topology = resolve_topology(focus.get("topology"), shape)
+    return FocusedLinear(inputs, outputs, **{**focus, "topology": topology})
+
+
+def focused(build: Callable[..., N]) -> Callable[..., N]:
+    """Make a builder of focused networks from one that takes the options of the focus as a mapping.
+
+    Its signature has the options of ``FocusedLinear`` in place of ``focus``. The schema of
+    ``conf/model`` is derived from it.
+    """
+    signature = inspect.signature(build, eval_str=True)
+    parameters = {name: own for name, own in signature.parameters.items() if name != "focus"}
+    options = dict(inspect.signature(FocusedLinear, eval_str=True).parameters)
+    for name in NOT_OPTIONS:
+        del options[name]
+    options["bias"] = options["bias"].replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    topology = options["topology"]
+    options["topology"] = topology.replace(annotation=topology.annotation | str)  # "image"
+    parameters |= options
+    returned = build if inspect.isclass(build) else signature.return_annotation
+
+    def build_focused(*args: Any, **kwargs: Any) -> N:
+        focus = {name: kwargs.pop(name) for name in options if name in kwargs}
+        return build(*args, focus=focus, **kwargs)
+
+    build_focused.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        list(parameters.values()), return_annotation=returned
+    )
+    annotations = {name: parameter.annotation for name, parameter in parameters.items()}
+    build_focused.__annotations__ = {**annotations, "return": returned}
+    build_focused.__doc__ = f"As {build.__name__}, with options of FocusedLinear for what focuses."
+    return build_focused
+
+
+def check_dropout(name: str, shares: Sequence[float]) -> None:
+    """Refuse a share that no layer can drop.
+
+    Args:
+        name: name of the option.
+        shares: its values.
+    """
+    for share in shares:
+        if not 0 <= share < 1:
+            raise ValueError(f"model.{name}: {share:g} must be at least 0 and less than 1.")
+
+
+def image_shape(shape: Sequence[int], who: str) -> tuple[int, int, int]:
+    """Height, width and channels of a sample.
+
+    Args:
+        shape: (height, width, channels) or (height, width).
+        who: what needs it, for the error message.
+    """
+    if len(shape) not in (2, 3):
+        raise ValueError(
+            f"{who} needs images (height, width, channels), but a sample has shape {tuple(shape)}."
+        )
+    height, width, channels = (*shape, 1)[:3]
+    return height, width, channels
+
+
+def resolve_topology(topology: Any, shape: Sequence[int]) -> Any:
+    """Replace ``"image"`` by the shape of what a layer sees; the channels share a position.
+
+    Args:
+        topology: an option of ``FocusedLinear``, or ``"image"``.
+        shape: shape of a sample.
+    """
+    if not isinstance(topology, str):
+        return topology
+    if topology != "image":
+        raise ValueError(f"topology={topology} is not image, a shape such as [28, 28], or null.")
+    height, width, channels = image_shape(shape, "topology=image")
+    return ((height, width), channels)
+
+
+class ChannelsLast(nn.Module):
+    """Flattens (N, C, H, W) such that the channels of a pixel are neighbours."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (N, C, H, W) to (N, H * W * C)."""
+        return input.permute(0, 2, 3, 1).flatten(1)

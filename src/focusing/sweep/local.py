@@ -1,0 +1,212 @@
+"""A sweep on this machine: one job after the other, or in a pool (``hydra/launcher=local``)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from hydra.types import HydraContext
+from omegaconf import DictConfig
+
+from focusing.errors import UserError
+from focusing.sweep.expansion import Composer, is_stack
+from focusing.sweep.jobs import Job, Outcome
+from focusing.sweep.pool import Announce, Limits, Pool, Slot
+from focusing.sweep.status import SweepStatus
+from focusing.sweep.task import SweepTask, execute
+
+Done = Callable[[Job, Outcome], None]
+
+
+class SerialSweep:
+    """Runs the jobs of a sweep in this process.
+
+    Args:
+        context: Hydra's.
+        config: of the sweep.
+        task: the task of a job.
+    """
+
+    def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
+        self._config, self._task = config, task
+        self._execute = partial(execute, context, Composer(context, config), task)
+
+    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+        """Run all jobs.
+
+        Args:
+            jobs: asked for the next job when the last one is over.
+            status: shows the progress.
+            done: called with every job that is over.
+        """
+        first = next(jobs, None)
+        if first is None:
+            return
+        status.bar = False  # a run has its own bar, and a stack of runs its own status
+        status.quiet = status.total == 1 and is_stack(self._config, first.overrides)
+        with status:
+            for job in chain([first], jobs):
+                outcome = self._execute(job)
+                status.add(job, outcome)
+                done(job, outcome)
+                if status.finished < status.total:  # leaving the block prints the end
+                    status.refresh()
+
+
+class LocalSweep(SerialSweep):
+    """Runs the jobs of a sweep in a pool of processes.
+
+    Args:
+        context: Hydra's.
+        config: of the sweep.
+        task: the task of a job.
+        workers: processes without a GPU; None: one per processor.
+        gpus: 0, a number, ``"all"`` or a list of indices.
+        per_gpu: jobs that share a GPU.
+        threads: of each job; None: an equal share of the processors.
+        jobs_per_worker: a process is replaced after so many jobs.
+        growth_mb: or after its memory has grown so much.
+    """
+
+    def __init__(
+        self,
+        context: HydraContext,
+        config: DictConfig,
+        task: SweepTask,
+        *,
+        workers: int | None,
+        gpus: int | str | Sequence[int],
+        per_gpu: int,
+        threads: int | None,
+        jobs_per_worker: int,
+        growth_mb: int,
+    ) -> None:
+        super().__init__(context, config, task)
+        for name, number in (("jobs_per_worker", jobs_per_worker), ("growth_mb", growth_mb)):
+            if number < 1:
+                raise UserError(f"hydra.launcher.{name}={number} must be at least 1.")
+        self._slots = partial(make_slots, workers, gpus, per_gpu, threads)
+        self._slots()  # reports wrong options before the sweep begins
+        self._limits = Limits(jobs_per_worker, growth_mb)
+        self._pause = Path(config.paths.output_dir).expanduser() / ".pause"
+
+    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+        """Run all jobs; ``jobs`` is asked for the next one when a slot is free."""
+        first = next(jobs, None)
+        if first is None:
+            return
+        slots = self._slots(status.total)
+        self._task.threads = slots[0].threads
+        _preload(slots[0])
+        pool = Pool(slots, self._execute_and_announce, self._limits, status.print, self._pause)
+
+        def tick() -> None:
+            status.running = pool.running
+            status.refresh()
+
+        with status, pool:
+            for job, outcome in pool.run(chain([first], jobs), tick):
+                status.add(job, outcome)
+                done(job, outcome)
+
+    def _execute_and_announce(self, job: Job, announce: Announce) -> Outcome:
+        """What a worker does with a job."""
+        self._task.announce = announce
+        return self._execute(job)
+
+
+def _preload(slot: Slot) -> None:
+    """Import torch once, which takes seconds, for workers to inherit.
+
+    Not with GPUs, because CUDA does not survive a fork; and with one thread, for the same reason.
+    """
+    if not slot.gpu:
+        replace(slot, threads=1).occupy()
+        import focusing.run  # noqa: F401
+
+
+def make_slots(
+    workers: int | None,
+    gpus: int | str | Sequence[int],
+    per_gpu: int,
+    threads: int | None,
+    jobs: int | None = None,
+) -> list[Slot]:
+    """The slots of this machine.
+
+    Args:
+        workers: their number without GPUs; None: one per processor.
+        gpus: 0, a number, ``"all"``, or a list of indices among the visible ones.
+        per_gpu: jobs that share a GPU.
+        threads: of each job; None: an equal share of the processors.
+        jobs: number of jobs; there are no more slots than that.
+    """
+    devices = _devices(gpus)
+    if devices and per_gpu < 1:
+        raise UserError(f"hydra.launcher.per_gpu={per_gpu} must be at least 1.")
+    if devices and workers is not None:
+        raise UserError("hydra.launcher.workers is for a sweep without GPUs: use per_gpu.")
+    cpus = cpu_count()
+    count = len(devices) * per_gpu if devices else (cpus if workers is None else workers)
+    if count < 1:
+        raise UserError(f"hydra.launcher.workers={workers} must be at least 1.")
+    count = count if jobs is None else max(1, min(count, jobs))
+    share = max(1, cpus // count) if threads is None else threads
+    if share < 1:
+        raise UserError(f"hydra.launcher.threads={threads} must be at least 1.")
+    # First one job on every device, then the second ones.
+    places = [device for _ in range(per_gpu) for device in devices] or [""] * count
+    return [Slot(device, share) for device in places[:count]]
+
+
+def cpu_count() -> int:
+    """The number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _devices(gpus: int | str | Sequence[int]) -> list[str]:
+    """The value of CUDA_VISIBLE_DEVICES for each GPU that the user asks for."""
+    if gpus == 0 and not isinstance(gpus, bool):
+        return []
+    environment = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if environment is None:
+        visible, why = _installed_gpus(), "nvidia-smi finds {} on this machine"
+    else:
+        visible = [name.strip() for name in environment.split(",") if name.strip()]
+        why = f"CUDA_VISIBLE_DEVICES={environment} names {{}}"
+    option = f"hydra.launcher.gpus={gpus}"
+    if gpus == "all":
+        indices = list(range(len(visible)))
+    elif isinstance(gpus, int) and not isinstance(gpus, bool) and gpus > 0:
+        indices = list(range(gpus))
+    elif isinstance(gpus, Sequence) and not isinstance(gpus, str):
+        indices = list(gpus)
+        if not indices or len(set(indices)) < len(indices) or not all(map(_is_index, indices)):
+            raise UserError(f"{option} must be different numbers from 0, as in [0,3].")
+    else:
+        raise UserError(f"{option} is neither a number, a list nor all.")
+    if not visible or max(indices) >= len(visible):
+        raise UserError(f"{option}: {why.format(len(visible) or 'none')}.")
+    return [visible[index] for index in indices]
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _installed_gpus() -> list[str]:
+    # Do not ask torch: a process that has started CUDA cannot be forked.
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return []
+    listing = subprocess.run([command, "-L"], capture_output=True, text=True)  # noqa: S603 - fixed
+    lines = [line for line in listing.stdout.splitlines() if line.startswith("GPU ")]
+    return [str(index) for index in range(len(lines))]

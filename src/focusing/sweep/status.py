@@ -1,0 +1,144 @@
+"""The progress of a sweep: a bar in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Column
+
+from focusing.sweep.jobs import Job, Outcome, Result, label, swept_options
+
+
+class SweepStatus:
+    """Counts the jobs of a sweep and shows the counts.
+
+    It draws only when it is called: a drawing thread would make it unsafe for the pool to fork.
+
+    Args:
+        jobs: the overrides of the jobs.
+        interval: seconds between two lines where there is no terminal.
+        console: the terminal by default.
+        total: number of jobs, if they are not known yet.
+        options: the options that name a job, if the jobs are not known yet.
+        noun: what is counted.
+
+    Attributes:
+        bar: draw a bar if there is a terminal.
+        quiet: print nothing.
+        running: jobs that are running now.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Sequence[str]] = (),
+        interval: float = 10.0,
+        console: Console | None = None,
+        total: int | None = None,
+        options: Collection[str] = (),
+        noun: str = "jobs",
+    ) -> None:
+        self.bar, self.quiet, self.noun = True, False, noun
+        self.total = len(jobs) if total is None else total
+        self.counts = {"done": 0, "failed": 0, "skipped": 0, "busy": 0, "pruned": 0}
+        self.running = 0
+        self.best: Result | None = None
+        self._not_run = 0
+        self._interval = interval
+        self._options = options or swept_options(jobs)
+        self._console = console or Console(soft_wrap=True)
+        self._began = self._next = time.monotonic()
+        self._bar: Progress | None = None
+
+    @property
+    def finished(self) -> int:
+        """Jobs that are over, whatever became of them."""
+        return sum(self.counts.values())
+
+    def __enter__(self) -> SweepStatus:
+        """Start to show the counts."""
+        self._console.quiet = self.quiet
+        if self._console.is_terminal and self.bar:
+            self._bar = Progress(
+                TextColumn(f"[bold]{self.noun}"),
+                MofNCompleteColumn(),
+                BarColumn(bar_width=20),
+                TextColumn("{task.fields[text]}", table_column=Column(no_wrap=True)),
+                console=self._console,
+                auto_refresh=False,
+            )
+            self._bar.add_task("sweep", total=self.total, text="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Show the final counts and leave them on the screen."""
+        self.running = 0
+        if self._bar is not None:
+            self.refresh()
+            self._bar.stop()
+        else:
+            self._console.print(escape(self.describe()))
+        if kind is not None and issubclass(kind, (KeyboardInterrupt, SystemExit)):
+            self._console.print("Stopped. The same command goes on from here.")
+
+    def add(self, job: Job, outcome: Outcome) -> None:
+        """Count a job that is over."""
+        skipped = outcome.earlier and outcome.status == "done"
+        self.counts["skipped" if skipped else outcome.status] += 1
+        self._not_run += outcome.earlier or outcome.status == "busy"
+        if outcome.is_better_than(self.best[1] if self.best else None):
+            self.best = (job, outcome)
+        if outcome.status == "failed" and not outcome.earlier:
+            self.print(f"failed: {self._name(job)}: {outcome.error}")
+
+    def refresh(self) -> None:
+        """Draw the bar, or print a line if the last one is old enough."""
+        now = time.monotonic()
+        if self._bar is not None:
+            text = escape(self.describe())
+            self._bar.update(self._bar.task_ids[0], completed=self.finished, text=text)
+            self._bar.refresh()
+        elif now >= self._next:
+            self._next = now + self._interval
+            self._console.print(escape(self.describe()))
+
+    def print(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._console.print(line, markup=False, highlight=False)
+
+    def describe(self) -> str:
+        """The counts in one line."""
+        shown = {**self.counts, "running": self.running}
+        words = [] if self._bar is not None else [f"{self.finished}/{self.total} {self.noun}"]
+        words += [f"{count} {name}" for name, count in shown.items() if count or name == "done"]
+        if (left := self.seconds_left()) is not None:
+            words.append(f"{_clock(left)} left")
+        if self.best is not None and self.best[1].score is not None:
+            words.append(f"best {self.best[1].score:.4g} ({self._name(self.best[0])})")
+        return ", ".join(words)
+
+    def seconds_left(self) -> float | None:
+        """An estimate, once a job has run."""
+        run = self.finished - self._not_run
+        if not run or self.finished >= self.total:
+            return None
+        return (time.monotonic() - self._began) / run * (self.total - self.finished)
+
+    def _name(self, job: Job) -> str:
+        return label(job.overrides, self._options)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes}:{rest:02d}"

@@ -1,1 +1,0 @@
-"""Table 1: random trials, trained in stacks."""

@@ -1,0 +1,247 @@
+"""One job of a sweep: skip it if it is done, else run it, and return what became of it.
+
+This happens where the job runs, on whatever machine: composing a config takes a tenth of a second,
+and the folder of a run follows from the hash of its config.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from filelock import Timeout
+from hydra.core.utils import run_job, setup_globals
+from hydra.types import HydraContext
+from omegaconf import DictConfig, OmegaConf
+
+from focusing.compose import check, check_devices, prepare_hydra
+from focusing.errors import BusyError, PrunedError, UserError
+from focusing.instantiate import trust, trusted
+from focusing.results.collect import published
+from focusing.results.identity import run_folder
+from focusing.results.store import lock_of, read_record, record_of
+from focusing.sweep.expansion import Composer, is_stack
+from focusing.sweep.jobs import (
+    Job,
+    Outcome,
+    Result,
+    RunsFailedError,
+    describe_error,
+    record_failure,
+)
+
+TaskFunction = Callable[[DictConfig], Any]
+Announce = Callable[[Path, dict[str, Any]], None]
+Launch = Callable[[Sequence[Job]], Sequence[Outcome]]
+SIGNAL_EXIT_CODES = (130, 143)
+"""Exit codes of a process that Ctrl-C or SIGTERM stopped."""
+POLL_SECONDS = 1.0
+"""How often to check whether another process has released a run."""
+
+
+class SweepTask:
+    """A task function that always returns an :class:`Outcome`, whatever its job does.
+
+    Args:
+        task: the function that Hydra would call.
+        prepare: writes into a job's config what the config asks for, such as a random trial.
+        threads: of a job; None: torch's default.
+        folder: the working directory of the sweep, for machines where jobs start elsewhere.
+
+    Attributes:
+        announce: called with the run folder and the config before the job begins.
+    """
+
+    def __init__(
+        self,
+        task: TaskFunction,
+        prepare: Callable[[DictConfig], None],
+        threads: int | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        # Our sweeper wraps the task, and so do our launchers: other sweepers do not.
+        self.task: TaskFunction = task.task if isinstance(task, SweepTask) else task
+        self.prepare, self.threads, self.folder = prepare, threads, folder
+        self.trusted = trusted()  # goes along to processes that the user did not start
+        self.announce: Announce | None = None
+
+    def __call__(self, cfg: DictConfig) -> Outcome:
+        """Run one job."""
+        trust(self.trusted)
+        if self.folder is not None:
+            os.chdir(self.folder)
+        if self.threads is not None:
+            import torch
+
+            torch.set_num_threads(self.threads)
+        prepare_hydra()
+        if is_stack(cfg):
+            return self._run(cfg, None, {})  # many runs in one job: it handles its own records
+        try:
+            config, run_dir = self.locate(cfg)
+            record = record_of(run_dir) or {}
+            archived = None if record else published(config)
+        except Exception as error:
+            return Outcome.from_error(error)
+        rerun = config["force"] or config["resume"] == "never"
+        if archived is not None and not rerun:
+            score = archived.scores[config["protocol"]["name"]]
+            where = str(archived.path)
+            return Outcome("done", True, run_dir=where, score=score, metric=archived.metric)
+        status = record.get("status")
+        if status == "failed" and not rerun and not config["sweep"]["retry_failed"]:
+            return Outcome("failed", earlier=True, run_dir=str(run_dir), error=record["error"])
+        if status == "pruned" and not rerun and config["callbacks"].get("trial"):
+            return Outcome("pruned", earlier=True, run_dir=str(run_dir))
+        if self.announce is not None:
+            self.announce(run_dir, config)
+        return self._run(cfg, run_dir, config, earlier=status == "done" and not config["force"])
+
+    def locate(self, cfg: DictConfig) -> tuple[dict[str, Any], Path]:
+        """The config of a job as its record will have it, and its run folder."""
+        from focusing.training.trainer import resolve_source
+
+        self.prepare(cfg)
+        config = check(cfg)
+        resolve_source(config, strict=True)
+        return config, run_folder(config)
+
+    def _run(
+        self, cfg: DictConfig, run_dir: Path | None, config: dict[str, Any], earlier: bool = False
+    ) -> Outcome:
+        where = None if run_dir is None else str(run_dir)
+        try:
+            with preemptible():
+                score = self.task(cfg)
+        except BusyError as error:
+            return Outcome("busy", run_dir=where, error=str(error))
+        except PrunedError:
+            return Outcome("pruned", run_dir=where)
+        except SystemExit as leave:
+            if leave.code in SIGNAL_EXIT_CODES or isinstance(leave, Requeued):
+                raise
+            text = f"The job left with exit code {leave.code}."
+            record_failure(run_dir, config, text)
+            return Outcome("failed", run_dir=where, error=text)
+        except Exception as error:
+            if not isinstance(error, UserError):
+                record_failure(run_dir, config, repr(error), traceback.format_exc())
+            runs = error.runs if isinstance(error, RunsFailedError) else ()
+            return Outcome("failed", run_dir=where, error=describe_error(error), runs=runs)
+        metric = None
+        if run_dir is not None:
+            with suppress(UserError):
+                metric = (read_record(run_dir) or {}).get("metric")
+        return Outcome("done", earlier=earlier, run_dir=where, score=score, metric=metric)
+
+
+class Requeued(SystemExit):
+    """The job leaves, and continues when the cluster starts it again."""
+
+
+@contextmanager
+def preemptible() -> Iterator[None]:
+    """Inside a submitit job, save the run before submitit's handler ends the process.
+
+    Submitit answers the cluster's warning that time is up (SIGUSR2 by default) by requeueing the
+    job and leaving, wherever training is. Here the warning first stops training, as SIGTERM does.
+    """
+    if "SUBMITIT_EXECUTOR" not in os.environ or (
+        threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+    warning = getattr(signal, "SIG" + os.environ.get("SUBMITIT_PREEMPT_SIGNAL", "USR2"))
+    requeue: Any = signal.getsignal(warning)
+    terminate = signal.getsignal(signal.SIGTERM)
+    warned = False
+
+    def stop_training(signum: int, frame: FrameType | None) -> None:
+        nonlocal warned
+        warned = True
+        if signal.getsignal(signal.SIGTERM) == terminate:  # not in training: nothing to save
+            raise SystemExit(128 + signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+
+    signal.signal(warning, stop_training)
+    try:
+        yield
+    except SystemExit:
+        if warned and callable(requeue):
+            try:
+                requeue(warning, None)
+            except SystemExit as leave:
+                raise Requeued(leave.code) from None
+        raise
+    finally:
+        signal.signal(warning, requeue)
+
+
+def execute(context: HydraContext, compose: Composer, task: SweepTask, job: Job) -> Outcome:
+    """Compose a job and run it in this process; a value that cannot be composed fails this job.
+
+    Args:
+        context: Hydra's.
+        compose: composes the config of a job.
+        task: the task of a job.
+        job: the job to run.
+    """
+    setup_globals()
+    try:
+        returned = run_job(
+            hydra_context=context,
+            task_function=task,
+            config=compose(job),
+            job_dir_key="hydra.sweep.dir",
+            job_subdir_key="hydra.sweep.subdir",
+        )
+    except Exception as error:
+        return Outcome.from_error(error)
+    return Outcome.from_return(returned)
+
+
+def launch_until_finished(jobs: Sequence[Job], launch: Launch) -> list[Result]:
+    """Launch jobs until each has finished or failed, here or in another process."""
+    results: dict[int, Result] = {}
+    ready = waiting = list(jobs)
+    while waiting:
+        outcomes = launch(ready)
+        results.update((job.index, (job, out)) for job, out in zip(ready, outcomes, strict=True))
+        waiting = [job for job in waiting if results[job.index][1].status == "busy"]
+        if waiting:
+            count = len(waiting)
+            print(f"Waiting for {count} jobs that another process runs.", file=sys.stderr)
+            ready = _wait_for_release([results[job.index] for job in waiting])
+    return [results[job.index] for job in jobs]
+
+
+def _wait_for_release(busy: Sequence[Result]) -> list[Job]:
+    """Wait until at least one run is no longer locked."""
+    while True:
+        free = [job for job, out in busy if out.run_dir and not _is_locked(Path(out.run_dir))]
+        if free:
+            return free
+        time.sleep(POLL_SECONDS)
+
+
+def _is_locked(run_dir: Path) -> bool:
+    try:
+        with lock_of(run_dir):
+            return False
+    except Timeout:
+        return True
+
+
+def check_sweep(config: DictConfig) -> None:
+    """Refuse several devices in a sweep: Hydra would hang."""
+    devices = config.trainer.devices
+    check_devices(OmegaConf.to_container(devices) if OmegaConf.is_config(devices) else devices)

@@ -1,0 +1,234 @@
+"""The list of experiments: the jobs they expand into, and what these cost."""
+
+import itertools
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from focusing.errors import UserError
+from focusing.experiments import listing
+from focusing.experiments.listing import (
+    EPOCH_SECONDS,
+    RUN_SECONDS,
+    cached_speed,
+    configs_of,
+    cost_of,
+    duration,
+    experiments,
+    find_experiment,
+    jobs_of,
+    run_seconds,
+    sample_counts,
+    stacked_seconds,
+)
+from tests.command_line import list_experiments
+from tests.unit.experiments.composed import checked
+
+RUNS = {
+    "learning_to_focus": 1,
+    "sides": 1,
+    "stuck": 1,
+    "table2_simple": 6 * 4 * 5,
+    "table2_cnn": 6 * 2 * 5,
+    "table3_transfer": 2 * 2 * 5,
+    "table4_other": 2 * 10 + 2 * 2 * 5 + 2 * 5,
+    "n_hidden": 2 * 2 * 6 * 5,
+    "sparsity": 2,
+    "sigma_reg": 4 * 2 * 6 * 5,
+    "explain": 3,
+    "timing": 3 * 2,
+    "redundancy": 2,
+    "topology": 5 * 4 * 5,
+    "focus_functions": 2 * 5 * 5,
+    "rescue": (1 + 2 + 2 + 3) * 5,
+}
+
+
+def test_every_experiment_says_where_it_is_in_the_paper() -> None:
+    known = experiments()
+    assert set(known) == {*RUNS, "table1"}
+    for experiment in known.values():
+        first = experiment.paper.split()[0]
+        assert first in ("Table", "Figure", "Section", "Beyond"), experiment
+        assert len(experiment.about) > 10
+    assert known["table3_transfer"].paper == "Table 3"
+    assert known["topology"].paper == "Beyond the paper"
+
+
+def test_the_docs_list_them_with_their_runs() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
+    rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| `")]
+    runs = {name.strip(" `"): int(row[2]) for row in rows for name in row[0].split(",")}
+    assert runs == {**RUNS, "table1": 1500}
+
+
+def test_a_wrong_name_is_named_with_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"experiment=tabel2_cnn .* did you mean table2_cnn\?"):
+        find_experiment("tabel2_cnn")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_number_of_runs(name: str) -> None:
+    runs = jobs_of([f"experiment={name}"])
+    assert len(runs) == len(set(runs)) == RUNS[name]
+    if name == "table2_cnn":  # the paper's seeds
+        seeds = {word for run in runs for word in run if "seed" in word}
+        assert seeds == {f"seed={17 * repeat}" for repeat in range(5)}
+
+
+def test_the_command_line_wins_over_the_sweep_of_an_experiment() -> None:
+    runs = jobs_of(["experiment=table2_simple", "model=dense", "seed=3,4", "optim.lr=1"])
+    assert len(runs) == 6 * 2
+    assert all({"model=dense", "optim.lr=1"} <= set(run) for run in runs)
+
+
+class TestParts:
+    """Of table4_other: Boston in folds; Reuters and DNA; IMDB with networks of its own."""
+
+    def test_each_part_is_a_sweep_of_its_own(self) -> None:
+        runs = [" ".join(run) for run in jobs_of(["experiment=table4_other"])]
+        assert {"fasttext" in run for run in runs if "data=imdb" in run} == {True}
+        assert {"data.fold" in run for run in runs if "data=boston" in run} == {True}
+        assert sum("data.fold" in run for run in runs) == 20
+
+    def test_a_choice_keeps_the_parts_that_have_it(self) -> None:
+        runs = jobs_of(["experiment=table4_other", "data=imdb,dna", "seed=1"])
+        words = [" ".join(run) for run in runs]
+        assert len(runs) == 4
+        assert sum("data=imdb" in run and "model=fasttext_" in run for run in words) == 2
+        assert sum("data=dna" in run and "data=dna,imdb" not in run for run in words) == 2
+        with pytest.raises(UserError, match="No part of this experiment has .*data=mnist"):
+            jobs_of(["experiment=table4_other", "data=mnist"])
+
+    def test_a_size_can_leave_values_out(self) -> None:
+        runs = [" ".join(run) for run in jobs_of(["experiment=table4_other", "size=quick"])]
+        assert sum("data=boston" in run for run in runs) == 2 * 3
+        assert sum("data.ngrams=1" in run for run in runs) == 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "count"),
+    [
+        ("n_hidden", "quick", 2 * 2 * 6 * 3),
+        ("focus_functions", "quick", 5 * 3),
+        ("table2_simple", "quick", 6 * 4 * 2),
+        ("table3_transfer", "quick", 2 * 2),
+        ("table2_cnn", "short", 6 * 2 * 2),
+        ("topology", "short", 5 * 4 * 2),
+    ],
+)
+def test_smaller_sizes_have_fewer_runs(name: str, size: str, count: int) -> None:
+    assert len(jobs_of([f"experiment={name}", f"size={size}"])) == count
+
+
+def test_the_penalty_on_sigma_has_all_panels_and_strengths_at_quick() -> None:
+    runs = [
+        dict(word.split("=") for word in run)
+        for run in jobs_of(["experiment=sigma_reg", "size=quick"])
+    ]
+    panels = Counter((run["data"], run["model"]) for run in runs)
+    wanted = itertools.product(("mnist", "clt", "cifar10", "fashion"), ("focus_s", "cnn_focus"))
+    assert panels == dict.fromkeys(wanted, 6 * 3)
+    assert 1e-5 in {float(run["optim.sigma_l2"]) for run in runs}
+
+
+def test_runs_that_cost_the_same_are_counted_together() -> None:
+    runs = jobs_of(["experiment=rescue", "size=quick"])
+    configs = configs_of(runs)
+    assert sum(count for _, count in configs) == len(runs) == 16
+    assert {config["name"] for config, _ in configs} == {"rescue"}
+    assert len(configs) == 6  # seeds and rates of mu make no difference
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["data=synthetic"], (2000, 857)),
+        (["data=mnist", "data.limit_train=500", "data.limit_test=20000"], (500, 10_000)),
+        (["data=lfw"], (2267, 756)),
+        (["data=boston"], (456, 50)),
+        (["data=dna"], (2548, 638)),
+        (["data=dna", "data.split=official"], (2000, 1186)),
+    ],
+)
+def test_sample_counts(overrides: list[str], expected: tuple[int, int]) -> None:
+    assert sample_counts(checked(*overrides)["data"]) == expected
+
+
+def test_seconds_of_a_run_by_hand() -> None:
+    config = checked("data=mnist", "trainer.max_epochs=3")
+
+    def seconds(epoch: float) -> object:
+        return pytest.approx(RUN_SECONDS + 3 * (EPOCH_SECONDS + epoch))
+
+    # 60 000 / 512 = 117.2
+    assert run_seconds(config, 0.1, 1e-3) == seconds(118 * 0.1 + 10_000 * 1e-3)
+    few = {**config, "trainer": {**config["trainer"], "limit_batches": 2}}
+    assert run_seconds(few, 0.1, 0.0) == seconds(0.2)
+    held = {**config, "protocol": {"name": "holdout", "holdout": 0.1}}
+    assert run_seconds(held, 0.1, 1e-3) == seconds(106 * 0.1 + 16_000 * 1e-3)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(listing, "cache_path", lambda: tmp_path / "cache" / "speeds.json")
+    return tmp_path / "cache" / "speeds.json"
+
+
+def test_a_speed_is_measured_once_and_kept(cache: Path) -> None:
+    config = checked("data=dna")
+    assert all(seconds > 0 for seconds in cached_speed(config))
+    [key] = json.loads(cache.read_text())
+    cache.write_text(json.dumps({key: [7.0, 0.0]}))
+    assert cached_speed(config) == (7.0, 0.0)
+    assert cached_speed({**config, "seed": 9}) == (7.0, 0.0)
+    assert cached_speed(config, fresh=True) != (7.0, 0.0)
+    cache.write_text("{")  # cut short
+    assert cached_speed(config) != (7.0, 0.0)
+
+
+def test_stacked_trials_are_measured_and_scaled(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = checked("experiment=table1", "size=smoke", "sweep.trials=3")
+    assert math.isfinite(stacked_seconds(config))  # trains some of them
+    assert json.loads(cache.read_text())
+    monkeypatch.setattr(listing, "cached", lambda *_, **__: (1.0, 10.0))
+    few, many = (
+        stacked_seconds({**config, "sweep": {**config["sweep"], "trials": count}})
+        for count in (4, 40)
+    )
+    assert 40 < few < 41 < 400 < many
+
+
+def test_the_list_has_place_runs_and_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(listing, "cached_speed", lambda *_, **__: (0.01, 0.0))
+    assert cost_of(("experiment=rescue", "size=smoke"))[0] == 4
+    list_experiments(["learning_to_focus", "rescue", "size=smoke"])
+    out = capsys.readouterr().out
+    [line] = [line for line in out.splitlines() if line.startswith("rescue")]
+    assert "Beyond the paper" in line
+    assert " 4 " in line
+    assert line.rstrip().endswith(" s")
+    assert "Figure focus_change" in out
+    assert "table2_simple" not in out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "0 s"),
+        (119, "119 s"),
+        (121, "2 min"),
+        (7300, "2.0 h"),
+        (90_000, "25 h"),
+        (3e6, "35 d"),
+    ],
+)
+def test_durations_are_said_as_people_do(seconds: float, words: str) -> None:
+    assert duration(seconds) == words

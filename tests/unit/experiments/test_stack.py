@@ -1,0 +1,136 @@
+"""Stacked trials against the same trials one by one through Lightning.
+
+In 64 bits: stacks sum in another order, and what that changes in float32 depends on the processor.
+"""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from focusing.compose import check
+from focusing.experiments.stack_records import Pair, train_group
+from focusing.experiments.table1 import groups, pair_of
+from focusing.experiments.trials import apply_trial, draw
+from focusing.results.identity import run_folder
+from focusing.results.store import read_record
+from focusing.run import train
+from focusing.shipping.trained import evaluate
+from focusing.training.checkpoint import load_checkpoint
+from tests.unit.experiments.composed import checked, composed
+
+CPU = torch.device("cpu")
+DOUBLE = "trainer.precision=64-true"
+# All numbers of samples, lengths, widths, classes and rates, and a length that was raised (65).
+SAMPLED = [4, 12, 14, 18, 19, 24, 34, 59, 62, 65, 91, 107, 113, 115, 117, 128, 241, 251, 295, 317]
+SAME = ("experiment", "config_hash", "seed", "data", "metric", "network", "status", "scores")
+
+
+def sweep_config(folder: Path, *overrides: str) -> dict[str, Any]:
+    fixed = [f"paths.output_dir={folder}", "callbacks.progress=null", "trainer.accelerator=cpu"]
+    return checked("experiment=table1", *fixed, *overrides)
+
+
+def one_by_one(pair: Pair, folder: Path) -> Pair:
+    """Run both networks of a trial as ``sweep.stacked=false`` does; returns their configs."""
+    configs = deepcopy(pair)
+    for config in configs:
+        config["paths"]["output_dir"] = str(folder)
+        train(OmegaConf.create(config))
+    return configs
+
+
+def record_of(config: dict[str, Any]) -> dict[str, Any]:
+    record = read_record(run_folder(config))
+    assert record is not None
+    return record
+
+
+def gap(stacked: dict[str, Any], single: dict[str, Any], name: str) -> float:
+    """The greatest difference between the weights of two runs."""
+    paths = [run_folder(config) / "checkpoints" / name for config in (stacked, single)]
+    one, other = (load_checkpoint(path)["state_dict"] for path in paths)
+    assert one.keys() == other.keys()
+    return max((one[key] - other[key]).abs().max().item() for key in one)
+
+
+def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> None:
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", "trainer.max_epochs=1")
+    pairs = [pair_of(config, draw(0, index)) for index in SAMPLED]
+    stacks = list(groups(pairs, CPU))
+    assert sorted(map(len, stacks)) == [1] * 4 + [2] * 2 + [3] * 4
+    for group in stacks:
+        assert train_group(group, CPU) == len(group)
+    for pair in pairs:
+        for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
+            worst = gap(stacked, single, "last.ckpt")
+            assert worst < 1e-11, (stacked["sweep"]["trial"], stacked["model"]["name"], worst)
+
+
+@pytest.mark.parametrize(("normalizer", "grid"), [("mean", "index"), ("sum", "linspace")])
+def test_other_neurons_do_not_drift_apart_either(
+    tmp_path: Path, normalizer: str, grid: str
+) -> None:
+    neuron = (f"model.normalizer={normalizer}", f"model.grid={grid}", "trainer.max_epochs=6")
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *neuron)
+    pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
+    train_group(pairs, CPU)
+    for pair in pairs:
+        for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
+            assert gap(stacked, single, "last.ckpt") < 1e-11
+
+
+def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=holdout", "trainer.max_epochs=6")
+    pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
+    train_group(pairs, CPU)
+    for pair in pairs:
+        for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
+            folder, other = run_folder(stacked), run_folder(single)
+            assert folder.parts[-3:] == other.parts[-3:]
+            ours, theirs = record_of(stacked), record_of(single)
+            assert ours.keys() == theirs.keys()
+            assert {name: ours[name] for name in SAME} == {name: theirs[name] for name in SAME}
+            assert list(ours["series"]) == list(theirs["series"])
+            for name in ours["series"]:  # logged in float32
+                assert ours["series"][name] == pytest.approx(theirs["series"][name], abs=1e-6)
+            assert ours["focus"].keys() == theirs["focus"].keys()
+            assert {**ours["config"], "paths": None} == {**theirs["config"], "paths": None}
+            assert gap(stacked, single, "best.ckpt") < 1e-11
+            assert evaluate(folder)["test/acc"] == ours["scores"]["holdout"]["value"]
+            if stacked["model"]["name"] == "dense":
+                assert not (folder / "focus.npz").exists()
+                continue
+            with np.load(folder / "focus.npz") as one, np.load(other / "focus.npz") as two:
+                assert one.files == two.files
+                for name in one.files:
+                    if one[name].dtype.kind == "f":
+                        np.testing.assert_allclose(one[name], two[name], rtol=1e-4, atol=1e-6)
+                    else:
+                        assert (one[name] == two[name]).all()
+
+
+def test_a_trial_alone_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None:
+    pair = pair_of(sweep_config(tmp_path), draw(0, 317))
+    for stacked, model in zip(pair, ("dense", "focus_s"), strict=True):
+        alone = composed("experiment=table1", "sweep.trial=317", f"model={model}", "size=paper")
+        apply_trial(alone)
+        assert run_folder(check(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
+
+
+def test_a_trial_that_diverges_fails_alone(tmp_path: Path) -> None:
+    config = sweep_config(tmp_path, "trainer.max_epochs=4")
+    pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
+    for run in pairs[0]:
+        run["optim"]["lr"] = 1e30
+    train_group(pairs, CPU)
+    bad, good = record_of(pairs[0].dense), record_of(pairs[1].dense)
+    assert bad["status"] == "failed"
+    assert "try a smaller optim.lr" in bad["error"]
+    assert all(np.isfinite(values).all() for values in bad["series"].values())
+    assert good["status"] == "done"
+    assert len(good["series"]["test/acc"]) == 4

@@ -1,0 +1,288 @@
+"""All trials of Table 1 by one command: records, resuming, failures, refusals."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from focusing.compose import check
+from focusing.errors import UserError
+from focusing.experiments import table1
+from focusing.experiments.stack_records import Pair, train_group
+from focusing.experiments.table1 import check_stackable, groups, pair_of, run_stacked
+from focusing.experiments.trials import draw
+from focusing.results.identity import run_folder
+from focusing.results.store import claim
+from focusing.sweep.jobs import RunsFailedError
+from tests.forkserver import CONTEXT
+from tests.unit.experiments.composed import checked, composed
+
+CPU = torch.device("cpu")
+Records = dict[tuple[int, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def base() -> DictConfig:
+    return composed("experiment=table1", "trainer.accelerator=cpu", "trainer.max_epochs=2")
+
+
+@pytest.fixture
+def cfg(base: DictConfig, tmp_path: Path) -> DictConfig:
+    config: DictConfig = OmegaConf.merge(base, {"paths": {"output_dir": str(tmp_path)}})  # type: ignore[assignment]
+    return config
+
+
+def records(folder: Path) -> Records:
+    """By trial and model."""
+    found = {}
+    for path in folder.glob("table1/*/seed=*/result.json"):
+        record = {**json.loads(path.read_text()), "written": path.stat().st_mtime_ns}
+        config = record["config"]
+        found[config["sweep"]["trial"], config["model"]["name"]] = record
+    return found
+
+
+def test_both_networks_of_every_trial_are_recorded_once(
+    cfg: DictConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg.sweep.trials, cfg.seed = 5, 3
+    score = run_stacked(cfg)
+    before = records(tmp_path)
+    assert len(before) == 10
+    assert all(record["seed"] == 3 for record in before.values())
+    gaps = []
+    for trial in range(5):
+        dense, focused = before[trial, "dense"], before[trial, "focus_s"]
+        assert dense["data"] == focused["data"]
+        gaps.append(focused["scores"]["paper"]["value"] - dense["scores"]["paper"]["value"])
+    assert score == pytest.approx(sum(gaps) / 5)
+    shown = capsys.readouterr().out
+    assert "Not possible as drawn: 0 trials." in shown
+    assert f"{100 * sum(gaps) / 5:+.2f}" in shown
+
+    lost = run_folder(before[3, "focus_s"]["config"])
+    (lost / "result.json").unlink()  # as if killed just before
+    assert run_stacked(cfg) == score
+    after = records(tmp_path)
+    assert after.keys() == before.keys()
+    again = {key for key in after if after[key]["written"] != before[key]["written"]}
+    assert again == {(3, "focus_s")}
+    assert after[3, "focus_s"]["series"] == before[3, "focus_s"]["series"]
+
+
+def test_impossible_draws_are_counted(cfg: DictConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    def is_suitable(seed: int) -> bool:
+        trial = draw(seed, 0)
+        return trial.changed is not None and trial.settings["data.n_samples"] < 1000
+
+    cfg.sweep.trials, cfg.seed = 1, next(filter(is_suitable, range(999)))
+    run_stacked(cfg)
+    assert "Not possible as drawn: 1 trials (1 x length 4 raised to 5)." in capsys.readouterr().out
+
+
+def test_a_trial_that_another_process_has_is_left_to_it(cfg: DictConfig, tmp_path: Path) -> None:
+    pairs = [pair_of(check(cfg), draw(0, index)) for index in (19, 117)]
+    with claim(run_folder(pairs[0].focused), resume=False):
+        assert train_group(pairs, CPU) == 1
+    assert records(tmp_path).keys() == {(117, "dense"), (117, "focus_s")}
+    assert train_group(pairs, CPU) == 1
+    assert len(records(tmp_path)) == 4
+
+
+def test_failures_are_reported_and_retried_on_demand(
+    cfg: DictConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(table1, "command_line_options", lambda cfg: {"optim.lr": 1e30})
+    cfg.sweep.trials, cfg.optim.lr = 2, 1e30
+    with pytest.raises(RunsFailedError, match="of 4 runs failed") as first:
+        run_stacked(cfg)
+    before = records(tmp_path)
+    failed = {key: record for key, record in before.items() if record["status"] == "failed"}
+    assert {
+        (job.index, job.overrides[1].removeprefix("model=")): (outcome.error, outcome.earlier)
+        for job, outcome in first.value.runs
+    } == {key: (record["error"], False) for key, record in failed.items()}
+    assert failed
+    capsys.readouterr()
+    with pytest.raises(RunsFailedError) as second:
+        run_stacked(cfg)
+    assert records(tmp_path) == before
+    assert len(second.value.runs) == len(failed)
+    assert all(outcome.earlier for _, outcome in second.value.runs)
+    shown = capsys.readouterr().err
+    assert "2/2 trials, 0 done, 2 failed" in shown
+    assert shown.count("(in an earlier sweep)") == len(failed)
+    cfg.sweep.retry_failed = True
+    with pytest.raises(RunsFailedError):
+        run_stacked(cfg)
+    after = records(tmp_path)
+    for key, record in before.items():
+        assert (after[key]["written"] != record["written"]) == (record["status"] == "failed")
+
+
+def test_a_trial_that_cannot_be_trained_fails_alone(cfg: DictConfig, tmp_path: Path) -> None:
+    config = check(cfg)
+    fixed = {"data.informative": 4, "data.n_samples": 100, "data.noise": 0, "model.hidden": [4]}
+    fixed |= {"data.noise_position": "left", "optim.batch_size": 10}
+    for name, value in fixed.items():
+        group, _, option = name.partition(".")
+        config[group][option] = value
+    # 6: 8 classes x 4 clusters do not fit into 4 columns.
+    pairs = [pair_of(config, draw(0, index, fixed=fixed), fixed) for index in (0, 1, 6)]
+    unreadable = run_folder(pairs[1].dense) / "result.json"
+    unreadable.parent.mkdir(parents=True)
+    unreadable.write_text("{")
+    [stack] = groups(pairs, CPU)
+    errors = table1.train_or_record(stack, CPU)
+    assert errors.keys() == {6}
+    assert "n_clusters_per_class" in errors[6]
+    assert unreadable.with_name("result.json.damaged").read_text() == "{"  # is kept aside
+    expected = {(trial, model): "done" for trial in (0, 1) for model in ("dense", "focus_s")}
+    expected |= {(6, "dense"): "failed", (6, "focus_s"): "failed"}
+    assert {key: record["status"] for key, record in records(tmp_path).items()} == expected
+    assert records(tmp_path)[6, "dense"]["error"] == errors[6]
+
+
+def test_the_command_line_wins_over_the_draw() -> None:
+    config = checked("experiment=table1", "model.hidden=7")
+    pair = pair_of(config, draw(0, 0), fixed={"model.hidden": [7]})
+    assert pair.dense["model"]["hidden"] == pair.focused["model"]["hidden"] == [7]
+    assert pair.dense["data"]["n_samples"] == draw(0, 0).settings["data.n_samples"]
+
+
+def test_groups_hold_every_trial_once_and_shapes_that_are_equal(cfg: DictConfig) -> None:
+    config = check(cfg)
+    pairs = [pair_of(config, draw(0, index)) for index in range(300)]
+    stacks = list(groups(pairs, CPU))
+    assert sorted(pair.trial for stack in stacks for pair in stack) == list(range(300))
+    for stack in stacks:
+        shapes = {
+            (
+                pair.dense["data"]["n_samples"],
+                pair.dense["data"]["informative"] + pair.dense["data"]["noise"],
+                *pair.dense["model"]["hidden"],
+                pair.dense["optim"]["batch_size"],
+            )
+            for pair in stack
+        }
+        assert len(shapes) == 1
+    assert len(list(groups(pairs, torch.device("cuda")))) < len(stacks)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optim=adam", "optim.name=Adam needs sweep.stacked=false"),
+        ("optim.clip_value=1", "optim.clip_value=1.0 needs sweep.stacked=false"),
+        ("model.input_dropout=0.1", "model.input_dropout=0.1 needs"),
+        ("model.focus=triangle", "model.focus=triangle needs"),
+        ("model.normalizer=none", "l2, sum and mean only"),
+        ("model.hidden=[4,4]", "one layer only"),
+        ("trainer.precision=bf16-mixed", "32-true or 64-true only"),
+        ("callbacks.clip=null", "callbacks=default only"),
+        ("logger=tensorboard", "logger.tensorboard needs sweep.stacked=false"),
+        ("model=dense", "use model=focus_s, not dense"),
+        ("optim.momentum=null", "a number only"),
+        ("sweep.trials=0", "sweep.trials=0 must be at least 1"),
+    ],
+)
+def test_what_a_stack_does_not_support_is_refused(override: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_stackable(checked("experiment=table1", override))
+
+
+def test_a_stack_supports_the_neuron_of_2018_but_no_other_data() -> None:
+    check_stackable(checked("experiment=table1", "variant=author2018"))
+    with pytest.raises(UserError, match="use data=synthetic"):
+        check_stackable(checked("data=dna", "sweep.stacked=true"))
+
+
+def sweep_in_two_processes(cfg: DictConfig) -> None:
+    torch.set_num_threads(2)
+    table1.MIN_POOL_SECONDS = 0
+    run_stacked(cfg)
+
+
+class Deadly:
+    """Trains a group, unless it has a trial that kills the process."""
+
+    def __init__(self, trial: int) -> None:
+        self.trial, self.train_or_record = trial, table1.train_or_record
+
+    def __call__(self, group: Sequence[Pair], device: torch.device) -> dict[int, str]:
+        if self.trial in [pair.trial for pair in group]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.train_or_record(group, device)
+
+
+def whole_trials(found: Records) -> Records:
+    """Without those of trials that have one record: both networks are trained again."""
+    both = {trial for trial, _ in found if {(trial, "dense"), (trial, "focus_s")} <= found.keys()}
+    return {key: record for key, record in found.items() if key[0] in both}
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
+def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_trial_alone(
+    cfg: DictConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg.sweep.trials, cfg.trainer.max_epochs = 8, 20
+    process = CONTEXT.Process(target=sweep_in_two_processes, args=(cfg,))
+    process.start()
+    assert process.pid is not None
+    deadline = time.monotonic() + 300
+    while not whole_trials(records(tmp_path)) and time.monotonic() < deadline:
+        assert process.exitcode is None
+        time.sleep(0.02)
+    workers = _children(process.pid)
+    assert len(workers) == 2
+    process.kill()
+    process.join()
+    while any(map(_lives, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(_lives, workers))  # they die with it
+    before = whole_trials(records(tmp_path))
+    assert 2 <= len(before) < 16
+    deadly = next(index for index in range(8) if (index, "dense") not in before)
+    monkeypatch.setattr(table1, "MIN_POOL_SECONDS", 0)
+    monkeypatch.setattr(table1, "train_or_record", Deadly(deadly))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    with pytest.raises(RunsFailedError, match="2 of 16 runs failed"):
+        run_stacked(cfg)
+    after = records(tmp_path)
+    assert len(after) == 16
+    assert {key: after[key] for key in before} == before
+    failed = {key for key, record in after.items() if record["status"] == "failed"}
+    assert failed == {(deadly, "dense"), (deadly, "focus_s")}  # not the trials beside it
+    assert "died twice" in after[deadly, "focus_s"]["error"]
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _lives(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_no_process_is_started_for_seconds_of_work(
+    cfg: DictConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table1, "Pool", None)  # would fail
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    cfg.sweep.trials = 2
+    run_stacked(cfg)
+    assert table1.MIN_POOL_SECONDS > 1

@@ -1,0 +1,327 @@
+"""What the CPU engine remembers and skips, its memory, its compiler, and its absence."""
+
+import copy
+import errno
+import math
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import torch
+from numba.core.caching import IndexDataCacheFile
+
+from focusing import FocusedLinear
+from focusing.nn.ops import kernels
+from focusing.nn.ops.cpu import PLAN_STEPS, BufferPool
+from focusing.nn.ops.kernels import _exp2
+from tests.unit.nn.oracle import (
+    FAST_BACKENDS,
+    Result,
+    assert_same,
+    derivatives,
+    measured,
+)
+
+MOVES = [
+    (0.5, 0.3),
+    (0.9, 0.3),
+    (10.0, 0.3),  # a wild step
+    (0.1, 0.02),
+    (0.4, 0.01),
+    (-3.0, 0.05),
+    (0.98, 0.02),
+    (2.5, 0.2),  # outside, and wider than before
+    (0.02, 0.01),  # centres stay at a border, apertures change
+    (0.02, 1.0),
+]
+
+
+@pytest.mark.parametrize("topology", [None, (8, 16)])
+@pytest.mark.parametrize("backend", FAST_BACKENDS)
+def test_no_plan_of_former_foci_misleads(backend: str, topology: Any) -> None:
+    layer = FocusedLinear(128, 260, topology=topology, backend=backend)
+    x, grad_y = torch.randn(4, 128, requires_grad=True), torch.randn(4, 260)
+    expected: dict[tuple[float, float], Result] = {}
+    for start in MOVES:
+        for end in MOVES:
+            for mu, sigma in (start, end):
+                with torch.no_grad():
+                    layer.mu.copy_(torch.linspace(mu - 0.1, mu + 0.1, 260)[:, None])
+                    layer.sigma.fill_(sigma)
+                if (mu, sigma) not in expected:
+                    expected[mu, sigma] = derivatives(layer, x, grad_y)
+                results, title = measured(layer, x, grad_y), f"from {start} to {end}"
+                expected[mu, sigma].check(results, 2e-4, title)
+
+
+@pytest.mark.parametrize("backend", FAST_BACKENDS)
+def test_slow_drift_over_many_steps(backend: str) -> None:
+    """As in training: steps so small that a plan for the last foci nearly fits the next."""
+    layer = FocusedLinear(256, 160, sigma=0.03, backend=backend)
+    x, grad_y = torch.randn(2, 256), torch.randn(2, 160)
+    for step in range(150):
+        with torch.no_grad():
+            layer.mu += 0.004 * torch.randn(160, 1)
+            layer.sigma *= torch.exp(0.05 * torch.randn(160, 1) + 0.005)
+            layer.constrain_()
+        if step % 5 == 0:
+            expected = derivatives(layer, x, grad_y)
+            expected.check(measured(layer, x, grad_y), 1e-4, f"step {step}")
+        else:
+            layer(x)
+
+
+def test_the_nearest_input_may_be_far_along_the_first_axis() -> None:
+    """Scattered positions in a plane: an interval of one axis does not hold the nearest input."""
+    line = torch.linspace(0, 1, 100)
+    tau = torch.stack([line, torch.where(line < 0.5, 1.0, 0.0)], 1)
+    x, grad_y = torch.randn(4, 100), torch.randn(4, 40)
+    mu = torch.tensor([[0.1, 0.0]] * 40)
+    layer = FocusedLinear(100, 40, topology=tau, mu=mu, sigma=0.05, backend="numba_banded")
+    derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-4, "banded")
+
+
+@pytest.mark.parametrize("foci", [{"sigma": 0.01}, {"mu": 1.2, "sigma": 0.01}], ids=str)
+def test_foci_that_have_diverged_and_come_back_are_planned_anew(foci: dict[str, float]) -> None:
+    options: Any = {"mu_range": (0.0, 2.0), **foci}
+    layer, x = FocusedLinear(400, 160, **options), torch.randn(8, 400)
+    kept = copy.deepcopy(layer.state_dict())
+    expected = FocusedLinear(400, 160, backend="reference", **options)
+    expected.load_state_dict(kept)
+    with torch.no_grad():
+        layer.mu.fill_(torch.nan)
+        assert layer(x).isnan().all()
+        layer.load_state_dict(kept)
+        assert_same(layer(x), expected(x))
+
+
+def trained_connections(layer: FocusedLinear) -> torch.Tensor:
+    x = torch.ones(2, layer.in_features)
+    (gradient,) = torch.autograd.grad(layer(x).sum(), layer.weight)
+    return gradient != 0
+
+
+def test_bands_skip_only_what_is_below_the_cutoff() -> None:
+    for cutoff in (1e-7, 1e-3):
+        layer = FocusedLinear(784, 400, backend="numba_banded", cutoff=cutoff)
+        phi, trained = layer.phi(), trained_connections(layer)
+        needed = phi >= cutoff * phi.amax(1, keepdim=True)
+        assert trained[needed].all()
+        assert trained.float().mean() < needed.float().mean() + 0.25  # whole slabs
+    layer = FocusedLinear(4000, 100, mu=0.5, sigma=0.02, backend="numba_banded")
+    phi = layer.phi()[0]
+    seen = phi[trained_connections(layer)[0]] / phi.max()
+    assert 2e-8 < seen.min() <= 1e-7  # the default, up to a block of inputs
+
+
+def test_auto_uses_bands_only_while_foci_are_narrow() -> None:
+    layer = FocusedLinear(784, 800, sigma=0.025)
+    assert trained_connections(layer).float().mean() < 0.6
+    with torch.no_grad():
+        layer.sigma.fill_(0.5)
+    assert trained_connections(layer).all()
+    with torch.no_grad():
+        layer.sigma.fill_(0.01)
+        for _ in range(PLAN_STEPS):
+            layer(torch.ones(2, 784))
+    assert trained_connections(layer).float().mean() < 0.4
+
+
+def test_small_moves_reuse_the_plan_until_it_wears_out() -> None:
+    """Planning anew at every step would cost more than bands save."""
+    layer, x = FocusedLinear(784, 800, sigma=0.025), torch.randn(2, 784)
+    plans = []
+    for _ in range(PLAN_STEPS + 2):
+        layer(x)
+        plans.append(layer._cpu_engine._band)
+        with torch.no_grad():
+            layer.mu.add_(1e-6)
+    assert len({id(plan) for plan in plans}) == 2
+    assert plans[0] is plans[PLAN_STEPS]
+
+
+def test_a_buffer_comes_back_and_is_not_lent_twice() -> None:
+    single, double = np.dtype(np.float32), np.dtype(np.float64)
+    pool = BufferPool()
+    first, second = pool.lend(10, single), pool.lend(10, single)
+    assert first.data_ptr() != second.data_ptr()
+    place = first.data_ptr()
+    del first
+    assert pool.lend(8, single).data_ptr() == place
+    assert pool.lend(8, double).dtype == torch.float64
+    assert len(pool.lend(11, single)) == 11
+    assert len(pool._free) == 1
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.3])
+def test_graphs_that_live_at_once_do_not_share_memory(sigma: float) -> None:
+    """A layer used twice, and a graph used twice."""
+    layer = FocusedLinear(300, 200, sigma=sigma)
+    inputs = [torch.randn(4, 300) for _ in range(2)]
+    expected = [torch.autograd.grad(layer(x).square().sum(), layer.mu)[0] for x in inputs]
+    losses = []
+    for x in inputs:
+        losses.append(layer(x).square().sum())
+        with torch.no_grad():
+            layer(torch.randn(9, 300))
+    for _ in range(2):
+        for loss, gradient in zip(losses, expected, strict=True):
+            again = torch.autograd.grad(loss, layer.mu, retain_graph=True)[0]
+            assert torch.equal(again, gradient)
+
+
+def test_training_uses_the_same_memory_in_every_step() -> None:
+    layer = FocusedLinear(300, 200, sigma=0.3)
+    places = set()
+    for _ in range(4):
+        loss = layer(torch.randn(4, 300)).sum()
+        loss.backward()  # and the graph lives on into the next step
+        assert layer._cpu_engine is not None
+        places.add(layer._cpu_engine.pool._free[0].ctypes.data)
+    assert len(places) == 1
+
+
+@pytest.mark.parametrize("hide", [torch.detach, lambda t: t.view_as(t), lambda t: t.data])
+def test_hooks_may_keep_other_tensors_of_the_same_memory(hide: Any) -> None:
+    layer = FocusedLinear(300, 200, sigma=0.3)
+    x = torch.randn(4, 300, requires_grad=True)
+    expected = torch.autograd.grad(layer(x).square().sum(), x)[0]
+    with torch.autograd.graph.saved_tensors_hooks(hide, lambda t: t):
+        loss = layer(x).square().sum()
+    torch.func.functional_call(layer, {"mu": layer.mu.detach() + 0.3}, (x.detach(),))
+    assert torch.equal(torch.autograd.grad(loss, x)[0], expected)
+
+
+def test_tensors_may_move_to_shared_memory() -> None:
+    """As they do when a layer is sent to another process."""
+    layer = FocusedLinear(300, 200, sigma=0.02)
+    torch.nn.init.normal_(layer.bias)
+    layer.prune(0.5)
+    x, grad = torch.randn(4, 300), torch.randn(4, 200)
+    y = layer(x)
+    expected = torch.autograd.grad(y, layer.mu, grad, retain_graph=True)[0]
+    banded = layer.banded()
+    with torch.no_grad():
+        banded(x[:1])
+    for module in (layer, banded):
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.untyped_storage()._share_filename_cpu_()
+    junk = [torch.full((size,), torch.nan) for size in (200, 300, 60_000) for _ in range(50)]
+    assert torch.equal(torch.autograd.grad(y, layer.mu, grad)[0], expected)
+    assert torch.equal(layer(x), y)
+    with torch.no_grad():
+        assert_same(banded(x[:1]), y[:1])
+    assert junk
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.3])
+def test_threads_may_share_a_layer(sigma: float) -> None:
+    layer = FocusedLinear(300, 200, sigma=sigma).eval()
+    inputs = torch.randn(4, 50, 16, 300)
+    with torch.no_grad():
+        expected = [[layer(x) for x in own] for own in inputs]
+    wrong: list[Any] = []
+
+    def work(own: torch.Tensor, wanted: list[torch.Tensor]) -> None:
+        try:
+            with torch.no_grad():
+                outputs = [layer(x) for x in own]
+            wrong.extend(y for y, z in zip(outputs, wanted, strict=True) if not torch.equal(y, z))
+        except Exception as error:
+            wrong.append(error)
+
+    pairs = zip(inputs, expected, strict=True)
+    threads = [threading.Thread(target=work, args=pair) for pair in pairs]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+@numba.njit
+def powers(x, out):
+    for j in range(len(x)):
+        out[j] = _exp2(x[j])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 5e-7), (np.float64, 1e-14)])
+def test_powers_of_two(dtype: type, tolerance: float) -> None:
+    x = np.concatenate([np.linspace(-60, 12, 100_003), np.arange(-60, 12), [math.nan]])
+    x = x.astype(dtype)
+    out = np.empty_like(x)
+    powers(x, out)
+    np.testing.assert_allclose(out, np.exp2(x.astype(np.float64)), rtol=tolerance)
+
+
+def test_no_folder_for_compiled_code_only_costs_time() -> None:
+    """As in a container with a read-only home: numba has no folder for its cache."""
+    loop = eval("lambda x: x + 1")  # noqa: S307 - of no file, which has no folder either
+    with pytest.raises(RuntimeError, match="cannot cache"):
+        numba.njit(cache=True)(loop)
+    assert kernels.compiled(loop)(1) == 2
+
+
+def add_two(x):
+    return x + 2
+
+
+def test_a_full_disk_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(IndexDataCacheFile, "_save_data", fail)
+    assert kernels.compiled(add_two)(1) == 3
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    monkeypatch.undo()
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    assert kernels.compiled(add_two)(1) == 3
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".nbi", ".nbc"}
+
+
+WITHOUT_NUMBA = """
+import sys
+if sys.argv[1] == "missing":
+    sys.modules["numba"] = sys.modules["llvmlite"] = None
+import torch
+from focusing import FocusConstraint, FocusedLinear, param_groups, to_inference
+from focusing.nn.ops import cpu
+assert not cpu.AVAILABLE
+net = torch.nn.Sequential(FocusedLinear(300, 200, backend="numba"), torch.nn.Linear(200, 3))
+optimizer = torch.optim.SGD(param_groups(net, lr=0.01, lr_mu=0.001))
+FocusConstraint(net, optimizer)
+x, y = torch.randn(64, 300), torch.randint(3, (64,))
+losses = []
+for _ in range(20):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+assert losses[-1] < 0.8 * losses[0], losses
+net[0].prune(1.0)
+fast = to_inference(net.eval(), sparse=True)
+assert "BandedLinear" in repr(fast)
+torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("numba", ["missing", "disabled"])
+def test_without_numba_torch_computes(numba: str) -> None:
+    environment = os.environ | ({"NUMBA_DISABLE_JIT": "1"} if numba == "disabled" else {})
+    command = [sys.executable, "-c", WITHOUT_NUMBA, numba]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.stdout == "done\n", result.stderr

@@ -1,0 +1,294 @@
+"""All engines are the same function, whatever the foci do: the formulas of the oracle."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import layer as benchmark
+from focusing import FocusedLinear
+from tests.unit.nn.oracle import (
+    BACKENDS,
+    GRIDS,
+    NORMALIZERS,
+    TINY,
+    derivatives,
+    measured,
+)
+
+SHAPES = {1: [1, 2, 4, 17, 33, 100], 2: [(5, 5), (3, 12), (6, 6, 3)], 3: [(3, 4, 2), (4, 4, 5)]}
+TENSORS = ("ascending", "descending", "scattered", "equal")
+MUS = ("random", "sorted", "reversed", "equal", "borders", "outside", "clusters")
+SIGMAS = ("hundredfold", "two", "narrow", "usual", "wide")
+every_backend = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def make_topology(kind: Any, axes: int, seed: torch.Generator) -> tuple[int, Any]:
+    """A size, and a topology of it."""
+    if kind not in TENSORS:
+        return (kind, None) if isinstance(kind, int) else (math.prod(kind), kind)
+    tau = torch.rand(41, axes, generator=seed, dtype=torch.float64)
+    if kind in ("ascending", "descending"):
+        tau = tau[tau[:, 0].argsort(descending=kind == "descending")]
+    return 41, torch.full_like(tau, 0.5) if kind == "equal" else tau
+
+
+def set_foci(layer: FocusedLinear, mu: str, sigma: str, seed: torch.Generator) -> None:
+    """Put the foci where an optimizer step could have put them."""
+    shape = layer.mu.shape
+    place = torch.rand(shape, generator=seed, dtype=torch.float64)
+    width = torch.rand(shape, generator=seed, dtype=torch.float64)
+    mus = {
+        "random": lambda: place,
+        "sorted": lambda: place.sort(0).values,
+        "reversed": lambda: place.sort(0, descending=True).values,
+        "equal": lambda: place[:1].expand(shape),
+        "borders": lambda: place.round(),
+        "outside": lambda: 4 * place - 1.5,
+        "clusters": lambda: (place * 3).round() / 3 + width / 1000,
+    }
+    sigmas = {
+        "hundredfold": lambda: 0.01 * 100**width,
+        "two": lambda: torch.where(width < 0.2, 1.0, 0.01),
+        "narrow": lambda: torch.full(shape, 0.01),
+        "usual": lambda: 0.02 + width / 5,
+        "wide": lambda: 1 + 9 * width,
+    }
+    with torch.no_grad():
+        layer.mu.copy_(mus[mu]())
+        layer.sigma.copy_(sigmas[sigma]())
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> tuple[int, Any]:
+    axes = draw(st.sampled_from([1, 1, 2, 3]))
+    return axes, draw(st.sampled_from([*SHAPES[axes], *TENSORS]))
+
+
+@settings(max_examples=60)
+@given(
+    topology=topologies(),
+    neurons=st.sampled_from([1, 3, 20, 37, 130]),
+    batch=st.sampled_from([0, 1, 4]),
+    moves=st.lists(
+        st.tuples(st.sampled_from(MUS), st.sampled_from(SIGMAS)), min_size=1, max_size=4
+    ),
+    normalizer=st.sampled_from(NORMALIZERS),
+    grid=st.sampled_from(GRIDS),
+    flags=st.fixed_dictionaries(
+        {name: st.booleans() for name in ("bias", "train_mu", "train_sigma")}
+    ),
+    pruned=st.sampled_from([None, None, 0.5, 1.2]),
+    x_has_grad=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_engines_equal_the_formulas_in_float64(
+    topology: tuple[int, Any],
+    neurons: int,
+    batch: int,
+    moves: list[tuple[str, str]],
+    normalizer: str,
+    grid: str,
+    flags: dict[str, bool],
+    pruned: float | None,
+    x_has_grad: bool,
+    seed: int,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    inputs, shape = make_topology(topology[1], topology[0], generator)
+    x = torch.randn(batch, inputs, generator=generator, dtype=torch.float64)
+    x.requires_grad_(x_has_grad)
+    grad_y = torch.randn(batch, neurons, generator=generator, dtype=torch.float64)
+    weight = torch.randn(neurons, inputs, generator=generator, dtype=torch.float64)
+    for backend in BACKENDS:
+        layer = FocusedLinear(
+            inputs,
+            neurons,
+            topology=shape,
+            grid="linspace" if isinstance(shape, torch.Tensor) else grid,
+            normalizer=normalizer,
+            backend=backend,
+            cutoff=TINY,
+            dtype=torch.float64,
+            **flags,
+        )
+        with torch.no_grad():
+            layer.weight.copy_(weight)
+            if layer.bias is not None:
+                layer.bias.normal_(generator=generator)
+        generator.manual_seed(seed)
+        for step, (mu, sigma) in enumerate(moves):  # one layer: what it remembers must not mislead
+            set_foci(layer, mu, sigma, generator)
+            if pruned is not None:
+                layer.prune(pruned)
+            expected = derivatives(layer, x, grad_y)
+            expected.check(measured(layer, x, grad_y), 1e-9, f"{backend}, step {step}")
+
+
+LARGE = [  # beyond one slab, and above the size at which auto works in bands
+    (130, 300, None),
+    (900, 37, (30, 30)),
+    (300, 130, (10, 10, 3)),
+    (512, 67, (8, 8, 8)),
+    (257, 200, "ascending"),
+    (257, 200, "descending"),
+    (257, 200, "scattered"),
+]
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("shape", LARGE, ids=str)
+def test_large_layers_agree_in_float32(shape: tuple[int, int, Any], normalizer: str) -> None:
+    inputs, neurons, topology = shape
+    generator = torch.Generator().manual_seed(7)
+    if isinstance(topology, str):
+        tau = torch.rand(inputs, 1, generator=generator)
+        if topology != "scattered":
+            tau = tau.sort(0, descending=topology == "descending").values
+        topology = tau
+    x = torch.randn(9, inputs, generator=generator, requires_grad=True)
+    grad_y = torch.randn(9, neurons, generator=generator)
+    moves = [
+        ("random", "hundredfold"),
+        ("sorted", "narrow"),
+        ("borders", "usual"),
+        ("random", "two"),
+    ]
+    for mu, sigma in moves:
+        expected = None
+        for backend in (*BACKENDS, "auto"):  # with the default cutoff
+            torch.manual_seed(1)
+            layer = FocusedLinear(
+                inputs, neurons, topology=topology, normalizer=normalizer, backend=backend
+            )
+            set_foci(layer, mu, sigma, generator.manual_seed(3))
+            if mu == "sorted":
+                layer.prune(0.8)
+            expected = expected or derivatives(layer, x, grad_y)
+            expected.check(measured(layer, x, grad_y), 1e-4, f"{backend}, mu {mu}")
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("topology", [None, (6, 7), (3, 4, 5)], ids=str)
+def test_torch_operations_equal_the_formulas(topology: Any, normalizer: str) -> None:
+    """Every place and width, pruned or not: what other devices compute."""
+    inputs = math.prod(topology or (40,))
+    options: Any = {"topology": topology, "normalizer": normalizer, "dtype": torch.float64}
+    layer = FocusedLinear(inputs, 20, backend="torch", **options)
+    for number, (mu, sigma) in enumerate((mu, sigma) for mu in MUS for sigma in SIGMAS):
+        set_foci(layer, mu, sigma, torch.Generator().manual_seed(3))
+        layer.mask = None
+        if number % 2:
+            layer.prune(0.5)
+        x = torch.randn(4, inputs, dtype=torch.float64, requires_grad=True)
+        grad_y = torch.randn(4, 20, dtype=torch.float64)
+        expected = derivatives(layer, x, grad_y)
+        expected.check(measured(layer, x, grad_y), 1e-9, f"mu {mu}, sigma {sigma}")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("normalizer", ["l2", "sum", "mean"])
+@every_backend
+def test_foci_that_see_no_input_stay_finite(
+    backend: str, normalizer: str, dtype: torch.dtype
+) -> None:
+    for mu, sigma in ((1 / 6, 0.01), (0.5, 0.01), (0.4, 0.001), (5.0, 0.01), (-80.0, 0.9)):
+        layer = FocusedLinear(4, 20, normalizer=normalizer, backend=backend, dtype=dtype)
+        with torch.no_grad():
+            layer.mu.fill_(mu)
+            layer.sigma.fill_(sigma)
+        norm = layer.phi().norm(dim=1) if normalizer == "l2" else layer.phi().sum(1)
+        whole = 4.0 if normalizer == "mean" else 2.0
+        torch.testing.assert_close(norm, torch.full((20,), whole, dtype=dtype))
+        results = measured(layer, torch.randn(3, 4, dtype=dtype), torch.randn(3, 20, dtype=dtype))
+        for name, value in results.items():
+            assert value.isfinite().all(), name
+        nearest = (layer.tau[:, 0] - mu).abs().argmin()
+        assert (layer.phi()[:, nearest] == layer.phi().amax(1)).all()
+
+
+@every_backend
+def test_any_parameter_may_be_frozen(backend: str) -> None:
+    names = ["x", "weight", "bias", "mu", "sigma"]
+    grad_y = torch.randn(3, 260)
+    layer = FocusedLinear(130, 260, sigma=0.1, backend=backend)
+    for trained in range(2 ** len(names)):
+        wanted = {name for bit, name in enumerate(names) if trained >> bit & 1}
+        x = torch.randn(3, 130, requires_grad="x" in wanted)
+        for name, parameter in layer.named_parameters():
+            parameter.requires_grad_(name in wanted)
+            parameter.grad = None
+        results = measured(layer, x, grad_y)
+        assert set(results) == {"y", *wanted}
+        derivatives(layer, x, grad_y).check(results, 1e-4, f"{backend}, {wanted}")
+
+
+def test_foci_far_away_leave_no_denormals() -> None:
+    smallest = torch.finfo(torch.float32).tiny
+    for normalizer in NORMALIZERS:
+        phi = FocusedLinear(784, 20, sigma=0.025, normalizer=normalizer).phi().abs()
+        assert ((phi == 0) | (phi >= smallest)).all()
+        assert phi.amin() < 1e-10
+
+
+@every_backend
+@pytest.mark.parametrize("name", ["mu", "sigma"])
+def test_foci_of_any_bits_are_no_error(name: str, backend: str) -> None:
+    """Diverged foci give NaN; uninitialised ones hold what was in memory: signalling NaN, ..."""
+    layer, x = FocusedLinear(200, 300, backend=backend), torch.ones(2, 200)
+    for bits in (0, 0x7F800001, 0x7FC00000, 0x7F800000, 0x00000001):
+        with torch.no_grad():
+            getattr(layer, name).view(torch.int32).fill_(bits)
+        y = layer(x)
+        y.sum().backward()
+        assert layer.mu.grad is not None
+        assert y.isnan().all() or bits != 0x7FC00000
+
+
+@every_backend
+def test_precision_may_change_after_the_first_call(backend: str) -> None:
+    layer = FocusedLinear(200, 200, sigma=0.05, backend=backend, cutoff=TINY)
+    layer(torch.randn(2, 200))
+    layer.double()
+    x, grad_y = torch.randn(3, 200).double(), torch.randn(3, 200).double()
+    derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-10, backend)
+
+
+@pytest.mark.parametrize(("former", "name"), [("fused", "numba"), ("banded", "numba_banded")])
+def test_former_names_of_backends_are_understood(former: str, name: str) -> None:
+    torch.manual_seed(0)
+    old = FocusedLinear(130, 260, sigma=0.03, backend=former)
+    torch.manual_seed(0)
+    new = FocusedLinear(130, 260, sigma=0.03, backend=name)
+    assert old.backend == new.backend == name
+    x = torch.randn(3, 130)
+    assert torch.equal(old(x), new(x))
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_a_focus_that_is_far_from_all_inputs_is_exact_in_single_precision(normalizer: str) -> None:
+    """Up to 16 standard deviations outside: relative to the nearest input, nothing is lost."""
+    results = []
+    for dtype, own in ((torch.float32, "numba"), (torch.float64, "reference")):
+        layer = FocusedLinear(
+            64, 3, mu_range=(0, 2), normalizer=normalizer, dtype=dtype, backend=own
+        )
+        with torch.no_grad():
+            layer.mu.fill_(1.5)
+            layer.sigma.copy_(torch.tensor([[0.03125], [0.0625], [0.5]]))  # exact in both
+            layer.weight.copy_(torch.linspace(-1, 1, 192).view(3, 64))
+        y = layer(torch.linspace(0, 1, 64, dtype=dtype)[None])
+        wanted = [layer.weight, layer.mu, layer.sigma]
+        results.append([y, *torch.autograd.grad(y.sum(), wanted)])
+    for single, double in zip(*results, strict=True):
+        scale = double.abs().amax(-1, keepdim=True)
+        assert ((single - double).abs() <= 3e-5 * scale + 1e-12).all()
+
+
+def test_the_benchmark_measures_every_backend() -> None:
+    rows = list(benchmark.measure((40, 4, 16), 0.1, rounds=2, seconds=0.0))
+    assert {"auto", *BACKENDS} == {row["backend"] for row in rows}
+    assert all(row["memory_ratio"] > 0 for row in rows)

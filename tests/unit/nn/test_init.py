@@ -1,0 +1,183 @@
+"""Where training starts."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from focusing import FocusedLinear
+
+TOPOLOGIES = {2: (6, 6), 3: (3, 4, 3)}
+
+
+def mu(neurons: int = 7, inputs: int = 36, **options: Any) -> torch.Tensor:
+    return FocusedLinear(inputs, neurons, **options).mu.detach()
+
+
+def sigma(neurons: int = 7, **options: Any) -> torch.Tensor:
+    return FocusedLinear(36, neurons, **options).sigma.detach()
+
+
+class TestMu:
+    @pytest.mark.parametrize("neurons", [2, 4, 800])
+    def test_spread_on_a_line_is_the_default(self, neurons: int) -> None:
+        expected = torch.linspace(0.2, 0.8, neurons)[:, None]
+        torch.testing.assert_close(mu(neurons), expected)
+        assert torch.equal(mu(neurons), mu(neurons, mu="spread"))
+
+    @pytest.mark.parametrize("axes", [2, 3])
+    def test_spread_is_a_grid_elsewhere(self, axes: int) -> None:
+        line = np.linspace(0.2, 0.8, 3)
+        expected = np.array(list(itertools.product(line, repeat=axes)))
+        np.testing.assert_allclose(mu(3**axes, topology=TOPOLOGIES[axes]), expected, rtol=1e-6)
+        for neurons in (1, 2, 5, 10, 800):  # a grid with too many points is thinned evenly
+            centers = mu(neurons, topology=TOPOLOGIES[axes])
+            assert centers.shape == (neurons, axes)
+            assert len(centers.unique(dim=0)) == neurons
+            assert (centers.min() >= 0.2) & (centers.max() <= 0.8)
+            if neurons >= 10:
+                assert (centers.amin(0) < 0.21).all()
+                assert (centers.amax(0) > 0.79).all()
+                assert ((centers.mean(0) - 0.5).abs() < 0.06).all()
+
+    def test_center(self) -> None:
+        assert (mu(mu="center", topology=(6, 6)) == 0.5).all()
+        values = mu(5000, mu="center_jitter")
+        assert values.min().item() == pytest.approx(0.475, abs=1e-3)
+        assert values.max().item() == pytest.approx(0.525, abs=1e-3)
+        assert ((values >= 0.475) & (values <= 0.525)).all()
+
+    @pytest.mark.parametrize("bounds", [(0.0, 1.0), (0.1, 0.6), (-1.0, 2.0)])
+    def test_random_fills_its_range(self, bounds: tuple[float, float]) -> None:
+        values = mu(5000, mu="random", mu_range=bounds)
+        low, high = bounds
+        assert ((values >= low) & (values <= high)).all()
+        assert values.min().item() == pytest.approx(low, abs=0.01)
+        assert values.max().item() == pytest.approx(high, abs=0.01)
+        assert values.std().item() == pytest.approx((high - low) / math.sqrt(12), rel=0.05)
+
+    def test_names_respect_the_range(self) -> None:
+        values = mu(mu="spread", mu_range=(0.3, 0.7))
+        assert (values.min().item(), values.max().item()) == pytest.approx((0.3, 0.7))
+
+    def test_numbers_and_tensors(self) -> None:
+        for number in (0, 0.3, 1):
+            assert (mu(mu=number, topology=(6, 6), dtype=torch.float64) == number).all()
+        line, plane = torch.rand(7), torch.rand(7, 2)
+        assert torch.equal(mu(mu=line), line[:, None])
+        assert torch.equal(mu(mu=line.tolist()), line[:, None])
+        assert torch.equal(mu(mu=plane, topology=(6, 6)), plane)
+        assert torch.equal(mu(mu=line, topology=(6, 6)), line[:, None].expand(7, 2))
+        exact = torch.rand(7, 1, dtype=torch.float64)
+        assert torch.equal(mu(mu=exact, dtype=torch.float64), exact)
+
+
+class TestSigma:
+    def test_numbers_and_tensors(self) -> None:
+        assert (sigma(dtype=torch.float64) == 0.025).all()
+        for number in (0.1, 1, 1e3):
+            values = sigma(sigma=number, topology=(6, 6), dtype=torch.float64)
+            assert values.shape == (7, 2)
+            assert (values == number).all()
+        line, plane = 0.1 + torch.rand(7), 0.1 + torch.rand(7, 2)
+        assert torch.equal(sigma(sigma=line), line[:, None])
+        assert torch.equal(sigma(sigma=plane, topology=(6, 6)), plane)
+        pair = torch.tensor([0.1, 0.2])  # a tensor of two is no range
+        assert torch.equal(sigma(2, sigma=pair), pair[:, None])
+
+    @pytest.mark.parametrize("bounds", [(0.05, 0.25), [0.05, 0.25]])
+    def test_range_is_drawn_from(self, bounds: Any) -> None:
+        values = sigma(5000, sigma=bounds)
+        assert ((values >= 0.05) & (values <= 0.25)).all()
+        assert values.min().item() == pytest.approx(0.05, abs=0.002)
+        assert values.max().item() == pytest.approx(0.25, abs=0.002)
+        assert values.mean().item() == pytest.approx(0.15, abs=0.005)
+
+
+def make(init: str, **options: Any) -> FocusedLinear:
+    torch.manual_seed(0)
+    return FocusedLinear(784, 800, init=init, **{"dtype": torch.float64, **options})
+
+
+class TestWeights:
+    """Uniform within bounds that follow from phi; unit inputs give the promised variance."""
+
+    def test_focus_glorot_is_the_default(self) -> None:
+        layer = make("focus_glorot")
+        power = layer.phi().detach().numpy() ** 2
+        bound = np.sqrt(6 / (power.sum(1)[:, None] + power.sum(0)[None]))
+        assert (bound.min(), bound.max()) == pytest.approx((0.0532, 0.0875), abs=5e-5)
+        ratio = np.abs(layer.weight.detach().numpy()) / bound
+        assert ratio.max() <= 1
+        assert (ratio.max(0) > 0.98).all()
+        assert ratio.mean() == pytest.approx(0.5, abs=0.002)
+        assert layer.weight.mean().item() == pytest.approx(0, abs=1e-4)
+        torch.manual_seed(0)
+        assert torch.equal(FocusedLinear(784, 800, dtype=torch.float64).weight, layer.weight)
+
+    @pytest.mark.parametrize("normalizer", ["l2", "sum", "mean", "none"])
+    def test_he_bounds(self, normalizer: str) -> None:
+        layer = make("he", normalizer=normalizer)
+        bound = np.sqrt(6 / (layer.phi().detach().numpy() ** 2).sum(1, keepdims=True))
+        ratio = np.abs(layer.weight.detach().numpy()) / bound
+        assert ratio.max() <= 1
+        assert (ratio.max(1) > 0.98).all()
+        assert ratio.mean() == pytest.approx(0.5, abs=0.002)
+
+    @pytest.mark.parametrize("topology", [None, (28, 28)])
+    @pytest.mark.parametrize("sigma", [0.025, 0.3])
+    @pytest.mark.parametrize(("init", "variance"), [("he", 2.0), ("per_connection", 1.0)])
+    def test_variance_of_the_output(
+        self, init: str, variance: float, sigma: float, topology: Any
+    ) -> None:
+        layer = make(init, sigma=sigma, topology=topology, dtype=torch.float32)
+        y = layer(torch.randn(1000, 784))
+        assert y.mean().item() == pytest.approx(0, abs=0.02)
+        assert y.var(0).mean().item() == pytest.approx(variance, rel=0.04)
+        if init == "he":
+            assert y.relu().square().mean().item() == pytest.approx(1.0, rel=0.1)
+
+    @pytest.mark.parametrize(
+        ("inputs", "low", "high"), [(784, 0.73, 0.79), (3072, 1.35, 1.55), (3600, 1.35, 1.55)]
+    )
+    def test_variance_of_focus_glorot(self, inputs: int, low: float, high: float) -> None:
+        layer = FocusedLinear(inputs, 800)
+        assert low < layer.effective_weight().square().sum(1).mean().item() < high
+
+    def test_per_connection_gives_every_product_the_same_variance(self) -> None:
+        layer = FocusedLinear(20, 20000, mu=0.5, sigma=0.3, init="per_connection")
+        products = layer.effective_weight().detach()
+        torch.testing.assert_close(products.var(0), torch.full((20,), 1 / 20), rtol=0.05, atol=0)
+
+    @pytest.mark.parametrize("options", [{}, {"sigma": 0.3}, {"normalizer": "mean"}])
+    def test_plain_glorot_knows_nothing_of_foci(self, options: dict[str, Any]) -> None:
+        layer, plain = make("glorot", **options), torch.nn.Linear(784, 800)
+        torch.manual_seed(0)
+        torch.nn.init.xavier_uniform_(plain.double().weight)
+        torch.testing.assert_close(layer.weight, plain.weight)
+
+    @pytest.mark.parametrize("init", ["focus_glorot", "glorot", "he", "per_connection"])
+    def test_bias_is_zero_and_far_weights_are_bounded(self, init: str) -> None:
+        layer = make(init)
+        assert (layer.bias == 0).all()
+        assert layer.weight.isfinite().all()
+        assert layer.weight.abs().max() < 100
+
+
+@pytest.mark.parametrize("options", [{}, {"mu": "random", "sigma": (0.1, 0.2), "init": "he"}])
+def test_reset_parameters_is_reproducible(options: dict[str, Any]) -> None:
+    torch.manual_seed(3)
+    layer = FocusedLinear(20, 10, **options)
+    first = {name: value.clone() for name, value in layer.state_dict().items()}
+    layer.reset_parameters()
+    assert not torch.equal(layer.weight, first["weight"])
+    with torch.no_grad():
+        layer.bias.fill_(1)
+        layer.mu.fill_(0.9)
+    layer.prune(1.0)
+    torch.manual_seed(3)
+    layer.reset_parameters()
+    torch.testing.assert_close(dict(layer.state_dict()), first, rtol=0, atol=0)

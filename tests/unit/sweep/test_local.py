@@ -1,0 +1,147 @@
+"""Sweeps on this machine: their slots, and sweeps without a launcher from start to end."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.types import HydraContext
+from omegaconf import DictConfig
+
+from focusing.errors import UserError
+from focusing.sweep.local import cpu_count, make_slots
+from hydra_plugins.focusing_sweeps.grid_sweeper import GridSweeper
+from hydra_plugins.focusing_sweeps.optuna_sweeper import OptunaSweeper
+from tests.unit.sweep.conftest import Load
+
+OPTUNA: dict[str, Any] = {
+    "parallel": 1,
+    "n_trials": 9,
+    "direction": "maximize",
+    "sampler": "grid",
+    "seed": 0,
+    "prune": False,
+    "prune_after_trials": 5,
+    "prune_after_epochs": 5,
+}
+
+
+def slots(**options: Any) -> list[tuple[str, int]]:
+    settings = {"workers": None, "gpus": 0, "per_gpu": 1, "threads": None, **options}
+    return [(slot.gpu, slot.threads) for slot in make_slots(**settings)]
+
+
+def test_processors_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert slots() == [("", 1)] * cpu_count()
+    monkeypatch.setattr("focusing.sweep.local.cpu_count", lambda: 8)
+    assert slots(workers=3) == [("", 2)] * 3
+    assert slots(workers=20) == [("", 1)] * 20
+    assert slots(jobs=1) == [("", 8)]  # fewer jobs than processors have more of them each
+    assert slots(workers=2, jobs=100) == [("", 4)] * 2
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    assert slots(gpus=2) == [("0", 4), ("1", 4)]
+    assert slots(gpus=[1, 3], per_gpu=2, threads=1) == [("1", 1), ("3", 1), ("1", 1), ("3", 1)]
+    assert slots(gpus=4, jobs=2) == [("0", 4), ("1", 4)]
+
+
+def test_only_visible_gpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-a")
+    assert [gpu for gpu, _ in slots(gpus="all")] == ["4", "GPU-a"]
+    assert [gpu for gpu, _ in slots(gpus=1)] == ["4"]
+    assert [gpu for gpu, _ in slots(gpus=[1])] == ["GPU-a"]
+    for wrong in (3, [2]):
+        with pytest.raises(UserError, match="CUDA_VISIBLE_DEVICES=4,GPU-a names 2"):
+            slots(gpus=wrong)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(UserError, match="CUDA_VISIBLE_DEVICES= names none"):
+        slots(gpus=1)
+
+
+def test_all_gpus_are_counted_without_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'GPU 0: A (UUID: x)'\necho 'GPU 1: A (UUID: y)'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert [gpu for gpu, _ in slots(gpus="all")] == ["0", "1"]
+    tool.write_text("#!/bin/sh\nexit 9\n")
+    for gpus in ("all", 2, [0]):  # a sweep would go on without one
+        with pytest.raises(UserError, match="finds none"):
+            slots(gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"workers": 0}, {"threads": 0}, {"gpus": 1, "per_gpu": 0}, {"gpus": 1, "workers": 2}]
+    + [{"gpus": gpus} for gpus in (-1, "two", True, False, None, [], [0, 0], [0, -3], ["x"])],
+)
+def test_wrong_numbers_are_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(UserError, match=r"hydra\.launcher\."):
+        slots(**wrong)
+
+
+class Sweep:
+    """Sweeps with a job that only notes its learning rate."""
+
+    def __init__(self, context: HydraContext, load: Load, folder: Path) -> None:
+        self.context, self.load, self.folder = context, load, folder
+
+    def __call__(self, sweeper: GridSweeper, *swept: str) -> tuple[list[float], Any]:
+        rates: list[float] = []
+
+        def task(cfg: DictConfig) -> float:
+            rates.append(cfg.optim.lr)
+            return float(cfg.optim.lr)
+
+        words = [f"paths.output_dir={self.folder}", "name=serial", *swept]
+        config = self.load(*(word for word in words if "," not in word))
+        sweeper.setup(hydra_context=self.context, task_function=task, config=config)
+        try:
+            return rates, sweeper.sweep(words)
+        except UserError as error:
+            return rates, str(error)
+
+
+@pytest.fixture
+def sweep(context: HydraContext, load: Load, tmp_path: Path) -> Sweep:
+    return Sweep(context, load, tmp_path)
+
+
+def lines(text: str, *words: str) -> Sequence[str]:
+    return [line for line in text.splitlines() if all(word in line for word in words)]
+
+
+def test_a_value_that_cannot_be_composed_fails_alone(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates, error = sweep(GridSweeper(), "optim.lr=0.1,abc,0.3")
+    assert rates == [0.1, 0.3]
+    assert error == "1 of 3 jobs failed."
+    shown = capsys.readouterr()
+    assert lines(shown.out, "3/3 jobs, 2 done, 1 failed, best 0.3 (optim.lr=0.3)")
+    assert lines(shown.err, "optim.lr=abc", "'abc'")
+    sweep(GridSweeper(), "optim.lr=0.25")
+    assert "1/1 jobs, 1 done, best 0.25" in capsys.readouterr().out
+
+
+def test_a_search_keeps_what_failed_in_its_study(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("optuna")
+    for tried in ([0.1], []):
+        rates, error = sweep(OptunaSweeper(None, None, **OPTUNA), "optim.lr=0.1,abc")
+        assert rates == tried
+        assert error == "1 of 2 jobs failed; sweep.retry_failed=true runs them again."
+        [row] = lines(capsys.readouterr().err, "optim.lr=abc")
+        assert ("in an earlier sweep" in row) == (not tried)
+
+
+@pytest.mark.parametrize("data", ["data=boston", "data=synthetic,boston"])
+def test_a_search_for_the_worst_is_refused_before_it_begins(sweep: Sweep, data: str) -> None:
+    pytest.importorskip("optuna")
+    rates, error = sweep(OptunaSweeper(None, None, **OPTUNA), data, "optim.lr=0.1,0.2")
+    assert rates == []
+    assert error == "The score is mae: use hydra.sweeper.direction=minimize."

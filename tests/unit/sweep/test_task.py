@@ -1,0 +1,207 @@
+"""One job of a sweep: skipped, run, failed, stopped, or waited for."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from focusing.compose import config_dir, prepare_hydra
+from focusing.errors import BusyError, PrunedError, UserError
+from focusing.experiments.trials import sweep_task
+from focusing.results.store import read_record, write_record
+from focusing.sweep import task as task_module
+from focusing.sweep.jobs import Job, Outcome, number_jobs
+from focusing.sweep.task import check_sweep, launch_until_finished
+from tests.unit.reports.records import SMALLEST
+
+
+@pytest.fixture(scope="module")
+def composed() -> DictConfig:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        return compose("train")
+
+
+@pytest.fixture
+def cfg(composed: DictConfig, tmp_path: Path) -> Callable[..., DictConfig]:
+    def make(*overrides: str) -> DictConfig:
+        changes = OmegaConf.from_dotlist([f"paths.output_dir={tmp_path}", *overrides])
+        return OmegaConf.merge(composed, changes)  # type: ignore[return-value]
+
+    return make
+
+
+def raising(error: BaseException) -> Callable[[DictConfig], float]:
+    def task(cfg: DictConfig) -> float:
+        raise error
+
+    return task
+
+
+def leave(cfg: DictConfig, **record: Any) -> Path:
+    _, run_dir = sweep_task(print).locate(cfg)
+    run_dir.mkdir(parents=True)
+    write_record(run_dir, {**SMALLEST, **record})
+    return run_dir
+
+
+def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
+    fresh = cfg()
+    seen: list[Path] = []
+    task = sweep_task(lambda _: 0.5, threads=1)
+    task.announce = lambda run_dir, config: seen.append(run_dir)
+    outcome = task(fresh)
+    assert (outcome.status, outcome.earlier, outcome.score) == ("done", False, 0.5)
+    assert seen == [Path(outcome.run_dir or "")]
+    leave(fresh, status="done", metric="accuracy")
+    outcome = task(fresh)
+    assert (outcome.earlier, outcome.metric) == (True, "accuracy")
+    assert not task(cfg("force=true")).earlier
+
+
+def test_what_is_finished_in_an_archive_is_not_run_again(
+    cfg: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    archive = tmp_path / "archive"
+    config, _ = sweep_task(print).locate(cfg())
+    scores = {"paper": {"value": 0.75, "epoch": 1}, "last": {"value": 0.5, "epoch": 2}}
+    record = {
+        "experiment": config["name"],
+        "config": config,
+        "config_hash": "of another version",
+        "seed": 0,
+        "metric": "accuracy",
+        "status": "done",
+        "scores": scores,
+    }
+    (archive / "run").mkdir(parents=True)
+    write_record(archive / "run", record)
+    never = sweep_task(raising(AssertionError("was run")))
+    outcome = never(cfg(f"sweep.archive={archive}"))
+    assert (outcome.status, outcome.earlier, outcome.score) == ("done", True, 0.75)
+    assert outcome.run_dir == str(archive / "run")
+    for other in ("seed=17", "optim.lr=0.5", "force=true"):
+        assert not sweep_task(lambda _: 1.0)(cfg(f"sweep.archive={archive}", other)).earlier
+    assert "is not a folder" in (never(cfg("sweep.archive=nowhere")).error or "")
+
+
+def test_a_damaged_record_is_kept_aside_and_the_job_runs(
+    cfg: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, run_dir = sweep_task(print).locate(cfg())
+    run_dir.mkdir(parents=True)
+    (run_dir / "result.json").write_text("{")
+    assert sweep_task(lambda _: 0.5)(cfg()).score == 0.5
+    assert (run_dir / "result.json.damaged").read_text() == "{"
+    assert "is kept as result.json.damaged" in caplog.text
+
+
+def test_what_failed_before_is_run_again_only_on_request(cfg: Callable[..., DictConfig]) -> None:
+    run_dir = leave(cfg(), status="failed", error="It diverged.")
+    never = raising(AssertionError("was run"))
+    outcome = sweep_task(never)(cfg())
+    assert (outcome.status, outcome.earlier, outcome.error) == ("failed", True, "It diverged.")
+    assert outcome.run_dir == str(run_dir)
+    for again in ("sweep.retry_failed=true", "force=true", "resume=never"):
+        assert sweep_task(lambda _: 1.0)(cfg(again)).status == "done"
+
+
+def test_what_a_user_got_wrong_leaves_no_record(cfg: Callable[..., DictConfig]) -> None:
+    outcome = sweep_task(raising(UserError("Wrong.")))(cfg())
+    assert (outcome.status, outcome.error) == ("failed", "Wrong.")
+    assert not Path(outcome.run_dir or "").exists()
+    outcome = sweep_task(raising(AssertionError("was run")))(cfg("trainer.devices=2"))
+    assert "a run uses one device" in (outcome.error or "")
+    assert outcome.run_dir is None
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("oh"), SystemExit(3)])
+def test_what_nobody_expected_is_recorded(
+    cfg: Callable[..., DictConfig], error: BaseException
+) -> None:
+    outcome = sweep_task(raising(error))(cfg("seed=7"))
+    assert outcome.status == "failed"
+    record = read_record(Path(outcome.run_dir or ""))
+    assert record is not None
+    assert (record["status"], record["seed"]) == ("failed", 7)
+    if isinstance(error, Exception):
+        assert "raise error" in Path(outcome.run_dir or "", "error.txt").read_text()
+
+
+def test_others_and_searches_may_stop_a_job(cfg: Callable[..., DictConfig]) -> None:
+    assert sweep_task(raising(BusyError("Another.")))(cfg()).status == "busy"
+    assert sweep_task(raising(PrunedError()))(cfg()).status == "pruned"
+    with pytest.raises(SystemExit):
+        sweep_task(raising(SystemExit(143)))(cfg())  # a signal stops the sweep
+
+
+def test_a_stacked_job_has_no_run_folder(cfg: Callable[..., DictConfig]) -> None:
+    outcome = sweep_task(lambda _: None)(cfg("sweep.stacked=true"))
+    assert (outcome.status, outcome.run_dir, outcome.score) == ("done", None, None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGUSR2")
+def test_a_cluster_requeues_after_the_run_has_stopped(
+    cfg: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
+    order: list[str] = []
+
+    def in_training(_: DictConfig) -> None:
+        def save(signum: int, frame: Any) -> None:
+            order.append("saved")
+            raise SystemExit(143)
+
+        before = signal.signal(signal.SIGTERM, save)
+        try:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def before_training(_: DictConfig) -> None:
+        os.kill(os.getpid(), signal.SIGUSR2)
+
+    earlier = signal.signal(signal.SIGUSR2, lambda signum, frame: order.append("requeued"))
+    try:
+        for task in (in_training, before_training):
+            with pytest.raises(SystemExit):
+                sweep_task(task)(cfg())
+    finally:
+        signal.signal(signal.SIGUSR2, earlier)
+    assert order == ["saved", "requeued", "requeued"]
+
+
+def test_jobs_of_others_are_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_module, "POLL_SECONDS", 0.02)
+    lock = FileLock(tmp_path / ".seed=1.lock", thread_local=False)
+    lock.acquire()
+    calls: list[list[int]] = []
+
+    def launch(jobs: Sequence[Job]) -> list[Outcome]:
+        calls.append([job.index for job in jobs])
+        if len(calls) == 1:
+            threading.Timer(0.1, lock.release).start()
+            return [Outcome("done"), Outcome("busy", run_dir=str(tmp_path / "seed=1"))]
+        return [Outcome("done", earlier=True)]
+
+    results = launch_until_finished(number_jobs([["seed=0"], ["seed=1"]]), launch)
+    assert calls == [[0, 1], [1]]
+    assert [outcome.status for _, outcome in results] == ["done", "done"]
+    assert "Waiting for 1 jobs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("devices", [2, -1, "auto", [0, 1], True])
+def test_more_than_one_device_is_refused(devices: Any) -> None:
+    with pytest.raises(UserError, match="a run uses one device"):
+        check_sweep(OmegaConf.create({"trainer": {"devices": devices}}))
+    check_sweep(OmegaConf.create({"trainer": {"devices": [3]}}))

@@ -109,7 +109,7 @@ def trust(names: Iterable[str]) -> None:
 
 
 def trusted() -> frozenset[str]:
-    """What :func:`trust` was told, for a process that goes on with the work of this one."""
+    """What :func:`trust` allows, for a process that goes on with the work of this one."""
     return frozenset(_trusted)
 
 

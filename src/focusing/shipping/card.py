@@ -181,9 +181,6 @@ def describe_network(run: Trained, net: Network, exported: Any = None) -> Card:
     padding = options.get("pad", 0)
     is_image = len(net.shape) == 3
     sides = net.shape[:2] if is_image else [net.inputs]
-    layers = net.focused_layers().values()
-    dropped = sum(int((~layer.mask).sum()) for layer in layers if layer.mask is not None)
-    connections = sum(layer.weight.numel() for layer in layers)
     model = {name: value for name, value in run.config["model"].items() if name != "name"}
     sizes: dict[str, Any] = {"inputs": list(net.shape), "outputs": run.data.outputs}
     if run.data.vocabulary:
@@ -206,5 +203,12 @@ def describe_network(run: Trained, net: Network, exported: Any = None) -> Card:
             for name, module in modules
             if isinstance(module, BandedLinear)
         },
-        pruned=dropped / connections if connections else 0.0,
+        pruned=sparsity_of(net),
     )
+
+
+def sparsity_of(net: Network) -> float:
+    """Give the share of the focused layers' connections that were pruned."""
+    layers = net.focused_layers().values()
+    dropped = sum(int((~layer.mask).sum()) for layer in layers if layer.mask is not None)
+    return dropped / max(1, sum(layer.weight.numel() for layer in layers))

@@ -10,9 +10,8 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,10 +20,10 @@ from torch import Tensor, fx, nn
 from focusing.data import Batches
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
-from focusing.limits import check_regular, format_bytes
 from focusing.models import Network
 from focusing.nn import BandedLinear
 from focusing.shipping.card import KEY, Card, allowed_outputs, describe_network
+from focusing.validation import check_regular, format_bytes
 
 if TYPE_CHECKING:  # an exported file is used without the code that trains
     from focusing.shipping.trained import Trained
@@ -69,21 +68,16 @@ def run(args: argparse.Namespace) -> None:
     print(f"It was run on {samples}: outputs differ by {exported.error:.1e} at most.")
 
 
-@dataclass(frozen=True)
-class Exported:
-    """What was written.
-
-    Args:
-        card: of the file.
-        samples: number of real samples on which it was compared with the network.
-        error: largest difference, relative to the largest output.
-        tiling: what became of the focused layers, in a sentence.
-    """
+class Exported(NamedTuple):
+    """What was written, and how it compares with the network."""
 
     card: Card
     samples: int
+    """Real samples on which it was compared."""
     error: float
+    """Largest difference, relative to the largest output."""
     tiling: str
+    """What became of the focused layers, in a sentence."""
 
 
 def export_network(
@@ -323,18 +317,15 @@ def _import_extra(name: str) -> Any:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence what torch says about its own future, and about packages that nobody needs."""
-    names = ("torch.onnx._internal.exporter._registration", "torch.export")
-    levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
-    for logger in levels:
-        logger.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*torch.jit", DeprecationWarning)
             warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
             yield
     finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 _WRITERS: dict[str, Callable[[Path, nn.Module, Tensor, Card], None]] = {

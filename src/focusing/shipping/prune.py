@@ -6,6 +6,7 @@ import argparse
 import copy
 import io
 import json
+import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from focusing.errors import UserError
 from focusing.models import Network
 from focusing.nn import BandedLinear
 from focusing.results.store import atomic_write
+from focusing.shipping.card import sparsity_of
 from focusing.shipping.trained import PRUNED, Trained, load_run
 from focusing.training.checkpoint import encode
 from focusing.training.module import FocusingModule
@@ -167,12 +169,6 @@ def pruned_copy(net: Network, threshold: float) -> Network:
     return pruned
 
 
-def sparsity_of(net: Network) -> float:
-    """Give the share of the focused layers' connections that a pruned network has lost."""
-    masks = [layer.mask for layer in net.focused_layers().values() if layer.mask is not None]
-    return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
-
-
 def connections_per_neuron(net: Network, threshold: float) -> dict[str, dict[str, float]]:
     """Count the connections that neurons of the focused layers keep.
 
@@ -180,13 +176,15 @@ def connections_per_neuron(net: Network, threshold: float) -> dict[str, dict[str
         Per layer the ``least``, ``median`` and ``most`` of a neuron, and how many neurons keep
         none: ``empty``.
     """
-    statistics = {}
-    for name, counts in connections(net, threshold).items():
-        values = torch.tensor(counts, dtype=torch.float64)
-        quantiles = values.quantile(torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64))
-        statistics[name] = dict(zip(("least", "median", "most"), quantiles.tolist(), strict=True))
-        statistics[name]["empty"] = counts.count(0)
-    return statistics
+    return {
+        name: {
+            "least": min(counts),
+            "median": statistics.median(counts),
+            "most": max(counts),
+            "empty": counts.count(0),
+        }
+        for name, counts in connections(net, threshold).items()
+    }
 
 
 def fine_tune(trained: Trained, net: Network, epochs: int) -> None:

@@ -23,21 +23,22 @@ def make_run(folder: Path, *overrides: str) -> Path:
 
 @pytest.fixture(scope="session")
 def focused(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """On synthetic data, with something held out."""
-    folder = tmp_path_factory.mktemp("focused")
-    return make_run(folder, *SYNTHETIC, "protocol=holdout", "trainer.max_epochs=8")
+    """A run on synthetic data, with something held out."""
+    options = [*SYNTHETIC, "protocol=holdout", "trainer.max_epochs=8"]
+    return make_run(tmp_path_factory.mktemp("focused"), *options)
 
 
 @pytest.fixture(scope="session")
 def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its dense twin."""
-    folder = tmp_path_factory.mktemp("dense")
-    return make_run(folder, *SYNTHETIC, "model=dense", "protocol=holdout", "trainer.max_epochs=8")
+    options = [*SYNTHETIC, "model=dense", "protocol=holdout", "trainer.max_epochs=8"]
+    return make_run(tmp_path_factory.mktemp("dense"), *options)
 
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """On images that are made up."""
-    folder = tmp_path_factory.mktemp("pictures")
+    """A run on fake images."""
     options = ["data=fashion", "data.fake=true", "data.preprocess=unit", "model.hidden=[300,200]"]
-    return make_run(folder, *options, "model=focus_s", "model.sigma=0.05")
+    return make_run(
+        tmp_path_factory.mktemp("pictures"), *options, "model=focus_s", "model.sigma=0.05"
+    )

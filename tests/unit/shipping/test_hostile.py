@@ -1,7 +1,9 @@
-"""Exported files and inputs from strangers: refused before they cost memory or time."""
+"""Files from strangers start no program, and are refused before they cost memory or time."""
 
 import json
 import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
+from focusing.compose import explain
 from focusing.errors import UserError
 from focusing.shipping.card import KEY, Card
 from focusing.shipping.export import read_exported
 from focusing.shipping.predict import read_samples
+from focusing.shipping.trained import evaluate
+from tests.command_line import export, predict, prune
 
 safetensors = pytest.importorskip("safetensors.torch", reason="needs the extra focusing[export]")
 
@@ -69,6 +75,102 @@ def test_inputs(tmp_path: Path, name: str, make: Callable[[Path], Any], expected
         read_samples(tmp_path / name, Card("x", [4], ["a", "b"]))
 
 
-def test_only_the_inputs_of_an_npz_file_are_read(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", inputs=np.ones((2, 4)), names=np.array(["a", "b"]))
-    assert read_samples(tmp_path / "x.npz", Card("x", [4], ["a", "b"])).shape == (2, 4)
+HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
+
+
+def touch(file: Path) -> dict[str, Any]:
+    """A node that runs ``touch FILE`` if it is built."""
+    shown = {"stdout": None, "stderr": None, "local_rank_id": 0, "numa_options": None}
+    return {"_target_": HANDLER, "entrypoint": "touch", "args": [str(file)], "env": {}, **shown}
+
+
+def truncate(file: Path) -> dict[str, Any]:
+    return {"_target_": "torch.serialization._open_file", "name": str(file), "mode": "w"}
+
+
+PLACES: dict[str, Callable[[dict[str, Any], Any], Any]] = {
+    "model": lambda config, evil: config.update(model={**evil, "name": "x"}),
+    "model.hidden": lambda config, evil: config["model"].update(hidden=evil),
+    "model.dropout": lambda config, evil: config["model"].update(dropout=[evil]),
+    "data": lambda config, evil: config.update(data={**evil, "name": "synthetic"}),
+    "data.seed": lambda config, evil: config["data"].update(seed=evil),
+    "callbacks, logger": lambda config, evil: config.update(
+        callbacks={"x": evil}, logger={"x": evil}
+    ),
+}
+COMMANDS: dict[str, Callable[[Path], Any]] = {
+    "eval": evaluate,
+    "eval of other data": lambda run: evaluate(run, ["data.n_samples=50"]),
+    "prune": lambda run: prune([str(run), "--threshold", "0.5", "--finetune", "1"]),
+    "export": lambda run: export([str(run), "--format", "safetensors"]),
+    "predict": lambda run: predict([str(run), str(run / "sample.csv")]),
+}
+
+
+@pytest.fixture
+def run(focused: Path, tmp_path: Path) -> Path:
+    """A copy of a run, beside a file that must not change."""
+    folder = tmp_path / "run"
+    shutil.copytree(focused, folder)
+    (folder / "sample.csv").write_text(",".join(["0"] * 40) + "\n")
+    (tmp_path / "victim").write_text("precious")
+    return folder
+
+
+@pytest.mark.parametrize("node", [touch, truncate])
+@pytest.mark.parametrize("place", PLACES)
+def test_no_config_of_a_run_starts_a_program(
+    run: Path, place: str, node: Callable[[Path], dict[str, Any]]
+) -> None:
+    file = run.parent / ("touched" if node is touch else "victim")
+    path = run / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    PLACES[place](config, node(file))
+    path.write_text(yaml.safe_dump(config))
+    for command in COMMANDS.values():
+        if place == "callbacks, logger":  # none of these commands builds them
+            command(run)
+        else:
+            with pytest.raises(Exception) as caught:  # noqa: PT011 - Hydra has many
+                command(run)
+            assert "refused" in str(caught.value) or explain(caught.value)
+    assert {path.name for path in run.parent.iterdir()} == {"run", "victim"}
+    assert (run.parent / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize("place", ["model", "hidden"])
+def test_no_card_of_a_file_starts_a_program(run: Path, place: str) -> None:
+    from safetensors import safe_open
+    from safetensors.numpy import load_file, save
+
+    export([str(run), "--format", "safetensors"])
+    path = run / "model.safetensors"
+    with safe_open(path, "np") as file:
+        card = json.loads(file.metadata()["focusing"])
+    evil = touch(run.parent / "touched")
+    card["model"] = evil if place == "model" else {**card["model"], "hidden": [evil]}
+    path.write_bytes(save(load_file(path), metadata={"focusing": json.dumps(card)}))
+    with pytest.raises(UserError, match="refused"):
+        read_exported(path)
+    assert not (run.parent / "touched").exists()
+
+
+def test_a_network_of_ones_own_needs_trust(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("focusing.instantiate._trusted", set())
+    monkeypatch.syspath_prepend(run.parent)
+    monkeypatch.delitem(sys.modules, "own_net", raising=False)
+    (run.parent / "own_net.py").write_text(
+        "from focusing.models import MLP, focused_mlp\n"
+        "def build(inputs, outputs, **options) -> MLP:\n"
+        "    return focused_mlp(inputs, outputs, **options)\n"
+    )
+    path = run / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["model"]["_target_"] = "own_net.build"
+    path.write_text(yaml.safe_dump(config))
+    with pytest.raises(UserError, match="--trust-target own_net.build"):
+        prune([str(run), "--threshold", "0.5"])
+    prune([str(run), "--threshold", "0.5", "--trust-target", "own_net.build"])
+    assert "pruned.pt" in capsys.readouterr().out

@@ -71,10 +71,17 @@ def test_images(tmp_path: Path) -> None:
     assert read_samples(picture(tmp_path / "c.png", 30, 30), COLOUR).shape == (1, 8, 6, 3)
 
 
-def test_tables_with_and_without_names(tmp_path: Path) -> None:
-    bare = read_samples(table(tmp_path / "a.csv", "1,2,3,4\n5,6,7,8\n"), ROWS)
-    named = read_samples(table(tmp_path / "b.csv", "a,b,c,d\n1,2,3,4\n\n5,6,7,8"), ROWS)
-    assert bare.tolist() == named.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1,2,3,4\n5,6,7,8\n",
+        "a,b,c,d\n1,2,3,4\n\n5,6,7,8",
+        '\ufeff"a","b",c,d\r\n"1", "2",3,4e0\r\n,,,\r\n5,6,7,8\r\n',  # as spreadsheets write it
+    ],
+)
+def test_tables_with_and_without_names(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8", newline="")
+    assert read_samples(tmp_path / "a.csv", ROWS).tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
 
 @pytest.mark.parametrize(
@@ -90,16 +97,10 @@ def test_tables_with_and_without_names(tmp_path: Path) -> None:
     ],
 )
 def test_kinds_of_pixels(tmp_path: Path, mode: str, value: Any, expected: int) -> None:
-    found = read_samples(image(tmp_path / "a.png", mode, value), GREY)
-    assert np.unique(found).tolist() == [expected]
+    pixels = read_samples(image(tmp_path / "a.png", mode, value), GREY)
+    assert np.unique(pixels).tolist() == [expected]
     unit = read_samples(tmp_path / "a.png", replace(GREY, top=1.0))
     assert np.unique(unit) == pytest.approx(expected / 255)
-
-
-def test_tables_as_spreadsheets_write_them(tmp_path: Path) -> None:
-    text = '\ufeff"a","b",c,d\r\n"1", "2",3,4e0\r\n,,,\r\n'
-    (tmp_path / "a.csv").write_text(text, encoding="utf-8", newline="")
-    assert read_samples(tmp_path / "a.csv", ROWS).tolist() == [[1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize(
@@ -107,11 +108,12 @@ def test_tables_as_spreadsheets_write_them(tmp_path: Path) -> None:
 )
 def test_arrays_flat_or_not_one_or_many(tmp_path: Path, shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).integers(0, 256, shape)
-    found = read_samples(arrays(tmp_path / "a.npz", inputs=values, other=[1]), GREY)
-    assert found.shape[1:] == (28, 28, 1)
-    assert (found.ravel() == values.ravel()).all()
+    names = np.array(["not", "read"])
+    samples = read_samples(arrays(tmp_path / "a.npz", inputs=values, other=names), GREY)
+    assert samples.shape[1:] == (28, 28, 1)
+    assert (samples.ravel() == values.ravel()).all()
     np.save(tmp_path / "b.npy", values)
-    assert (read_samples(tmp_path / "b.npy", GREY) == found).all()
+    assert (read_samples(tmp_path / "b.npy", GREY) == samples).all()
 
 
 def test_recordings(tmp_path: Path) -> None:
@@ -173,14 +175,14 @@ def test_answers_are_those_of_the_network(
     path = arrays(tmp_path / "some.npz", inputs=raw.round().numpy())
     predict([str(pictures), str(path), "--json", "--top", "3"])
     answers = json.loads(capsys.readouterr().out)
-    assert [each["input"] for each in answers] == [f"{path}[{n}]" for n in range(5)]
+    assert [answer["input"] for answer in answers] == [f"{path}[{n}]" for n in range(5)]
     with torch.no_grad():
         expected = run.net(run.data.test.inputs[:5]).softmax(1)
     for answer, row in zip(answers, expected, strict=True):
-        found = list(answer["classes"].items())
-        assert len(found) == 3
-        assert found[0][0] == run.labels[int(row.argmax())]
-        assert found[0][1] == pytest.approx(row.max().item(), rel=1e-3)
+        (best, probability), *others = answer["classes"].items()
+        assert len(others) == 2
+        assert best == run.labels[int(row.argmax())]
+        assert probability == pytest.approx(row.max().item(), rel=1e-3)
     predict([str(pictures), str(path)])
     assert "probability" in capsys.readouterr().out
 
@@ -188,8 +190,8 @@ def test_answers_are_those_of_the_network(
 def test_rows_of_a_table(focused: Path, tmp_path: Path) -> None:
     trained = load_run(focused)
     card = describe_network(trained, trained.net)
-    model, found = load_model(focused)
-    assert found == card
+    model, loaded = load_model(focused)
+    assert loaded == card
     [answer] = predict_file(model, card, table(tmp_path / "x.csv", ",".join(["0.5"] * 40)))
     assert answer["input"].endswith("x.csv")
     assert set(answer["classes"]) < {"0", "1"}
@@ -198,7 +200,7 @@ def test_rows_of_a_table(focused: Path, tmp_path: Path) -> None:
 def test_values_and_a_single_logit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "x.csv", "1,2,3,4\n0,0,0,1\n")
     values = predict_file(lambda x: x.sum(1, keepdim=True), ROWS, path)
-    assert [each["value"] for each in values] == [10, 1]
+    assert [answer["value"] for answer in values] == [10, 1]
     text = table(tmp_path / "y.csv", "1,2,3,4,5\n")
     [answer] = predict_file(lambda x: torch.tensor([[2.0]]), WORDS, text, top=5)
     assert list(answer["classes"]) == ["good", "bad"]
@@ -223,5 +225,5 @@ def test_a_model_must_be_one(focused: Path, tmp_path: Path) -> None:
         predict([str(focused / "result.json"), "x.csv"])
     with pytest.raises(UserError, match="is not a run folder"):
         predict([str(tmp_path), "x.csv"])
-    with pytest.raises(UserError, match="--top: 0 must be at least 1"):
+    with pytest.raises(UserError, match="--top: 0 is not a number of at least 1"):
         predict([str(focused), "x.csv", "--top", "0"])

@@ -42,19 +42,19 @@ def test_the_table_and_what_it_leaves(
     assert "twin by magnitude" in printed.out
     assert "connections per neuron" in printed.out
     assert printed.err == ""
-    found = report(tmp_path)
-    assert found["judge"] == "val"
-    assert [point["threshold"] for point in found["curve"]] == list(THRESHOLDS)
-    first, last = found["curve"][0], found["curve"][-1]
-    assert first["judged"] == found["unpruned"]["judged"]
-    assert first["twin_test"] == found["dense_twin"]["test"]
+    pruning = report(tmp_path)
+    assert pruning["judge"] == "val"
+    assert [point["threshold"] for point in pruning["curve"]] == list(THRESHOLDS)
+    first, last = pruning["curve"][0], pruning["curve"][-1]
+    assert first["judged"] == pruning["unpruned"]["judged"]
+    assert first["twin_test"] == pruning["dense_twin"]["test"]
     assert (first["sparsity"], first["threshold"]) == (0, 0)
     assert 0 < last["sparsity"] < 1
-    assert found["keeps"]["own"]["judged"] >= found["unpruned"]["judged"]
-    chosen = found["chosen"]
-    assert chosen["threshold"] == found["keeps"]["own"]["threshold"]
-    assert chosen["pruned"]["test"] == found["keeps"]["own"]["test"]
-    assert chosen["sparsity"] == pytest.approx(found["keeps"]["own"]["sparsity"])
+    assert pruning["keeps"]["own"]["judged"] >= pruning["unpruned"]["judged"]
+    chosen = pruning["chosen"]
+    assert chosen["threshold"] == pruning["keeps"]["own"]["threshold"]
+    assert chosen["pruned"]["test"] == pruning["keeps"]["own"]["test"]
+    assert chosen["sparsity"] == pytest.approx(pruning["keeps"]["own"]["sparsity"])
     assert chosen["connections"]["hidden1"]["most"] <= 40
 
 
@@ -97,10 +97,10 @@ def test_without_held_out_data_the_test_data_judges_and_this_is_said(
     run = make_run(tmp_path, *SYNTHETIC)
     prune([str(run), "--keep-accuracy"])
     assert "the test data chooses" in capsys.readouterr().err
-    found = report(run)
-    assert found["judge"] == "test"
-    assert found["dense_twin"] is None
-    assert all(point["judged"] == point["test"] for point in found["curve"])
+    pruning = report(run)
+    assert pruning["judge"] == "test"
+    assert pruning["dense_twin"] is None
+    assert all(point["judged"] == point["test"] for point in pruning["curve"])
 
 
 def test_less_is_better_for_errors() -> None:
@@ -125,13 +125,13 @@ def test_a_sparsity_has_its_threshold(focused: Path, sparsity: float) -> None:
         (["{dense}"], "has no focused layers"),
         (["{focused}", "--dense-twin", "{focused}"], "is not a dense twin"),
         (["{focused}", "--dense-twin", "{pictures}"], "is not a dense twin"),
-        (["{focused}", "--threshold", "-1"], "must be a number, 0 or greater"),
-        (["{focused}", "--threshold", "inf"], "must be a number, 0 or greater"),
-        (["{focused}", "--threshold", "nan"], "must be a number, 0 or greater"),
+        (["{focused}", "--threshold", "-1"], "is not a number of at least 0"),
+        (["{focused}", "--threshold", "inf"], "is not a number of at least 0"),
+        (["{focused}", "--threshold", "nan"], "is not a number of at least 0"),
         (["{focused}", "--sparsity", "1"], "must be at least 0 and less than 1"),
         (["{focused}", "--threshold", "1", "--sparsity", "0.5"], "not allowed with"),
         (["{focused}", "--keep-accuracy", "twin"], "Add --dense-twin RUN"),
-        (["{focused}", "--finetune", "-1"], "--finetune: -1 must be at least 0"),
+        (["{focused}", "--finetune", "-1"], "--finetune: -1 is not a number of at least 0"),
         (["nowhere"], "nowhere is not a run folder"),
         (["{focused}/result.json"], "is not a run folder"),
         ([], "required"),
@@ -140,7 +140,7 @@ def test_a_sparsity_has_its_threshold(focused: Path, sparsity: float) -> None:
 def test_sentences(
     focused: Path, dense: Path, pictures: Path, arguments: list[str], expected: str
 ) -> None:
-    filled = [each.format(focused=focused, dense=dense, pictures=pictures) for each in arguments]
+    filled = [text.format(focused=focused, dense=dense, pictures=pictures) for text in arguments]
     with pytest.raises(UserError, match=expected):
         prune(filled)
 
@@ -186,7 +186,7 @@ def test_a_report_that_cannot_be_written_leaves_no_network(focused: Path, tmp_pa
 def test_the_work_of_all_linear_layers_counts() -> None:
     net = focused_mlp(784, 10, hidden=[400], sigma=0.02)
     net.focused_layers()["hidden1"].prune(1.0)
-    [banded] = [each for each in net.to_inference(True).modules() if isinstance(each, BandedLinear)]
+    [banded] = [m for m in net.to_inference(True).modules() if isinstance(m, BandedLinear)]
     done = banded.work * 784 * 400 + 400 * 10
     assert inference_size(net)["work"] == pytest.approx(done / (784 * 400 + 400 * 10))
 

@@ -39,7 +39,7 @@ def test_same_outputs_without_foci_and_batch_norms(name: str, sparse: bool) -> N
         layer.prune(0.8)
     fast = net.to_inference(sparse)
     torch.testing.assert_close(fast(x), net.eval()(x), rtol=1e-4, atol=1e-4)
-    kinds = [type(each) for each in fast.modules()]
+    kinds = [type(module) for module in fast.modules()]
     assert not {FocusedLinear, nn.BatchNorm1d, nn.BatchNorm2d} & set(kinds)
     if name == "mlp":
         assert (BandedLinear in kinds) == sparse

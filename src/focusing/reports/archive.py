@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from focusing.errors import DamagedError, UserError
+from focusing.errors import DamagedError, UserError, printable
 from focusing.reports.figures.chart import median_run
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
@@ -22,7 +22,6 @@ from focusing.results.arrays import read_arrays
 from focusing.results.collect import Collection, Run, collect, record_files
 from focusing.results.frame import group_by
 from focusing.results.store import ARCHIVE, atomic_write, inside, write_archive
-from focusing.schema import printable
 
 TIMES, FEW_TIMES = 25, 8
 """At which foci are kept: the first, the last, and others evenly between them; few of many foci."""

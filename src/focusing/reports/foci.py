@@ -12,7 +12,7 @@ from focusing.drawing import Array, LayerFoci
 from focusing.errors import DamagedError
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
 from focusing.results.arrays import check_arrays, read_arrays
-from focusing.schema import is_name, short
+from focusing.validation import is_name, short
 
 FILE = "focus.npz"
 KINDS = {

@@ -80,8 +80,32 @@ def draw_run(run_dir: Path) -> list[Path]:
 
 def record_figures(record: Mapping[str, Any]) -> dict[str, Figure]:
     """Figures that need the record alone, by file name; a new one is added here."""
-    figures = {"losses": series_figure(record.get("series") or {}, record.get("scores") or {})}
+    figures = {
+        "losses": series_figure(record.get("series") or {}, record.get("scores") or {}),
+        "confusion": confusion_figure(record.get("test_metrics") or {}),
+    }
     return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def confusion_figure(test_metrics: Mapping[str, Any]) -> Figure | None:
+    """Which classes of the test data were taken for which, as shares of the true class."""
+    counts = np.array(test_metrics.get("confusion_matrix") or [], dtype=float)
+    if not counts.size:
+        return None
+    shares = counts / counts.sum(1, keepdims=True).clip(1)
+    with figure_style():
+        figure = Figure((COLUMN_WIDTH, 0.85 * COLUMN_WIDTH), layout="constrained")
+        axes = figure.subplots()
+        image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        figure.colorbar(image, ax=axes, label="share of the true class")
+        if len(counts) <= MAX_CURVES:
+            for (true, predicted), count in np.ndenumerate(counts):
+                shade = "w" if shares[true, predicted] > 0.5 else "k"
+                axes.text(predicted, true, f"{count:.0f}", color=shade, ha="center", va="center")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True, nbins=10, min_n_ticks=1))
+        axes.set(xlabel="predicted class", ylabel="true class")
+    return figure
 
 
 def layer_figures(foci: LayerFoci) -> dict[str, Figure]:

@@ -15,8 +15,8 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.store import STUDY_SUFFIX, open_study
-from focusing.schema import is_name
 from focusing.sweep.jobs import Job, Outcome, Result
+from focusing.validation import is_name
 
 if TYPE_CHECKING:
     import optuna
@@ -256,7 +256,7 @@ def example_jobs(values: Mapping[str, Sequence[Any]], fixed: Sequence[str]) -> l
 
 def example_values(space: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
     """All choices of a distribution, or one value."""
-    return {key: getattr(each, "choices", ()) or [each.low] for key, each in space.items()}
+    return {key: getattr(some, "choices", ()) or [some.low] for key, some in space.items()}
 
 
 def grid(space: Mapping[str, BaseDistribution]) -> list[dict[str, Any]]:

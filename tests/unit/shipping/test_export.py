@@ -161,9 +161,9 @@ def test_what_does_not_agree_is_not_kept(
         (["{dense}", "--pruned"], "has no pruned.pt: run focusing prune first"),
         (["{dense}", "--format", "jpeg"], "invalid choice"),
         (["{dense}", "--out", "model.xyz"], "ends in .onnx"),
-        (["{dense}", "--threshold", "-2"], "must be a number, 0 or greater"),
-        (["{dense}", "--threshold", "inf"], "must be a number, 0 or greater"),
-        (["{dense}", "--threshold", "nan"], "must be a number, 0 or greater"),
+        (["{dense}", "--threshold", "-2"], "is not a number of at least 0"),
+        (["{dense}", "--threshold", "inf"], "is not a number of at least 0"),
+        (["{dense}", "--threshold", "nan"], "is not a number of at least 0"),
     ],
 )
 def test_sentences(dense: Path, arguments: list[str], expected: str) -> None:

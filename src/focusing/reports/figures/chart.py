@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from focusing.drawing import Array, LayerFoci, figure_style
-from focusing.errors import DamagedError
+from focusing.errors import DamagedError, printable
 from focusing.reports.foci import FILE as FOCI_FILE
 from focusing.reports.foci import first_and_last, read_foci
 from focusing.reports.names import PROTOCOLS, data_order, edition
@@ -18,7 +18,6 @@ from focusing.reports.tables import file_name
 from focusing.reports.tables.blocks import Block, blocks, command
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
-from focusing.schema import printable
 
 MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
 """Experiments about a measurement, which has a figure of its own: they need no others."""

@@ -26,7 +26,7 @@ from focusing.reports.figures.chart import Chart, Charts, Damaged, Missing
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
 from focusing.results.store import atomic_write, inside, remove
-from focusing.schema import is_name
+from focusing.validation import is_name
 
 FOLDER = "figures"
 INDEX = "index.json"

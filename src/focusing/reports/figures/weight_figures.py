@@ -124,10 +124,10 @@ def _draw_apertures(shown: Sequence[tuple[Block, Apertures]]) -> Figure:
         [(block.data, block.source, block.options) for block, _ in shown], 1.55
     )
     for axes, (_, layers) in zip(panels.axes, shown, strict=True):
-        named = [(name, sigmas) for name, (sigmas, *_) in layers.items()]
-        plotting.draw_histograms(axes, named, _aperture_edges(layers))
         for _, initial, _ in layers.values():
             axes.axvline(initial, color=GREY, ls=":", lw=1)
+        named = [(name, sigmas) for name, (sigmas, *_) in layers.items()]
+        plotting.draw_histograms(axes, named, _aperture_edges(layers))
     panels.label(r"aperture $\sigma$", "neurons")
     return panels.figure
 

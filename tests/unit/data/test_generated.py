@@ -160,8 +160,8 @@ def test_clutter_from_a_file(
 @pytest.mark.parametrize("option", ["size", "patches", "patch_size", "seed", "train", "test"])
 def test_options_of_the_generator_are_refused_for_a_file(tmp_path: Path, option: str) -> None:
     for fake in (True, False):
-        with pytest.raises(UserError, match=f"data.{option}=30 is for data.variant=generated, not"):
-            clt(data_dir=tmp_path, variant="small", fake=fake, **{option: 30})
+        with pytest.raises(UserError, match=f"data.{option}=28 is for data.variant=generated, not"):
+            clt(data_dir=tmp_path, variant="small", fake=fake, **{option: 28})
 
 
 @pytest.mark.parametrize(

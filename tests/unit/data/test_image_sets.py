@@ -259,5 +259,5 @@ def test_one_kind_of_pets_alone_is_refused(tmp_path: Path, kind: str, absent: st
         makers.photograph(tmp_path / f"train/{kind}.{number}.jpg", (30, 30))
     with pytest.raises(UserError, match=f"train holds no pictures of {absent}"):
         catsdogs(data_dir=tmp_path, **RANDOM)
-    with pytest.raises(UserError, match="interpolation=cubic must be one of nearest, bilinear"):
+    with pytest.raises(UserError, match="interpolation=cubic is not one of nearest, bilinear"):
         catsdogs(data_dir=tmp_path, interpolation="cubic", **RANDOM)

@@ -23,8 +23,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.experiments.stack_records import Pair
 from focusing.experiments.table1 import groups, pair_of, rough_seconds, run_stacked
 from focusing.experiments.trials import draw

@@ -18,7 +18,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from focusing.reports.figures.forest import nearest
+from focusing.reports.figures.comparison_figures import closest_to_paper
 from focusing.reports.names import DATA, MODELS, SIZES
 from focusing.reports.paper import paper, published_tables
 from focusing.reports.tables import number, p_value, signed
@@ -185,7 +185,7 @@ def chosen(experiment: str, data: str, model: str, series: str = "paper") -> Row
     variant = "author" if series == "author" else "paper"
     every = [each for size in SIZES for each in table(f"{experiment}_{size}_{variant}")]
     same = [each for each in every if (each["data"], each["model"]) == (data, model)]
-    return nearest(same, series)  # type: ignore[return-value]
+    return closest_to_paper(same, series)  # type: ignore[return-value]
 
 
 def significant(found: Row) -> bool:

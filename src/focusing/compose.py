@@ -1,4 +1,11 @@
-"""Hydra, told about our schema; and its errors, told in a sentence."""
+"""From the command line to a checked config: Hydra with our schema and recipes.
+
+A sentence says what is wrong with a config. The tables of conf/recipe/ hold many small
+configs in one file. A table has sections, a section has recipes: recipe ``lfw`` in section ``data``
+is what Hydra loads for ``recipe/data: lfw``, as it would a file recipe/data/lfw.yaml. A key may
+stand for several, as in a shell: ``{mnist,clt}_simple``. Of two recipes with the same name the
+later completes the earlier.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +26,19 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+from pydantic import TypeAdapter, ValidationError
 from yaml import YAMLError
 
-from focusing.config import GROUP_SCHEMAS, Config
-from focusing.errors import UserError
-from focusing.guard import check_hydra
-from focusing.recipes import store_recipes
+from focusing.config import FOCI_ONLY, Config, Optim, group_schemas
+from focusing.errors import UserError, printable
+from focusing.instantiate import check_hydra
+from focusing.validation import Wrong, describe_fault, plain
 
 MAX_SPREAD = 100_000
 """Numbers that an interpolation may make."""
+CONFIG = TypeAdapter(Config)
+"""Checks the ranges that the annotations of the options declare."""
+BRACES = re.compile(r"\{([^}]*)\}")
 
 
 def prepare_hydra() -> None:
@@ -35,11 +47,13 @@ def prepare_hydra() -> None:
     if "schema.yaml" in store.repo and OmegaConf.has_resolver("focusing.family"):
         return  # every job of a sweep asks, and it takes a tenth of a job's time
     store.store(name="schema", node=Config)
-    for group, schemas in GROUP_SCHEMAS.items():
+    for group, schemas in group_schemas().items():
         for name, schema in schemas.items():
             store.store(group=f"schema/{group}", name=name, node=schema)
-    store_recipes(config_dir() / "recipe")
-    # Hydra copies the store with whatever it composes or lists: 40 ms each, 180
+    for section, recipes in read_recipes(config_dir() / "recipe").items():
+        for name, recipe in recipes.items():
+            store.store(group=f"recipe/{section}", name=name, node=recipe, package="_global_")
+    # Hydra copies the store with whatever it composes or lists: 40 ms, 180
     # times for --help. It need not, as the store hands out copies of what it holds.
     ConfigStore.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
     # Hydra acts on its own part of a config as soon as it has it; there is no hook before.
@@ -73,11 +87,9 @@ def config_dir() -> Path:
 
 def data_dir() -> str:
     """Where data sets are kept."""
-    if given := os.environ.get("FOCUSING_DATA_DIR"):
-        return given
     from platformdirs import user_cache_dir
 
-    return user_cache_dir("focusing")
+    return os.environ.get("FOCUSING_DATA_DIR") or user_cache_dir("focusing")
 
 
 def family(model: str) -> str:
@@ -93,6 +105,28 @@ def spread(low: float, high: float, count: int) -> list[float]:
     return [round(low + (high - low) * place / max(1, count - 1), 6) for place in range(count)]
 
 
+def read_recipes(folder: Path) -> dict[str, dict[str, Any]]:
+    """The recipes of all tables in a folder, by section and name."""
+    sections: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        for section, entries in OmegaConf.load(path).items():
+            recipes = sections.setdefault(str(section), {})
+            for key, recipe in entries.items():
+                for name in expand_braces(str(key)):
+                    recipes[name] = OmegaConf.merge(recipes.get(name, {}), recipe)
+    return sections
+
+
+def expand_braces(key: str) -> list[str]:
+    """All names a key stands for: ``{a,b}_c`` is a_c and b_c."""
+    pieces = BRACES.split(key)  # text, list, text, list, ..., text
+    options = [
+        [name.strip() for name in piece.split(",")] if place % 2 else [piece]
+        for place, piece in enumerate(pieces)
+    ]
+    return ["".join(parts) for parts in product(*options)]
+
+
 def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The data group of a config, changed as on the command line.
 
@@ -102,11 +136,11 @@ def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[st
             changes an option. Samples are prepared as they were, unless ``data.preprocess`` says
             otherwise.
     """
-    for each in overrides:
-        if not re.match(r"data(\.\w+)*=", each):
-            raise UserError(f"{each}: only the data can be changed, with data=... or data.x=...")
-    chosen = [each for each in overrides if each.startswith("data=")]
-    changes = [each.removeprefix("data.") for each in overrides if each.startswith("data.")]
+    for change in overrides:
+        if not re.match(r"data(\.\w+)*=", change):
+            raise UserError(f"{change}: only the data can be changed, with data=... or data.x=...")
+    chosen = [change for change in overrides if change.startswith("data=")]
+    changes = [change.removeprefix("data.") for change in overrides if change.startswith("data.")]
     prepare_hydra()
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         data = compose("train", chosen or [f"data={saved['name']}"]).data
@@ -125,6 +159,126 @@ def _read_change(change: str) -> DictConfig:
     except YAMLError as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise UserError(f"data.{change} cannot be read: {reason}.") from None
+
+
+def check(cfg: DictConfig) -> dict[str, Any]:
+    """Raise a UserError that names the first impossible option.
+
+    Returns:
+        The config as plain containers, interpolations resolved.
+    """
+    _check_names(cfg, "")
+    config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+    _check_printable(config, "")
+    try:
+        plain(config)
+    except Wrong as error:
+        raise UserError(f"{error}.") from None
+    if "_mlp" in str(config["model"].get("_target_")):
+        config["model"]["hidden"] = _widths(config["model"]["hidden"])
+    _check_ranges(config)
+    _check_foci(config)
+    for name, folder in config["paths"].items():
+        _check_folder(f"paths.{name}", folder)
+    if not re.fullmatch(r"\w[\w.,=+-]{0,99}", config["name"]):
+        raise UserError(f"name={config['name']} cannot be the name of a folder.")
+    if config["variant"] == "author2018" and config["data"]["name"] != "synthetic":
+        raise UserError(
+            "variant=author2018 is of the author's synthetic experiments: use data=synthetic, "
+            "or variant=author."
+        )
+    check_devices(config["trainer"]["devices"])
+    protocol = config["protocol"]
+    if protocol["name"] == "holdout" and not 0 < protocol["holdout"] < 1:
+        raise UserError(f"protocol.holdout={protocol['holdout']} must lie between 0 and 1.")
+    if protocol["name"] != "holdout" and protocol["holdout"]:
+        raise UserError(f"protocol.holdout is of no use to protocol={protocol['name']}, use 0.")
+    return config
+
+
+def check_devices(devices: Any) -> None:
+    """Refuse more than one device."""
+    one = devices == 1 or (isinstance(devices, list) and len(devices) == 1)
+    if not one or isinstance(devices, bool):
+        raise UserError(
+            f"trainer.devices={devices}: a run uses one device, 1 or [index]; "
+            "several runs can use one each."
+        )
+
+
+def _check_ranges(config: Mapping[str, Any]) -> None:
+    """Refuse what the annotations of the dataclasses here exclude."""
+    try:
+        CONFIG.validate_python(config)
+    except ValidationError as error:
+        [fault, *_] = error.errors()
+        keys = [key for key in fault["loc"] if isinstance(key, str)]
+        value: Any = config
+        for key in keys:
+            value = value[key]
+        raise UserError(f"{'.'.join(keys)}={value} {describe_fault(error)}.") from None
+
+
+def _widths(hidden: Any) -> list[int]:
+    """The neurons of every layer: 40 is [40], and the same config."""
+    widths = hidden if isinstance(hidden, list) else [hidden]
+    if not all(isinstance(width, int) and not isinstance(width, bool) for width in widths):
+        raise UserError(f"model.hidden={hidden} is not a number of neurons or a list of them.")
+    return widths
+
+
+def _check_names(node: DictConfig, prefix: str) -> None:
+    """Refuse options that ``+option=value`` has added to a schema, or ``~option`` has removed."""
+    schema = OmegaConf.get_type(node)
+    if is_dataclass(schema):
+        known = [field.name for field in fields(schema)]
+        for name in map(str, node):
+            if name not in known:
+                raise UserError(f"{prefix}{name} is not an option.")
+        for name in known:
+            if name not in node:
+                raise UserError(missing(f"{prefix}{name}"))
+    for name in map(str, node):
+        if OmegaConf.is_missing(node, name):
+            raise UserError(missing(f"{prefix}{name}"))
+        if isinstance(node[name], DictConfig):
+            _check_names(node[name], f"{prefix}{name}.")
+
+
+def _check_printable(value: Any, name: str) -> None:
+    """Refuse texts that could command a terminal, anywhere in a config."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_printable(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for item in value:
+            _check_printable(item, name)
+    elif isinstance(value, str) and printable(value) != value:
+        raise UserError(f"{name}={value} has characters that cannot be printed.")
+
+
+def _check_foci(config: Mapping[str, Any]) -> None:
+    """An option that changes nothing is a mistake."""
+    model, optim = config["model"], config["optim"]
+    for option in fields(Optim):
+        if (
+            option.name in FOCI_ONLY
+            and "sigma" not in model
+            and optim[option.name] != option.default
+        ):
+            raise UserError(
+                f"optim.{option.name}={optim[option.name]} is of no use to model={model['name']}, "
+                f"which has no foci, use {option.default:g}."
+            )
+
+
+def _check_folder(name: str, folder: str) -> None:
+    if not folder:
+        raise UserError(f"{name} is empty: give a folder.")
+    try:
+        Path(folder).expanduser()
+    except RuntimeError:
+        raise UserError(f"{name}={folder}: there is no such user.") from None
 
 
 def explain(error: BaseException) -> str | None:
@@ -154,7 +308,7 @@ def missing(option: str) -> str:
 
 def _missing_choice(error: MissingConfigException) -> str:
     group, _, choice = (error.missing_cfg_file or "").rpartition("/")
-    options = [each for each in error.options or () if each]
+    options = list(filter(None, error.options or ()))
     if not group or not options:
         return " ".join(str(error).split())
     return f"{group}={choice} does not exist{_hint(choice, options, f'{group}=')}"

@@ -1,259 +1,30 @@
-"""The schema of conf/: which options exist, and their types.
+"""The options of a run: their names, types, defaults and ranges.
 
-Values that a reader should see stand in the YAML files, with a comment; here are only types and
-what is rarely changed. An option of a group that is not listed here does not exist.
+Options of ``optim``, ``trainer`` and the like stand in the dataclasses here. Options of networks
+and data sets stand in the signatures that read them: :func:`group_schemas` derives their schemas.
+Values that a reader should see stand in the YAML files of conf/, with a comment. An option that is
+in none of these signatures does not exist.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import ast
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass, field, make_dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import MISSING
 
-
-@dataclass
-class DenseModel:
-    """A fully connected network."""
-
-    _target_: str = "focusing.models.dense_mlp"
-    name: str = MISSING
-    hidden: Any = MISSING  # neurons of each hidden layer; of one layer also without brackets
-    batch_norm: bool = True
-    input_dropout: float = 0.0
-    dropout: list[float] = field(default_factory=list)
-
-
-@dataclass
-class FocusOptions:
-    """The options of ``focusing.FocusedLinear``; its docstring explains them."""
-
-    mu: Any = MISSING
-    sigma: Any = MISSING
-    train_mu: bool = True
-    train_sigma: bool = True
-    focus: str = "gaussian"
-    topology: Any = None
-    grid: str = "linspace"
-    normalizer: str = "l2"
-    init: str = "focus_glorot"
-    mu_range: list[float] = field(default_factory=lambda: [0.0, 1.0])
-    sigma_range: list[float] = field(default_factory=lambda: [0.01, 1.0])
-    backend: str = "auto"
-    cutoff: float = 1e-7
-    bias: bool = True
-
-
-@dataclass
-class FocusedModel(FocusOptions, DenseModel):
-    """A network whose hidden layers focus."""
-
-    _target_: str = "focusing.models.focused_mlp"
-    later_sigma: Any = None
-
-
-@dataclass
-class CnnModel:
-    """A convolutional network."""
-
-    _target_: str = "focusing.models.CNN"
-    name: str = MISSING
-    filters: list[int] = MISSING
-    kernel: int = MISSING
-    pool: int = MISSING
-    hidden: int = MISSING
-    batch_norm: bool = MISSING
-    dropout: list[float] = MISSING
-
-
-@dataclass
-class FocusedCnnModel(FocusOptions, CnnModel):
-    """A convolutional network whose hidden layer focuses."""
-
-    _target_: str = "focusing.models.focused_cnn"
-
-
-@dataclass
-class TransferModel:
-    """A network on features that were trained elsewhere."""
-
-    _target_: str = "focusing.models.dense_transfer"
-    name: str = MISSING
-    features: str = MISSING
-    pretrained: bool = MISSING
-    weights: str | None = None
-    hidden: int = MISSING
-    pad: int = MISSING
-    batch_norm: bool = True
-    dropout: float = MISSING
-
-
-@dataclass
-class FocusedTransferModel(FocusOptions, TransferModel):
-    """Likewise, with a hidden layer that focuses."""
-
-    _target_: str = "focusing.models.focused_transfer"
-
-
-@dataclass
-class FastTextModel:
-    """A network for texts."""
-
-    _target_: str = "focusing.models.FastText"
-    name: str = MISSING
-    embedding: int = MISSING
-
-
-@dataclass
-class FocusedFastTextModel(FocusOptions, FastTextModel):
-    """A network for texts whose output focuses."""
-
-    _target_: str = "focusing.models.focused_fasttext"
-
-
-@dataclass
-class SyntheticData:
-    """The paper's synthetic classification data."""
-
-    _target_: str = "focusing.data.synthetic"
-    name: str = MISSING
-    generator: str = MISSING
-    n_samples: int = MISSING
-    test_share: float = MISSING
-    classes: int = MISSING
-    clusters: int = MISSING
-    informative: int = MISSING
-    separation: float = MISSING
-    noise: int = MISSING
-    noise_position: str = MISSING
-    noise_kind: str = MISSING
-    seed: int = MISSING
-    limit_train: int | None = None
-    limit_test: int | None = None
-    fake: bool = False
-
-
-@dataclass
-class AugmentOptions:
-    """The options of ``focusing.data.batches.Augment``."""
-
-    flip: bool = False
-    shift: float = 0.0
-    shear: float = 0.0
-    zoom: float = 0.0
-
-
-@dataclass
-class FileData:
-    """What all data sets from files have; conf/data/mnist.yaml explains it."""
-
-    _target_: str = MISSING
-    name: str = MISSING
-    preprocess: str = "none"
-    split: str = "official"
-    fold: int = 0
-    test_share: float | None = None
-    split_seed: int | None = 0
-    limit_train: int | None = None
-    limit_test: int | None = None
-    fake: bool = False
-
-
-@dataclass
-class ImageData(FileData):
-    """Images, with training images that may be changed."""
-
-    augment: AugmentOptions = field(default_factory=AugmentOptions)
-
-
-@dataclass
-class MnistData(ImageData):
-    """Handwritten digits."""
-
-    _target_: str = "focusing.data.mnist"
-    on_missing: str = MISSING
-    pad: int = MISSING
-
-
-@dataclass
-class CltData(ImageData):
-    """Digits among pieces of digits."""
-
-    _target_: str = "focusing.data.clt"
-    on_missing: str = MISSING
-    variant: str = MISSING
-    train: int | None = MISSING
-    test: int | None = MISSING
-    size: int = MISSING
-    patches: int = MISSING
-    patch_size: int = MISSING
-    seed: int = MISSING
-
-
-@dataclass
-class LfwData(ImageData):
-    """Faces."""
-
-    _target_: str = "focusing.data.lfw"
-    min_faces: int = MISSING
-    stretch: bool = MISSING
-
-
-@dataclass
-class CatsDogsData(ImageData):
-    """Cats and dogs."""
-
-    _target_: str = "focusing.data.catsdogs"
-    size: int = MISSING
-    interpolation: str = MISSING
-
-
-@dataclass
-class FsddData(FileData):
-    """Spoken digits."""
-
-    _target_: str = "focusing.data.fsdd"
-    speakers: list[str] = MISSING
-    coefficients: int = MISSING
-    frames: int = MISSING
-    window: int = MISSING
-    hop: int = MISSING
-    bands: int = MISSING
-
-
-@dataclass
-class BostonData(FileData):
-    """House prices."""
-
-    _target_: str = "focusing.data.boston"
-    pad: int = MISSING
-
-
-@dataclass
-class DnaData(FileData):
-    """Splice junctions."""
-
-    _target_: str = "focusing.data.dna"
-    pad: int = MISSING
-
-
-@dataclass
-class ReutersData(FileData):
-    """Newswires as sets of words."""
-
-    _target_: str = "focusing.data.reuters"
-    words: int = MISSING
-    pad: int = MISSING
-
-
-@dataclass
-class ImdbData(FileData):
-    """Reviews as sequences of words."""
-
-    _target_: str = "focusing.data.imdb"
-    words: int = MISSING
-    length: int = MISSING
-    ngrams: int = MISSING
+from focusing.validation import OneOf
+
+NotNegative = Annotated[float, Ge(0)]
+Positive = Annotated[float, Gt(0)]
+Count = Annotated[int, Ge(0)]
+AtLeastOne = Annotated[int, Ge(1)]
 
 
 @dataclass
@@ -261,26 +32,30 @@ class Optim:
     """How the weights and the foci learn."""
 
     name: str = MISSING
-    lr: float = MISSING
-    lr_mu: float = MISSING
-    lr_sigma: float = MISSING
-    momentum: float | None = None
+    lr: Positive = MISSING
+    lr_mu: NotNegative = MISSING
+    lr_sigma: NotNegative = MISSING
+    momentum: Annotated[float, Ge(0), Lt(1)] | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    batch_size: int = MISSING
-    drop_last: Any = "auto"
+    batch_size: AtLeastOne = MISSING
+    drop_last: Annotated[Any, OneOf("auto", True, False)] = "auto"
     shuffle: bool = True
-    accumulate: int = 1
-    clip_value: float | None = None
-    l2: float = 0.0
-    sigma_l1: float = 0.0
-    sigma_l2: float = 0.0
-    mu_repulsion: float = 0.0
-    decay_epochs: list[int] = field(default_factory=list)
-    decay: float = 1.0
-    decay_mu: float | None = None
-    decay_sigma: float | None = None
-    anneal_from: float = 1.0
-    anneal_epochs: int = 0
+    accumulate: AtLeastOne = 1
+    clip_value: Positive | None = None
+    l2: NotNegative = 0.0
+    sigma_l1: NotNegative = 0.0
+    sigma_l2: NotNegative = 0.0
+    mu_repulsion: NotNegative = 0.0
+    decay_epochs: list[Count] = field(default_factory=list)
+    decay: NotNegative = 1.0
+    decay_mu: NotNegative | None = None
+    decay_sigma: NotNegative | None = None
+    anneal_from: Positive = 1.0
+    anneal_epochs: Count = 0
+
+
+FOCI_ONLY = ("sigma_l1", "sigma_l2", "mu_repulsion", "anneal_from", "anneal_epochs")
+"""Options of ``optim`` that only say how foci learn; at their defaults they change nothing."""
 
 
 def drops_rest(drop_last: bool | str, samples: int, batch_size: int, *, batch_norm: bool) -> bool:
@@ -306,7 +81,7 @@ def drops_rest(drop_last: bool | str, samples: int, batch_size: int, *, batch_no
 class Protocol:
     """Which epoch's test score counts, and what chooses it."""
 
-    name: str = MISSING
+    name: Annotated[str, OneOf("paper", "holdout", "last")] = MISSING
     holdout: float = MISSING
 
 
@@ -314,12 +89,13 @@ class Protocol:
 class TrainerOptions:
     """How long, and on what."""
 
-    max_epochs: int = MISSING
+    max_epochs: AtLeastOne = MISSING
     accelerator: str = MISSING
     devices: Any = MISSING
-    precision: str = MISSING
+    # Not 16-mixed: steps are made by hand, without its scaling of the loss.
+    precision: Annotated[str, OneOf("32-true", "64-true", "bf16-mixed", "bf16-true")] = MISSING
     deterministic: bool = MISSING
-    limit_batches: int | None = None
+    limit_batches: AtLeastOne | None = None
 
 
 @dataclass
@@ -334,8 +110,8 @@ class Paths:
 class Sweep:
     """Many runs."""
 
-    trials: int = MISSING
-    trial: int | None = None
+    trials: Annotated[int, Ge(1), Le(100_000)] = MISSING
+    trial: Count | None = None
     changed: str | None = None  # what made an impossible trial possible
     stacked: bool = MISSING
     retry_failed: bool = MISSING
@@ -347,10 +123,10 @@ class Config:
     """One run."""
 
     name: str = MISSING
-    seed: int = MISSING
+    seed: Count = MISSING
     size: str = MISSING
     variant: str = MISSING
-    resume: str = MISSING
+    resume: Annotated[str, OneOf("auto", "never")] = MISSING
     force: bool = MISSING
     figures: bool = MISSING
     data: Any = MISSING
@@ -364,29 +140,196 @@ class Config:
     sweep: Sweep = field(default_factory=Sweep)
 
 
-GROUP_SCHEMAS: dict[str, dict[str, type]] = {
+SCHEMA_TARGETS: dict[str, dict[str, str]] = {
     "model": {
-        "dense": DenseModel,
-        "focused": FocusedModel,
-        "cnn": CnnModel,
-        "focused_cnn": FocusedCnnModel,
-        "transfer": TransferModel,
-        "focused_transfer": FocusedTransferModel,
-        "fasttext": FastTextModel,
-        "focused_fasttext": FocusedFastTextModel,
+        "dense": "focusing.models.dense_mlp",
+        "focused": "focusing.models.focused_mlp",
+        "cnn": "focusing.models.CNN",
+        "focused_cnn": "focusing.models.focused_cnn",
+        "transfer": "focusing.models.dense_transfer",
+        "focused_transfer": "focusing.models.focused_transfer",
+        "fasttext": "focusing.models.FastText",
+        "focused_fasttext": "focusing.models.focused_fasttext",
     },
     "data": {
-        "synthetic": SyntheticData,
-        "images": ImageData,
-        "mnist": MnistData,
-        "clt": CltData,
-        "lfw": LfwData,
-        "fsdd": FsddData,
-        "boston": BostonData,
-        "dna": DnaData,
-        "reuters": ReutersData,
-        "imdb": ImdbData,
-        "catsdogs": CatsDogsData,
+        "synthetic": "focusing.data.synthetic",
+        "mnist": "focusing.data.mnist",
+        "fashion": "focusing.data.fashion",
+        "cifar10": "focusing.data.cifar10",
+        "clt": "focusing.data.clt",
+        "lfw": "focusing.data.lfw",
+        "catsdogs": "focusing.data.catsdogs",
+        "fsdd": "focusing.data.fsdd",
+        "boston": "focusing.data.boston",
+        "dna": "focusing.data.dna",
+        "reuters": "focusing.data.reuters",
+        "imdb": "focusing.data.imdb",
     },
 }
-"""Schemas that the files of a group choose from: ``/schema/<group>@_here_: <name>``."""
+"""What ``/schema/<group>@_here_: <name>`` in a file of conf/ makes options of: a signature."""
+IMAGES = "focusing.data.dataset.ImageOptions"
+"""The options of ``/schema/data@_here_: images``, for data sets of images of your own."""
+FOCUS = "focusing.nn.FocusedLinear"
+SUPPLIED = frozenset(
+    {"self", "inputs", "outputs", "vocabulary", "in_features", "out_features", "device", "dtype"}
+    | {"data_dir", "run_seed", "holdout", "peek", "preparation"}
+)
+"""Arguments that a run supplies: no options."""
+
+
+@cache
+def group_schemas() -> dict[str, dict[str, type]]:
+    """The schemas of networks and data sets, derived from the signatures that read their options.
+
+    The signatures are read from the source: importing it would import torch, which takes seconds.
+    """
+    schemas: dict[str, dict[str, type]] = {}
+    for group, targets in SCHEMA_TARGETS.items():
+        schemas[group] = {
+            # Such as FocusedCnnModel and MnistData.
+            name: _derive(f"{name.title().replace('_', '')}{group.title()}", target, target)
+            for name, target in targets.items()
+        }
+    schemas["data"]["images"] = _derive("ImagesData", MISSING, IMAGES)
+    return schemas
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """A derived schema by the name of its class: configs are pickled with it."""
+        if not name.startswith("_"):
+            group_schemas()
+            if name in globals():
+                return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class Parameter(NamedTuple):
+    """A parameter as it stands in the source of a module."""
+
+    module: str
+    name: str
+    annotation: ast.expr
+    default: Any
+
+
+def _derive(class_name: str, target: str, signature: str) -> type:
+    """The schema of a target: a dataclass of the options of a signature."""
+    options: dict[str, tuple[Any, Any]] = {"_target_": (str, target), "name": (str, MISSING)}
+    return _make_dataclass(class_name, options | _options(signature))
+
+
+def _options(signature: str) -> dict[str, tuple[Any, Any]]:
+    """Type and default of the options of a signature."""
+    options: dict[str, tuple[Any, Any]] = {}
+    for module, name, annotation, default in _parameters(signature):
+        match annotation:
+            case _ if name in SUPPLIED:
+                continue
+            case ast.Name(id=kind) if name == "options":  # an object that holds more of them
+                options |= _options(f"{module}.{kind}")
+            case ast.BinOp(left=ast.Name(id=kind), right=ast.Subscript(value=ast.Name("Mapping"))):
+                nested = _make_dataclass(f"{kind}Options", _options(f"{module}.{kind}"))
+                options[name] = (nested, nested())
+            case ast.BinOp(left=ast.Subscript(value=ast.Name("Mapping"))):  # of a layer inside
+                continue
+            case _:
+                options[name] = (_config_type(annotation), default)
+    return options
+
+
+def _make_dataclass(class_name: str, options: dict[str, tuple[Any, Any]]) -> type:
+    specification = []
+    for name, (kind, default) in options.items():
+        mutable = not isinstance(default, bool | float | int | str | None)
+        value: Any = field(default_factory=partial(copy, default)) if mutable else default
+        specification.append((name, kind, value))
+    made = make_dataclass(class_name, specification, namespace={"__module__": __name__})
+    globals()[class_name] = made
+    return made
+
+
+def _parameters(callable_name: str) -> Iterator[Parameter]:
+    """What a function, a class or a dataclass takes; ``focused(f)`` takes f's and the layer's."""
+    module, definition = _find_definition(callable_name)
+    if isinstance(definition, ast.Call):
+        yield from _parameters(f"{module}.{ast.unparse(definition.args[0])}")
+        yield from _parameters(FOCUS)
+        return
+    if isinstance(definition, ast.ClassDef):
+        methods = {node.name: node for node in definition.body if isinstance(node, ast.FunctionDef)}
+        if "__init__" not in methods:  # a dataclass
+            for base in definition.bases:
+                yield from _parameters(f"{module}.{ast.unparse(base)}")
+            for node in definition.body:
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    yield Parameter(module, node.target.id, node.annotation, _default(node.value))
+            return
+        definition = methods["__init__"]
+    arguments = definition.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + arguments.defaults
+    for argument, default in (
+        *zip(positional, defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ):
+        annotation = argument.annotation or ast.Name("Any")
+        yield Parameter(module, argument.arg, annotation, _default(default))
+
+
+def _default(value: ast.expr | None) -> Any:
+    """A literal default; of an option that has none, the YAML files give the value."""
+    if value is None:
+        return MISSING
+    try:
+        literal = ast.literal_eval(value)
+    except ValueError:  # a call, of what is no option
+        return MISSING
+    return list(literal) if isinstance(literal, tuple) else literal
+
+
+def _find_definition(callable_name: str) -> tuple[str, ast.FunctionDef | ast.ClassDef | ast.Call]:
+    """Module and definition of a name of this package, which other modules may import."""
+    module, _, name = callable_name.rpartition(".")
+    for node in _parse(module).body:
+        match node:
+            case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined) if defined == name:
+                return module, node
+            case ast.Assign(targets=[ast.Name(id=defined)], value=ast.Call() as call) if (
+                defined == name and ast.unparse(call.func) == "focused"
+            ):
+                return module, call
+            case ast.ImportFrom(module=source, names=aliases) if name in {a.name for a in aliases}:
+                return _find_definition(f"{source}.{name}")
+    raise LookupError(f"{module} does not define {name}")
+
+
+@cache
+def _parse(module: str) -> ast.Module:
+    path = Path(__file__).parent.joinpath(*module.split(".")[1:])
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _config_type(annotation: ast.expr) -> Any:
+    """The type that OmegaConf converts an option to; Any for what it does not know."""
+    match annotation:
+        case ast.Name(id=name):
+            return {"bool": bool, "float": float, "int": int, "str": str}.get(name, Any)
+        case ast.BinOp(left=kind, right=ast.Constant(value=None)):
+            inner = _config_type(kind)
+            return Any if inner is Any else inner | None
+        case ast.BinOp(left=ast.Name(id="str"), right=ast.Name(id="Path")):
+            return str
+        case ast.Subscript(value=ast.Name(id="Sequence" | "list"), slice=kind):
+            return list[_config_type(kind)]  # type: ignore[misc]
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[kind, *_])):
+            return list[_config_type(kind)]  # type: ignore[misc]
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[kind, *_])):
+            return _config_type(kind)
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=choices):
+            elements = choices.elts if isinstance(choices, ast.Tuple) else [choices]
+            values = [ast.literal_eval(element) for element in elements]
+            return str if all(isinstance(value, str) for value in values) else Any
+    return Any

@@ -1,10 +1,12 @@
-"""Drawings that callbacks and reports share: the style of all figures, foci of a layer, films."""
+"""Drawings that callbacks and reports share: style and files of figures, foci of a layer, films."""
 
 from __future__ import annotations
 
+import io
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,16 @@ import numpy as np
 import torch
 from matplotlib.animation import FFMpegWriter, FuncAnimation, PillowWriter, writers
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
+from PIL import Image, ImageChops, ImageStat
 
 from focusing.nn import FocusedLinear
 from focusing.nn.focus import coefficients
+from focusing.results.store import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +41,10 @@ MAX_MARKS = 40
 """Neurons that are drawn in the plane; of more a sample is drawn."""
 MAX_FRAMES = 100
 """A film of more frames shows no more, and a GIF stores every frame."""
+PALETTE_SIZE = 256
+"""Colours of a PNG with a palette, which takes a third of the bytes of full colours."""
+VISIBLE_DIFFERENCE = 0.1
+"""Mean difference of colours, of 255, that is seen: in photographs and shades, not in lines."""
 
 STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -79,15 +88,100 @@ def evenly_spaced(count: int, limit: int) -> Array:
     return np.linspace(0, count - 1, min(count, limit)).round().astype(int)
 
 
-def focus_phi(tau: Array, mu: Array, sigma: Array, focus: str, normalizer: str) -> Array:
-    """Focus coefficients (n, m) of recorded foci."""
-    positions, centres, apertures = (
-        torch.as_tensor(values).double() for values in (tau, mu, sigma)
-    )
-    phi: Array = coefficients(
-        positions, centres, apertures, focus, normalizer, sample=False
-    ).numpy()
-    return phi
+def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Save a figure as PNG and SVG, atomically.
+
+    Args:
+        figure: the figure.
+        folder: where to; made if missing.
+        name: file name without suffix.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    with figure_style():
+        FigureCanvasAgg(figure)
+        atomic_write(paths[0], _png(figure), sync=False)
+        figure.set_layout_engine("none")  # it is laid out, and once takes a third of the time
+        vector = io.BytesIO()
+        figure.savefig(vector, format="svg", metadata={"Date": None})  # equal data, equal file
+        atomic_write(paths[1], vector.getbuffer(), sync=False)
+    return paths
+
+
+def _png(figure: Figure) -> memoryview:
+    """The figure with a palette, unless the difference can be seen."""
+    full_png, best_png = io.BytesIO(), io.BytesIO()
+    figure.savefig(full_png, format="png", pil_kwargs={"compress_level": 1})
+    with Image.open(full_png) as image:
+        full = image.convert("RGB")
+        reduced = full.quantize(PALETTE_SIZE, dither=Image.Dither.NONE)
+        difference = ImageStat.Stat(ImageChops.difference(full, reduced.convert("RGB"))).mean
+        best = full if max(difference) > VISIBLE_DIFFERENCE else reduced
+        best.save(best_png, format="png", optimize=True, dpi=image.info["dpi"])
+    return best_png.getbuffer()
+
+
+@dataclass(frozen=True)
+class LayerFoci:
+    """The foci of a layer with n neurons and m inputs in d dimensions, at E times.
+
+    Attributes:
+        layer: name of the layer.
+        epochs: epochs done at every time, (E,).
+        tau: positions of the inputs, (m, d).
+        mu: centres, (E, n, d).
+        sigma: apertures, (E, n, d).
+        focus: name of the focus function.
+        normalizer: name of the normaliser.
+        informative: first column of the inputs that is not noise, and the one after the last.
+        shown: neurons whose weights are stored, (k,).
+        first: their focused weights phi o W at the start, (k, m).
+        last: their focused weights at the end, (k, m).
+    """
+
+    layer: str
+    epochs: Array
+    tau: Array
+    mu: Array
+    sigma: Array
+    focus: str
+    normalizer: str
+    informative: Sequence[int] | None = None
+    shown: Array = field(default_factory=lambda: np.empty(0, dtype=int))
+    first: Array = field(default_factory=lambda: np.empty((0, 0)))
+    last: Array = field(default_factory=lambda: np.empty((0, 0)))
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        layer: FocusedLinear,
+        epochs: Sequence[int],
+        foci: tuple[torch.Tensor, torch.Tensor],
+    ) -> LayerFoci:
+        """Foci (mu, sigma) that were recorded of a layer."""
+        mu, sigma = (values.numpy() for values in foci)
+        tau = layer.tau.detach().cpu().numpy()
+        return cls(name, np.asarray(epochs), tau, mu, sigma, layer.focus, layer.normalizer)
+
+    @property
+    def neurons(self) -> int:
+        """Number of neurons."""
+        return int(self.mu.shape[1])
+
+    @property
+    def dimensions(self) -> int:
+        """Dimensions of the space of positions: 1 for a line, 2 for an image."""
+        return int(self.tau.shape[1])
+
+    def phi(self, at: int, neurons: Array | slice = slice(None)) -> Array:
+        """Focus coefficients (k, m) of some neurons at a time."""
+        tau, mu, sigma = (
+            torch.as_tensor(values).double()
+            for values in (self.tau, self.mu[at, neurons], self.sigma[at, neurons])
+        )
+        phi = coefficients(tau, mu, sigma, self.focus, self.normalizer, sample=False)
+        return np.asarray(phi.numpy())
 
 
 def shade_noise(
@@ -123,47 +217,29 @@ def edges(columns: Sequence[int], line: Array) -> tuple[float, float]:
     return (start - 0.5) * step, (stop - 0.5) * step
 
 
-def foci_figure(
-    tau: Array,
-    mu: Array,
-    sigma: Array,
-    focus: str,
-    normalizer: str,
-    informative: Sequence[int] | None = None,
-) -> Figure:
-    """The first foci of a trajectory (dotted) and the last (solid).
-
-    Args:
-        tau: positions (m, d).
-        mu: centres over epochs, (E, n, d).
-        sigma: apertures over epochs, (E, n, d).
-        focus: name of the focus function.
-        normalizer: name of the normaliser.
-        informative: see :func:`shade_noise`.
-    """
-    dimensions, neurons = tau.shape[1], mu.shape[1]
+def foci_figure(foci: LayerFoci) -> Figure:
+    """The first foci of a trajectory (dotted) and the last (solid)."""
+    tau = foci.tau
     with figure_style():
-        if dimensions == 2:
-            return _foci_in_plane(mu, sigma)
-        if dimensions > 2:
-            return _foci_by_axis(mu, sigma)
+        if foci.dimensions == 2:
+            return _foci_in_plane(foci)
+        if foci.dimensions > 2:
+            return _foci_by_axis(foci)
         _, order = np.unique(tau[:, 0], return_index=True)  # channels share a position
-        first, last = (
-            focus_phi(tau, mu[at], sigma[at], focus, normalizer)[:, order] for at in (0, -1)
-        )
+        first, last = (foci.phi(at)[:, order] for at in (0, -1))
         x = tau[order, 0]
-        if neurons > MAX_CURVES:
-            figure = _heat_maps(first, last, np.lexsort((mu[-1, :, 0], mu[0, :, 0])))
-            if informative:
+        if foci.neurons > MAX_CURVES:
+            figure = _heat_maps(first, last, np.lexsort((foci.mu[-1, :, 0], foci.mu[0, :, 0])))
+            if foci.informative:
                 for axes in figure.axes[:2]:
-                    for edge in edges(informative, tau[:, 0]):
+                    for edge in edges(foci.informative, tau[:, 0]):
                         axes.axvline(edge, color="w", linestyle="--", linewidth=0.8)
                     axes.set_xlim(0, 1)
             return figure
         figure = Figure((COLUMN_WIDTH, 2.1), layout="constrained")
         axes = figure.subplots()
-        shade_noise(axes, informative, tau[:, 0])
-        for neuron in range(neurons):
+        shade_noise(axes, foci.informative, tau[:, 0])
+        for neuron in range(foci.neurons):
             axes.plot(x, first[neuron], ":", color=colour(neuron))
             axes.plot(x, last[neuron], "-", color=colour(neuron))
         axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$")
@@ -195,10 +271,11 @@ def _heat_maps(first: Array, last: Array, order: Array) -> Figure:
     return figure
 
 
-def _foci_in_plane(mu: Array, sigma: Array) -> Figure:
+def _foci_in_plane(foci: LayerFoci) -> Figure:
     """Foci on an image: a cross at mu, an ellipse of one sigma; the first axis goes down."""
+    mu, sigma = foci.mu, foci.sigma
     figure = Figure((COLUMN_WIDTH, 1.95), layout="constrained")
-    sample = evenly_spaced(mu.shape[1], MAX_MARKS)
+    sample = evenly_spaced(foci.neurons, MAX_MARKS)
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     for axes, at, line, title in zip(
         panels, (0, -1), (":", "-"), ("initial", "final"), strict=True
@@ -226,11 +303,11 @@ def frame_plane(axes: Axes) -> None:
     axes.spines[:].set_visible(True)
 
 
-def _foci_by_axis(mu: Array, sigma: Array) -> Figure:
+def _foci_by_axis(foci: LayerFoci) -> Figure:
     """Sigma against mu, a panel for every axis of a volume."""
-    count = mu.shape[2]
+    mu, sigma = foci.mu, foci.sigma
     figure = Figure((COLUMN_WIDTH, 1.9), layout="constrained")
-    panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+    panels = figure.subplots(1, foci.dimensions, sharey=True, squeeze=False)[0]
     for axis, axes in enumerate(panels):
         axes.plot(mu[0, :, axis], sigma[0, :, axis], "s", color=GREY, ms=3, label="initial")
         axes.plot(mu[-1, :, axis], sigma[-1, :, axis], "^", color=colour(0), ms=3, label="final")
@@ -240,20 +317,11 @@ def _foci_by_axis(mu: Array, sigma: Array) -> Figure:
     return figure
 
 
-def film_layers(
-    layers: Mapping[str, FocusedLinear],
-    epochs: Sequence[int],
-    foci: Callable[[str], tuple[torch.Tensor, torch.Tensor]],
-    folder: Path,
-    kind: str,
-    fps: int,
-) -> list[Path]:
-    """Film the foci of all layers into ``foci_<layer>.gif`` or ``.mp4``.
+def film_layers(layers: Iterable[LayerFoci], folder: Path, kind: str, fps: int) -> list[Path]:
+    """Film the foci of layers into ``foci_<layer>.gif`` or ``.mp4``.
 
     Args:
-        layers: the focused layers by name; those with more than two dimensions are left out.
-        epochs: epochs done at every record (E,).
-        foci: returns mu and sigma of a layer at these epochs, (E, n, d).
+        layers: the layers; those with more than two dimensions are left out.
         folder: where the films go.
         kind: ``"gif"`` or ``"mp4"``; without ffmpeg on the machine a GIF is made.
         fps: frames per second.
@@ -263,71 +331,45 @@ def film_layers(
         kind = "gif"
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, layer in layers.items():
-        if layer.mu.shape[1] > 2:
-            continue
-        mu, sigma = (values.numpy() for values in foci(name))
-        tau = layer.tau.detach().cpu().numpy()
-        path = folder / f"foci_{name}.{kind}"
-        film_layer(path, epochs, tau, mu, sigma, layer.focus, layer.normalizer, fps=fps)
-        paths.append(path)
+    for foci in layers:
+        if foci.dimensions <= 2:
+            paths.append(folder / f"foci_{foci.layer}.{kind}")
+            film_layer(paths[-1], foci, fps=fps)
     return paths
 
 
-def film_layer(
-    path: Path,
-    epochs: Sequence[int],
-    tau: Array,
-    mu: Array,
-    sigma: Array,
-    focus: str,
-    normalizer: str,
-    *,
-    informative: Sequence[int] | None = None,
-    fps: int = 10,
-    frames: int = MAX_FRAMES,
-) -> None:
+def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_FRAMES) -> None:
     """Film the foci of a layer on a line or in the plane.
 
     Args:
         path: the film, ``.gif`` or ``.mp4``.
-        epochs: epochs done at every record (E,).
-        tau: positions (m, d).
-        mu: centres (E, n, d).
-        sigma: apertures (E, n, d).
-        focus: name of the focus function.
-        normalizer: name of the normaliser.
-        informative: see :func:`shade_noise`.
+        foci: the foci.
         fps: frames per second.
         frames: at most so many frames, evenly spaced.
     """
     writer: Any = PillowWriter if path.suffix == ".gif" else FFMpegWriter
     with figure_style():
-        on_line = tau.shape[1] == 1
+        on_line, tau = foci.dimensions == 1, foci.tau[:, 0]
         figure = Figure((COLUMN_WIDTH, 2.2 if on_line else COLUMN_WIDTH), layout="constrained")
         axes = figure.subplots()
-        sample = evenly_spaced(mu.shape[1], MAX_CURVES if on_line else MAX_MARKS)
-        order = tau[:, 0].argsort()
-
-        def curves(at: int) -> Array:
-            return focus_phi(tau, mu[at, sample], sigma[at, sample], focus, normalizer)[:, order]
-
-        times = evenly_spaced(len(mu), frames)
-        top = max(curves(at).max() for at in times) * 1.05 if on_line else 1.0
+        sample = evenly_spaced(foci.neurons, MAX_CURVES if on_line else MAX_MARKS)
+        order = tau.argsort()
+        times = evenly_spaced(len(foci.mu), frames)
+        top = max(foci.phi(at, sample).max() for at in times) * 1.05 if on_line else 1.0
 
         def draw(at: int) -> list[Any]:
             axes.clear()
             if on_line:
-                shade_noise(axes, informative, tau[:, 0])
-                for index, values in enumerate(curves(at)):
-                    axes.plot(tau[order, 0], values, color=colour(index))
+                shade_noise(axes, foci.informative, tau)
+                for index, values in enumerate(foci.phi(at, sample)[:, order]):
+                    axes.plot(tau[order], values, color=colour(index))
                 axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$", ylim=(None, top))
             else:
                 for index, neuron in enumerate(sample):
-                    mark_focus(axes, mu[at, neuron], sigma[at, neuron], colour(index))
+                    mark_focus(axes, foci.mu[at, neuron], foci.sigma[at, neuron], colour(index))
                 frame_plane(axes)
             corner: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
-            axes.text(0.99, 0.99, f"epoch {epochs[at]}", **corner)
+            axes.text(0.99, 0.99, f"epoch {foci.epochs[at]}", **corner)
             return []
 
         draw(times[-1])

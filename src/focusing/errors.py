@@ -1,4 +1,4 @@
-"""What went wrong, in a sentence for the user."""
+"""Errors that are sentences for the user, and the parser that raises them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 separators of lines and of paragraphs."""
 
 
-def printable(text: str) -> str:
-    """Escape what could command a terminal or hide text: file names and contents may hold it."""
-    return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in UNPRINTABLE else _escape(char)
+def printable(text: str, max_length: int = 100_000) -> str:
+    """Escape what could command a terminal or hide text, and shorten what is long.
+
+    File names and contents may hold anything.
+    """
+    escaped = "".join(
+        char
+        if char in "\n\t" or unicodedata.category(char) not in UNPRINTABLE
+        else char.encode("unicode_escape").decode("ascii")
         for char in text
     )
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    return escaped if len(escaped) <= max_length else f"{escaped[: max_length - 3]}..."
 
 
 class UserError(Exception):
-    """Something the user can put right. The commands print the sentence, and no traceback."""
+    """Something the user can put right. Commands print the sentence without a traceback."""
 
     def __str__(self) -> str:
         return printable(super().__str__())  # it may quote a file
@@ -49,11 +51,11 @@ class DivergedError(UserError):
 
 
 class BusyError(UserError):
-    """Another process is at work where this one wants to."""
+    """Another process works on the same run or file."""
 
 
 class PrunedError(Exception):
-    """A search has given a trial up; not an error of anybody."""
+    """A search has pruned this trial; nobody made a mistake."""
 
 
 class Parser(argparse.ArgumentParser):

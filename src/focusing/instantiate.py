@@ -1,60 +1,67 @@
-"""From a config to an object, if the object is one that configs may build.
+"""What a config may call: an exact list of callables, with arguments of the declared types.
 
 A config is data, and may come from anybody: it must not be able to run programs. So it names
-callables of a list, not of a package: even torch has classes that start processes.
+callables of a list, not of a package: even torch has classes that start processes. Hydra calls
+what its own part of a config names (callbacks, loggers, launchers, sweepers) and sets the
+environment of a job, which tells git, for one, what to run; :func:`check_hydra` guards that.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar, get_type_hints
 
-from focusing.errors import UserError
-from focusing.signature import check_arguments
+from omegaconf import DictConfig, OmegaConf
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
+from focusing.config import SCHEMA_TARGETS
+from focusing.errors import UserError
+from focusing.validation import describe_fault
+
+CALLBACKS = (
+    "ClipFoci",
+    "DeadInputs",
+    "Explanation",
+    "FocusTrajectory",
+    "Progress",
+    "PruningCurve",
+    "SearchTrial",
+    "StuckNeurons",
+    "Throughput",
+    "Timing",
+)
 TARGETS = frozenset(
     {
-        "focusing.callbacks.ClipFoci",
-        "focusing.callbacks.DeadInputs",
-        "focusing.callbacks.Explanation",
-        "focusing.callbacks.FocusTrajectory",
-        "focusing.callbacks.Progress",
-        "focusing.callbacks.PruningCurve",
-        "focusing.callbacks.SearchTrial",
-        "focusing.callbacks.StuckNeurons",
-        "focusing.callbacks.Throughput",
-        "focusing.callbacks.Timing",
-        "focusing.data.boston",
-        "focusing.data.catsdogs",
-        "focusing.data.cifar10",
-        "focusing.data.clt",
-        "focusing.data.dna",
-        "focusing.data.fashion",
-        "focusing.data.fsdd",
-        "focusing.data.imdb",
-        "focusing.data.lfw",
-        "focusing.data.mnist",
-        "focusing.data.reuters",
-        "focusing.data.synthetic",
-        "focusing.models.CNN",
-        "focusing.models.FastText",
-        "focusing.models.dense_mlp",
-        "focusing.models.dense_transfer",
-        "focusing.models.focused_cnn",
-        "focusing.models.focused_fasttext",
-        "focusing.models.focused_mlp",
-        "focusing.models.focused_transfer",
+        *(target for targets in SCHEMA_TARGETS.values() for target in targets.values()),
+        *(f"focusing.callbacks.{name}" for name in CALLBACKS),
     }
 )
 """What conf/ names, and nothing else."""
 ENTRY_POINTS = "focusing.targets"
 """Installed packages add their own under this name."""
+LOG_CLASSES = (
+    "logging.FileHandler",
+    "logging.Formatter",
+    "logging.NullHandler",
+    "logging.StreamHandler",
+    "colorlog.ColoredFormatter",
+)
+"""Classes that loggers may be made of."""
+LOG_FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
+"""The file of Hydra's own choices of ``hydra/job_logging``."""
+STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
+STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
+"""As in JSON: "1" and true are no numbers, 1.5 is no integer; a list may be a tuple."""
 
+Option = tuple[tuple[str, ...], Any]
+"""The path of an option of Hydra's, and its value."""
 T = TypeVar("T")
 _trusted: set[str] = set()
 
@@ -76,16 +83,16 @@ def instantiate(node: Any, kind: type[T], **more: Any) -> T:
     target = _resolve(name)
     if not _makes(target, kind):
         raise UserError(f"_target_: {name} is refused: it is not a {kind.__name__}.")
-    given = {key: value for key, value in node.items() if key != "_target_"}
-    if _holds_target(given):
+    options = {key: value for key, value in node.items() if key != "_target_"}
+    if _holds_target(options):
         raise UserError(f"{name} is given another _target_, which is refused: give plain values.")
     try:
-        inspect.signature(target).bind(**given, **more)
+        inspect.signature(target).bind(**options, **more)
     except TypeError as error:
         raise UserError(f"{name}: {error}.") from None
-    check_arguments(target, given)
+    check_arguments(target, options)
     try:
-        return target(**given, **more)  # type: ignore[no-any-return]
+        return target(**options, **more)  # type: ignore[no-any-return]
     except ValueError as error:  # the constructors say what is allowed
         raise UserError(str(error)) from None
 
@@ -102,7 +109,7 @@ def trust(names: Iterable[str]) -> None:
 
 
 def trusted() -> frozenset[str]:
-    """What :func:`trust` was told, for a process that goes on with the work of this one."""
+    """What :func:`trust` allows, for a process that goes on with the work of this one."""
     return frozenset(_trusted)
 
 
@@ -141,3 +148,91 @@ def _makes(target: Any, kind: type) -> bool:
         except (NameError, TypeError):  # an annotation of something else, or no function
             return False
     return inspect.isclass(target) and issubclass(target, kind)
+
+
+def check_arguments(target: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse an option of another type than the target's parameter of that name.
+
+    Args:
+        target: what will be called; parameters without a type take anything.
+        options: plain values.
+    """
+    types = _types(target)
+    for name, value in options.items():
+        if name not in types:
+            continue
+        try:
+            types[name].validate_json(json.dumps(value, default=str))
+        except ValidationError as error:
+            raise UserError(f"{name}={value!r} {describe_fault(error)}.") from None
+
+
+@cache
+def _types(target: Callable[..., Any]) -> dict[str, TypeAdapter[Any]]:
+    """The parameters of a callable whose types can be checked."""
+    try:
+        parameters = inspect.signature(target, eval_str=True).parameters.values()
+    except (NameError, TypeError, ValueError):  # types that exist for type checkers only
+        return {}
+    types = {}
+    for parameter in parameters:
+        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if named and parameter.annotation is not parameter.empty:
+            try:
+                types[parameter.name] = TypeAdapter(parameter.annotation, config=STRICT)
+            except PydanticUserError:  # of a library that pydantic does not know
+                continue
+    return types
+
+
+def check_hydra(hydra: DictConfig, *, sweeps: bool) -> None:
+    """Refuse what could run a program or write to any file.
+
+    Args:
+        hydra: Hydra's part of a composed config.
+        sweeps: whether Hydra goes on to make the launcher and the sweeper.
+
+    Raises:
+        UserError: with the option.
+    """
+    if hydra.job.env_set:
+        raise UserError("hydra.job.env_set is refused: set variables in your shell instead.")
+    for part in ("callbacks", "launcher", "sweeper") if sweeps else ("callbacks",):
+        for path, value in _options(hydra, part, resolve=True):
+            plugin = path in (("launcher", "_target_"), ("sweeper", "_target_"))  # Hydra knows them
+            if path[-1] == "_target_" and not plugin and value not in trusted():
+                raise _refusal(path, value, f" If it is your own, add --trust-target {value}.")
+    for part in ("hydra_logging", "job_logging"):
+        for path, value in _options(hydra, part, resolve=False):
+            if not _may_log(path[-1], value):
+                raise _refusal(path, value)
+
+
+def _may_log(key: str, value: Any) -> bool:
+    if key in ("class", "()"):
+        return value in LOG_CLASSES
+    if key in ("filename", "mode"):
+        return value in (LOG_FILE, "a")
+    text = str(value)  # an interpolation may become anything later
+    return "${" not in text and ("://" not in text or value in STREAMS)
+
+
+def _options(hydra: DictConfig, part: str, *, resolve: bool) -> Iterator[Option]:
+    """The options below a part of Hydra's, with their paths."""
+    if not resolve and OmegaConf.is_interpolation(hydra, part):
+        raise _refusal((part,), "${...}")
+    if OmegaConf.is_config(hydra[part]):
+        yield from _leaves((part,), OmegaConf.to_container(hydra[part], resolve=resolve))
+
+
+def _leaves(path: tuple[str, ...], value: Any) -> Iterator[Option]:
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves((*path, str(key)), inner)
+    else:
+        yield path, value
+
+
+def _refusal(path: tuple[str, ...], value: Any, more: str = "") -> UserError:
+    name = ".".join(("hydra", *path))
+    return UserError(f"{name}={value!r} is refused: a config must not run programs.{more}")

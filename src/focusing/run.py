@@ -16,8 +16,7 @@ from omegaconf import DictConfig
 from pytorch_lightning.loggers.logger import Logger
 from rich.console import Console
 
-from focusing.checks import check
-from focusing.compose import prepare_hydra
+from focusing.compose import check, prepare_hydra
 from focusing.config import Optim
 from focusing.data import DataSet, Split
 from focusing.data.sources import MissingError

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # type: ignore[import-untyped]
 from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
@@ -19,12 +20,13 @@ from torch import Tensor
 
 from focusing.config import Optim, drops_rest
 from focusing.models import MLP, focused_mlp
+from focusing.nn import FocusConstraint
 from focusing.training.metrics import loss_of
 from focusing.training.optimizer import build_optimizer
 
 Array = NDArray[Any]
-LEAST = 10
-"""Fewer training samples than this are too few to hold some of them out."""
+MIN_HOLDOUT_SAMPLES = 10
+"""With fewer training samples none are held out."""
 
 
 class Foci(NamedTuple):
@@ -35,17 +37,17 @@ class Foci(NamedTuple):
 
 
 class FocusEstimator(BaseEstimator):  # type: ignore[misc]
-    """What both estimators have in common.
+    """What both estimators share.
 
-    Columns are standardised. They have places: neighbouring ones are seen together, so an order
-    that means something (pixels, times, bases) helps.
+    Columns are standardised. Neurons see neighbouring columns together, so an order that means
+    something (pixels, times, bases) helps.
 
     Args:
-        hidden_layer_sizes: neurons of each hidden layer, all of which focus; a number: one layer.
+        hidden_layer_sizes: neurons of the hidden layers, all of which focus; a number: one layer.
         mu: initial centres; see ``FocusedLinear``.
         sigma: initial apertures.
         topology: where the columns are: None, on a line; a shape such as ``(8, 8)``.
-        dropout: share of the outputs dropped after each hidden layer in training.
+        dropout: share of the outputs dropped after every hidden layer in training.
         learning_rate: of the weights (Adam).
         learning_rate_mu: of the centres.
         learning_rate_sigma: of the apertures.
@@ -60,10 +62,10 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         random_state: seed; with a number, fits repeat themselves.
 
     Attributes:
-        foci_: centres and apertures of each hidden layer.
+        foci_: centres and apertures of every hidden layer.
         n_iter_: epochs.
-        loss_curve_: training loss of each epoch.
-        validation_curve_: held-out loss of each epoch; empty if nothing was held out.
+        loss_curve_: training loss of every epoch.
+        validation_curve_: held-out loss of every epoch; empty if nothing was held out.
         net_: the trained network, for inference: foci and batch norms folded.
     """
 
@@ -102,15 +104,14 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
 
-    def _sizes(self) -> list[int]:
-        """Check the options that are ours; neurons of the hidden layers."""
+    def _check_options(self) -> list[int]:
+        """Check the options; returns the neurons of the hidden layers."""
         for name in ("batch_size", "max_iter", "n_iter_no_change"):
-            self._check(name, Integral, at_least=1)
-        for name in ("learning_rate", "learning_rate_mu", "learning_rate_sigma"):
-            self._check(name, Real, at_least=0)
+            self._check_number(name, Integral, at_least=1)
+        for name in ("learning_rate", "learning_rate_mu", "learning_rate_sigma", "dropout"):
+            self._check_number(name, Real, at_least=0)
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate={self.learning_rate} must be greater than 0.")
-        self._check("dropout", Real, at_least=0)
         if not self.dropout < 1:
             raise ValueError(f"dropout={self.dropout} must be less than 1.")
         if not isinstance(self.early_stopping, bool | np.bool_):
@@ -121,18 +122,14 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         if self.early_stopping and not (isinstance(share, Real) and 0 < float(share) < 1):
             raise ValueError(f"validation_fraction={share!r} must lie between 0 and 1.")
         sizes: Any = self.hidden_layer_sizes
-        sizes = [sizes] if isinstance(sizes, Integral) else sizes
-        try:
-            found = list(sizes)
-        except TypeError:
-            found = [None]
-        if not found or not all(isinstance(each, Integral) and int(each) > 0 for each in found):
+        sizes = list(sizes) if isinstance(sizes, Iterable) else [sizes]
+        if not sizes or not all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
             raise ValueError(
                 f"hidden_layer_sizes={self.hidden_layer_sizes!r} must be positive whole numbers."
             )
-        return [int(each) for each in found]
+        return [int(size) for size in sizes]
 
-    def _check(self, name: str, kind: type, *, at_least: int) -> None:
+    def _check_number(self, name: str, kind: type, *, at_least: int) -> None:
         value = getattr(self, name)
         if not isinstance(value, kind) or isinstance(value, bool):
             word = "a whole number" if kind is Integral else "a number"
@@ -144,11 +141,10 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         """Train on a checked table (N, m) and classes (integers) or values (floats)."""
         if len(table) < 2:
             raise ValueError("n_samples=1: two samples are needed at least.")
-        hidden = self._sizes()
-        random = check_random_state(self.random_state)
-        seed = int(random.randint(2**31 - 1))
+        hidden = self._check_options()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, held = self._hold_out(targets, seed)
-        # Held-out rows must not tell the network anything, their scale neither.
+        # Held-out rows must not tell the network anything, not even their scale.
         self._mean, self._scale = _scale(table[train.numpy()])
         if targets.dtype.kind == "f":
             self._y_mean, self._y_scale = _scale(targets[train.numpy()])
@@ -167,23 +163,22 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
                 dropout=[self.dropout] * len(hidden),
             )
             self._train(net, x[train], y[train], None if held is None else (x[held], y[held]))
-        layers = net.focused_layers().values()
         self.foci_ = [
-            Foci(*(each.detach().double().numpy().copy() for each in layer.foci))
-            for layer in layers
+            Foci(*(values.detach().double().numpy().copy() for values in layer.foci))
+            for layer in net.focused_layers().values()
         ]
         # In float64 a sample's output does not depend on the samples beside it.
         self.net_ = net.double().to_inference()
 
     def _hold_out(self, targets: Array, seed: int) -> tuple[Tensor, Tensor | None]:
         index = np.arange(len(targets))
-        if not self.early_stopping or len(targets) < LEAST:
+        if not self.early_stopping or len(targets) < MIN_HOLDOUT_SAMPLES:
             return torch.from_numpy(index), None
         count = max(1, round(self.validation_fraction * len(targets)))
-        kinds, sizes = np.unique(targets, return_counts=True)
-        fair = targets.dtype.kind == "i" and sizes.min() > 1 and count >= len(kinds)
+        _, sizes = np.unique(targets, return_counts=True)
+        stratify = targets.dtype.kind == "i" and sizes.min() > 1 and count >= len(sizes)
         train, held = train_test_split(
-            index, test_size=count, random_state=seed, stratify=targets if fair else None
+            index, test_size=count, random_state=seed, stratify=targets if stratify else None
         )
         return torch.from_numpy(train), torch.from_numpy(held)
 
@@ -195,7 +190,7 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
             lr_sigma=self.learning_rate_sigma,
         )
         optimizer = build_optimizer(net, optim)
-        layers = list(net.focused_layers().values())
+        FocusConstraint(net, optimizer)
         self.loss_curve_: list[float] = []
         self.validation_curve_: list[float] = []
         best, best_state, waited = math.inf, None, 0
@@ -207,8 +202,6 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
                 loss = loss_of(net(x[batch]), y[batch])
                 torch.autograd.backward(loss)
                 optimizer.step()
-                for layer in layers:
-                    layer.constrain_()
                 total += loss.item() * len(batch)
                 seen += len(batch)
             self.loss_curve_.append(total / seen)
@@ -264,17 +257,13 @@ class FocusClassifier(ClassifierMixin, FocusEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """The probability of each class, (N, classes)."""
-        outputs = self._outputs(X)
-        powers = np.exp(outputs - outputs.max(1, keepdims=True))
-        shares: Array = powers / powers.sum(1, keepdims=True)
-        return shares
+        """The probabilities of the classes, (N, classes)."""
+        return np.asarray(softmax(self._outputs(X), axis=1))
 
     def predict(self, X: ArrayLike) -> Array:
-        """The class of each row."""
+        """The class of every row."""
         best = self._outputs(X).argmax(1)
-        found: Array = self.classes_[best]
-        return found
+        return np.asarray(self.classes_[best])
 
 
 class FocusRegressor(RegressorMixin, FocusEstimator):  # type: ignore[misc]
@@ -291,14 +280,14 @@ class FocusRegressor(RegressorMixin, FocusEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: ArrayLike) -> Array:
-        """The value of each row."""
+        """The value of every row."""
         outputs = self._outputs(X)[:, 0]
         values: Array = outputs * (0.0 if self._constant else self._y_scale) + self._y_mean
         return values
 
 
 def _scale(values: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation of each column; 1 for one that does not vary."""
+    """Means and standard deviations of the columns; 1 for a column that does not vary."""
     mean, varies = values.mean(0), values.max(0) > values.min(0)
     mean = np.where(varies, mean, values[0])  # the mean of equal numbers may be another
     spread = np.where(varies, values.std(0), 1.0)

@@ -12,8 +12,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from torch import Tensor
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.run import train
 from focusing.training.trainer import build_net, load_data
 from tests.integration.commands import record

@@ -10,8 +10,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from focusing.compose import config_dir, prepare_hydra
-from focusing.drawing import focus_phi
 from focusing.reports import report
+from focusing.reports.foci import read_foci
 from focusing.reports.page import write_page
 from focusing.reports.serve import Handler, Server
 from focusing.reports.tables.files import write_tables
@@ -180,10 +180,8 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
 
 def _assert_foci(path: Path, drawn: list[str]) -> None:
     """Curves of all neurons are the layer's own phi, on one scale."""
-    with np.load(path) as arrays:
-        tau, mu, sigma = (arrays[f"hidden1/{name}"] for name in ("tau", "mu", "sigma"))
-        kinds = [str(arrays[f"hidden1/{name}"]) for name in ("focus", "normalizer")]
-    expected = focus_phi(tau, mu[-1], sigma[-1], *kinds)[np.argsort(mu[0, :, 0], kind="stable")]
+    [foci] = read_foci(path.parent, {})
+    expected = foci.phi(-1)[np.argsort(foci.mu[0, :, 0], kind="stable")]
     points = [re.findall(r"[ML]([\d.]+) ([\d.]+)", each) for each in drawn]
     heights = np.array(points, float)[..., 1]
     assert heights.shape == expected.shape

@@ -29,8 +29,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from focusing import cli
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.config import Optim
 from focusing.data.decoders import load_npy, load_npz, read_cifar, read_idx
 from focusing.data.image_sets import open_image

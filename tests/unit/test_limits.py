@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from focusing import limits
+from focusing import validation as limits
 from focusing.errors import UserError, printable
-from focusing.limits import check_memory, check_regular, format_bytes, machine_memory
+from focusing.validation import check_memory, check_regular, format_bytes, machine_memory
 
 
 def test_more_memory_than_there_is() -> None:

@@ -14,9 +14,9 @@ from omegaconf import DictConfig
 
 import focusing.run
 import focusing.training.trainer
+from focusing import drawing
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import DivergedError, UserError
-from focusing.reports import style
 from focusing.results.store import has_figures, read_record
 from focusing.run import train
 from focusing.shipping.trained import evaluate
@@ -164,7 +164,7 @@ def test_what_the_machine_lacks_leaves_no_folder(
 def test_figures_that_were_not_all_drawn_are_drawn_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, written = style.atomic_write, []
+    write, written = drawing.atomic_write, []
 
     def full_disk(path: Path, content: Any, **options: Any) -> None:
         written.append(path)
@@ -175,7 +175,7 @@ def test_figures_that_were_not_all_drawn_are_drawn_again(
         write(path, content, **options)
 
     with monkeypatch.context() as context:
-        context.setattr(style, "atomic_write", full_disk)
+        context.setattr(drawing, "atomic_write", full_disk)
         with pytest.raises(UserError, match="The disk is full"):
             train(config(tmp_path, "figures=true"))
     folder = folder_of(tmp_path)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from focusing.callbacks import FocusTrajectory, Progress
 from focusing.errors import UserError
-from focusing.signature import check_arguments
+from focusing.instantiate import check_arguments
 
 
 def target(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
@@ -13,6 +13,9 @@ from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from focusing.callbacks.analysis import focused_layers
 from focusing.nn import FocusedLinear
 from focusing.training.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from focusing.drawing import LayerFoci
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +88,8 @@ class FocusTrajectory(pl.Callback):
         if self.movie:
             from focusing.drawing import film_layers
 
-            path, folder = self.trajectory, Path(trainer.default_root_dir) / "figures"
-            film_layers(self._layers, path.epochs, path.foci, folder, self.movie, self.fps)
+            folder = Path(trainer.default_root_dir) / "figures"
+            film_layers(self._recorded_foci(), folder, self.movie, self.fps)
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
@@ -131,13 +134,18 @@ class FocusTrajectory(pl.Callback):
             return
         from focusing.drawing import foci_figure  # matplotlib takes a second
 
-        for name, layer in self._layers.items():
-            mu, sigma = self.trajectory.foci(name)
-            figure = foci_figure(
-                layer.tau.cpu().numpy(), mu.numpy(), sigma.numpy(), layer.focus, layer.normalizer
-            )
+        for foci in self._recorded_foci():
+            figure = foci_figure(foci)
             for logger in loggers:
-                _log_figure(logger, f"focus/{name}", figure, trainer)
+                _log_figure(logger, f"focus/{foci.layer}", figure, trainer)
+
+    def _recorded_foci(self) -> list[LayerFoci]:
+        from focusing.drawing import LayerFoci
+
+        return [
+            LayerFoci.of(name, layer, self.trajectory.epochs, self.trajectory.foci(name))
+            for name, layer in self._layers.items()
+        ]
 
 
 def _picture_loggers(trainer: pl.Trainer) -> list[Logger]:

@@ -15,10 +15,10 @@ from torch import nn
 
 from focusing.callbacks.analysis import Analysis, focused_layers
 from focusing.nn import FocusConstraint, FocusedLinear, defocusify
-from focusing.schema import fields, numbers
 from focusing.training.metrics import loss_of
 from focusing.training.optimizer import build_optimizer
 from focusing.training.pruning import folded
+from focusing.validation import fields, numbers
 
 if TYPE_CHECKING:
     from focusing.data import Split

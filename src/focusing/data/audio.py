@@ -17,7 +17,7 @@ from focusing.data.dataset import DataSet, FileOptions, Raw, assemble, fake, tak
 from focusing.data.decoders import reading, refuse_corrupt
 from focusing.data.sources import tree_hash
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 Array = NDArray[np.float64]
 RATE = 8000

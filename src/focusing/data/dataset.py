@@ -23,7 +23,7 @@ from focusing.data.cache import Arrays, decoded
 from focusing.data.sources import DataFiles, catalogue, obtain
 from focusing.data.splits import Index, Split, SplitOptions, held_out, partition
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 LARGE = 2 * 1024**3
 """Bytes from which a data set keeps its raw type and is prepared batch by batch."""

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focusing.errors import UserError
-from focusing.limits import check_regular, format_bytes, max_read
+from focusing.validation import check_regular, format_bytes, max_read
 
 Array = NDArray[Any]
 IDX_BYTES = 8

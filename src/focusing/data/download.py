@@ -22,7 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from focusing.data.decoders import DamagedError, reading, set_aside
 from focusing.errors import UserError
-from focusing.limits import check_regular, format_bytes
+from focusing.validation import check_regular, format_bytes
 
 CHUNK = 1 << 20
 TIMEOUT = 30

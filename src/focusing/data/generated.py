@@ -27,7 +27,7 @@ from focusing.data.decoders import DamagedError, load_npz, reading
 from focusing.data.image_sets import read_mnist
 from focusing.data.splits import Split, held_out, limit
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -32,7 +32,7 @@ from focusing.data.dataset import (
 from focusing.data.decoders import DamagedError, read_cifar, read_digits, reading, refuse_corrupt
 from focusing.data.sources import DataFiles, MissingError, catalogue, find, obtain, tree_hash
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 Pixels = NDArray[Any]
 CLOTHES = "T-shirt trouser pullover dress coat sandal shirt sneaker bag boot"

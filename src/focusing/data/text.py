@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from focusing.data.dataset import DataSet, FileOptions, assemble, read_raw, takes_options
 from focusing.data.decoders import load_npz, reading
 from focusing.errors import UserError
-from focusing.limits import check_memory
+from focusing.validation import check_memory
 
 Ints = NDArray[np.int64]
 START, UNKNOWN, SHIFT = 1, 2, 3

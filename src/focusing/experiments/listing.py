@@ -27,8 +27,7 @@ from hydra.types import RunMode
 from rich.console import Console
 from rich.table import Table
 
-from focusing.checks import check
-from focusing.compose import config_dir
+from focusing.compose import check, config_dir
 from focusing.data.splits import read_split
 from focusing.errors import UserError
 from focusing.sweep.expansion import expand_parts, hydra_context

@@ -25,9 +25,8 @@ from omegaconf import DictConfig
 from rich import box, console
 from rich.table import Table
 
-from focusing.checks import check
-from focusing.compose import prepare_hydra
-from focusing.config import DenseModel, FocusedModel, Optim
+from focusing.compose import check, prepare_hydra
+from focusing.config import SCHEMA_TARGETS, Optim, group_schemas
 from focusing.errors import UserError
 from focusing.experiments.stack_records import DTYPES, Pair, run_state, train_group
 from focusing.experiments.trials import Trial, command_line_options, draw
@@ -128,7 +127,7 @@ def check_stackable(config: Mapping[str, Any]) -> None:
     model, optim = config["model"], config["optim"]
     if optim["name"] != "SGD":
         raise _refusal("optim.name", optim["name"], "SGD")
-    for group, schema in (("optim", Optim), ("model", FocusedModel)):
+    for group, schema in (("optim", Optim), ("model", group_schemas()["model"]["focused"])):
         for option in fields(schema):
             factory = option.default_factory
             default = factory() if callable(factory) else option.default
@@ -170,9 +169,9 @@ def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -
             group, _, option = name.partition(".")
             focused[group][option] = value
     dense = copy.deepcopy(focused)
-    shared = {option.name for option in fields(DenseModel)}
+    shared = {option.name for option in fields(group_schemas()["model"]["dense"])}
     dense["model"] = {name: value for name, value in dense["model"].items() if name in shared}
-    dense["model"] |= {"_target_": DenseModel._target_, "name": "dense"}
+    dense["model"] |= {"_target_": SCHEMA_TARGETS["model"]["dense"], "name": "dense"}
     return Pair(dense, focused)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from focusing.errors import UserError
-from focusing.limits import check_regular
+from focusing.validation import check_regular
 
 VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
 """Filters of each convolution; 0 is pooling."""

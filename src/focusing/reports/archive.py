@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from focusing.errors import DamagedError, UserError
-from focusing.reports.figures.chart_runs import typical
+from focusing.errors import DamagedError, UserError, printable
+from focusing.reports.figures.chart import median_run
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
 from focusing.reports.report import given_folders, nothing
@@ -22,7 +22,6 @@ from focusing.results.arrays import read_arrays
 from focusing.results.collect import Collection, Run, collect, record_files
 from focusing.results.frame import group_by
 from focusing.results.store import ARCHIVE, atomic_write, inside, write_archive
-from focusing.schema import printable
 
 TIMES, FEW_TIMES = 25, 8
 """At which foci are kept: the first, the last, and others evenly between them; few of many foci."""
@@ -60,7 +59,7 @@ def write_archives(collection: Collection, out: Path) -> None:
         names = _folders(runs, folder)
         write_archive(folder, (("/".join(names[run]), run.record()) for run in runs))
         done = [run for run in runs if run.status == "done"]
-        shown = {typical(each) for each in _cells(done)}
+        shown = {median_run(each) for each in _cells(done)}
         for run in runs:
             _write_arrays(run, inside(folder, *names[run]), whole=run in shown)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from focusing.drawing import Array, focus_phi
+from focusing.drawing import Array, LayerFoci
 from focusing.errors import DamagedError
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
 from focusing.results.arrays import check_arrays, read_arrays
-from focusing.schema import is_name, short
+from focusing.validation import is_name, short
 
 FILE = "focus.npz"
 KINDS = {
@@ -30,52 +29,15 @@ KINDS = {
 """What :mod:`focusing.training.trajectory` writes; see :func:`check_arrays`."""
 
 
-@dataclass(frozen=True)
-class Foci:
-    """The foci of a layer with n neurons and m inputs in d dimensions, at E times.
-
-    Attributes:
-        layer: its name.
-        epochs: done at each time, (E,).
-        tau: positions of the inputs, (m, d).
-        mu: centres, (E, n, d).
-        sigma: apertures, (E, n, d).
-        shown: neurons of which weights are known, (k,).
-        first: their focused weights phi o W at the start, (k, m).
-        last: their focused weights at the end, (k, m).
-        focus: name of the focus function.
-        normalizer: name of the normaliser.
-        informative: first column of the inputs that is not noise, and the one after the last.
-    """
-
-    layer: str
-    epochs: Array
-    tau: Array
-    mu: Array
-    sigma: Array
-    shown: Array
-    first: Array
-    last: Array
-    focus: str
-    normalizer: str
-    informative: list[int] | None
-
-    def phi(self, at: int, neurons: Array) -> Array:
-        """Coefficients (k, m) of some neurons at a time."""
-        return focus_phi(
-            self.tau, self.mu[at, neurons], self.sigma[at, neurons], self.focus, self.normalizer
-        )
-
-
 def read_layers(path: Path, wanted: Collection[str] = tuple(KINDS)) -> dict[str, dict[str, Any]]:
-    """Arrays of each focused layer in the order of the network; none without a file.
+    """Arrays of the focused layers in the order of the network; none without a file.
 
     Args:
         path: ``focus.npz``.
         wanted: names of the arrays; others are not read.
 
     Raises:
-        DamagedError: it is not what a run leaves.
+        DamagedError: the file is not what a run writes.
     """
     if not path.exists():
         return {}
@@ -104,21 +66,21 @@ def _check_values(path: Path, layer: Mapping[str, Any]) -> None:
         raise DamagedError(path, "has apertures that are not above 0")
 
 
-def read_foci(folder: Path, data: Mapping[str, Any]) -> list[Foci]:
-    """The foci of each layer in the order of the network, until they became NaN; maybe none.
+def read_foci(folder: Path, data: Mapping[str, Any]) -> list[LayerFoci]:
+    """The foci of the layers in the order of the network, until they became NaN; maybe none.
 
     Args:
-        folder: of the run.
+        folder: folder of the run.
         data: what its record says about the data.
 
     Raises:
-        DamagedError: its file is not what a run leaves.
+        DamagedError: the file is not what a run writes.
     """
     layers = read_layers(folder / FILE)
     finite = [finite_times(layer) for layer in layers.values()]
     stop = min(finite, default=0)
     return [
-        Foci(
+        LayerFoci(
             layer=name,
             epochs=layer["epoch"][:stop],
             tau=layer["tau"],
@@ -136,19 +98,22 @@ def read_foci(folder: Path, data: Mapping[str, Any]) -> list[Foci]:
     ]
 
 
-def both_ends(folder: Path, which: str) -> dict[str, tuple[Array, Array]]:
-    """First and last foci (n, d) of each layer; the rest of the file is not read.
+def first_and_last(folder: Path, which: str) -> dict[str, tuple[Array, Array]]:
+    """First and last foci (n, d) of every layer; the rest of the file is not read.
 
     Args:
-        folder: of the run.
+        folder: folder of the run.
         which: ``mu`` or ``sigma``.
 
     Raises:
-        DamagedError: its file is not what a run leaves.
+        DamagedError: the file is not what a run writes.
     """
-    paths = {name: layer[which] for name, layer in read_layers(folder / FILE, [which]).items()}
-    finite = {name: each[np.isfinite(each).all(axis=(1, 2))] for name, each in paths.items()}
-    return {name: (each[0], each[-1]) for name, each in finite.items() if len(each)}
+    ends = {}
+    for name, layer in read_layers(folder / FILE, [which]).items():
+        finite = layer[which][np.isfinite(layer[which]).all(axis=(1, 2))]
+        if len(finite):
+            ends[name] = (finite[0], finite[-1])
+    return ends
 
 
 def informative_columns(data: Mapping[str, Any], tau: Array) -> list[int] | None:
@@ -160,6 +125,25 @@ def informative_columns(data: Mapping[str, Any], tau: Array) -> list[int] | None
 
 
 def finite_times(layer: Mapping[str, Array]) -> int:
-    """How many records there are before a run diverged."""
+    """Number of records before the run diverged."""
     finite = np.isfinite(layer["mu"] + layer["sigma"]).all(axis=(1, 2))
     return int(np.logical_and.accumulate(finite).sum())
+
+
+def coordinates(
+    foci: LayerFoci, at: int, neuron: int, *, numbered: bool = True
+) -> dict[str, float]:
+    """Centre and aperture of a neuron for a CSV file: ``mu0``, ..., ``sigma0``, ...
+
+    Args:
+        foci: foci of a layer.
+        at: the time, as an index.
+        neuron: the neuron.
+        numbered: number an only axis, too.
+    """
+    numbered = numbered or foci.dimensions > 1
+    return {
+        f"{name}{axis if numbered else ''}": float(value)
+        for name, values in (("mu", foci.mu), ("sigma", foci.sigma))
+        for axis, value in enumerate(values[at, neuron])
+    }

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from focusing.errors import DamagedError
+from focusing.errors import DamagedError, printable
 from focusing.results.store import atomic_write
-from focusing.schema import printable
 
 MAX_FILE_BYTES = 2**31
 """Limit on the unpacked size of a file: more is damage or a zip bomb."""

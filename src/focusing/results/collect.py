@@ -11,11 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from focusing.errors import UserError
+from focusing.errors import UserError, printable
 from focusing.results.identity import config_hash, upgrade
 from focusing.results.record_schema import check_record, parse
 from focusing.results.store import ARCHIVE, RECORD_FILE, atomic_write, read_lines, read_run
-from focusing.schema import below, printable
+from focusing.validation import below
 
 UNSTATED = "unstated"
 CACHE_SCHEMA = 3

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from focusing.config import GROUP_SCHEMAS, Config, drops_rest
+from focusing.config import SCHEMA_TARGETS, Config, drops_rest, group_schemas
 
 VERSION = 2
 """Of the hash. Version 1 was made of every option, and changed with every new one."""
@@ -25,6 +25,25 @@ IRRELEVANT = ("name", "seed", "resume", "force", "figures", "paths", "logger", "
 IRRELEVANT_TO_TRAINER = ("accelerator", "devices")
 ONLOOKERS = ("progress", "throughput", "flush", "stuck", "trajectory", "trial")
 """Callbacks that only watch; ``trial`` may end a run early, which is then not done."""
+_MODEL = "mu sigma hidden filters kernel pool features pretrained pad embedding"
+_DATA = (
+    "generator n_samples classes clusters informative separation noise noise_position noise_kind "
+    "seed on_missing pad variant train test size patches patch_size min_faces stretch "
+    "interpolation speakers coefficients frames window hop bands words length ngrams"
+)
+ALWAYS_HASHED = {
+    "model": _MODEL.split(),
+    "data": _DATA.split(),
+    "focusing.models.CNN": ["batch_norm", "dropout"],
+    "focusing.models.focused_cnn": ["batch_norm", "dropout"],
+    "focusing.models.dense_transfer": ["dropout"],
+    "focusing.models.focused_transfer": ["dropout"],
+    "focusing.data.synthetic": ["test_share"],
+    "focusing.data.cifar10": ["_target_"],
+    "focusing.data.fashion": ["_target_"],
+}
+"""Options, by group or target, that once had no default: the hash holds them at any value. A new
+option does not belong here."""
 
 Options = Mapping[str, Any]
 
@@ -99,11 +118,10 @@ def _completed(options: Options, schema: type) -> dict[str, Any]:
 @cache
 def _schema(group: str, target: str | None) -> type | None:
     """The schema of a group of options; of a network or a data set, that of its target."""
-    if group in GROUP_SCHEMAS:
-        by_target = {
-            _defaults(kind).get("_target_"): kind for kind in GROUP_SCHEMAS[group].values()
-        }
-        return by_target.get(target, by_target.get(None))  # the schema of images serves several
+    if group in SCHEMA_TARGETS:
+        names = [name for name, known in SCHEMA_TARGETS[group].items() if known == target]
+        # The schema of images is for data sets of one's own.
+        return group_schemas()[group].get(names[0] if names else "images")
     kinds = {field.name: field.default_factory for field in fields(Config)}
     kind = kinds.get(group)
     return kind if isinstance(kind, type) and is_dataclass(kind) else None
@@ -113,9 +131,12 @@ def _schema(group: str, target: str | None) -> type | None:
 def _defaults(schema: type) -> dict[str, Any]:
     """The defaults of a schema; what it leaves to the YAML files has none."""
     defaults = {}
+    target = getattr(schema, "_target_", "")
+    group = "model" if "models" in target else "data" if target else ""
+    hashed = {*ALWAYS_HASHED.get(group, ()), *ALWAYS_HASHED.get(target, ())}
     for field in fields(schema):
         factory = field.default_factory
         default = field.default if factory is NO_DEFAULT else factory()
-        if default not in (NO_DEFAULT, "???"):
+        if default not in (NO_DEFAULT, "???") and field.name not in hashed:
             defaults[field.name] = default
     return defaults

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from focusing.results.record import SERIES_OF
-from focusing.schema import (
+from focusing.validation import (
     SCHEMA,
     Check,
     Wrong,

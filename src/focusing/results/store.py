@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from focusing.errors import BusyError, DamagedError, UserError
+from focusing.errors import BusyError, DamagedError, UserError, printable
 from focusing.results.record_schema import check_record, parse
-from focusing.schema import SCHEMA, below, fields, is_name, printable, short
+from focusing.validation import SCHEMA, below, fields, is_name, short
 
 if TYPE_CHECKING:
     import optuna

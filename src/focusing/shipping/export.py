@@ -20,10 +20,10 @@ from torch import Tensor, fx, nn
 from focusing.data import Batches
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
-from focusing.limits import check_regular, format_bytes
 from focusing.models import Network
 from focusing.nn import BandedLinear
 from focusing.shipping.card import KEY, Card, allowed_outputs, describe_network
+from focusing.validation import check_regular, format_bytes
 
 if TYPE_CHECKING:  # an exported file is used without the code that trains
     from focusing.shipping.trained import Trained

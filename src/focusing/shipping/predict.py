@@ -27,9 +27,9 @@ from focusing.data.audio import RATE, read_picture
 from focusing.data.decoders import DamagedError, load_npy, load_npz, npz_names
 from focusing.data.image_sets import INTERPOLATIONS, open_image
 from focusing.errors import UserError, printable
-from focusing.limits import check_regular, format_bytes, max_read
 from focusing.shipping.card import Card, describe_network
 from focusing.shipping.export import Forward, read_exported
+from focusing.validation import check_regular, format_bytes, max_read
 
 Samples = NDArray[Any]
 BATCH_SIZE = 1024

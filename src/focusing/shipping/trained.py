@@ -15,7 +15,6 @@ from focusing.data import Batches, DataSet, Split
 from focusing.data.batches import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
-from focusing.schema import fields, label, number, one_of, text, whole
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.metrics import score
 from focusing.training.trainer import (
@@ -25,6 +24,7 @@ from focusing.training.trainer import (
     resolve_source,
     split_data,
 )
+from focusing.validation import fields, label, number, one_of, text, whole
 
 PRUNED = "pruned.pt"
 RUN_CONFIG = fields(

@@ -15,8 +15,8 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.store import STUDY_SUFFIX, open_study
-from focusing.schema import is_name
 from focusing.sweep.jobs import Job, Outcome, Result
+from focusing.validation import is_name
 
 if TYPE_CHECKING:
     import optuna

@@ -23,8 +23,7 @@ from hydra.core.utils import run_job, setup_globals
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.checks import check, check_devices
-from focusing.compose import prepare_hydra
+from focusing.compose import check, check_devices, prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.instantiate import trust, trusted
 from focusing.results.collect import published

@@ -20,12 +20,11 @@ import torch
 from pytorch_lightning.plugins.io import CheckpointIO
 from torch import Tensor, nn
 
-from focusing.errors import DamagedError
-from focusing.limits import check_regular
+from focusing.errors import DamagedError, printable
 from focusing.results.record_schema import TEST_METRICS
 from focusing.results.store import atomic_write, set_aside
-from focusing.schema import Wrong, mapping, number, numbers, printable, whole
 from focusing.training.optimizer import build_optimizer
+from focusing.validation import Wrong, check_regular, mapping, number, numbers, whole
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule

@@ -29,7 +29,6 @@ from torch import Tensor
 from focusing.data import DataSet
 from focusing.errors import DamagedError, UserError
 from focusing.results.store import atomic_write, set_aside
-from focusing.schema import Wrong, fields, text
 from focusing.training.checkpoint import (
     check_callbacks,
     check_keys,
@@ -38,6 +37,7 @@ from focusing.training.checkpoint import (
     encode,
     load_checkpoint,
 )
+from focusing.validation import Wrong, fields, text
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule

@@ -24,12 +24,12 @@ from focusing.data.batches import Preparation, resident
 from focusing.data.image_sets import resolve_missing
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
-from focusing.limits import check_memory
 from focusing.models import Network
 from focusing.results.record import Series, best_epoch
 from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO, newest_checkpoint
 from focusing.training.module import FocusingModule
 from focusing.training.resume import interruptible
+from focusing.validation import check_memory
 
 TEXT_DATA = "focusing.data.imdb"
 """The data set whose inputs are words, not values."""

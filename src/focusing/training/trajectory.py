@@ -27,8 +27,8 @@ from torch import Tensor
 
 from focusing.nn import FocusedLinear
 from focusing.results.arrays import write_arrays
-from focusing.schema import fields, items, whole
 from focusing.training.checkpoint import check_structure
+from focusing.validation import fields, items, whole
 
 MAX_STORED_NEURONS = 64
 """Neurons whose weights are stored: bounds a checkpoint, and no figure shows more."""

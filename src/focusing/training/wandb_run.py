@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.store import atomic_write
-from focusing.schema import is_name
+from focusing.validation import is_name
 
 log = logging.getLogger(__name__)
 

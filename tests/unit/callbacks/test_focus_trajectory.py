@@ -14,7 +14,7 @@ from pytorch_lightning.loggers import TensorBoardLogger
 
 from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
-from focusing.drawing import film_layers
+from focusing.drawing import LayerFoci, film_layers
 from focusing.training.trajectory import MAX_STORED_NEURONS, Trajectory
 from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
 
@@ -194,7 +194,10 @@ def test_no_film_of_volumes_and_a_gif_without_ffmpeg(
     flat, volume = FocusedLinear(8, 2), FocusedLinear(27, 2, topology=(3, 3, 3))
     layers, trajectory = {"flat": flat, "volume": volume}, Trajectory()
     trajectory.record(0, layers)
-    paths = film_layers(layers, trajectory.epochs, trajectory.foci, tmp_path, "mp4", 5)
+    recorded = [
+        LayerFoci.of(name, layer, [0], trajectory.foci(name)) for name, layer in layers.items()
+    ]
+    paths = film_layers(recorded, tmp_path, "mp4", 5)
     assert [path.name for path in paths] == ["foci_flat.gif"]
     assert "ffmpeg is not installed" in caplog.text
 

@@ -4,9 +4,8 @@ from functools import cache
 
 import pytest
 
-from focusing.compose import config_dir, family
+from focusing.compose import config_dir, family, read_recipes
 from focusing.experiments.listing import configs_of, experiments, jobs_of
-from focusing.recipes import read_recipes
 from focusing.training.trainer import build_net, load_data
 
 ASKED = ("variant=author", "data.fake=true", "data.limit_train=8", "data.limit_test=8")

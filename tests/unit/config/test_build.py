@@ -8,12 +8,10 @@ import pytorch_lightning as pl
 import torch
 from hydra import compose, initialize_config_dir
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra, read_recipes
 from focusing.config import Optim
 from focusing.instantiate import instantiate
 from focusing.models import Network
-from focusing.recipes import read_recipes
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
 from focusing.training.trainer import build_net, load_data

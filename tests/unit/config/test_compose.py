@@ -9,8 +9,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from focusing.checks import check
-from focusing.compose import config_dir, data_dir, explain, override_data, prepare_hydra
+from focusing.compose import check, config_dir, data_dir, explain, override_data, prepare_hydra
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.training.trainer import build_net, load_data

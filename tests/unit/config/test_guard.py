@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from focusing import instantiate
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
-from focusing.guard import check_hydra
+from focusing.instantiate import check_hydra
 
 EVIL = {
     "_target_": "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"

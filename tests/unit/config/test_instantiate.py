@@ -1,5 +1,6 @@
 """A config may name what conf/ names, what the user trusts, and nothing that runs programs."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,12 +15,13 @@ from omegaconf import OmegaConf
 
 from focusing import instantiate as module
 from focusing.callbacks import ClipFoci
+from focusing.cli import take_trust
 from focusing.compose import config_dir
-from focusing.config import GROUP_SCHEMAS
+from focusing.config import SCHEMA_TARGETS
 from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.experiments.trials import sweep_task
-from focusing.instantiate import TARGETS, TRUSTING, instantiate, trust
+from focusing.instantiate import TARGETS, instantiate, trust
 from focusing.models import Network
 from focusing.sweep import search
 from tests.unit.config.foreign import FOREIGN
@@ -58,17 +60,15 @@ def test_builds_what_is_ours() -> None:
 
 
 def test_the_list_is_what_conf_names() -> None:
-    named = {
-        getattr(schema, "_target_", None)
-        for group in GROUP_SCHEMAS.values()
-        for schema in group.values()
-    }
+    named = {"focusing.callbacks.SearchTrial"}  # of a search, which writes its own overrides
+    assert "focusing.callbacks.SearchTrial" in Path(search.__file__).read_text()
     for file in config_dir().rglob("*.yaml"):
         if "hydra" not in file.parts:
-            named |= set(_targets(yaml.safe_load(file.read_text())))
-    named.add("focusing.callbacks.SearchTrial")  # of a search, which writes its own overrides
-    assert "focusing.callbacks.SearchTrial" in Path(search.__file__).read_text()
-    assert named - {None, "???"} == TARGETS
+            text = file.read_text()
+            named |= set(_targets(yaml.safe_load(text)))
+            for group, schema in re.findall(r"/schema/(\w+)@_here_: (\w+)", text):
+                named.add(SCHEMA_TARGETS[group][schema])
+    assert named == TARGETS
 
 
 def _targets(node: Any) -> list[str]:
@@ -164,23 +164,15 @@ def test_an_installed_package_may_add_its_own(own: Path, monkeypatch: pytest.Mon
         instantiate({"_target_": "own_code.make"}, pl.Callback)
 
 
-def test_trust_is_taken_from_the_command_line(own: Path) -> None:
-    given = [
-        "-m",
-        "--trust-target",
-        "a.B",
-        "x=1,2",
-        "--config-dir",
-        "d",
-        "--trust-target=c.D",
-        "~y",
-    ]
-    _, rest = TRUSTING.parse_known_args(given)
-    assert rest == ["-m", "x=1,2", "--config-dir", "d", "~y"]
+def test_trust_is_taken_from_the_command_line(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trusting = "-m --trust-target a.B x=1,2 --config-dir d --trust-target=c.D ~y"
+    monkeypatch.setattr(sys, "argv", ["train.py", *trusting.split()])
+    take_trust()
+    assert sys.argv == ["train.py", "-m", "x=1,2", "--config-dir", "d", "~y"]
     assert module.trusted() == {"a.B", "c.D"}
     for name in ("os", "a b.C", "a..b", "../a.b", "a.b:C", "", "a.b\n"):
         with pytest.raises(UserError, match="not a name like my_module.MyClass"):
-            TRUSTING.parse_known_args(["--trust-target", name])
+            trust([name])
 
 
 def test_trust_goes_along_to_the_processes_of_a_sweep(own: Path) -> None:

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, expand_braces, prepare_hydra, read_recipes
 from focusing.errors import UserError
-from focusing.recipes import expand_braces, read_recipes
 
 FAMILIES = ("simple", "cnn", "vgg", "fasttext")
 SIZES, VARIANTS = ("smoke", "quick", "short", "paper"), ("paper", "author", "author2018")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from focusing.checks import check
+from focusing.compose import check
 from focusing.experiments.stack_records import Pair, train_group
 from focusing.experiments.table1 import groups, pair_of
 from focusing.experiments.trials import apply_trial, draw

@@ -13,7 +13,7 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.checks import check
+from focusing.compose import check
 from focusing.errors import UserError
 from focusing.experiments import table1
 from focusing.experiments.stack_records import Pair, train_group

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from focusing.checks import check
+from focusing.compose import check
 from focusing.data import synthetic
 from focusing.errors import UserError
 from focusing.experiments.trials import GRIDS, apply_trial, draw

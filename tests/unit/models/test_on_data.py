@@ -8,8 +8,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 
-from focusing.checks import check
-from focusing.compose import config_dir, family, prepare_hydra
+from focusing.compose import check, config_dir, family, prepare_hydra
 from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.models import Network

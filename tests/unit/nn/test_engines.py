@@ -15,7 +15,6 @@ from tests.unit.nn.oracle import (
     GRIDS,
     NORMALIZERS,
     TINY,
-    assert_same,
     derivatives,
     measured,
 )
@@ -152,7 +151,13 @@ def test_large_layers_agree_in_float32(shape: tuple[int, int, Any], normalizer: 
         topology = tau
     x = torch.randn(9, inputs, generator=generator, requires_grad=True)
     grad_y = torch.randn(9, neurons, generator=generator)
-    for mu, sigma in (("random", "hundredfold"), ("sorted", "narrow"), ("borders", "usual")):
+    moves = [
+        ("random", "hundredfold"),
+        ("sorted", "narrow"),
+        ("borders", "usual"),
+        ("random", "two"),
+    ]
+    for mu, sigma in moves:
         expected = None
         for backend in (*BACKENDS, "auto"):  # with the default cutoff
             torch.manual_seed(1)
@@ -160,6 +165,8 @@ def test_large_layers_agree_in_float32(shape: tuple[int, int, Any], normalizer: 
                 inputs, neurons, topology=topology, normalizer=normalizer, backend=backend
             )
             set_foci(layer, mu, sigma, generator.manual_seed(3))
+            if mu == "sorted":
+                layer.prune(0.8)
             expected = expected or derivatives(layer, x, grad_y)
             expected.check(measured(layer, x, grad_y), 1e-4, f"{backend}, mu {mu}")
 
@@ -180,16 +187,6 @@ def test_torch_operations_equal_the_formulas(topology: Any, normalizer: str) -> 
         grad_y = torch.randn(4, 20, dtype=torch.float64)
         expected = derivatives(layer, x, grad_y)
         expected.check(measured(layer, x, grad_y), 1e-9, f"mu {mu}, sigma {sigma}")
-
-
-@pytest.mark.parametrize("neurons", [5, 300])
-@every_backend
-def test_pruned_large_layers_agree(backend: str, neurons: int) -> None:
-    layer = FocusedLinear(200, neurons, mu="random", sigma=(0.01, 0.2), backend=backend)
-    assert layer.prune(0.8) > 0.3
-    x, grad_y = torch.randn(4, 200, requires_grad=True), torch.randn(4, neurons)
-    derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-4, backend)
-    assert (layer.weight.grad[~layer.mask] == 0).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -272,28 +269,6 @@ def test_former_names_of_backends_are_understood(former: str, name: str) -> None
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
-@pytest.mark.parametrize("topology", [None, (20, 20)])
-def test_a_few_narrow_foci_among_wide_ones_are_as_exact(normalizer: str, topology: Any) -> None:
-    layers = [
-        FocusedLinear(400, 160, topology=topology, normalizer=normalizer, dtype=dtype, backend=own)
-        for own, dtype in (("auto", torch.float32), ("reference", torch.float64))
-    ]
-    with torch.no_grad():
-        layers[0].mu.uniform_()
-        layers[0].sigma.uniform_(0.2, 0.4)
-        layers[0].sigma[::20] = 0.015
-    layers[1].load_state_dict({name: v.double() for name, v in layers[0].state_dict().items()})
-    x = torch.randn(16, 400)
-    results = []
-    for layer in layers:
-        y = layer(x.to(layer.weight.dtype))
-        results.append([y, *torch.autograd.grad(y.square().sum(), list(layer.parameters()))])
-    for fast, exact in zip(*results, strict=True):
-        error = (fast.double() - exact).abs().max() / exact.abs().max()
-        assert error < 1e-5
-
-
-@pytest.mark.parametrize("normalizer", NORMALIZERS)
 def test_a_focus_that_is_far_from_all_inputs_is_exact_in_single_precision(normalizer: str) -> None:
     """Up to 16 standard deviations outside: relative to the nearest input, nothing is lost."""
     results = []
@@ -317,16 +292,3 @@ def test_the_benchmark_measures_every_backend() -> None:
     rows = list(benchmark.measure((40, 4, 16), 0.1, rounds=2, seconds=0.0))
     assert {"auto", *BACKENDS} == {row["backend"] for row in rows}
     assert all(row["memory_ratio"] > 0 for row in rows)
-
-
-@every_backend
-@pytest.mark.parametrize("topology", [None, (5, 8)])
-def test_with_a_huge_sigma_it_is_a_linear_layer(topology: Any, backend: str) -> None:
-    focused = FocusedLinear(40, 30, sigma=1e3, topology=topology, backend=backend)
-    plain = torch.nn.Linear(40, 30)
-    focused.load_state_dict(plain.state_dict(), strict=False)
-    x = torch.randn(7, 40)
-    assert_same(focused(x), plain(x))
-    for layer in (focused, plain):
-        layer(x).square().sum().backward()
-    assert_same(focused.weight.grad, plain.weight.grad)

@@ -222,23 +222,6 @@ def test_a_first_call_in_any_context_does_no_harm(context: Any, backend: str) ->
 
 
 @every_backend
-def test_learns_inside_a_network(backend: str) -> None:
-    network = nn.Sequential(make(backend), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, 1))
-    x = torch.randn(64, 24)
-    target = x[:, 3:6].sum(1, keepdim=True)
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
-    losses = []
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = (network(x) - target).square().mean()
-        loss.backward()
-        optimizer.step()
-        network[0].constrain_()
-        losses.append(loss.item())
-    assert losses[-1] < 0.2 * losses[0]
-
-
-@every_backend
 def test_second_derivatives(backend: str) -> None:
     """Also where weights are computed from the input, which must not count twice."""
     results = []

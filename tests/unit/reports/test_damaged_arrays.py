@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from focusing.errors import DamagedError
-from focusing.reports.figures.chart import Chart, LeftOut
+from focusing.reports.figures.chart import Chart, Damaged
 from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
-from focusing.reports.foci import both_ends, read_foci
+from focusing.reports.foci import first_and_last, read_foci
 from focusing.reports.page.run_foci import foci_of
 from focusing.reports.page.site import write_page
 from focusing.results.collect import collect
@@ -91,8 +91,8 @@ def test_of_what_is_read_alone(tmp_path: Path) -> None:
     arrays = arrays_of()
     del arrays["hidden1/sigma"]
     (tmp_path / "focus.npz").write_bytes(packed(arrays))
-    assert both_ends(tmp_path, "mu")["hidden1"][0].shape == (3, 1)
-    assert both_ends(tmp_path, "sigma") == {}
+    assert first_and_last(tmp_path, "mu")["hidden1"][0].shape == (3, 1)
+    assert first_and_last(tmp_path, "sigma") == {}
 
 
 def test_foci_that_were_never_finite(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_figure_is_left_out_and_the_rest_is_drawn(
         (folder / "focus.npz").write_bytes(WHOLE if name == "sides" else b"")
     collection = collect([tmp_path / "runs"])
     figures = all_figures(collection)
-    [left_out] = [each for each in figures if isinstance(each, LeftOut)]
+    [left_out] = [each for each in figures if isinstance(each, Damaged)]
     assert left_out.file.startswith("learning_to_focus/")
     assert "is damaged (EOFError" in left_out.reason
     assert missing_lines(collection)[0].startswith(f"Not drawn: {left_out.file} is damaged")
@@ -142,13 +142,13 @@ def test_the_figure_is_left_out_and_the_rest_is_drawn(
 def test_other_arrays(tmp_path: Path, experiment: str, file: str) -> None:
     shutil.copytree(PUBLISHED / experiment, tmp_path / experiment)
     collection = collect([tmp_path])
-    assert not [each for each in all_figures(collection) if isinstance(each, LeftOut)]
+    assert not [each for each in all_figures(collection) if isinstance(each, Damaged)]
     for path in tmp_path.rglob(file):
         with np.load(path) as stored:
             arrays = {name: stored[name][..., :2] for name in stored.files}
         path.write_bytes(packed(arrays))
     all_figures.cache_clear()
-    assert [each for each in all_figures(collection) if isinstance(each, LeftOut)]
+    assert [each for each in all_figures(collection) if isinstance(each, Damaged)]
 
 
 def test_numbers_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from focusing.reports.figures.chart import Chart
-from focusing.reports.figures.forest import forest_charts
+from focusing.reports.figures.comparison_figures import forest_charts
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

@@ -13,7 +13,7 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.archive import write_archives
 from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.gallery import all_figures, write_figures
-from focusing.reports.figures.weights import picture, three_neurons
+from focusing.reports.figures.weight_figures import image_shape, three_neurons
 from focusing.reports.foci import read_foci
 from focusing.reports.tables.files import all_tables, markdown
 from focusing.results.collect import Collection, collect
@@ -143,7 +143,7 @@ def test_weights_in_the_picture_are_those_of_the_record(
     chart = charts["weights_everything_smoke_paper_mnist_focus_s"]
     run = focused(collection)
     foci = read_foci(run.path, run.sizes)[0]
-    assert picture(run.sizes, len(foci.tau)) == (36, 36, 1)
+    assert image_shape(run.sizes, len(foci.tau)) == (36, 36, 1)
     assert "12 of 12 neurons" in chart.caption
     assert len(chart.rows) == 12
     assert float(chart.rows[3]["w700"]) == pytest.approx(foci.last[3, 700], rel=1e-3, abs=1e-12)
@@ -170,7 +170,7 @@ def test_weights_in_the_picture_are_those_of_the_record(
     ],
 )
 def test_shapes_of_pictures(data: Any, inputs: int, shape: Any) -> None:
-    assert picture(data, inputs) == shape
+    assert image_shape(data, inputs) == shape
 
 
 def test_small_networks_show_foci_paths_and_weights(charts: dict[str, Chart]) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from focusing.checks import check
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import check, config_dir, prepare_hydra
 from focusing.results.collect import Run, collect
 from focusing.results.identity import config_hash, run_folder, upgrade
 
@@ -116,10 +115,11 @@ def composed_anew(run: Run) -> dict[str, Any]:
     return config
 
 
-def test_every_published_record_has_the_hash_of_its_config_composed_anew() -> None:
+def test_every_published_record_is_valid_and_has_the_hash_of_its_config_composed_anew() -> None:
     if not PUBLISHED.is_dir():
         pytest.skip("results/ is not here: it is not part of the package.")
-    runs = collect([PUBLISHED]).runs
-    assert len(runs) > 3000
-    for run in runs:
+    collection = collect([PUBLISHED])
+    assert collection.unreadable == ()
+    assert len(collection.runs) >= 3600
+    for run in collection.runs:
         assert config_hash(composed_anew(run)) == run.config_hash, run.path

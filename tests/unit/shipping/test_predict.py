@@ -215,5 +215,5 @@ def test_a_model_must_be_one(focused: Path, tmp_path: Path) -> None:
         predict([str(focused / "result.json"), "x.csv"])
     with pytest.raises(UserError, match="is not a run folder"):
         predict([str(tmp_path), "x.csv"])
-    with pytest.raises(UserError, match="--top: 0 must be at least 1"):
+    with pytest.raises(UserError, match="--top: 0 is not a number of at least 1"):
         predict([str(focused), "x.csv", "--top", "0"])

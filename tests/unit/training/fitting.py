@@ -34,8 +34,8 @@ def net(seed: int = 0, **options: Any) -> MLP:
 
 
 def optim(**options: Any) -> Optim:
-    given = {"name": "SGD", "lr": 0.05, "lr_mu": 0.01, "lr_sigma": 0.01, "batch_size": 16}
-    return Optim(**{**given, **options})
+    defaults = {"name": "SGD", "lr": 0.05, "lr_mu": 0.01, "lr_sigma": 0.01, "batch_size": 16}
+    return Optim(**{**defaults, **options})
 
 
 def trained(
@@ -47,26 +47,23 @@ def trained(
     callbacks: Iterable[pl.Callback] = (),
     loggers: Sequence[Any] = (),
     epochs: int = 3,
-    resume_from: Path | None = None,
     best_of: str | None = None,
     holdout: bool = False,
     precision: str = "32-true",
 ) -> FocusingModule:
+    """Fit, or go on with a fit in the same folder."""
     network, settings, dataset = network or net(), settings or optim(), dataset or data()
     splits = {"train": dataset.train, "test": dataset.test}
     if holdout:
         train, val = hold_out(dataset.train, 0.2, 0, dataset.classes)
         splits = {"train": train, "val": val, "test": dataset.test}
-    module = FocusingModule(network, settings)
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    trainer = build_trainer(
-        {**OPTIONS, "max_epochs": epochs, "precision": precision},
-        folder,
-        callbacks=callbacks,
-        best_of=best_of,
-    )
+    checkpoints = folder / "checkpoints"
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    options = {**OPTIONS, "max_epochs": epochs, "precision": precision}
+    trainer = build_trainer(options, folder, callbacks=callbacks, best_of=best_of)
     trainer.loggers = list(loggers)
-    fit(trainer, module, splits, resume_from=resume_from)
+    module = FocusingModule(network, settings)
+    fit(trainer, module, splits, resume_from=checkpoints)
     return module
 
 
@@ -76,7 +73,7 @@ def same_weights(one: FocusingModule, two: FocusingModule) -> bool:
 
 
 class Signal(pl.Callback):
-    """Sends this process a signal when the network meets the given batch of all, from 0."""
+    """Sends this process a signal when the network meets the n-th batch of all, from 0."""
 
     def __init__(self, signum: int, batch: int) -> None:
         self.signum, self.left = signum, batch
@@ -94,13 +91,13 @@ class Signal(pl.Callback):
 
 
 class CountSteps(pl.Callback):
-    """Counts the optimizer steps that are really made, in all fits that it is given to."""
+    """Counts the optimizer steps of all fits that it takes part in."""
 
     def __init__(self) -> None:
         self.steps = 0
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        def count(*_: Any) -> None:
-            self.steps += 1
+        trainer.optimizers[0].register_step_post_hook(self._count)
 
-        trainer.optimizers[0].register_step_post_hook(count)
+    def _count(self, *_: Any) -> None:
+        self.steps += 1

@@ -1,5 +1,6 @@
-"""Which loggers a run gets, and what happens without a key, a network or a package."""
+"""Which loggers a run gets, what metrics.csv holds, and what happens without a key or a network."""
 
+import csv
 import os
 import socket
 import sys
@@ -13,6 +14,7 @@ from pytorch_lightning.loggers.logger import Logger
 from focusing.errors import UserError
 from focusing.training import wandb_run
 from focusing.training.loggers import MetricsFile, build_loggers, close_loggers
+from focusing.training.wandb_run import curves_of, facts, log_record, summary_of, tags
 from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
 
 pytestmark = LIGHTNING
@@ -29,9 +31,19 @@ def test_csv_always(tmp_path: Path, options: dict[str, Any]) -> None:
     assert logger.path == tmp_path / "metrics.csv"
 
 
-def test_unknown_loggers_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="'comet' is not one of csv, wandb, tensorboard"):
-        build(tmp_path, {"comet": {}})
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"comet": {}}, "'comet' is not one of csv, wandb, tensorboard"),
+        ({"wandb": {"mode": "on"}}, "mode=on is not one of"),
+        ({"wandb": {"projekt": "x"}}, "projekt is not one of"),
+    ],
+)
+def test_unknown_options_are_refused(
+    tmp_path: Path, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        build(tmp_path, options)
 
 
 def test_tensorboard_gets_the_metrics(tmp_path: Path) -> None:
@@ -69,6 +81,69 @@ def test_a_logger_that_fails_keeps_none_open(
     assert "Fails did not close well: disk full" in caplog.text
 
 
+class TestMetricsFile:
+    """One row per epoch, whatever happens to the process."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return tmp_path / "metrics.csv"
+
+    @staticmethod
+    def rows(path: Path) -> list[dict[str, str]]:
+        with path.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    @staticmethod
+    def log(path: Path, *epochs: int, **metrics: float) -> MetricsFile:
+        file = MetricsFile(path)
+        for epoch in epochs:
+            file.log_metrics({"epoch": epoch, "loss": epoch / 10, **metrics})
+        return file
+
+    def test_a_real_run(self, tmp_path: Path, path: Path) -> None:
+        file = MetricsFile(path)
+        fitted = trainer(tmp_path, logger=file)
+        fitted.fit(Module(), Batches(), Batches())
+        rows = self.rows(path)
+        assert [row["epoch"] for row in rows] == ["0", "1", "2"]
+        assert list(rows[0]) == ["epoch", "val/acc", "train/loss", "focus/sigma_mean"]
+        assert all(all(row.values()) for row in rows)
+        assert float(rows[-1]["train/loss"]) == fitted.callback_metrics["train/loss"].item()
+        assert (file.name, file.version, file.save_dir) == ("csv", "", str(tmp_path))
+
+    def test_metrics_of_an_epoch_are_gathered(self, path: Path) -> None:
+        file = MetricsFile(path)
+        file.log_metrics({"epoch": 0, "a": 1})
+        file.log_metrics({"epoch": 0, "b": 2}, step=7)
+        file.log_metrics({"epoch": 1, "b": 3})
+        file.log_metrics({"c": 4})  # belongs to no epoch
+        assert path.read_text() == "epoch,a,b\n0,1.0,2.0\n1,,3.0\n"
+
+    def test_the_rows_of_a_run_that_went_back_are_replaced(self, path: Path) -> None:
+        self.log(path, 0, 1, 2, 3)
+        self.log(path, 2, 3, 4)
+        assert [row["epoch"] for row in self.rows(path)] == ["0", "1", "2", "3", "4"]
+        self.log(path, 2)
+        assert [row["epoch"] for row in self.rows(path)] == ["0", "1", "2"]
+        self.log(path, 0, new=2.0)  # started anew
+        assert path.read_text() == "epoch,loss,new\n0,0.0,2.0\n"
+
+    def test_every_prefix_of_the_file_can_be_resumed(self, path: Path) -> None:
+        self.log(path, 0, 1, 2)
+        text = path.read_text()
+        for size in range(len(text) + 1):  # a torn line is dropped
+            path.write_text(text[:size])
+            complete = text[:size].count("\n") - 1
+            self.log(path, *range(max(0, complete), 3))
+            assert path.read_text() == text
+
+    def test_equal_rows_are_not_written_again(self, path: Path) -> None:
+        file = self.log(path, 0, 1)
+        path.unlink()
+        file.log_metrics({"epoch": 1, "loss": 0.1})
+        assert not path.exists()
+
+
 class TestMode:
     """Of a W&B run, decided before W&B itself could wait for anything."""
 
@@ -94,8 +169,14 @@ class TestMode:
         assert wandb_run._decide_mode(1) == "offline"
         assert os.environ["WANDB_MODE"] == "offline"  # for the jobs that follow
 
-    def test_a_key_and_a_connection(self, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("proxy", [False, True])
+    def test_a_key_and_a_connection(
+        self, server: Any, monkeypatch: pytest.MonkeyPatch, proxy: bool
+    ) -> None:
         monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        if proxy:
+            monkeypatch.setenv("HTTPS_PROXY", os.environ["WANDB_BASE_URL"])
+            monkeypatch.setenv("WANDB_BASE_URL", "https://nowhere.invalid")
         assert wandb_run._decide_mode(1) == "online"
 
     def test_a_key_without_a_connection(self, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,25 +184,20 @@ class TestMode:
         server.close()
         assert wandb_run._decide_mode(1) == "offline"
 
-    def test_a_proxy_is_asked_instead(self, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setenv("HTTPS_PROXY", os.environ["WANDB_BASE_URL"])
-        monkeypatch.setenv("WANDB_BASE_URL", "https://nowhere.invalid")
-        assert wandb_run._decide_mode(1) == "online"
-
     @pytest.mark.parametrize(
-        ("machine", "mode"), [("127.0.0.1:{port}", "online"), ("else.invalid", "offline")]
+        ("content", "mode"),
+        [
+            ("machine 127.0.0.1:{port} login user password {key}\n", "online"),
+            ("machine else.invalid login user password {key}\n", "offline"),
+            ("machine", "offline"),  # it cannot be read
+        ],
     )
     def test_a_key_of_wandb_login(
-        self, server: Any, tmp_path: Path, machine: str, mode: str
+        self, server: Any, tmp_path: Path, content: str, mode: str
     ) -> None:
-        host = machine.format(port=server.getsockname()[1])
-        (tmp_path / "netrc").write_text(f"machine {host} login user password {'0' * 40}\n")
+        text = content.format(port=server.getsockname()[1], key="0" * 40)
+        (tmp_path / "netrc").write_text(text)
         assert wandb_run._decide_mode(1) == mode
-
-    def test_an_unreadable_netrc_is_none(self, server: Any, tmp_path: Path) -> None:
-        (tmp_path / "netrc").write_text("machine")
-        assert wandb_run._decide_mode(1) == "offline"
 
     def test_one_run_per_folder(self, tmp_path: Path) -> None:
         ids = []
@@ -133,10 +209,103 @@ class TestMode:
             ids.append((folder / "wandb" / "run_id").read_text())
         assert ids[0] == ids[1] != ids[2]
 
+
+CONFIG: dict[str, Any] = {
+    "name": "mine",
+    "seed": 3,
+    "size": "quick",
+    "variant": "paper",
+    "data": {"name": "mnist", "fake": False, "on_missing": "sample"},
+    "model": {"name": "focus_s"},
+    "protocol": {"name": "holdout"},
+    "paths": {"data_dir": "somewhere"},
+}
+RECORD: dict[str, Any] = {
+    "config": CONFIG,
+    "data": {"name": "mnist"},
+    "metric": "accuracy",
+    "status": "done",
+    "finished": "now",
+    "scores": {
+        "paper": {"value": 0.9, "epoch": 1},
+        "holdout": {"value": 0.8, "epoch": 2},
+        "last": None,
+    },
+    "test_metrics": {"macro_f1": 0.7, "confusion_matrix": [[2, 1], [0, 3]]},
+    "network": {"parameters": 7},
+    "focus": {"hidden1": {"moved": 0.5}},
+    "measured": {
+        "timing": {"ratio": {"train": 1.2, "test": None}, "device": "cpu"},
+        "pruning": {
+            "curve": [{"threshold": 0.5, "sparsity": 0.1, "acc": 0.9, "loss": 1.0}],
+            "magnitude": [{"sparsity": 0.2, "mae": 3.0}],
+        },
+    },
+    "wall_seconds": 2.0,
+    "steps_per_second": None,
+}
+
+
+class TestWhatWandbShows:
+    def test_tags_are_typed_words(self) -> None:
+        groups = ["data=mnist", "model=focus_s", "size=quick", "variant=paper", "protocol=holdout"]
+        assert tags(CONFIG) == groups
+        assert tags({"seed": 0}) == []
+
     @pytest.mark.parametrize(
-        ("options", "message"),
-        [({"mode": "on"}, "mode=on is not one of"), ({"projekt": "x"}, "projekt is not one of")],
+        ("changes", "label"),
+        [
+            ({}, "focus_s, quick, holdout, sample (mine)"),
+            ({"size": "paper", "protocol": {"name": "paper"}, "data": {}}, "focus_s (mine)"),
+            (
+                {"variant": "author", "data": {"fake": True}},
+                "focus_s, quick, author, holdout, fake data (mine)",
+            ),
+        ],
     )
-    def test_wrong_options(self, tmp_path: Path, options: dict[str, Any], message: str) -> None:
-        with pytest.raises(UserError, match=message):
-            build(tmp_path, {"wandb": options})
+    def test_other_scores_have_other_labels(self, changes: dict[str, Any], label: str) -> None:
+        assert facts({**CONFIG, **changes})["label"] == label
+
+    def test_seeds_share_a_hash_and_folders_stay_here(self) -> None:
+        one, other = facts(CONFIG), facts({**CONFIG, "seed": 4})
+        assert one["config_hash"] == other["config_hash"]
+        assert (one["seed"], other["seed"]) == (3, 4)
+        assert "paths" not in one
+        assert facts({}) == {}
+
+    def test_the_summary_has_scores_and_measurements(self) -> None:
+        assert summary_of(RECORD) == {
+            "score/paper": 0.9,
+            "score/holdout": 0.8,
+            "accuracy/mnist": 0.8,  # under the protocol of the run
+            "test/macro_f1": 0.7,
+            "network/parameters": 7,
+            "focus/hidden1/moved": 0.5,
+            "timing/ratio/train": 1.2,
+            "wall_seconds": 2.0,
+            "status": "done",
+            "finished": "now",
+        }
+
+    def test_curves_against_sparsity(self) -> None:
+        assert list(curves_of(RECORD)) == [
+            {"pruning/sparsity": 0.1, "pruning/threshold": 0.5, "pruning/focus_acc": 0.9},
+            {"pruning/sparsity": 0.2, "pruning/magnitude_mae": 3.0},
+        ]
+        assert list(curves_of({})) == []
+
+    def test_the_confusion_matrix_is_a_chart(self, caplog: pytest.LogCaptureFixture) -> None:
+        class Run:
+            logged: dict[str, Any] = {}
+            summary: dict[str, Any] = {}
+
+            def log(self, row: dict[str, Any]) -> None:
+                self.logged.update(row)
+
+        log_record(Run(), RECORD)
+        assert not caplog.text
+        counts = Run.logged["test/confusion_matrix"].table.data
+        assert [tuple(row) for row in counts] == [
+            ("0", "0", 2), ("0", "1", 1), ("1", "0", 0), ("1", "1", 3)
+        ]  # fmt: skip
+        assert Run.summary["test/macro_f1"] == 0.7

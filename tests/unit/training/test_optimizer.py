@@ -1,20 +1,28 @@
-"""Parameter groups, learning rates and annealing."""
+"""Learning rates, annealing, and the penalty that pushes foci apart."""
 
+import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from focusing.config import Optim
 from focusing.errors import UserError
 from focusing.models import MLP, focused_mlp
 from focusing.nn import FocusedLinear
-from focusing.training.optimizer import anneal_sigma, build_optimizer, set_learning_rates
+from focusing.training.optimizer import (
+    anneal_sigma,
+    build_optimizer,
+    repulsion,
+    set_learning_rates,
+)
+from tests.unit.training.fitting import optim as slow
+
+RATES = {"lr": 0.1, "lr_mu": 0.01, "lr_sigma": 0.001}
 
 
-def optim(**options: Any) -> Optim:
-    given = {"name": "SGD", "lr": 0.1, "lr_mu": 0.01, "lr_sigma": 0.001, "batch_size": 8}
-    return Optim(**{**given, **options})
+def optim(**options: Any) -> Any:
+    return slow(**{**RATES, **options})
 
 
 def net() -> MLP:
@@ -25,26 +33,11 @@ def groups(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
     return {group["name"]: group for group in optimizer.param_groups}
 
 
-def test_every_parameter_is_in_its_group_once() -> None:
-    network = net()
-    found = groups(build_optimizer(network, optim(momentum=0.9)))
-    assert {name: group["lr"] for name, group in found.items()} == {
-        "weight": 0.1,
-        "other": 0.1,
-        "mu": 0.01,
-        "sigma": 0.001,
-    }
-    first, second = network.focused_layers().values()
-    assert {id(each) for each in found["mu"]["params"]} == {id(first.mu), id(second.mu)}
-    assert {id(each) for each in found["sigma"]["params"]} == {id(first.sigma), id(second.sigma)}
-    assert [each.dim() for each in found["weight"]["params"]] == [2, 2, 2]
-    assert all(each.dim() == 1 for each in found["other"]["params"])
-    ids = [id(each) for group in found.values() for each in group["params"]]
-    assert sorted(ids) == sorted(id(each) for each in network.parameters())
-    assert found["weight"]["momentum"] == 0.9
-
-
-def test_fixed_foci_and_dense_nets_have_fewer_groups() -> None:
+def test_the_config_sets_the_rates_of_the_groups() -> None:
+    by_name = groups(build_optimizer(net(), optim(momentum=0.9)))
+    rates = {name: group["lr"] for name, group in by_name.items()}
+    assert rates == {"weight": 0.1, "other": 0.1, "mu": 0.01, "sigma": 0.001}
+    assert by_name["weight"]["momentum"] == 0.9
     fixed = focused_mlp(9, 2, hidden=[3], mu="spread", sigma=0.1, train_mu=False, train_sigma=False)
     for network in (fixed, MLP(9, 2, [3])):
         assert set(groups(build_optimizer(network, optim()))) == {"weight", "other"}
@@ -60,7 +53,7 @@ def test_the_l2_penalty_is_l2_times_the_sum_of_squared_weights() -> None:
         loss = torch.nn.functional.cross_entropy(network(inputs), targets)
         if not l2:
             weights = groups(optimizer)["weight"]["params"]
-            loss = loss + 0.05 * sum(each.square().sum() for each in weights)
+            loss = loss + 0.05 * sum(weight.square().sum() for weight in weights)
         loss.backward()
         optimizer.step()
     for one, two in zip(plain.parameters(), penalised.parameters(), strict=True):
@@ -69,10 +62,16 @@ def test_the_l2_penalty_is_l2_times_the_sum_of_squared_weights() -> None:
 
 @pytest.mark.parametrize("name", ["Adam", "RMSprop", "AdamW", "NAdam", "Adagrad"])
 def test_any_torch_optimizer_has_the_same_groups(name: str) -> None:
-    found = groups(build_optimizer(net(), optim(name=name, l2=1e-4)))
-    assert set(found) == {"weight", "other", "mu", "sigma"}
-    assert found["weight"]["weight_decay"] == 2e-4
-    assert all(found[other].get("weight_decay", 0) != 2e-4 for other in ("other", "mu", "sigma"))
+    by_name = groups(build_optimizer(net(), optim(name=name, l2=1e-4)))
+    assert set(by_name) == {"weight", "other", "mu", "sigma"}
+    assert by_name["weight"]["weight_decay"] == 2e-4
+    assert {by_name[group]["weight_decay"] for group in ("other", "mu", "sigma")} == {0}
+
+
+def test_only_weights_decay_even_where_decay_is_the_default() -> None:
+    by_name = groups(build_optimizer(net(), optim(name="AdamW")))
+    assert by_name["weight"]["weight_decay"] > 0
+    assert {by_name[group]["weight_decay"] for group in ("other", "mu", "sigma")} == {0}
 
 
 @pytest.mark.parametrize(
@@ -92,42 +91,63 @@ def test_what_an_optimizer_cannot_do_is_said(options: dict[str, Any], sentence: 
         build_optimizer(net(), optim(**options))
 
 
-def test_rates_fall_at_the_given_epochs_by_the_given_factors() -> None:
+def test_rates_decay_at_their_epochs_by_their_factors() -> None:
     settings = optim(decay_epochs=[2, 5], decay=0.5, decay_sigma=0.1)
     optimizer = build_optimizer(net(), settings)
-    rates = []
-    for epoch in (0, 1, 2, 4, 5, 9, 0):
+    for epoch, decays in {0: 0, 1: 0, 2: 1, 4: 1, 5: 2, 9: 2, 3: 1}.items():  # also backwards
         set_learning_rates(optimizer, settings, epoch)
-        found = groups(optimizer)
-        rates.append([found[name]["lr"] for name in ("weight", "other", "mu", "sigma")])
-    high, middle, low = (
-        [0.1, 0.1, 0.01, 0.001],
-        [0.05, 0.05, 0.005, 0.0001],
-        [0.025, 0.025, 0.0025, 0.00001],
-    )
-    expected = [high, high, middle, middle, low, low, high]
-    torch.testing.assert_close(torch.tensor(rates), torch.tensor(expected))
+        rates = {name: group["lr"] for name, group in groups(optimizer).items()}
+        half, tenth = 0.5**decays, 0.1**decays
+        expected = {"weight": 0.1 * half, "other": 0.1 * half, "mu": 0.01 * half}
+        assert rates == pytest.approx({**expected, "sigma": 0.001 * tenth})
 
 
-class TestAnnealing:
-    def test_sigma_goes_from_wide_to_where_it_was(self) -> None:
-        layer = FocusedLinear(9, 3, sigma=0.1)
-        widths = []
-        for epoch in range(6):
-            anneal_sigma([layer], optim(anneal_from=4.0, anneal_epochs=3), epoch)
-            widths.append(layer.sigma[0, 0].item())
-        expected = [0.1 * 4 ** (1 - epoch / 3) for epoch in range(4)] + [0.1, 0.1]
-        torch.testing.assert_close(torch.tensor(widths), torch.tensor(expected))
-
-    def test_it_stays_in_range_and_is_off_by_default(self) -> None:
-        layer = FocusedLinear(9, 3, sigma=0.5)
-        anneal_sigma([layer], optim(), 0)
-        assert layer.sigma[0, 0] == 0.5
-        anneal_sigma([layer], optim(anneal_from=4.0, anneal_epochs=3), 0)
-        assert layer.sigma[0, 0] == 1.0
+def test_sigma_is_annealed_from_wide_to_where_it_was() -> None:
+    layer, settings = FocusedLinear(9, 3, sigma=0.1), optim(anneal_from=4.0, anneal_epochs=3)
+    widths = []
+    for epoch in range(6):
+        anneal_sigma([layer], settings, epoch)
+        widths.append(layer.sigma[0, 0].item())
+    expected = [0.1 * 4 ** (1 - epoch / 3) for epoch in range(4)] + [0.1, 0.1]
+    assert widths == pytest.approx(expected)
 
 
-def test_only_weights_decay_even_where_decay_is_the_default() -> None:
-    found = groups(build_optimizer(net(), optim(name="AdamW")))
-    assert found["weight"]["weight_decay"] > 0
-    assert {found[each]["weight_decay"] for each in ("other", "mu", "sigma")} == {0}
+def test_annealing_stays_in_range_and_is_off_by_default() -> None:
+    layer = FocusedLinear(9, 3, sigma=0.5)
+    anneal_sigma([layer], optim(), 0)
+    assert layer.sigma[0, 0] == 0.5
+    anneal_sigma([layer], optim(anneal_from=4.0, anneal_epochs=3), 0)
+    assert layer.sigma[0, 0] == 1.0
+
+
+class TestRepulsion:
+    @staticmethod
+    def of(mu: Any) -> tuple[torch.Tensor, Any]:
+        """The penalty, and the layer with its gradient."""
+        layer = SimpleNamespace(mu=torch.tensor(mu, dtype=torch.float64, requires_grad=True))
+        penalty = repulsion(layer)  # type: ignore[arg-type]
+        penalty.backward()
+        return penalty, layer
+
+    def test_by_hand(self) -> None:
+        # Two foci reach 1/2: exp(-(.3 / .5)^2 / 2) / 2.
+        assert self.of([[0.2], [0.5]])[0].item() == pytest.approx(math.exp(-0.18) / 2)
+        # Four in the plane reach 1/2 too.
+        four = [[0.1, 0.1], [0.4, 0.1], [0.1, 0.5], [0.9, 0.9]]
+        squares = [0.09, 0.16, 0.25, 1.28, 0.89, 0.8]
+        expected = sum(math.exp(-2 * square) for square in squares) / 4
+        assert self.of(four)[0].item() == pytest.approx(expected)
+        assert self.of([[0.3]])[0].item() == 0  # nobody to avoid
+
+    def test_it_pushes_apart_what_is_close(self) -> None:
+        _, crowd = self.of([[0.45], [0.5], [0.55]])
+        left, middle, right = crowd.mu.grad[:, 0].tolist()
+        assert left > 0 > right  # a step against the gradient takes them outwards
+        assert middle == pytest.approx(0)
+
+    def test_it_hardly_reaches_beyond_an_even_distance(self) -> None:
+        _, far = self.of([[0.0], [3 / 10], *[[0.95]] * 8])
+        _, near = self.of([[0.0], [1 / 10], *[[0.95]] * 8])
+        # The force is n d e^(-(n d)^2 / 2): at 3 it is an eighteenth of that at 1.
+        ratio = far.mu.grad[0, 0].item() / near.mu.grad[0, 0].item()
+        assert ratio == pytest.approx(3 * math.exp(-4.5) / math.exp(-0.5))

@@ -16,7 +16,6 @@ from focusing.training.metrics import score
 from focusing.training.pruning import (
     THRESHOLDS,
     connections,
-    folded,
     hidden_layers,
     magnitude_curve,
     pruning_curve,
@@ -72,7 +71,7 @@ def test_a_point_is_the_network_with_its_layers_pruned() -> None:
         [0.3, 1.2], pruning_curve(network, batches(), [0.3, 1.2]), strict=True
     ):
         really = copy.deepcopy(network).eval()
-        shares = {name: each.prune(threshold) for name, each in really.focused_layers().items()}
+        shares = {name: layer.prune(threshold) for name, layer in really.focused_layers().items()}
         split = batches().split
         expected = score([really(split.inputs).detach()], [split.targets])
         assert point["layers"] == pytest.approx(shares)
@@ -88,7 +87,7 @@ def test_the_network_stays_as_it_is() -> None:
     after = network.state_dict()
     assert before.keys() == after.keys()  # no masks
     assert all(torch.equal(before[key], after[key]) for key in before)
-    assert all(each.training for each in network.modules())
+    assert all(module.training for module in network.modules())
 
 
 def test_a_layer_that_is_pruned_already_stays_pruned() -> None:
@@ -118,9 +117,8 @@ def test_magnitude_pruning_is_that_of_torch(sparsity: float) -> None:
 def test_magnitude_of_a_focused_layer_is_that_of_its_effective_weights() -> None:
     [point] = magnitude_curve(three_inputs(), three_samples(), [0.34])
     assert point["sparsity"] == pytest.approx(1 / 3)
-    assert (
-        point["acc"] == 1
-    )  # 1, .61 and 2 * .14: the third is the smallest, though its weight is 2
+    # 1, .61 and 2 * .14: the third is the smallest, though its weight is 2.
+    assert point["acc"] == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -137,14 +135,6 @@ def test_which_layers_count() -> None:
         hidden_layers(nn.ReLU())
     with pytest.raises(ValueError, match="no focused layers"):
         pruning_curve(MLP(20, 3, [12]), batches())
-
-
-def test_folding_a_dense_network_copies_it() -> None:
-    network = MLP(20, 3, [12])
-    twin = folded(network)
-    assert twin is not network
-    assert not twin.training
-    assert network.training
 
 
 def test_the_thresholds_are_those_of_the_paper() -> None:

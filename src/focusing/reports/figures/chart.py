@@ -1,30 +1,48 @@
-"""A figure before it is drawn: what it shows, the numbers in it, and how to draw it."""
+"""What a figure of a report is, and which runs it is about."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from focusing.errors import DamagedError
-from focusing.reports.tables.blocks import command
-from focusing.schema import printable
+from focusing.drawing import Array, LayerFoci, figure_style
+from focusing.errors import DamagedError, printable
+from focusing.reports.foci import FILE as FOCI_FILE
+from focusing.reports.foci import first_and_last, read_foci
+from focusing.reports.names import PROTOCOLS, data_order, edition
+from focusing.reports.tables import file_name
+from focusing.reports.tables.blocks import Block, blocks, command
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
-Rows = tuple[Mapping[str, Any], ...]
+MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
+"""Experiments about a measurement, which has a figure of its own: they need no others."""
+FOCUSED_MODELS = ("focus_s", "focus_c", "focus_2d", "cnn_focus", "vgg_focus")
+"""Models whose foci are drawn by data set."""
+PROTOCOL_TITLES = {
+    "paper": "best test epoch",
+    "holdout": "test at the best validation epoch",
+    "last": "after the last epoch",
+}
+INTERVALS = "means with 95 % intervals (Student's t; bootstrap from 20 runs on)"
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure.
+    """A figure before it is drawn.
 
     Attributes:
         name: of its files.
         title: one line.
-        caption: what is seen, of how many runs, with what intervals.
+        caption: what it shows, of how many runs, with what intervals.
         rows: all that is drawn, for the CSV file; equal rows give equal figures.
-        draw: makes the figure; called only if there is none of the same rows.
+        plot: makes the figure, or the content of its file; called only if the rows are new.
         tags: ``data``, ``model``, ``protocol``, ...: what it is about, for filters. Several values
             are separated by blanks.
         suffixes: of its files besides ``.csv``.
@@ -34,36 +52,215 @@ class Chart:
     title: str
     caption: str
     rows: Rows
-    draw: Callable[[], Figure | bytes]
+    plot: Callable[[], Figure | bytes]
     tags: Mapping[str, str] = field(default_factory=dict)
     suffixes: tuple[str, ...] = (".png", ".svg")
+
+    def draw(self) -> Figure | bytes:
+        """Draw the figure in the style of all figures."""
+        with figure_style():
+            return self.plot()
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A figure that cannot be drawn for want of records, and the command that makes them."""
+    """A figure that lacks its runs, and the command that makes them."""
 
     title: str
     command: str
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """A file that is damaged, so that a figure lacks what it held, and why."""
+class Damaged:
+    """A damaged file, whose content is left out of a figure, and what is wrong with it."""
 
     file: str
     reason: str
 
     @classmethod
-    def of(cls, error: DamagedError) -> LeftOut:
-        """What a reader of the file found."""
-        where = "/".join(error.path.parts[-4:])
-        return cls(printable(where), printable(error.reason))
+    def of(cls, error: DamagedError) -> Damaged:
+        """Report what a reader of the file complained about."""
+        location = "/".join(error.path.parts[-4:])
+        return cls(printable(location), printable(error.reason))
 
 
-Drawn = list[Chart | Missing | LeftOut]
+Charts = list[Chart | Missing | Damaged]
 
 
 def missing(title: str, experiment: str, *options: str) -> Missing:
     """The figure of an experiment that was not run."""
     return Missing(title, command(experiment, "paper", "paper", options))
+
+
+def or_missing(charts: Charts, title: str, experiment: str, *options: str) -> Charts:
+    """The charts; if there is none, the command that makes the runs for one, too."""
+    if any(isinstance(chart, Chart) for chart in charts):
+        return charts
+    return [*charts, missing(title, experiment, *options)]
+
+
+@dataclass(frozen=True)
+class Edition:
+    """Runs of an experiment, of one size and variant: only these may enter the same mean."""
+
+    experiment: str
+    size: str
+    variant: str
+    runs: tuple[Run, ...] = ()
+
+    def title(self, *options: str) -> str:
+        """For print, in brackets behind what a figure shows."""
+        named = (self.experiment, f"size={self.size}", f"variant={self.variant}", *options)
+        return f"({', '.join(named)})"
+
+    def name(self, subject: str, *more: str, home: str = "") -> str:
+        """Name of files; that of the experiment ``home`` goes without saying."""
+        parts = (subject,) if self.experiment in (subject, home) else (subject, self.experiment)
+        return file_name(*parts, self.size, self.variant, *more)
+
+    def block_name(self, block: Block) -> tuple[str, ...]:
+        """What tells a block from others of the edition, in names of files."""
+        several = len({run.data for run in self.runs}) > 1 or block.options
+        return (block.data, *block.options) if several else ()
+
+    def tags(self, **more: str) -> dict[str, str]:
+        """Tags for filters."""
+        return {"experiment": self.experiment, "size": self.size, "variant": self.variant, **more}
+
+    def chart(
+        self,
+        name: Sequence[str],
+        title: str,
+        caption: str,
+        rows: Rows,
+        plot: Callable[[], Figure | bytes],
+        *,
+        data: Iterable[str] | None = None,
+        model: Iterable[str] | None = None,
+        home: str = "",
+        suffixes: tuple[str, ...] = (".png", ".svg"),
+        **tags: str,
+    ) -> Chart:
+        """A figure about runs of this edition; see :class:`Chart`.
+
+        Args:
+            name: subject of the figure, and what else its file name holds.
+            title: what it shows; the edition follows in brackets.
+            caption: of the chart.
+            rows: of the chart.
+            plot: of the chart.
+            data: names of its data sets, unless the rows hold them.
+            model: names of its models, unless the rows hold them.
+            home: see :meth:`name`.
+            suffixes: of the chart.
+            **tags: further tags.
+        """
+        data = [row["data"] for row in rows] if data is None else data
+        model = [row["model"] for row in rows] if model is None else model
+        tags = self.tags(data=joined(data), model=joined(model), **tags)
+        full_name, full_title = self.name(*name, home=home), f"{title} {self.title()}"
+        return Chart(full_name, full_title, caption, rows, plot, tags, suffixes)
+
+
+@lru_cache(maxsize=2)  # all families of figures ask
+def editions(collection: Collection, random_trials: bool = False) -> tuple[Edition, ...]:
+    """All experiments but random trials, or only these, as published first."""
+    runs = [run for run in collection.runs if (run.trial is not None) == random_trials]
+    groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
+    ordered = sorted(groups, key=lambda key: (key[0], *edition(*key[1:])))
+    return tuple(Edition(*key, tuple(groups[key])) for key in ordered)
+
+
+def edition_blocks(collection: Collection) -> Iterator[tuple[Edition, Block]]:
+    """Runs of every edition that may be compared with each other."""
+    for runs in editions(collection):
+        for block in blocks(runs.runs):
+            yield runs, block
+
+
+def blocks_by_model(
+    collection: Collection, experiments: Sequence[str]
+) -> Iterator[tuple[Edition, str, list[Block]]]:
+    """Editions of some experiments with every focused model, and the blocks with runs of it."""
+    for runs in editions(collection):
+        if runs.experiment not in experiments:
+            continue
+        ordered = sorted(blocks(runs.runs), key=lambda block: data_order(block.data))
+        for model in FOCUSED_MODELS:
+            yield runs, model, [block for block in ordered if model in block.models]
+
+
+def never_run(collection: Collection, expected: Mapping[str, str]) -> list[Missing]:
+    """The figures of experiments without a run; ``expected``: experiment -> title."""
+    ran = {runs.experiment for runs in editions(collection)}
+    return [missing(title, name) for name, title in expected.items() if name not in ran]
+
+
+def median_run(runs: Sequence[Run], file: str = FOCI_FILE) -> Run:
+    """The run in the middle by its score, of those that still have a file, if any has it.
+
+    Of an even number the better of the two in the middle. A figure of the best run would flatter.
+    """
+    order = sorted(runs, key=_goodness)
+    with_file = [rank for rank, run in enumerate(order) if (run.path / file).exists()]
+    ranks = with_file or range(len(order))
+    return order[min(ranks, key=lambda rank: abs(rank - len(order) / 2))]
+
+
+def describe_run(run: Run, runs: Sequence[Run]) -> str:
+    """Which run is shown, and out of how many."""
+    name = f"seed {run.seed}"
+    if len({data_seed(other) for other in (run, *runs)}) > 1:
+        name += f", data.seed {data_seed(run)}"
+    if len(runs) < 2:
+        return name
+    protocol = next(name for name in PROTOCOLS if name in run.scores)
+    better = sum(_goodness(other) > _goodness(run) for other in runs)
+    return f"{name}, by its score number {better + 1} of {len(runs)} runs ({protocol})"
+
+
+def _goodness(run: Run) -> float:
+    score = next(run.scores[name] for name in PROTOCOLS if name in run.scores)
+    return -score if run.lower_is_better else score
+
+
+def data_seed(run: Run) -> Any:
+    """Seed of generated data; None of other data."""
+    return (run.config.get("data") or {}).get("seed")
+
+
+def foci_or_note(run: Run, charts: Charts) -> list[LayerFoci]:
+    """The foci of a run; none, and a note among the charts, if their file is damaged."""
+    try:
+        return read_foci(run.path, run.sizes)
+    except DamagedError as error:
+        charts.append(Damaged.of(error))
+        return []
+
+
+def ends_or_note(run: Run, which: str, charts: Charts) -> dict[str, tuple[Array, Array]]:
+    """First and last mu or sigma of every layer; none, and a note, if their file is damaged."""
+    try:
+        return first_and_last(run.path, which)
+    except DamagedError as error:
+        charts.append(Damaged.of(error))
+        return {}
+
+
+def protocols_to_show(names: Iterable[str]) -> list[str]:
+    """Protocols worth a figure: the paper's and the honest one; the last epoch if there is none."""
+    known = set(names)
+    return [name for name in ("paper", "holdout") if name in known] or sorted(known)
+
+
+def run_count(counts: Iterable[int]) -> str:
+    """Numbers of runs in words: 1 run, 5 runs, 3 to 5 runs."""
+    distinct = sorted(set(counts))
+    if len(distinct) > 1:
+        return f"{distinct[0]} to {distinct[-1]} runs"
+    return f"{distinct[0]} run{'s' if distinct[0] > 1 else ''}"
+
+
+def joined(values: Iterable[Any]) -> str:
+    """Distinct values as one tag."""
+    return " ".join(dict.fromkeys(map(str, values)))

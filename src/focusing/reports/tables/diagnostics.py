@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from focusing.errors import printable
 from focusing.reports.names import data_name, data_order, dense_twin, edition, model_name
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import (
@@ -29,7 +30,6 @@ from focusing.reports.tables.blocks import blocks
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import by_edition, frame, group_by, replicate_key
 from focusing.results.stats import spread
-from focusing.schema import printable
 
 PAPER_THRESHOLD = 1.0
 """At which the paper reports a higher accuracy than without pruning."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from focusing.reports.figures.chart import Chart
-from focusing.reports.figures.tables import table_charts
+from focusing.reports.figures.score_figures import table_charts
 from focusing.reports.page.difference import WIDTH
 from focusing.reports.page.findings import findings
 from focusing.reports.page.noise import noise_differences
@@ -15,7 +15,7 @@ from focusing.reports.page.tiles import Tile, tiles
 from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
-from tests.unit.reports.test_tables_settings import leave_rescue
+from tests.unit.reports.test_tables_experiments import leave_rescue
 
 
 def several(folder: Path, data: str, model: str, scores: list[float], **more: Any) -> None:

@@ -1,5 +1,6 @@
-"""Which networks can be trained on batches of one sample."""
+"""What a trainer refuses, and how many samples are evaluated at a time."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ from torch import Tensor
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.models import MLP, FastText, Network, Transfer
-from focusing.training.trainer import check_single
+from focusing.training.trainer import build_trainer, check_single, evaluation_batch
+from tests.unit.training.fitting import OPTIONS
 
 ONE = Split(torch.zeros(1, 1), torch.zeros(1))
-FEW = Split(torch.zeros(3, 1), torch.zeros(3))
+THREE = Split(torch.zeros(3, 1), torch.zeros(3))
 
 
 def resnet(size: int) -> Transfer:
@@ -38,12 +40,25 @@ def options(batch_size: int, drop_last: bool | str = False) -> dict[str, Any]:
 )
 def test_a_single_sample_is_refused_where_it_has_no_variance(net: Network, single: bool) -> None:
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    check_single(options(2, drop_last="auto"), net, FEW)
-    for config, part in ((options(1), FEW), (options(2), ONE), (options(2), FEW)):
+    check_single(options(2, drop_last="auto"), net, THREE)
+    for config, split in ((options(1), THREE), (options(2), ONE), (options(2), THREE)):
         if single:
-            check_single(config, net, part)
+            check_single(config, net, split)
         else:
             with pytest.raises(UserError, match="batch norm needs 2 or more samples in a batch"):
-                check_single(config, net, part)
+                check_single(config, net, split)
     after: dict[str, Tensor] = net.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+def test_an_unknown_accelerator_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="trainer: "):
+        build_trainer({**OPTIONS, "accelerator": "abacus"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "samples"),
+    [((28, 28, 1), 1024), ((60, 60, 1), 1024), ((125, 125, 3), 89), ((4096, 4096), 1)],
+)
+def test_large_images_are_evaluated_in_small_batches(shape: tuple[int, ...], samples: int) -> None:
+    assert evaluation_batch(Split(torch.zeros(1, *shape), torch.zeros(1))) == samples

@@ -1,0 +1,333 @@
+"""Figures that compare focused with dense networks: all differences, and the random trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from scipy import stats as scipy_stats  # type: ignore[import-untyped]
+
+from focusing.drawing import COLUMN_WIDTH, GREY
+from focusing.reports.figures import plotting
+from focusing.reports.figures.chart import (
+    PROTOCOL_TITLES,
+    Chart,
+    Charts,
+    Edition,
+    Row,
+    Rows,
+    editions,
+    or_missing,
+    protocols_to_show,
+)
+from focusing.reports.figures.plotting import BLUE, GREEN, ORANGE, PAGE_WIDTH
+from focusing.reports.names import PROTOCOLS, SIZES, data_name, model_name
+from focusing.reports.paper import REPEATS, Published, paper, published_tables
+from focusing.reports.tables import between, signed
+from focusing.reports.tables.blocks import TRIALS_EXPERIMENT, Block, blocks
+from focusing.reports.tables.files import all_tables
+from focusing.reports.tables.trial_tables import BASE, noise_level, trial_pairs
+from focusing.results.collect import Collection
+from focusing.results.frame import replicate_key
+from focusing.results.stats import CONFIDENCE, mean_interval
+
+SERIES = {
+    "published": ("the paper", GREY, "s"),
+    "paper": ("ours, settings of the text", BLUE, "o"),
+    "author": ("ours, settings of the author's code", ORANGE, "^"),
+    "holdout": ("ours, on held-out data", GREEN, "D"),
+}
+"""Series of the forest plot -> its name, colour and marker."""
+GROUPS = {
+    "table2_simple": "Table 2, simple networks",
+    "table2_cnn": "Table 2, CNNs",
+    "table3_transfer": "Table 3, VGG16",
+    "table4_other": "Table 4, other data",
+}
+LEFT_COLUMN = ("table2_simple",)
+SYNTHETIC = {"learning_to_focus": "noise left", "sides": "noise on both sides"}
+NOISE_LEVELS = {
+    "0": ("no noise", "no noise", BLUE),
+    "0.5": ("some noise", "noise 0.5", GREEN),
+    "1": ("much noise", "noise 1", ORANGE),
+}
+"""Columns of noise for each informative one -> row of the forest, panel of trials, its colour."""
+LINEAR_RANGE = 1.0
+"""Points up to which the axis is linear; beyond it is logarithmic."""
+TICKS = (-10, -3, -1, 0, 1, 3, 10)
+ROW_HEIGHT = 0.22
+"""Of a row of the forest, in inches."""
+TRIAL_TITLE = "Random trials, focused against dense"
+
+
+def forest_charts(collection: Collection) -> Charts:
+    """One figure, if there is anything to compare."""
+    points = list(_forest_points(collection))
+    if all(point["series"] == "published" for point in points):
+        return []
+    caption = (
+        "Difference of test accuracy, focused − dense, in points, with 95 % intervals (not "
+        "corrected for the number of tests); right of zero the focused network is better. The axis "
+        "is linear up to one point and logarithmic beyond. Ours at the best test epoch, as in the "
+        "paper, or on held-out data; hollow where runs are shorter or have less data than the "
+        "paper's. The paper's intervals are Student's, from its means and standard deviations, "
+        "where these can be. Boston: by how much the mean absolute error is smaller. Grey points "
+        "of the random trials are those of the author's notebook, of synthetic data a stored run."
+    )
+    title = "All differences, focused − dense"
+    return [Chart("forest", title, caption, points, partial(_draw_forest, points))]
+
+
+def _forest_points(collection: Collection) -> Iterator[Row]:
+    """All that is drawn, from top to bottom and left to right."""
+    records = [row for table in all_tables(collection) for row in table.records]
+    for experiment, table in published_tables().items():
+        rows = [row for row in records if row.get("table") == experiment]
+        for data, cells in table.cells.items():
+            dense, *models = cells
+            for model in models:
+                about = {
+                    "group": GROUPS[experiment],
+                    "row": f"{data_name(data)}, {model_name(model)}",
+                    "column": 0 if experiment in LEFT_COLUMN else 1,
+                }
+                sign = -1 if data == "boston" else 1
+                yield {**about, **_published_point(cells[model], cells[dense], sign)}
+                same = [row for row in rows if (row["data"], row["model"]) == (data, model)]
+                for series in ("paper", "author", "holdout"):
+                    chosen = closest_to_paper(same, series)
+                    if chosen:
+                        yield {**about, "series": series, **_own_point(chosen, sign)}
+    yield from _trial_points(records)
+    yield from _synthetic_points(records)
+
+
+def closest_to_paper(rows: Rows, series: str) -> Row | None:
+    """Of one data set and model the runs that are nearest to the paper's: size, then length."""
+    wanted = ("paper", "holdout") if series == "holdout" else (series, "paper")
+    fit = [
+        row
+        for row in rows
+        if (row["variant"], row["protocol"]) == wanted
+        and row["difference"] is not None
+        and row["source"] != "fake"
+        and (row["size"] == "paper" or row["difference_low"] is not None)
+    ]
+    sizes = [*SIZES]
+    return min(
+        fit,
+        key=lambda row: (
+            row["minus_published"] is None,
+            sizes.index(row["size"]) if row["size"] in sizes else len(sizes),
+            -row["epochs"],
+            row["options"] or "",
+        ),
+        default=None,
+    )
+
+
+def _own_point(row: Row, sign: int = 1) -> Row:
+    ends = [row["difference_low"], row["difference_high"]]
+    low, high = ends if None in ends else sorted(sign * end for end in ends)
+    return {
+        "difference": sign * row["difference"],
+        "low": low,
+        "high": high,
+        "n": row["n"],
+        "size": row["size"],
+        "options": row["options"],
+        "as_published": row["minus_published"] is not None,
+    }
+
+
+def _published_point(ours: Published, dense: Published, sign: int) -> Row:
+    """The paper's difference; its interval is that of Student's test of five repeats each."""
+    difference = sign * (ours.mean - dense.mean)
+    half = math.nan
+    if ours.possible and dense.possible:
+        error = math.hypot(ours.std_points, dense.std_points) / math.sqrt(REPEATS - 1)
+        freedom = 2 * REPEATS - 2
+        half = error * float(scipy_stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
+    known = not math.isnan(half)
+    return {
+        "series": "published",
+        "difference": round(difference, 4),
+        "low": difference - half if known else None,
+        "high": difference + half if known else None,
+        "as_published": True,
+    }
+
+
+def _trial_points(records: Rows) -> Iterator[Row]:
+    """Table 1 by level of noise; ``table1_paper_author`` is the notebook's own grid."""
+    rows = [row for row in records if row.get("experiment") == "table1" and "noise" in row]
+    for level, (name, *_) in NOISE_LEVELS.items():
+        about = {"group": "Table 1, random trials", "row": name, "column": 1}
+        there = [
+            row
+            for row in rows
+            if (row["noise"], row["position"]) == (level, "all")
+            and (row["size"], row["protocol"]) == ("paper", "paper")
+        ]
+        if there:
+            notebook = there[0]["notebook_difference"]
+            yield {**about, "series": "published", "difference": notebook, "as_published": True}
+        for row in there:
+            ends = {"low": row["low"], "high": row["high"], "n": row["pairs"]}
+            difference = {"difference": row["difference"], "as_published": True, **ends}
+            yield {**about, "series": row["variant"], **difference}
+
+
+def _synthetic_points(records: Rows) -> Iterator[Row]:
+    """Four neurons, over data sets that nobody picked where there are any."""
+    for experiment, name in SYNTHETIC.items():
+        about = {"group": "Synthetic data, four neurons", "row": name, "column": 0}
+        stored = paper()["synthetic"].get(experiment)
+        rows = [
+            row
+            for row in records
+            if row.get("experiment") == experiment
+            and (row.get("size"), row.get("protocol")) == ("paper", "paper")
+            and row.get("difference") is not None
+        ]
+        if rows and stored:
+            gap = round(stored["focus_s"] - stored["dense"], 4)
+            yield {**about, "series": "published", "difference": gap, "as_published": True}
+        for series in ("paper", "author"):
+            there = [row for row in rows if row["variant"].startswith(series)]
+            if there:  # author2018 rather than author
+                row = max(there, key=lambda row: (row["variant"], row.get("data.seed") == "varied"))
+                ends = {"low": row["difference_low"], "high": row["difference_high"], "n": row["n"]}
+                difference = {"difference": row["difference"], "as_published": True, **ends}
+                yield {**about, "series": series, **difference}
+
+
+def _draw_forest(points: Rows) -> Figure:
+    columns = [[point for point in points if point["column"] == side] for side in (0, 1)]
+    height = max(len(_forest_rows(column)) for column in columns)
+    figure = Figure((PAGE_WIDTH, 0.75 + ROW_HEIGHT * height), layout="constrained")
+    for axes, column in zip(figure.subplots(1, 2), columns, strict=True):
+        _draw_forest_panel(axes, column, height)
+    drawn = {point["series"] for point in points}
+    entries = [
+        plotting.legend_entry(name, colour, marker=marker)
+        for series, (name, colour, marker) in SERIES.items()
+        if series in drawn
+    ]
+    hollow = "hollow: shorter, or less data"
+    entries.append(plotting.legend_entry(hollow, "k", marker="o", hollow=True))
+    figure.legend(handles=entries, loc="outside upper center", ncols=3, columnspacing=1.5)
+    return figure
+
+
+def _forest_rows(points: Rows) -> list[tuple[str, str]]:
+    """Groups before their rows: (group, "") and (group, row)."""
+    pairs = [(point["group"], row) for point in points for row in ("", point["row"])]
+    return list(dict.fromkeys(pairs))
+
+
+def _draw_forest_panel(axes: Axes, points: Rows, height: int) -> None:
+    rows = _forest_rows(points)
+    axes.set_xscale("symlog", linthresh=LINEAR_RANGE)
+    axes.axvline(0, color="k", lw=0.7)
+    axes.grid(axis="x", color="0.92", lw=0.5)
+    for place, (group, row) in enumerate(rows):
+        in_row = [point for point in points if (point["group"], point["row"]) == (group, row)]
+        if row and place % 2:
+            axes.axhspan(place - 0.5, place + 0.5, color="0.97", lw=0, zorder=0)
+        for rank, point in enumerate(in_row):
+            _, colour, marker = SERIES[point["series"]]
+            y = place + 0.27 * (rank - (len(in_row) - 1) / 2)
+            plotting.draw_point(
+                axes, point["difference"], y, point.get("low"), point.get("high"), size=3,
+                style=(colour, marker), horizontal=True, hollow=not point["as_published"],
+            )  # fmt: skip
+    plotting.label_rows(axes, [row or group for group, row in rows], height)
+    for label, (_, row) in zip(axes.get_yticklabels(), rows, strict=True):
+        if not row:
+            label.set_fontweight("bold")
+    axes.spines["left"].set_visible(False)
+    axes.set_xticks(TICKS, [f"{tick:+g}".replace("-", "−") if tick else "0" for tick in TICKS])
+    axes.set_xlim(-20, 20)
+    axes.set_xlabel("focused − dense (points)")
+
+
+def trial_charts(collection: Collection) -> Charts:
+    """Random trials as points, the dense network across, the focused one up."""
+    charts: Charts = []
+    for edition in editions(collection, random_trials=True):
+        for place, block in enumerate(blocks(edition.runs)):
+            names = {name for runs in block.models.values() for run in runs for name in run.scores}
+            for model in sorted(set(block.models) - {BASE}):
+                for protocol in protocols_to_show(name for name in PROTOCOLS if name in names):
+                    rows = _trial_rows(block, model, protocol)
+                    if rows:
+                        charts.append(_trial_chart(edition, place, block, model, protocol, rows))
+    return or_missing(charts, TRIAL_TITLE, TRIALS_EXPERIMENT)
+
+
+def _trial_chart(
+    edition: Edition, place: int, block: Block, model: str, protocol: str, rows: Rows
+) -> Chart:
+    return Chart(
+        edition.name("trials", *([str(place + 1)] if place else []), model, protocol),
+        f"{TRIAL_TITLE} {edition.title(*block.options)}",
+        f"Test accuracy of {model_name(model)} and {model_name(BASE)} on the same data "
+        f"from the same seed, {PROTOCOL_TITLES[protocol]}, {len(rows)} pairs. Above the diagonal "
+        "the focused network is better. Noise: columns of noise for each informative "
+        "one. Above each panel: mean difference, focused − dense, in points with its 95 % "
+        "interval (bootstrap; Student's t below 20 pairs).",
+        rows,
+        partial(_draw_trials, rows, model),
+        edition.tags(data=block.data, model=f"{BASE} {model}", protocol=protocol),
+    )
+
+
+def _trial_rows(block: Block, model: str, protocol: str) -> list[Row]:
+    runs = {replicate_key(run): run for run in block.models[model]}
+    rows = [
+        {
+            "trial": runs[key].trial,
+            "seed": runs[key].seed,
+            "noise": noise_level(runs[key]),
+            "position": runs[key].config["data"]["noise_position"],
+            "protocol": protocol,
+            "dense": dense,
+            "focused": focused,
+            "difference": focused - dense,
+        }
+        for key, (focused, dense) in trial_pairs(block, model, protocol).items()
+    ]
+    return sorted(rows, key=lambda row: (row["trial"], row["seed"]))
+
+
+def _draw_trials(rows: Rows, model: str) -> Figure:
+    levels = [level for level in NOISE_LEVELS if any(row["noise"] == level for row in rows)]
+    width = PAGE_WIDTH if len(levels) > 1 else COLUMN_WIDTH
+    figure = Figure((width, 2.7), layout="constrained")
+    grid = figure.subplots(1, len(levels), sharex=True, sharey=True, squeeze=False)[0]
+    scores = [row[name] for row in rows for name in ("dense", "focused")]
+    margin = 0.03 * (max(scores) - min(scores)) + 0.5
+    limits = max(0.0, min(scores) - margin), min(100.5, max(scores) + margin)
+    for axes, level in zip(grid, levels, strict=True):
+        _, title, colour = NOISE_LEVELS[level]
+        x, y, differences = (
+            [row[name] for row in rows if row["noise"] == level]
+            for name in ("dense", "focused", "difference")
+        )
+        axes.plot(limits, limits, color=GREY, lw=0.8, zorder=1)
+        axes.plot(x, y, "o", color=colour, ms=2.6, mew=0, alpha=0.6)
+        interval = between(mean_interval(differences), sign=True)
+        mean = f"{signed(float(np.mean(differences)))} {interval}"
+        plotting.panel_title(axes, title, f"{mean}, n={len(differences)}")
+        axes.set_xlabel(f"test accuracy of {model_name(BASE)} (%)")
+        axes.set(xlim=limits, ylim=limits, aspect="equal")
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    grid[0].set_ylabel(f"test accuracy of {model_name(model)} (%)")
+    return figure

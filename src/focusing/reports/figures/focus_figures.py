@@ -1,0 +1,380 @@
+"""Figures of foci: before and after training, on their way, of all runs, in a film."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from focusing.drawing import (
+    GREY,
+    MAX_CURVES,
+    MAX_MARKS,
+    Array,
+    LayerFoci,
+    evenly_spaced,
+    film_layer,
+    frame_plane,
+    shade_noise,
+)
+from focusing.reports.figures import plotting
+from focusing.reports.figures.chart import (
+    MEASUREMENTS,
+    Charts,
+    Edition,
+    Row,
+    blocks_by_model,
+    data_seed,
+    describe_run,
+    editions,
+    ends_or_note,
+    foci_or_note,
+    median_run,
+    missing,
+    never_run,
+)
+from focusing.reports.figures.plotting import BLUE, ORANGE
+from focusing.reports.foci import coordinates
+from focusing.reports.names import data_name, model_name
+from focusing.reports.run_figures import layer_figures
+from focusing.reports.tables.blocks import Block
+from focusing.reports.tables.settings import Setting, settings_of, short_labels, varied_note
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import FOCI
+
+EXPECTED = {
+    "learning_to_focus": "Foci that leave noise on the left",
+    "sides": "Foci that leave noise on both sides",
+    "stuck": "Foci that are stuck in noise",
+}
+MAX_SETTINGS_WITH_FOCI = 4
+"""Settings of an experiment whose foci are drawn: a sweep would fill pages."""
+LAYER_TITLES = {
+    "foci": "Foci before and after training",
+    "trajectory": "Paths of the foci",
+    "weights": "Focused weights before and after training",
+}
+LAYER_CAPTIONS = {
+    "foci": "Dotted: initial, solid: final.",
+    "trajectory": "From the square to the triangle.",
+    "weights": "Focused weights phi o W of single neurons; dotted: initial, solid: final.",
+}
+MAX_MOVE_PANELS = 12
+"""Settings in a figure of all runs."""
+RUN_HEIGHT = 0.07
+"""Height of a run in such a figure, in inches."""
+PATH_EXPERIMENTS = ("table2_simple", "table2_cnn", "table3_transfer", "topology")
+FILM_TITLE = "Moving foci"
+FILM_EXPERIMENTS = ("learning_to_focus", "sides")
+"""Experiments that are filmed rather than others."""
+FRAMES, FPS = 40, 8
+
+
+def foci_charts(collection: Collection) -> Charts:
+    """Foci, paths and weights of a typical run, for every setting with few neurons."""
+    charts: Charts = []
+    for edition in editions(collection):
+        settings = [setting for setting in settings_of(edition.runs) if setting.runs[0].focus]
+        if len(settings) > MAX_SETTINGS_WITH_FOCI or edition.experiment in MEASUREMENTS:
+            continue
+        for number, setting in enumerate(settings):
+            run = median_run(setting.runs)
+            for foci in foci_or_note(run, charts):
+                if foci.neurons > MAX_CURVES:
+                    continue
+                for kind, rows in _layer_rows(foci).items():
+                    charts.append(
+                        edition.chart(
+                            (kind, *([str(number + 1)] if number else []), foci.layer),
+                            LAYER_TITLES[kind],
+                            f"{_describe(setting, run, foci)}. {LAYER_CAPTIONS[kind]}"
+                            f"{_noise_note(foci)}",
+                            rows,
+                            partial(_draw_layer, foci, kind),
+                            data=[run.data],
+                            model=[run.model],
+                        )
+                    )
+    return [*charts, *never_run(collection, EXPECTED)]
+
+
+def _describe(setting: Setting, run: Run, foci: LayerFoci) -> str:
+    about = f"{data_name(run.data)} ({run.source}), {model_name(run.model)}, {foci.layer}"
+    return ", ".join([about, *setting.label(), describe_run(run, setting.runs)])
+
+
+def _noise_note(foci: LayerFoci) -> str:
+    return " Grey: columns of noise." if foci.informative else ""
+
+
+def _draw_layer(foci: LayerFoci, kind: str) -> Figure:
+    return layer_figures(foci)[kind]
+
+
+def _layer_rows(foci: LayerFoci) -> dict[str, list[Row]]:
+    """Phi at both ends, foci at all times and, on a line, weights at both ends."""
+    neurons = range(foci.neurons)
+    first, last = (foci.phi(at) for at in (0, -1))
+    line = foci.dimensions == 1
+    positions = [
+        {f"tau{'' if line else axis}": float(value) for axis, value in enumerate(tau)}
+        for tau in foci.tau
+    ]
+    rows: dict[str, list[Row]] = {
+        "foci": [
+            {"neuron": neuron, "input": place, **position}
+            | {"initial": float(first[neuron, place]), "final": float(last[neuron, place])}
+            for neuron in neurons
+            for place, position in enumerate(positions)
+        ],
+        "trajectory": [
+            {"epoch": int(epoch), "neuron": neuron} | coordinates(foci, at, neuron, numbered=False)
+            for at, epoch in enumerate(foci.epochs)
+            for neuron in neurons
+        ],
+    }
+    if line:
+        rows["weights"] = [
+            {"neuron": int(neuron), "input": place, "initial": float(first), "final": float(last)}
+            for neuron, firsts, lasts in zip(foci.shown, foci.first, foci.last, strict=True)
+            for place, (first, last) in enumerate(zip(firsts, lasts, strict=True))
+        ]
+    return rows
+
+
+def movement_charts(collection: Collection) -> Charts:
+    """Where the foci of all runs went, for experiments with few neurons on data with noise."""
+    charts: Charts = []
+    for edition in editions(collection):
+        if not any("inside_last" in layer for run in edition.runs for layer in run.focus.values()):
+            continue
+        panels = [
+            (setting, rows)
+            for setting in settings_of(edition.runs)
+            if (rows := _movement_rows(setting, charts))
+        ]
+        settings = [setting for setting, _ in panels]
+        if 0 < len(panels) <= MAX_MOVE_PANELS:
+            charts.append(
+                edition.chart(
+                    ("moves",),
+                    "Where the foci of all runs went",
+                    " ".join([
+                        "A row for each run, with the centres of its neurons at the start "
+                        "(squares) and at the end (triangles: blue among the informative columns, "
+                        "orange not). Grey: columns of noise. Above: share of all centres among "
+                        "the informative columns, at the start and at the end.",
+                        *varied_note(settings),
+                    ]),
+                    tuple(row for _, rows in panels for row in rows),
+                    partial(_draw_movements, panels),
+                )
+            )  # fmt: skip
+    return charts
+
+
+def _movement_rows(setting: Setting, charts: Charts) -> list[Row]:
+    """Both ends of every neuron; none if there are too many neurons, or if nothing is noise."""
+    rows: list[Row] = []
+    ordered = sorted(setting.runs, key=lambda run: (run.seed, str(data_seed(run)).rjust(9)))
+    for number, run in enumerate(ordered):
+        region = run.sizes.get("informative")
+        mu = next(iter(ends_or_note(run, "mu", charts).values()), None)
+        if not region or mu is None or mu[0].shape[0] > MAX_CURVES or mu[0].shape[1] != 1:
+            continue
+        line = _input_positions(run)
+        first, last = (end[:, 0] for end in mu)
+        low, high = line[region[0]], line[region[1] - 1]
+        rows += [
+            {
+                **setting.about(),
+                "seed": run.seed,
+                "data.seed": data_seed(run),
+                "run": number,
+                "neuron": neuron,
+                "first": float(first[neuron]),
+                "last": float(last[neuron]),
+                "inside_first": bool(low <= first[neuron] <= high),
+                "inside_last": bool(low <= last[neuron] <= high),
+                "informative_from": region[0],
+                "informative_to": region[1] - 1,
+                "inputs": len(line),
+                "last_input": float(line[-1]),
+            }
+            for neuron in range(len(first))
+        ]
+    return rows
+
+
+def _input_positions(run: Run) -> Array:
+    grid = (run.config.get("model") or {}).get("grid", "linspace")
+    inputs = run.sizes["inputs"]
+    return np.linspace(0, 1, inputs, endpoint=grid == "linspace", dtype=np.float32)
+
+
+def _draw_movements(settings: Sequence[tuple[Setting, Sequence[Row]]]) -> Figure:
+    most_runs = max(rows[-1]["run"] for _, rows in settings) + 1
+    panels = plotting.small_multiples(
+        len(settings), 0.75 + RUN_HEIGHT * max(most_runs, 6), sharex=True
+    )
+    labels = short_labels([setting for setting, _ in settings])
+    for axes, (setting, rows), label in zip(panels.axes, settings, labels, strict=True):
+        _draw_ends(axes, rows)
+        first, last = (
+            setting.measured[FOCI[name][0]].mean for name in ("inside_first", "inside_last")
+        )
+        share = f"inside: {first:.0f} % → {last:.0f} %"
+        plotting.panel_title(axes, model_name(setting.model), *label, share)
+    panels.label(xlabel=r"centre $\mu$", ylabel="runs")
+    entries = [
+        plotting.legend_entry("start", GREY, marker="s", size=3.5, hollow=True),
+        plotting.legend_entry("end, inside", BLUE, marker="^", size=3.5),
+        plotting.legend_entry("end, in noise", ORANGE, marker="^", size=3.5),
+    ]
+    panels.figure.legend(handles=entries, loc="outside upper right", ncols=3, handletextpad=0.1,
+                         columnspacing=0.8)  # fmt: skip
+    return panels.figure
+
+
+def _draw_ends(axes: Axes, rows: Sequence[Row]) -> None:
+    """A row for every run: squares where foci started, triangles where they ended."""
+    region = rows[0]["informative_from"], rows[0]["informative_to"] + 1
+    line = np.linspace(0, rows[0]["last_input"], rows[0]["inputs"])
+    shade_noise(axes, region, line, label=False)
+    runs, first, last, inside = (
+        np.array([row[name] for row in rows]) for name in ("run", "first", "last", "inside_last")
+    )
+    axes.hlines(runs, np.minimum(first, last), np.maximum(first, last), color="0.75", lw=0.5)
+    axes.plot(first, runs, "s", color=GREY, mfc="w", ms=2, mew=0.5)
+    for chosen, colour in ((inside, BLUE), (~inside, ORANGE)):
+        axes.plot(last[chosen], runs[chosen], "^", color=colour, ms=2.8, mew=0)
+    axes.set(yticks=(), ylim=(runs.max() + 1, -1))
+    axes.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
+
+
+def path_charts(collection: Collection) -> Charts:
+    """Paths of the first focused layer's foci, for larger networks of the paper's tables."""
+    charts: Charts = []
+    for edition, model, blocks in blocks_by_model(collection, PATH_EXPERIMENTS):
+        panels: list[tuple[Block, LayerFoci]] = []
+        shown_runs = []
+        for block in blocks:
+            run = median_run(block.models[model])
+            foci = foci_or_note(run, charts)
+            if foci and foci[0].neurons > MAX_CURVES and foci[0].dimensions <= 2:
+                panels.append((block, foci[0]))
+                which = describe_run(run, block.models[model])
+                shown_runs.append(f"{data_name(block.data)}: {which}")
+        if not panels:
+            continue
+        plane = panels[0][1].dimensions == 2
+        what = "centres in the picture" if plane else "aperture against centre"
+        charts.append(
+            edition.chart(
+                ("paths", model),
+                f"Paths of the foci of {model_name(model)}",
+                f"First focused layer, {what}, from squares to triangles; {MAX_MARKS} neurons, "
+                "evenly chosen, and the ends of all others in light grey. "
+                f"{'; '.join(shown_runs)}.",
+                [row for block, foci in panels for row in _path_rows(block, foci)],
+                partial(_draw_paths, panels),
+                model=[model],
+            )
+        )
+    return charts
+
+
+def _path_rows(block: Block, foci: LayerFoci) -> list[Row]:
+    """All neurons at both ends."""
+    return [
+        {"data": block.data, "source": block.source, "options": " ".join(block.options)}
+        | {"layer": foci.layer, "neuron": neuron, "epoch": int(foci.epochs[at])}
+        | coordinates(foci, at, neuron)
+        for neuron in range(foci.neurons)
+        for at in (0, -1)
+    ]
+
+
+def _draw_paths(shown: Sequence[tuple[Block, LayerFoci]]) -> Figure:
+    panels = plotting.data_panels(
+        [(block.data, block.source, block.options) for block, _ in shown], 1.7
+    )
+    plane = shown[0][1].dimensions == 2
+    for axes, (_, foci) in zip(panels.axes, shown, strict=True):
+        x, y = (foci.mu[..., 1], foci.mu[..., 0]) if plane else (foci.mu, foci.sigma)
+        x, y = (values.reshape(len(foci.epochs), -1) for values in (x, y))
+        some = evenly_spaced(x.shape[1], MAX_MARKS)
+        axes.plot(x[-1], y[-1], ".", color="0.8", ms=1.5, mew=0, rasterized=True)
+        axes.plot(x[:, some], y[:, some], color=GREY, lw=0.5)
+        axes.plot(x[0, some], y[0, some], "s", color=GREY, mfc="w", ms=2.2, mew=0.5)
+        axes.plot(x[-1, some], y[-1, some], "^", color=BLUE, ms=2.6, mew=0)
+        if plane:
+            frame_plane(axes)
+        else:
+            axes.set_ylim(0, 1.1 * max(float(y[0].max()), float(y[-1].max())))
+    panels.label("column", "row") if plane else panels.label(r"centre $\mu$", r"aperture $\sigma$")
+    entries = [
+        plotting.legend_entry("start", GREY, marker="s", size=3, hollow=True),
+        plotting.legend_entry("end", BLUE, marker="^", size=3),
+    ]
+    panels.figure.legend(handles=entries, loc="outside upper right", ncols=2)
+    return panels.figure
+
+
+def film_charts(collection: Collection) -> Charts:
+    """One film: of the network that learns to focus, or else where foci moved most."""
+
+    def preference(candidate: tuple[Edition, Setting]) -> tuple[int, float]:
+        edition, setting = candidate
+        rank = [*FILM_EXPERIMENTS, edition.experiment].index(edition.experiment)
+        return rank, -_distance(setting)
+
+    candidates = [
+        (edition, setting)
+        for edition in editions(collection)
+        for setting in settings_of(edition.runs)
+        if _distance(setting)
+    ]
+    charts: Charts = []
+    for edition, setting in sorted(candidates, key=preference):
+        run = median_run(setting.runs)
+        layers = [foci for foci in foci_or_note(run, charts) if foci.dimensions <= 2]
+        if not layers or len(layers[0].epochs) < 2:
+            continue
+        foci = layers[0]
+        neurons = evenly_spaced(foci.neurons, MAX_CURVES if foci.dimensions == 1 else MAX_MARKS)
+        chart = edition.chart(
+            ("film",),
+            FILM_TITLE,
+            f"{_describe(setting, run, foci)}: {len(neurons)} of {foci.neurons} neurons from the "
+            f"start to epoch {foci.epochs[-1]}.{_noise_note(foci)}",
+            [
+                {"epoch": int(foci.epochs[at]), "neuron": int(neuron)}
+                | coordinates(foci, at, neuron)
+                for at in evenly_spaced(len(foci.mu), FRAMES)
+                for neuron in neurons
+            ],
+            partial(_film, foci),
+            data=[run.data],
+            model=[run.model],
+            suffixes=(".gif",),
+        )
+        return [*charts, chart]
+    return [*charts, missing(FILM_TITLE, "learning_to_focus")]
+
+
+def _distance(setting: Setting) -> float:
+    moved = setting.measured.get(FOCI["moved"][0])
+    return moved.mean if moved else 0.0
+
+
+def _film(foci: LayerFoci) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "film.gif")
+        film_layer(path, foci, fps=FPS, frames=FRAMES)
+        return path.read_bytes()

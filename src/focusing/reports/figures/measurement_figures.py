@@ -1,0 +1,384 @@
+"""Figures of what callbacks measured: pruning, connections of neurons, SHAP values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from focusing.drawing import COLUMN_WIDTH, GREY, Array
+from focusing.errors import DamagedError
+from focusing.reports.figures import plotting
+from focusing.reports.figures.chart import (
+    Chart,
+    Charts,
+    Damaged,
+    Edition,
+    Row,
+    Rows,
+    describe_run,
+    edition_blocks,
+    median_run,
+    or_missing,
+    run_count,
+)
+from focusing.reports.figures.plotting import PAGE_WIDTH, model_style, signed_image
+from focusing.reports.names import data_name, dense_twin, model_name
+from focusing.reports.tables.blocks import Block
+from focusing.results.arrays import check_arrays, read_arrays
+from focusing.results.collect import Collection, Run
+
+PRUNING_TITLE = "Accuracy against sparsity"
+THRESHOLD_SPACE = 0.11
+"""Share of the upper axis that a threshold needs."""
+SPARSITY_TICKS = (0, 50, 75, 90, 95, 98, 99)
+MAX_SPARSITY = 99.9
+CONNECTION_TITLE = "Connections of each neuron"
+CONNECTION_BINS = 20
+SHAP_TITLE = "SHAP values"
+SHAP_KINDS = {
+    "values": "f n k ...",
+    "inputs": "fi n ...",
+    "classes": "i n k",
+    "outputs": "f n k",
+    "expected": "f n k",
+    "targets": "fi n",
+}
+"""What the callback writes; see :func:`check_arrays`."""
+PICTURE_SIZE = 0.85
+"""Of a picture of SHAP values, in inches."""
+
+
+def pruning_charts(collection: Collection) -> Charts:
+    """Accuracy with fewer and fewer connections, for every network whose pruning was measured."""
+    charts: Charts = []
+    for edition, block in edition_blocks(collection):
+        for model, runs in block.models.items():
+            curve = _pruning_rows(runs, model, "curve")
+            if curve:
+                charts.append(_pruning_chart(edition, block, model, curve))
+    return or_missing(charts, PRUNING_TITLE, "sparsity")
+
+
+def _pruned(runs: Sequence[Run]) -> list[Mapping[str, Any]]:
+    """What pruning measured in some runs, without those in which it failed."""
+    measured = [run.measured.get("pruning") or {} for run in runs]
+    return [pruning for pruning in measured if pruning and "error" not in pruning]
+
+
+def _pruning_rows(runs: Sequence[Run], model: str, name: str) -> list[Row]:
+    """Means over runs, point by point: of equal thresholds, or of equal sparsity asked for."""
+    curves = [pruning[name] for pruning in _pruned(runs) if pruning.get(name)]
+    rows: list[Row] = []
+    for points in zip(*curves, strict=False):
+        metric = "acc" if "acc" in points[0] else "mae"
+        scores = [point[metric] * (100 if metric == "acc" else 1) for point in points]
+        rows.append(
+            {
+                "model": model,
+                "rule": "focus" if name == "curve" else "magnitude",
+                "threshold": points[0].get("threshold"),
+                "sparsity": 100 * float(np.mean([point["sparsity"] for point in points])),
+                "unit": "percent" if metric == "acc" else metric,
+                "score": float(np.mean(scores)),
+                "lowest": min(scores),
+                "highest": max(scores),
+                "n": len(points),
+            }
+        )
+    return rows
+
+
+def _pruning_chart(edition: Edition, block: Block, model: str, curve: list[Row]) -> Chart:
+    dense = dense_twin(model)
+    rows = [
+        *curve,
+        *_pruning_rows(block.models[model], model, "magnitude"),
+        *_pruning_rows(block.models.get(dense, []), dense, "magnitude"),
+    ]
+    has_twin = any(row["model"] == dense for row in rows)
+    twin = (
+        f" {model_name(dense)}: its smallest weights; dotted line: all of them kept."
+        if has_twin
+        else f" {model_name(dense)} was not measured: add model={dense}."
+    )
+    return edition.chart(
+        ("sparsity", *edition.block_name(block), model),
+        PRUNING_TITLE,
+        f"{data_name(block.data)} ({block.source}), {model_name(model)}, after the last epoch, "
+        f"{run_count([curve[0]['n']])}. Solid: connections with phi < t are dropped in all "
+        "focused layers (threshold above); dashed: the smallest weights of the same layers are."
+        f"{twin} Circle: the best of the solid line.",
+        rows,
+        partial(_draw_pruning, rows, model, dense),
+        data=[block.data],
+    )
+
+
+def _draw_pruning(rows: Rows, model: str, dense: str) -> Figure:
+    figure = Figure((COLUMN_WIDTH, 2.9), layout="constrained")
+    axes = figure.subplots()
+    curve = [row for row in rows if row["rule"] == "focus"]
+    own = [row for row in rows if (row["rule"], row["model"]) == ("magnitude", model)]
+    twin = [row for row in rows if row["model"] == dense]
+    colour, twin_colour = model_style(model)[0], model_style(dense)[0]
+    for points, line, shade in (
+        (own, "--", colour), (twin, "--", twin_colour), (curve, "-", colour),
+    ):  # fmt: skip
+        x, y, low, high = (
+            _column(points, name) for name in ("sparsity", "score", "lowest", "highest")
+        )
+        band = (low, high) if points and points[0]["n"] > 1 else None
+        plotting.draw_curve(axes, x, y, band, colour=shade, line=line)
+    unit = curve[0]["unit"]
+    best = max(curve, key=lambda row: row["score"] if unit == "percent" else -row["score"])
+    axes.plot(best["sparsity"], best["score"], "o", mfc="none", color="k", ms=6, mew=0.8)
+    entries = [
+        plotting.legend_entry(rf"{model_name(model)}, $\phi < t$", colour, "-"),
+        plotting.legend_entry(f"{model_name(model)}, smallest weights", colour, "--"),
+    ]
+    if twin:
+        whole = min(twin, key=lambda row: row["sparsity"])["score"]
+        axes.axhline(whole, color=twin_colour, ls=":", lw=0.9)
+        entries += [
+            plotting.legend_entry(f"{model_name(dense)}, smallest weights", twin_colour, "--"),
+            plotting.legend_entry(f"{model_name(dense)}, all weights", twin_colour, ":"),
+        ]
+    end = min(max(_column(curve, "sparsity")) + 1, MAX_SPARSITY)
+    axes.set_xscale("function", functions=(_halvings, _from_halvings))
+    axes.set_xticks([tick for tick in SPARSITY_TICKS if tick <= end])
+    axes.set(xlim=(0, end), ylim=_score_limits(rows, curve), xlabel="connections dropped (%)")
+    axes.set_ylabel(plotting.score_label(unit))
+    _add_threshold_axis(axes, curve)
+    figure.legend(handles=entries, loc="outside lower center", ncols=2, labelcolor="linecolor",
+                  fontsize=6.5, handlelength=1.8, columnspacing=1.2)  # fmt: skip
+    return figure
+
+
+def _add_threshold_axis(axes: Axes, curve: Rows) -> None:
+    """Thresholds above the sparsities they lead to, as many as have space."""
+    above = axes.twiny()
+    above.set_xscale("function", functions=(_halvings, _from_halvings))
+    above.spines["top"].set(visible=True, color=GREY)
+    above.set_xlim(axes.get_xlim())
+    distance = THRESHOLD_SPACE * _halvings(axes.get_xlim()[1])
+    ticks: list[tuple[float, str]] = []
+    for row in curve:
+        if not ticks or _halvings(row["sparsity"]) - _halvings(ticks[-1][0]) > distance:
+            ticks.append((row["sparsity"], f"{row['threshold']:.2g}"))
+    above.set_xticks([x for x, _ in ticks], [text for _, text in ticks])
+    above.set_xlabel("threshold $t$ of the solid line", color=GREY)
+    above.tick_params(colors=GREY)
+    above.minorticks_off()
+
+
+def _halvings(sparsity: Any) -> Any:
+    """Place on an axis on which halving what is left is a step of equal length anywhere."""
+    return -np.log2(1 - np.minimum(sparsity, MAX_SPARSITY) / 100)
+
+
+def _from_halvings(place: Any) -> Any:
+    return 100 * (1 - np.exp2(-np.asarray(place)))
+
+
+def _score_limits(rows: Rows, curve: Rows) -> tuple[float, float]:
+    """The range that matters: accuracies down to ten points below the best; all errors."""
+    best = max(_column(rows, "score"))
+    if curve[0]["unit"] != "percent":
+        return 0.0, 1.05 * best
+    whole = [row["score"] for row in rows if row["sparsity"] == 0]  # of every network
+    low = min(max(min(_column(curve, "score")), best - 10), *whole, best - 0.1)
+    return low - 0.12 * (best - low), best + 0.08 * (best - low)
+
+
+def _column(rows: Rows, name: str) -> list[float]:
+    return [row[name] for row in rows]
+
+
+Connections = dict[str, dict[float, list[int]]]
+"""Layer -> threshold -> number of connections of every neuron of every run."""
+
+
+def connection_charts(collection: Collection) -> Charts:
+    """How many connections neurons keep when faint ones are dropped, a panel for every layer."""
+    charts: Charts = []
+    for edition, block in edition_blocks(collection):
+        for model, runs in block.models.items():
+            pruned = _pruned(runs)
+            layers: Connections = {}
+            for level in (level for run in pruned for level in run.get("connections") or []):
+                for layer, kept in level["layers"].items():
+                    layers.setdefault(layer, {}).setdefault(level["threshold"], []).extend(kept)
+            if layers:
+                charts.append(_connection_chart(edition, block, model, layers, len(pruned)))
+    return or_missing(charts, CONNECTION_TITLE, "sparsity")
+
+
+def _connection_chart(
+    edition: Edition, block: Block, model: str, layers: Connections, runs: int
+) -> Chart:
+    rows = [
+        row
+        for threshold in next(iter(layers.values()))
+        for layer, levels in layers.items()
+        for row in plotting.histogram_rows(
+            levels[threshold], _connection_edges(levels), layer=layer, threshold=threshold,
+            median=float(np.median(levels[threshold])),
+        )
+    ]  # fmt: skip
+    return edition.chart(
+        ("connections", *edition.block_name(block), model),
+        CONNECTION_TITLE,
+        f"{data_name(block.data)} ({block.source}), {model_name(model)}, the weights after the "
+        f"last epoch, {run_count([runs])}. Histograms over the neurons of "
+        "each focused layer of connections with phi of at least t.",
+        rows,
+        partial(_draw_connections, layers),
+        data=[block.data],
+        model=[model],
+        home="sparsity",
+    )
+
+
+def _connection_edges(levels: Mapping[float, Sequence[int]]) -> Array:
+    return np.linspace(0, max(1, *map(max, levels.values())), CONNECTION_BINS + 1)
+
+
+def _draw_connections(layers: Connections) -> Figure:
+    panels = plotting.small_multiples(len(layers), 1.9, max_columns=2)
+    for axes, (layer, levels) in zip(panels.axes, layers.items(), strict=True):
+        named = [
+            (f"t = {threshold:g}: median {np.median(kept):.0f}", kept)
+            for threshold, kept in levels.items()
+        ]
+        plotting.draw_histograms(axes, named, _connection_edges(levels))
+        plotting.panel_title(axes, layer)
+        axes.set_xlabel("connections")
+    panels.label(ylabel="neurons")
+    return panels.figure
+
+
+def shap_charts(collection: Collection) -> Charts:
+    """Which inputs speak for a class: SHAP values of a few test samples of explained networks."""
+    charts: Charts = []
+    for edition, block in edition_blocks(collection):
+        for model, runs in block.models.items():
+            explained = [run for run in runs if _shap_file(run)]
+            if explained:
+                try:
+                    charts.append(_shap_chart(edition, block, model, explained))
+                except DamagedError as error:
+                    charts.append(Damaged.of(error))
+    return or_missing(charts, SHAP_TITLE, "explain")
+
+
+def _shap_file(run: Run) -> str | None:
+    name = (run.measured.get("explanation") or {}).get("file")
+    return name if name and (run.path / name).exists() else None
+
+
+def _shap_chart(edition: Edition, block: Block, model: str, runs: list[Run]) -> Chart:
+    run = median_run(runs, str(_shap_file(runs[0])))
+    path = run.path / str(_shap_file(run))
+    arrays = read_arrays(path)
+    check_arrays(path, arrays, SHAP_KINDS)
+    if arrays["values"].shape[2:] != arrays["inputs"].shape[1:]:
+        raise DamagedError(path, "has values for other inputs")
+    explanation = run.measured["explanation"]
+    gap = explanation["gap"]
+    return edition.chart(
+        ("shap", block.data, *block.options, model),
+        f"{SHAP_TITLE}: {data_name(block.data)}, {model_name(model)}",
+        f"{data_name(block.data)} ({block.source}), {model_name(model)}, "
+        f"{describe_run(run, runs)}. "
+        "Rows: test samples; columns: the classes with the highest outputs, before the softmax. "
+        "Red: speaks for the class, blue: against; above each its class and output, the true one "
+        "black; channels are added; one scale for each sample. "
+        f"Method {explanation['method']}, background of {explanation['background']} training "
+        "samples. Completeness: the values miss the outputs that they should add up to by "
+        f"{gap['largest']:.2g} at most, {100 * gap['relative']:.2g} % of the largest.",
+        _shap_rows(arrays),
+        partial(_draw_shap, arrays),
+        data=[block.data],
+        model=[model],
+    )
+
+
+def _shap_rows(arrays: Mapping[str, Array]) -> list[Row]:
+    """A line for every sample, class and input, channels added as they are drawn."""
+    values = _by_pixel(arrays["values"], 2).sum(-1)
+    means = _by_pixel(arrays["inputs"], 1).mean(-1).reshape(len(values), -1)
+    return [
+        {
+            "sample": n,
+            "target": arrays["targets"][n].item(),
+            "class": int(arrays["classes"][n, k]),
+            "output": float(arrays["outputs"][n, k]),
+            "expected": float(arrays["expected"][n, k]),
+            "input": place,
+            "mean_input": f"{means[n, place]:.4g}",
+            "shap": f"{value:.4g}",
+        }
+        for n in range(len(values))
+        for k in range(values.shape[1])
+        for place, value in enumerate(values[n, k].reshape(-1))
+    ]
+
+
+def _by_pixel(values: Array, leading: int) -> Array:
+    """Values of images as (..., H, W, channels), of anything else as (..., m, 1)."""
+    shape = values.shape[leading:]
+    grid = shape[:2] if len(shape) == 3 else (int(np.prod(shape)),)
+    return values.reshape(*values.shape[:leading], *grid, -1)
+
+
+def _draw_shap(arrays: Mapping[str, Array]) -> Figure:
+    values = _by_pixel(arrays["values"], 2).sum(-1)
+    samples, classes = values.shape[:2]
+    image = values.ndim == 4
+    cell = (PICTURE_SIZE, PICTURE_SIZE) if image else (PAGE_WIDTH / (classes + 1), 0.8)
+    size = (cell[0] * (classes + 1) + 0.1, cell[1] * samples * 1.16 + 0.1)
+    figure = Figure(size, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.02, hspace=0.02)  # type: ignore[union-attr, call-arg]
+    grid = figure.subplots(samples, classes + 1, squeeze=False)
+    for n in range(samples):
+        _draw_sample(grid[n, 0], arrays["inputs"][n], image)
+        target = arrays["targets"][n].item()
+        grid[n, 0].set_title(f"{target:.3g}", loc="left", fontsize=7, pad=2)
+        limit = float(np.quantile(np.abs(values[n]), 0.999)) or 1.0
+        for k in range(classes):
+            axes = grid[n, k + 1]
+            _draw_shap_values(axes, values[n, k], limit)
+            label, output = int(arrays["classes"][n, k]), float(arrays["outputs"][n, k])
+            axes.set_title(f"{label}: {output:.1f}", loc="left", fontsize=7, pad=2,
+                           color="k" if label == target else GREY)  # fmt: skip
+    for axes in grid.ravel():
+        axes.set(xticks=(), yticks=())
+        axes.spines[:].set(visible=image, linewidth=0.4, color="0.7")
+    return figure
+
+
+def _draw_sample(axes: Axes, sample: Array, image: bool) -> None:
+    if not image:
+        axes.plot(sample.reshape(-1), color=GREY, lw=0.6)
+        axes.set_xlim(-0.5, sample.size - 0.5)
+        return
+    low, high = float(sample.min()), float(sample.max())
+    scaled = (sample - low) / max(high - low, 1e-12)
+    if scaled.shape[-1] == 3:
+        axes.imshow(scaled, interpolation="nearest")
+    else:
+        axes.imshow(scaled.mean(-1), cmap="gray_r", interpolation="nearest")
+
+
+def _draw_shap_values(axes: Axes, values: Array, limit: float) -> None:
+    if values.ndim == 2:
+        signed_image(axes, values, limit, interpolation="nearest")
+    else:
+        shades = np.where(values > 0, "#B2182B", "#2166AC")
+        axes.bar(np.arange(len(values)), values, color=shades.tolist(), width=1.0)
+        axes.set(xlim=(-0.5, len(values) - 0.5), ylim=(-1.05 * limit, 1.05 * limit))

@@ -1,0 +1,299 @@
+"""Parts that figures share: panels, points with whiskers, bands, histograms, legends, labels.
+
+Whatever concerns the look of several figures is decided here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator
+
+from focusing.drawing import COLOURS, COLUMN_WIDTH, GREY, Array
+from focusing.reports.names import data_name
+
+PAGE_WIDTH = 7.0
+"""Width of a page of text in inches: of figures with more than two panels side by side."""
+LINE_HEIGHT = 7.5
+"""Points that a line of small text needs."""
+MAX_HEADER_LINES, HEADER_CHARACTERS = 8, 28
+"""Small lines above a panel, and characters of a line."""
+BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, BLACK = COLOURS
+MODEL_STYLES = {
+    "dense": (ORANGE, "s"),
+    "focus_s": (BLUE, "o"),
+    "focus_c": (GREEN, "^"),
+    "fixed_s": (YELLOW, "D"),
+    "focus_2d": (SKY, "v"),
+    "fixed_2d": (PURPLE, "P"),
+}
+"""Model -> its colour and marker."""
+
+
+def model_style(model: str) -> tuple[str, str]:
+    """Colour and marker of a model, the same in all figures; of CNN+Fcs those of Focus-s."""
+    if model.endswith("_dense"):
+        return MODEL_STYLES["dense"]
+    if model.endswith("_focus"):
+        return MODEL_STYLES["focus_s"]
+    return MODEL_STYLES.get(model, (BLACK, "x"))
+
+
+def score_label(unit: str) -> str:
+    """Label of an axis of scores; the unit is ``percent``, or the name of an error."""
+    return "test accuracy (%)" if unit == "percent" else "test MAE"
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Panels of equal size.
+
+    Attributes:
+        figure: the figure.
+        axes: the panels, row by row.
+        columns: panels in a row.
+    """
+
+    figure: Figure
+    axes: list[Axes]
+    columns: int
+
+    def label(self, xlabel: str = "", ylabel: str = "") -> None:
+        """Label the lowest x axes and the leftmost y axes."""
+        for place, axes in enumerate(self.axes):
+            if ylabel and place % self.columns == 0:
+                axes.set_ylabel(ylabel)
+            if xlabel and place >= len(self.axes) - self.columns:
+                axes.set_xlabel(xlabel)
+
+
+def small_multiples(
+    count: int,
+    height: float,
+    headers: Collection[Sequence[str]] = (),
+    max_columns: int = 4,
+    **options: Any,
+) -> Panels:
+    """A figure with several panels, in rows of equal length.
+
+    Args:
+        count: number of panels.
+        height: of a panel in inches.
+        headers: small lines above every panel, which add to the height.
+        max_columns: panels side by side.
+        **options: of ``Figure.subplots``.
+    """
+    height += LINE_HEIGHT / 72 * max(map(len, headers), default=0)
+    rows = -(-count // max_columns)
+    columns = -(-count // rows)  # rows of equal length look better than a full one and a rest
+    rows = -(-count // columns)
+    width = COLUMN_WIDTH if columns <= 2 else PAGE_WIDTH
+    figure = Figure((width, height * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, **options).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return Panels(figure, list(grid[:count]), columns)
+
+
+def data_panels(places: Sequence[tuple[str, str, Sequence[str]]], height: float) -> Panels:
+    """A panel for every data set, its name, source and options above it.
+
+    Args:
+        places: name, source and options of the data sets.
+        height: of a panel in inches, without the header.
+    """
+    headers = [header_lines(source, options) for _, source, options in places]
+    panels = small_multiples(len(places), height, headers)
+    for axes, (data, *_), lines in zip(panels.axes, places, headers, strict=True):
+        panel_title(axes, data_name(data), *lines)
+    return panels
+
+
+def header_lines(source: str, options: Sequence[str]) -> list[str]:
+    """The source of data and options in lines no wider than a panel, and not too many."""
+    words = [source, *options]
+    lines = [
+        line for word in words for line in wrap(word, HEADER_CHARACTERS, break_on_hyphens=False)
+    ]
+    if len(lines) <= MAX_HEADER_LINES:
+        return lines
+    return [*lines[: MAX_HEADER_LINES - 1], "… (all in the table)"]
+
+
+def panel_title(axes: Axes, title: str, *header: str) -> None:
+    """Set the title of a panel, and below it small grey lines."""
+    lines = [line for line in header if line]
+    axes.set_title(title, loc="left", pad=3 + LINE_HEIGHT * len(lines))
+    for rank, line in enumerate(reversed(lines)):
+        axes.annotate(
+            line, (0, 1), (0, 3 + LINE_HEIGHT * rank), xycoords="axes fraction",
+            textcoords="offset points", fontsize=6, color=GREY,
+        )  # fmt: skip
+
+
+def corner_text(axes: Axes, line: int, text: str, colour: str) -> None:
+    """Write a line of small text into the upper right corner of a panel."""
+    axes.text(0.98, 0.98 - 0.13 * line, text, color=colour, fontsize=6.5, ha="right", va="top",
+              transform=axes.transAxes)  # fmt: skip
+
+
+def log_axis(axes: Axes) -> None:
+    """Make the y axis logarithmic, with several ticks even if it is short, in plain numbers."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    subs = (1.0,) if high / low > 1e3 else (1.0, 2.0, 5.0)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def label_rows(axes: Axes, labels: Sequence[str], count: int | None = None) -> None:
+    """Make the y axis a list of names from top to bottom, with space for ``count`` of them."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim((count or len(labels)) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+
+
+def draw_point(
+    axes: Axes,
+    x: float,
+    y: float,
+    low: float | None,
+    high: float | None,
+    *,
+    style: tuple[str, str],
+    horizontal: bool = False,
+    size: float = 4.0,
+    hollow: bool = False,
+) -> None:
+    """Draw a point with whiskers to the ends of its interval, if it has one.
+
+    Args:
+        axes: where to draw.
+        x: place of the point.
+        y: place of the point.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        style: colour and marker.
+        horizontal: the interval is along the x axis.
+        size: of the marker, in points.
+        hollow: leave the marker white.
+    """
+    centre = x if horizontal else y
+    error: dict[str, Any] = {}
+    if low is not None and high is not None:
+        ends = np.array([[max(centre - low, 0)], [max(high - centre, 0)]])
+        error["xerr" if horizontal else "yerr"] = ends
+    axes.errorbar(
+        x, y, **error, color=style[0], marker=style[1], markersize=size, capsize=2, elinewidth=0.9,
+        capthick=0.9, mfc="w" if hollow else None, linestyle="",
+    )  # fmt: skip
+
+
+def draw_curve(
+    axes: Axes,
+    x: Sequence[float] | Array,
+    y: Sequence[float] | Array,
+    band: tuple[Any, Any] | None,
+    *,
+    colour: str,
+    line: str = "-",
+    label: str | None = None,
+) -> None:
+    """Draw a line, or its only point, with a band from a lower to an upper curve around it."""
+    single: dict[str, Any] = {"marker": "o", "markersize": 3} if len(x) == 1 else {}
+    axes.plot(x, y, line, color=colour, label=label, **single)
+    if band is not None:
+        axes.fill_between(x, *band, color=colour, alpha=0.18, linewidth=0)
+
+
+def bin_edges(low: float, high: float, bins: int) -> Array:
+    """Edges of bins of equal width; equal values are given some width."""
+    if high - low < 1e-6:
+        low, high = low - 0.01, high + 0.01
+    return np.linspace(low, high, bins + 1)
+
+
+def histogram_rows(values: Any, edges: Array, **about: Any) -> list[dict[str, Any]]:
+    """Rows of a CSV file: number of neurons in every bin."""
+    counts = np.histogram(values, edges)[0]
+    return [
+        {**about, "low": float(low), "high": float(high), "neurons": int(count)}
+        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+    ]
+
+
+def draw_histograms(axes: Axes, named: Sequence[tuple[str, Any]], edges: Array) -> None:
+    """Draw histograms over each other, their names in their colours in the corner."""
+    for place, (name, values) in enumerate(named):
+        colour = COLOURS[place % len(COLOURS)]
+        axes.hist(values, edges.tolist(), histtype="stepfilled", color=colour, alpha=0.25)
+        axes.hist(values, edges.tolist(), histtype="step", color=colour)
+        corner_text(axes, place, name, colour)
+    axes.set_ylim(0, 1.45 * axes.get_ylim()[1])  # space for the names
+
+
+def signed_image(axes: Axes, values: Array, limit: float, **options: Any) -> AxesImage:
+    """Show an image with red for positive and blue for negative values."""
+    return axes.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, **options)
+
+
+def legend_entry(
+    label: str,
+    colour: str,
+    line: Any = "",
+    marker: str = "",
+    size: float = 4.0,
+    hollow: bool = False,
+    **options: Any,
+) -> Line2D:
+    """Entry of a legend: a line, a marker, or both."""
+    face = "w" if hollow else colour
+    return Line2D([], [], linestyle=line, marker=marker, color=colour, mfc=face, ms=size,
+                  label=label, **options)  # fmt: skip
+
+
+def end_labels(
+    axes: Axes, entries: Sequence[tuple[float, float, str, str]], height: float, gap: float = 4
+) -> None:
+    """Write names at the right ends of lines, moved apart where they would overlap.
+
+    Args:
+        axes: with its final limits.
+        entries: x, y, text and colour of every name.
+        height: of the axes, in points.
+        gap: points between a line and its name.
+    """
+    low, high = axes.get_ylim()
+    scale = axes.get_yaxis().get_transform().transform  # serves a logarithmic axis, too
+    bottom, top = (float(scale(edge)) for edge in (low, high))
+    ordered = sorted(entries, key=lambda entry: entry[1])
+    wanted = [(float(scale(y)) - bottom) / (top - bottom) * height for _, y, _, _ in ordered]
+    for (x, y, text, colour), at, moved in zip(ordered, wanted, spread_apart(wanted), strict=True):
+        axes.annotate(
+            text, (x, y), (gap, moved - at), textcoords="offset points", color=colour,
+            fontsize=7, va="center", annotation_clip=False,
+        )  # fmt: skip
+
+
+def spread_apart(places: Sequence[float], distance: float = LINE_HEIGHT) -> list[float]:
+    """Move ordered places as little as needed to be so far from each other."""
+
+    def first(group: Sequence[float]) -> float:
+        return sum(group) / len(group) - distance * (len(group) - 1) / 2
+
+    groups: list[list[float]] = []  # wanted places of labels that touch each other
+    for place in places:
+        groups.append([place])
+        while len(groups) > 1 and first(groups[-1]) < first(groups[-2]) + distance * len(
+            groups[-2]
+        ):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    return [first(group) + rank * distance for group in groups for rank in range(len(group))]

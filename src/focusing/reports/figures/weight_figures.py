@@ -1,0 +1,403 @@
+"""Figures of what layers learnt: their apertures, weights as pictures, weights on dead inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from focusing.drawing import COLUMN_WIDTH, GREY, MAX_CURVES, Array, LayerFoci
+from focusing.errors import DamagedError
+from focusing.reports.figures import plotting
+from focusing.reports.figures.chart import (
+    Chart,
+    Charts,
+    Damaged,
+    Edition,
+    Row,
+    blocks_by_model,
+    describe_run,
+    edition_blocks,
+    editions,
+    ends_or_note,
+    foci_or_note,
+    median_run,
+    or_missing,
+    run_count,
+)
+from focusing.reports.figures.plotting import PAGE_WIDTH, corner_text, model_style, signed_image
+from focusing.reports.foci import coordinates
+from focusing.reports.names import MODELS, data_name, model_name
+from focusing.reports.tables.blocks import Block, blocks
+from focusing.results.arrays import check_arrays, read_arrays
+from focusing.results.collect import Collection, Run
+
+APERTURE_EXPERIMENTS = ("table2_simple", "table2_cnn", "table3_transfer", "topology", "sparsity")
+APERTURE_BINS = 30
+APERTURE_TITLE = "Apertures after training"
+WEIGHT_MODELS = ("focus_s", "focus_2d")
+WEIGHT_EXPERIMENTS = ("table2_simple", "topology", "sparsity", "n_hidden")
+"""Experiments whose weights are drawn rather than those of others."""
+WEIGHT_TITLE = "Focused weights of the first layer"
+FAKE_SOURCE = "fake"
+CENTRES_ON_LINE = (1 / 6, 1 / 2, 5 / 6)
+CENTRES_IN_PLANE = ((0.25, 0.3), (0.5, 0.7), (0.75, 0.3))
+"""Where the three neurons look that are drawn one by one."""
+CHANNEL_COLOURS = ("#D62728", "#2CA02C", "#1F77B4")
+"""Colours of lines near those of the channels of the picture."""
+DEAD_TITLE = "Weights on dead inputs before and after training"
+DEAD_KINDS = {"dead": "b m", "shape": "i axes", "before": "f k m", "after": "f k m"}
+"""What the callback writes; see :func:`check_arrays`."""
+DEAD_LINES = {"before": ":", "after": "-"}
+Shape = tuple[int, int, int]
+"""Height, width and channels of a picture."""
+Apertures = dict[str, tuple[Array, float, int]]
+"""Layer -> final sigmas of all runs, mean initial sigma, number of runs."""
+
+
+def aperture_charts(collection: Collection) -> Charts:
+    """Histograms of sigma after training, a panel for every data set."""
+    charts: Charts = []
+    for edition, model, same_model in blocks_by_model(collection, APERTURE_EXPERIMENTS):
+        panels = [
+            (block, layers) for block in same_model if (layers := _apertures(block, model, charts))
+        ]
+        if not panels:
+            continue
+        runs = run_count(runs for _, layers in panels for *_, runs in layers.values())
+        charts.append(
+            edition.chart(
+                ("sigma", model),
+                f"{APERTURE_TITLE}: {model_name(model)}",
+                f"Histograms of sigma over the neurons of each focused layer of {runs}; dotted: "
+                "initial mean. In the plane the geometric mean of both axes.",
+                [row for block, layers in panels for row in _aperture_rows(block, layers)],
+                partial(_draw_apertures, panels),
+                model=[model],
+            )
+        )
+    return or_missing(charts, APERTURE_TITLE, "table2_simple", "model=focus_s")
+
+
+def _apertures(block: Block, model: str, charts: Charts) -> Apertures:
+    """Sigmas of all runs of a model together; of several axes the geometric mean."""
+    ends: dict[str, list[tuple[Array, Array]]] = {}
+    for run in block.models[model]:
+        for name, first_and_last in ends_or_note(run, "sigma", charts).items():
+            ends.setdefault(name, []).append(first_and_last)
+    return {
+        name: (
+            np.concatenate([np.exp(np.log(last).mean(-1)) for _, last in runs]),
+            float(np.mean(np.concatenate([first for first, _ in runs]))),
+            len(runs),
+        )
+        for name, runs in ends.items()
+    }
+
+
+def _aperture_edges(layers: Apertures) -> Array:
+    values = np.concatenate([sigmas for sigmas, *_ in layers.values()])
+    return plotting.bin_edges(float(values.min()), float(values.max()), APERTURE_BINS)
+
+
+def _aperture_rows(block: Block, layers: Apertures) -> list[Row]:
+    about = {"data": block.data, "source": block.source, "options": " ".join(block.options)}
+    edges = _aperture_edges(layers)
+    return [
+        row
+        for name, (sigmas, initial, runs) in layers.items()
+        for row in plotting.histogram_rows(
+            sigmas, edges, **about, layer=name, runs=runs, initial=initial
+        )
+    ]
+
+
+def _draw_apertures(shown: Sequence[tuple[Block, Apertures]]) -> Figure:
+    panels = plotting.data_panels(
+        [(block.data, block.source, block.options) for block, _ in shown], 1.55
+    )
+    for axes, (_, layers) in zip(panels.axes, shown, strict=True):
+        for _, initial, _ in layers.values():
+            axes.axvline(initial, color=GREY, ls=":", lw=1)
+        named = [(name, sigmas) for name, (sigmas, *_) in layers.items()]
+        plotting.draw_histograms(axes, named, _aperture_edges(layers))
+    panels.label(r"aperture $\sigma$", "neurons")
+    return panels.figure
+
+
+def weight_charts(collection: Collection) -> Charts:
+    """Weights of a typical run, for every data set of images, its source and model."""
+    charts: Charts = []
+    for edition, runs in _preferred_runs(collection):
+        run = median_run(runs)
+        layers = foci_or_note(run, charts)
+        shape = image_shape(run.sizes, len(layers[0].tau)) if layers else None
+        if shape is not None and layers[0].neurons > MAX_CURVES:
+            charts.append(_weight_chart(edition, run, runs, layers[0], shape))
+    return or_missing(charts, WEIGHT_TITLE, "table2_simple", "data=mnist", "model=focus_s")
+
+
+def _preferred_runs(collection: Collection) -> Iterator[tuple[Edition, list[Run]]]:
+    """Runs of one setting for every data set, source and model: as published first."""
+    order = sorted(
+        editions(collection),
+        key=lambda edition: [*WEIGHT_EXPERIMENTS, edition.experiment].index(edition.experiment),
+    )
+    seen = set()
+    real = {run.data for run in collection.runs if run.source != FAKE_SOURCE}
+    for edition in order:
+        for block in blocks(edition.runs):
+            for model in WEIGHT_MODELS:
+                runs = block.models.get(model)
+                key = (block.data, block.source, model)
+                fake = block.source == FAKE_SOURCE and block.data in real
+                if runs and key not in seen and not fake:
+                    seen.add(key)
+                    yield edition, runs
+
+
+def image_shape(data: Mapping[str, Any], inputs: int) -> Shape | None:
+    """Height, width and channels of samples that are images; None if they are not.
+
+    Args:
+        data: what the record says about the data.
+        inputs: number of inputs of the layer.
+    """
+    shape = data.get("shape")
+    if shape is None:  # an older record: the paper's images but LFW's are squares
+        sides = {math.isqrt(inputs // c): c for c in (1, 3) if inputs % c == 0}
+        shape = next(([s, s, c] for s, c in sides.items() if s * s * c == inputs), [])
+    if len(shape) == 2:
+        shape = [*shape, 1]
+    if len(shape) != 3 or math.prod(shape) != inputs or min(shape[:2]) < 4:
+        return None
+    return int(shape[0]), int(shape[1]), int(shape[2])
+
+
+def _weight_chart(
+    edition: Edition, run: Run, runs: list[Run], foci: LayerFoci, shape: Shape
+) -> Chart:
+    rows = [
+        {"neuron": int(neuron), **coordinates(foci, -1, neuron)}
+        | {f"w{place}": f"{weight:.4g}" for place, weight in enumerate(weights)}
+        for neuron, weights in zip(foci.shown, foci.last, strict=True)
+    ]
+    sources = {other.source for other in edition.runs if other.data == run.data}
+    return edition.chart(
+        ("weights", run.data, run.model, *([run.source] if len(sources) > 1 else [])),
+        f"{WEIGHT_TITLE}: {data_name(run.data)}, {model_name(run.model)}",
+        f"{data_name(run.data)} ({run.source}), layer {foci.layer} after training, "
+        f"{describe_run(run, runs)}. (a) Focused weights phi o W of {len(foci.shown)} of "
+        f"{foci.neurons} neurons, evenly chosen, in the order of their centres. (b) Three of them; "
+        "grey: their foci phi, scaled. (c) The same foci in the picture, a neuron in each of red, "
+        "green and blue; + centre, s: sigma. (d) Their weights, absolute values.",
+        rows,
+        partial(_draw_weights, foci, shape),
+        data=[run.data],
+        model=[run.model],
+    )
+
+
+def three_neurons(foci: LayerFoci) -> list[int]:
+    """Places, among the stored neurons, of three that look at different regions of the inputs."""
+    centres = foci.mu[-1, foci.shown]
+    if foci.dimensions > 1:
+        targets = map(np.array, CENTRES_IN_PLANE)
+        return [int(np.square(centres - target).sum(1).argmin()) for target in targets]
+    first = [float(centre) for centre in centres[:, 0]]
+    chosen: list[int] = []
+    for target in CENTRES_ON_LINE:
+        left = [k for k in range(len(first)) if k not in chosen]
+        chosen.append(min(left, key=lambda k: abs(first[k] - target)))  # noqa: B023 - used at once
+    return sorted(chosen, key=first.__getitem__)
+
+
+def _draw_weights(foci: LayerFoci, shape: Shape) -> Figure:
+    three = three_neurons(foci)
+    phi, weights = foci.phi(-1, foci.shown[three]), foci.last[three]
+    figure = Figure((PAGE_WIDTH, 2.15), layout="constrained")
+    grid = figure.subplots(1, 4, width_ratios=(1.25, 1.25, 1, 1))
+    _draw_all_weights(grid[0], figure, foci)
+    _draw_three_weights(grid[1], [f"{foci.shown[k]}" for k in three], phi, weights)
+    for axes, values, title in (
+        (grid[2], phi, "(c) foci"),
+        (grid[3], np.abs(weights), "(d) |weights|"),
+    ):
+        _draw_composite(axes, values, foci, three, shape)
+        axes.set_title(title, loc="left")
+    return figure
+
+
+def _draw_all_weights(axes: Axes, figure: Figure, foci: LayerFoci) -> None:
+    order = np.lexsort(foci.mu[-1, foci.shown].T[::-1])
+    values = foci.last[order]
+    limit = float(np.quantile(np.abs(values), 0.995)) or 1.0
+    image = signed_image(
+        axes, values, limit, aspect="auto", origin="lower",
+        extent=(0, len(foci.tau), 0, len(values)), interpolation="nearest", rasterized=True,
+    )  # fmt: skip
+    axes.set(xlabel="input", ylabel=r"neurons by $\mu$")
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.set_title(rf"(a) $\phi \circ W$, {len(values)} neurons", loc="left")
+    figure.colorbar(image, ax=axes, pad=0.02, fraction=0.06)
+
+
+def _draw_three_weights(axes: Axes, names: list[str], phi: Array, weights: Array) -> None:
+    top = float(np.abs(weights).max()) or 1.0
+    scale = top / (float(phi.max()) or 1.0)
+    bases = [2.3 * top * (2 - place) for place in range(3)]  # the first on top, as in the picture
+    for base, values, focus, colour in zip(bases, weights, phi, CHANNEL_COLOURS, strict=True):
+        axes.plot(base + values, color=colour, lw=0.6)
+        axes.plot(base + focus * scale, color=GREY, lw=0.8, ls="--")
+        axes.axhline(base, color="0.8", lw=0.4, zorder=0)
+    axes.set(xlabel="input", ylabel="neuron")
+    axes.set_yticks(bases, names)
+    axes.set(xlim=(0, weights.shape[1]), ylim=(-1.15 * top, bases[0] + 1.15 * top))
+    axes.set_title("(b) three neurons", loc="left")
+
+
+def _draw_composite(
+    axes: Axes, values: Array, foci: LayerFoci, three: Sequence[int], shape: Shape
+) -> None:
+    """Three neurons as red, green and blue, scaled to their own maxima; channels are added."""
+    height, width, channels = shape
+    layers = values.reshape(3, *shape).sum(-1)
+    layers = layers / np.maximum(layers.max((1, 2), keepdims=True), 1e-12)
+    axes.imshow(np.moveaxis(layers, 0, -1), interpolation="nearest")
+    axes.set(xticks=(), yticks=())
+    for place, k in enumerate(three):
+        mu, sigma = foci.mu[-1, foci.shown[k]], foci.sigma[-1, foci.shown[k]]
+        if len(mu) == 2:
+            row, column = mu[0] * (height - 1), mu[1] * (width - 1)
+            label = "s=" + ", ".join(dict.fromkeys(f"{value:.2f}" for value in sigma))
+        else:  # the line runs through the picture row by row
+            at = float(mu[0]) * (len(foci.tau) - 1) / channels
+            row, column = at // width, at % width
+            label = f"s={sigma[0]:.3f}"
+        axes.plot(column, row, "+", color="w", ms=6, mew=1)
+        right = column > 0.5 * width
+        offset = (-5 if right else 5, -9 if place == 1 else 3)  # neighbours stay readable
+        axes.annotate(label, (column, row), offset, textcoords="offset points", color="w",
+                      fontsize=6.5, ha="right" if right else "left")  # fmt: skip
+
+
+def dead_input_charts(collection: Collection) -> Charts:
+    """What training does to weights on inputs that never change, a row for every network."""
+    charts: Charts = []
+    for edition, block in edition_blocks(collection):
+        order = [*MODELS, *block.models]
+        models = {
+            model: [run for run in block.models[model] if _dead_inputs(run)]
+            for model in sorted(block.models, key=order.index)
+        }
+        models = {model: runs for model, runs in models.items() if runs}
+        if models:
+            try:
+                charts.append(_dead_chart(edition, block, models))
+            except DamagedError as error:
+                charts.append(Damaged.of(error))
+    return or_missing(charts, DEAD_TITLE, "redundancy")
+
+
+def _dead_inputs(run: Run) -> Mapping[str, Any]:
+    """What the callback measured, if its arrays are there."""
+    measured: Mapping[str, Any] = run.measured.get("dead_inputs") or {}
+    whole = "file" in measured and measured["dead"] and (run.path / measured["file"]).exists()
+    return measured if whole else {}
+
+
+def _dead_chart(edition: Edition, block: Block, models: Mapping[str, list[Run]]) -> Chart:
+    shown = {model: median_run(runs) for model, runs in models.items()}
+    which = "; ".join(
+        f"{model_name(model)}: {describe_run(run, models[model])}" for model, run in shown.items()
+    )
+    measured = {model: _dead_inputs(run) for model, run in shown.items()}
+    arrays = {
+        model: _dead_arrays(run.path / measured[model]["file"]) for model, run in shown.items()
+    }
+    first = next(iter(measured.values()))
+    return edition.chart(
+        ("redundancy", *edition.block_name(block)),
+        DEAD_TITLE,
+        f"{data_name(block.data)} ({block.source}): {first['dead']} of {first['inputs']} inputs "
+        "never change. Left: effective weights of one neuron before and after; a dashed line "
+        "separates dead inputs. Right: histograms of the weights of all neurons on dead inputs, "
+        f"with their mean size. {which}.",
+        [row for model in measured for row in _dead_rows(model, measured[model])],
+        partial(_draw_dead, arrays, measured),
+        data=[block.data],
+    )
+
+
+def _dead_arrays(path: Path) -> Mapping[str, Array]:
+    arrays = read_arrays(path)
+    check_arrays(path, arrays, DEAD_KINDS)
+    if math.prod(arrays["shape"].tolist()) != len(arrays["dead"]) or arrays["shape"].min() < 1:
+        raise DamagedError(path, "has a shape for other inputs")
+    return arrays
+
+
+def _dead_rows(model: str, measured: Mapping[str, Any]) -> list[Row]:
+    edges = measured["histogram"]["edges"]
+    return [
+        {"model": model, "when": when, "inputs": kind}
+        | {"mean_abs": (measured[when][kind] or {}).get("mean_abs")}
+        | {"low": low, "high": high, "weights": count}
+        for when in DEAD_LINES
+        for kind in ("dead", "live")
+        for low, high, count in zip(
+            edges[:-1], edges[1:], measured["histogram"][f"{when}_{kind}"], strict=True
+        )
+    ]
+
+
+def _draw_dead(
+    arrays: Mapping[str, Mapping[str, Array]], measured: Mapping[str, Mapping[str, Any]]
+) -> Figure:
+    figure = Figure((COLUMN_WIDTH, 1.45 * len(arrays) + 0.1), layout="constrained")
+    grid = figure.subplots(len(arrays), 3, squeeze=False, width_ratios=(1, 1, 1.35))
+    for row, (model, stored) in enumerate(arrays.items()):
+        limit = float(np.abs([stored[when][0] for when in DEAD_LINES]).max()) or 1.0
+        for axes, when in zip(grid[row], DEAD_LINES, strict=False):
+            _draw_neuron(axes, stored[when][0], stored["dead"], stored["shape"], limit)
+            axes.set_title(when, loc="left", fontsize=7, pad=2)
+        grid[row, 0].set_ylabel(model_name(model), color=model_style(model)[0])
+        _draw_dead_histogram(grid[row, 2], measured[model], model_style(model)[0])
+    grid[-1, 2].set_xlabel("weight")
+    return figure
+
+
+def _draw_neuron(axes: Axes, weights: Array, dead: Array, shape: Array, limit: float) -> None:
+    """Weights of a neuron as a picture, a dashed line around the inputs that change."""
+    grid = tuple(int(size) for size in shape)
+    if len(grid) < 2:
+        grid = (1, len(weights))
+    image = weights.reshape(*grid[:2], -1).mean(-1)
+    signed_image(axes, image, limit, aspect="auto" if grid[0] == 1 else None)
+    live = ~dead.reshape(*grid[:2], -1).all(-1)
+    if live.any() and not live.all() and grid[0] > 1:
+        axes.contour(live, [0.5], colors="k", linewidths=0.6, linestyles="--")
+    axes.set(xticks=(), yticks=())
+    axes.spines[:].set_visible(True)
+
+
+def _draw_dead_histogram(axes: Axes, measured: Mapping[str, Any], colour: str) -> None:
+    edges = np.array(measured["histogram"]["edges"])
+    counts = {when: np.array(measured["histogram"][f"{when}_dead"]) for when in DEAD_LINES}
+    for place, (when, line) in enumerate(DEAD_LINES.items()):
+        shade = GREY if when == "before" else colour
+        axes.stairs(counts[when], edges, color=shade, linestyle=line, linewidth=1)
+        size = (measured[when]["dead"] or {}).get("mean_abs", float("nan"))
+        corner_text(axes, place, f"{when}: {size:.3g}", shade)
+    filled = np.flatnonzero(sum(counts.values()))
+    reach = float(np.abs(edges[[filled[0], filled[-1] + 1]]).max())
+    axes.set(xlim=(-reach, reach), ylim=(0, 1.5 * max(map(max, counts.values()))), yticks=())
+    axes.spines["left"].set_visible(False)
+    axes.set_title("on dead inputs", loc="left", fontsize=7, pad=2)

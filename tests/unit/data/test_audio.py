@@ -136,8 +136,8 @@ def test_another_rate_is_refused(tmp_path: Path) -> None:
     [
         ({"speakers": []}, "data.speakers is empty"),
         ({"speakers": ["eve"]}, "data.speakers: eve is not one of ann, bob"),
-        ({"coefficients": 50}, "coefficients=50 must lie between 1 and bands=40"),
-        ({"hop": 0}, "hop=0 be at least 1"),
+        ({"coefficients": 50}, "coefficients=50 must be at most bands=40"),
+        ({"hop": 0}, "hop=0 must be at least 1"),
         ({"window": 1}, "data.window=1 is too short for data.bands=40"),
     ],
 )

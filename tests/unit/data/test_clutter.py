@@ -90,8 +90,8 @@ def test_files_of_others(tmp_path: Path, variant: str, side: int, name: str, one
 @pytest.mark.parametrize("option", ["size", "patches", "patch_size", "seed", "train", "test"])
 @pytest.mark.parametrize("fake", [True, False])
 def test_a_file_is_not_generated(tmp_path: Path, option: str, fake: bool) -> None:
-    with pytest.raises(UserError, match=f"data.{option}=30 is for data.variant=generated, not"):
-        clt(data_dir=tmp_path, variant="small", fake=fake, **{option: 30})
+    with pytest.raises(UserError, match=f"data.{option}=28 is for data.variant=generated, not"):
+        clt(data_dir=tmp_path, variant="small", fake=fake, **{option: 28})
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_a_folder_without_pictures(tmp_path: Path) -> None:
 
 
 def test_impossible_options_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="interpolation=cubic must be one of nearest, bilinear"):
+    with pytest.raises(UserError, match="interpolation=cubic is not one of nearest, bilinear"):
         catsdogs(data_dir=tmp_path, interpolation="cubic", **RANDOM)
 
 

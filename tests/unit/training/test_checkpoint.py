@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from focusing.schema import Wrong
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from focusing.callbacks import ClipFoci, FocusTrajectory, StuckNeurons, Throughput
@@ -25,6 +24,7 @@ from focusing.training.checkpoint import (
 from focusing.training.module import FocusingModule
 from focusing.training.resume import Interrupted
 from focusing.training.trainer import build_trainer
+from focusing.validation import Wrong
 from tests.unit.training.fitting import OPTIONS, Signal, net, optim, same_weights, trained
 
 STRANGE: tuple[Any, ...] = (None, True, -1, "x", [1], {"x": 1}, float("nan"))

@@ -11,7 +11,7 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 FULL_ERRORS = os.environ.get("HYDRA_FULL_ERROR") == "1"
-EXPORT_FORMATS = ("onnx", "exported-program", "safetensors")
 
 
 def main() -> None:
@@ -100,12 +99,7 @@ def _add_run_commands(add: Any) -> None:
         "eval", "focusing.cli:_evaluate", "test a trained network again, also on other data"
     )
     evaluate.add_argument("run", type=_folder, metavar="RUN_DIR", help="folder of a finished run")
-    evaluate.add_argument(
-        "overrides",
-        nargs="*",
-        metavar="data.OPTION=VALUE",
-        help="change the data, as in data.fold=3 or data=fashion",
-    )
+    _add_overrides(evaluate, "data.OPTION=VALUE", "change the data: data.fold=3, data=fashion")
     _add_trust(evaluate)
     show = add("show", "focusing.reports.terminal:show", "say what a run did and scored")
     show.add_argument("run", type=_folder, metavar="RUN_DIR", help="folder of a finished run")
@@ -114,15 +108,9 @@ def _add_run_commands(add: Any) -> None:
         "focusing.experiments.listing:list_experiments",
         "list the paper's experiments, and what they cost here",
     )
-    experiments.add_argument(
-        "words",
-        nargs="*",
-        metavar="NAME",
-        help="which experiments (all), and options of focusing train such as size=quick",
-    )
-    experiments.add_argument(
-        "--fresh", action="store_true", help="measure also what was measured before"
-    )
+    about = "which experiments (all), and options of focusing train such as size=quick"
+    experiments.add_argument("words", nargs="*", metavar="NAME", help=about)
+    experiments.add_argument("--fresh", action="store_true", help="measure everything again")
 
 
 def _add_shipping_commands(add: Any) -> None:
@@ -133,19 +121,16 @@ def _add_shipping_commands(add: Any) -> None:
         "Drop the connections that neurons look away from (phi < t), and say what is left. "
         "Writes pruned.pt and pruning.json.",
     )
-    prune.add_argument(
-        "run", type=Path, metavar="RUN_DIR", help="run folder of a network that focuses"
-    )
+    prune.add_argument("run", type=Path, metavar="RUN_DIR", help="run of a focusing network")
     choice = prune.add_mutually_exclusive_group()
-    choice.add_argument("--threshold", type=_threshold, metavar="t", help="drop phi < t")
+    choice.add_argument("--threshold", type=_number(float, 0), metavar="t", help="drop phi < t")
     choice.add_argument("--sparsity", type=float, metavar="s", help="drop this share, from 0 to 1")
     choice.add_argument(
         "--keep-accuracy",
         nargs="?",
         choices=("own", "twin"),
         const="own",
-        help="the largest threshold with the accuracy of the unpruned network (the default), or "
-        "of its dense twin",
+        help="the largest threshold as accurate as the unpruned network (own), or as its twin",
     )
     prune.add_argument(
         "--dense-twin",
@@ -154,7 +139,7 @@ def _add_shipping_commands(add: Any) -> None:
         help="run folder of a dense network on the same data; its smallest weights are dropped",
     )
     prune.add_argument(
-        "--finetune", type=_at_least(0), default=0, metavar="EPOCHS", help="train what is left"
+        "--finetune", type=_number(int, 0), default=0, metavar="EPOCHS", help="train what is left"
     )
     prune.add_argument("--out", type=Path, help="folder for the results (the run folder)")
     prune.add_argument("--json", action="store_true", help="print pruning.json, no table")
@@ -168,10 +153,13 @@ def _add_shipping_commands(add: Any) -> None:
         "file is run and compared with the network before this command says done.",
     )
     export.add_argument("run", type=Path, metavar="RUN_DIR", help="run folder")
-    export.add_argument("--format", choices=EXPORT_FORMATS, default="onnx", help="(onnx)")
+    formats = ("onnx", "exported-program", "safetensors")
+    export.add_argument("--format", choices=formats, default="onnx", help="(onnx)")
     export.add_argument("--sparse", action="store_true", help="compute only what pruning left")
     choice = export.add_mutually_exclusive_group()
-    choice.add_argument("--threshold", type=_threshold, metavar="t", help="drop phi < t first")
+    choice.add_argument(
+        "--threshold", type=_number(float, 0), metavar="t", help="drop phi < t first"
+    )
     choice.add_argument(
         "--pruned",
         nargs="?",
@@ -181,9 +169,7 @@ def _add_shipping_commands(add: Any) -> None:
         metavar="DIR",
         help="what focusing prune left in this folder (the run folder)",
     )
-    export.add_argument(
-        "--out", type=Path, metavar="FILE", help="where to (model.* in the run folder)"
-    )
+    export.add_argument("--out", type=Path, metavar="FILE", help="(model.* in the run folder)")
     _add_trust(export)
 
     predict = add("predict", "focusing.shipping.predict:run", "classify files")
@@ -193,7 +179,11 @@ def _add_shipping_commands(add: Any) -> None:
     )
     predict.add_argument("--json", action="store_true", help="print JSON, no table")
     predict.add_argument(
-        "--top", type=_at_least(1), default=1, metavar="N", help="print the N likeliest classes (1)"
+        "--top",
+        type=_number(int, 1),
+        default=1,
+        metavar="N",
+        help="print the N likeliest classes (1)",
     )
     predict.add_argument("--trust", action="store_true", help="run .pt2 files, which are programs")
     _add_trust(predict)
@@ -207,14 +197,10 @@ def _add_report_commands(add: Any) -> None:
     )
     _add_folders(report)
     report.add_argument("--out", type=Path, default=Path("report"), help="where to (report)")
-    report.add_argument(
-        "--serve",
-        action="store_true",
-        help="show it in a browser, and anew whenever a run has finished",
-    )
-    report.add_argument(
-        "--port", type=_port, default=8000, help="of --serve; 0 for any that is free (8000)"
-    )
+    about = "show it in a browser, and anew whenever a run has finished"
+    report.add_argument("--serve", action="store_true", help=about)
+    port, about = _number(int, 0, 65535), "of --serve; 0 for any that is free (8000)"
+    report.add_argument("--port", type=port, default=8000, help=about)
     archive = add(
         "archive",
         "focusing.reports.archive:main",
@@ -254,40 +240,35 @@ def _add_wandb_commands(add: Any) -> None:
         "Write a W&B sweep of a multirun: experiment=table2_simple, or model=dense,focus_s "
         "seed=0,17. Agents run focusing train with logger=wandb.",
     )
-    sweep.add_argument(
-        "overrides", nargs="*", metavar="OPTION=VALUES", help="as of focusing train -m"
-    )
+    _add_overrides(sweep, "OPTION=VALUES", "as of focusing train -m")
     sweep.add_argument("-m", "--multirun", action="store_true", help=argparse.SUPPRESS)
     sweep.add_argument("--out", type=Path, default=Path("sweep.yaml"), help="file (sweep.yaml)")
     for command in (push, dashboard, sweep):
         command.add_argument("--project", help="W&B project (focusing)")
         command.add_argument("--entity", help="W&B user or team (the one of your key)")
-        command.add_argument(
-            "--dry-run", action="store_true", help="print it, and send and write nothing"
-        )
+        command.add_argument("--dry-run", action="store_true", help="print it, and do nothing")
 
 
 def _add_data_commands(add: Any) -> None:
     add("data list", "focusing.data.commands:list_data", "every data set, and where it is")
-    for name, about in {
-        "get": "download files that are missing",
-        "check": "read what is there, and say what it holds",
-    }.items():
-        command = add(f"data {name}", f"focusing.data.commands:{name}_data", about)
-        command.add_argument(
-            "names", nargs="+" if name == "get" else "*", metavar="NAME", help="a data set"
-        )
+    get = add("data get", "focusing.data.commands:get_data", "download files that are missing")
+    get.add_argument("names", nargs="+", metavar="NAME", help="a data set")
+    about = "read what is there, and say what it holds"
+    check = add("data check", "focusing.data.commands:check_data", about)
+    check.add_argument("names", nargs="*", metavar="NAME", help="a data set")
     show = add("data show", "focusing.reports.data_picture:show_data", "draw samples and classes")
     show.add_argument("name", metavar="NAME", help="a data set")
-    show.add_argument(
-        "overrides", nargs="*", metavar="data.OPTION=VALUE", help="as of focusing train"
-    )
+    _add_overrides(show, "data.OPTION=VALUE", "change the data: data.limit_train=100")
 
 
 def _add_folders(parser: Parser, default: str = "outputs and results") -> None:
     parser.add_argument(
         "folders", nargs="*", metavar="FOLDER", help=f"searched for records ({default})"
     )
+
+
+def _add_overrides(parser: Parser, metavar: str, about: str) -> None:
+    parser.add_argument("overrides", nargs="*", metavar=metavar, help=about)
 
 
 def _add_trust(parser: Parser) -> None:
@@ -305,27 +286,17 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
-def _threshold(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} must be a number, 0 or greater")
-    return value
+def _number(kind: type[int] | type[float], low: int, high: float = math.inf) -> Any:
+    """Reads a number of a range, infinity excluded."""
 
+    def read(text: str) -> float:
+        if not low <= kind(text) <= high or math.isinf(kind(text)):
+            where = f"from {low} to {high}" if high < math.inf else f"of at least {low}"
+            raise argparse.ArgumentTypeError(f"{text} is not a number {where}")
+        return kind(text)
 
-def _at_least(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text} must be at least {least}")
-        return int(text)
-
-    read.__name__ = "int"  # argparse: invalid int value
+    read.__name__ = kind.__name__  # argparse: invalid int value
     return read
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**16:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 65535")
-    return int(text)
 
 
 @contextmanager

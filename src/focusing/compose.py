@@ -1,6 +1,6 @@
 """From the command line to a checked config: Hydra with our schema and recipes.
 
-What is wrong with a config is told in a sentence. The tables of conf/recipe/ hold many small
+A sentence says what is wrong with a config. The tables of conf/recipe/ hold many small
 configs in one file. A table has sections, a section has recipes: recipe ``lfw`` in section ``data``
 is what Hydra loads for ``recipe/data: lfw``, as it would a file recipe/data/lfw.yaml. A key may
 stand for several, as in a shell: ``{mnist,clt}_simple``. Of two recipes with the same name the
@@ -32,7 +32,7 @@ from yaml import YAMLError
 from focusing.config import FOCI_ONLY, Config, Optim, group_schemas
 from focusing.errors import UserError, printable
 from focusing.instantiate import check_hydra
-from focusing.validation import MAX_INTEGER, Wrong, describe_fault, plain
+from focusing.validation import Wrong, describe_fault, plain
 
 MAX_SPREAD = 100_000
 """Numbers that an interpolation may make."""
@@ -53,7 +53,7 @@ def prepare_hydra() -> None:
     for section, recipes in read_recipes(config_dir() / "recipe").items():
         for name, recipe in recipes.items():
             store.store(group=f"recipe/{section}", name=name, node=recipe, package="_global_")
-    # Hydra copies the store with whatever it composes or lists: 40 ms each, 180
+    # Hydra copies the store with whatever it composes or lists: 40 ms, 180
     # times for --help. It need not, as the store hands out copies of what it holds.
     ConfigStore.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
     # Hydra acts on its own part of a config as soon as it has it; there is no hook before.
@@ -87,11 +87,9 @@ def config_dir() -> Path:
 
 def data_dir() -> str:
     """Where data sets are kept."""
-    if given := os.environ.get("FOCUSING_DATA_DIR"):
-        return given
     from platformdirs import user_cache_dir
 
-    return user_cache_dir("focusing")
+    return os.environ.get("FOCUSING_DATA_DIR") or user_cache_dir("focusing")
 
 
 def family(model: str) -> str:
@@ -138,11 +136,11 @@ def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[st
             changes an option. Samples are prepared as they were, unless ``data.preprocess`` says
             otherwise.
     """
-    for each in overrides:
-        if not re.match(r"data(\.\w+)*=", each):
-            raise UserError(f"{each}: only the data can be changed, with data=... or data.x=...")
-    chosen = [each for each in overrides if each.startswith("data=")]
-    changes = [each.removeprefix("data.") for each in overrides if each.startswith("data.")]
+    for change in overrides:
+        if not re.match(r"data(\.\w+)*=", change):
+            raise UserError(f"{change}: only the data can be changed, with data=... or data.x=...")
+    chosen = [change for change in overrides if change.startswith("data=")]
+    changes = [change.removeprefix("data.") for change in overrides if change.startswith("data.")]
     prepare_hydra()
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         data = compose("train", chosen or [f"data={saved['name']}"]).data
@@ -171,7 +169,7 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     """
     _check_names(cfg, "")
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-    _check_values(config, "")
+    _check_printable(config, "")
     try:
         plain(config)
     except Wrong as error:
@@ -247,16 +245,14 @@ def _check_names(node: DictConfig, prefix: str) -> None:
             _check_names(node[name], f"{prefix}{name}.")
 
 
-def _check_values(value: Any, name: str) -> None:
-    """Refuse what cannot be computed with or written down, anywhere in a config."""
+def _check_printable(value: Any, name: str) -> None:
+    """Refuse texts that could command a terminal, anywhere in a config."""
     if isinstance(value, dict):
         for key, item in value.items():
-            _check_values(item, f"{name}.{key}" if name else str(key))
+            _check_printable(item, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list):
         for item in value:
-            _check_values(item, name)
-    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise UserError(f"{name}={value} is too large: the largest integer is {MAX_INTEGER}.")
+            _check_printable(item, name)
     elif isinstance(value, str) and printable(value) != value:
         raise UserError(f"{name}={value} has characters that cannot be printed.")
 
@@ -312,7 +308,7 @@ def missing(option: str) -> str:
 
 def _missing_choice(error: MissingConfigException) -> str:
     group, _, choice = (error.missing_cfg_file or "").rpartition("/")
-    options = [each for each in error.options or () if each]
+    options = list(filter(None, error.options or ()))
     if not group or not options:
         return " ".join(str(error).split())
     return f"{group}={choice} does not exist{_hint(choice, options, f'{group}=')}"

@@ -1,4 +1,4 @@
-"""What went wrong, in a sentence for the user."""
+"""Errors that are sentences for the user, and the parser that raises them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def printable(text: str, max_length: int = 100_000) -> str:
 
 
 class UserError(Exception):
-    """Something the user can put right. The commands print the sentence, and no traceback."""
+    """Something the user can put right. Commands print the sentence without a traceback."""
 
     def __str__(self) -> str:
         return printable(super().__str__())  # it may quote a file
@@ -51,11 +51,11 @@ class DivergedError(UserError):
 
 
 class BusyError(UserError):
-    """Another process is at work where this one wants to."""
+    """Another process works on the same run or file."""
 
 
 class PrunedError(Exception):
-    """A search has given a trial up; not an error of anybody."""
+    """A search has pruned this trial; nobody made a mistake."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -47,7 +47,7 @@ class Wrong(ValueError):
         self.reason, self.path = reason, path
 
     def under(self, key: str | int) -> Wrong:
-        """The same, seen from outside a container."""
+        """This error seen from the container that has the value under a key."""
         return Wrong(self.reason, *self.path, key)
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ def is_name(text: Any) -> bool:
 
 
 def name(value: Any) -> None:
-    """A name of a file or a folder."""
+    """The name of a file or a folder."""
     if not is_name(value) or value[0] == "." or len(value) > MAX_NAME:
         raise Wrong(f"is not a name of 1 to {MAX_NAME} letters without separators: {short(value)}")
 
@@ -71,14 +71,14 @@ def name(value: Any) -> None:
 def below(value: Any) -> None:
     """A folder below another: names with slashes between them."""
     try:
-        for part in value.split("/"):
-            name(part)
+        for folder in value.split("/"):
+            name(folder)
     except (AttributeError, Wrong):
         raise Wrong(f"is not a folder below this one: {short(value)}") from None
 
 
 def text(value: Any) -> None:
-    """Words."""
+    """A text that a file can hold."""
     if type(value) is not str:
         raise Wrong(f"is not a text: {short(value)}")
     if len(value) > MAX_TEXT:
@@ -88,7 +88,7 @@ def text(value: Any) -> None:
 
 
 def label(value: Any) -> None:
-    """Words that fit into a cell of a table."""
+    """A text that fits into a cell of a table."""
     text(value)
     if not value or len(value) > 200:
         raise Wrong(f"is not a text of 1 to 200 characters: {short(value)}")
@@ -126,7 +126,7 @@ def whole(low: int = 0, high: int = MAX_INTEGER) -> Check:
 
 
 def one_of(*allowed: str) -> Check:
-    """One of some words."""
+    """One of some texts."""
 
     def check(value: Any) -> None:
         if type(value) is not str or value not in allowed:
@@ -136,30 +136,25 @@ def one_of(*allowed: str) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """Null, or something."""
-
-    def either(value: Any) -> None:
-        if value is not None:
-            check(value)
-
-    return either
+    """Null, or what passes a check."""
+    return lambda value: None if value is None else check(value)
 
 
 def items(check: Check, low: int = 0, high: float = math.inf) -> Check:
-    """A list whose items are alike."""
+    """A list whose items all pass a check."""
 
-    def each(value: Any) -> None:
+    def check_list(value: Any) -> None:
         if type(value) is not list:
             raise Wrong(f"is not a list: {short(value)}")
         if not low <= len(value) <= high:
             raise Wrong(f"has {len(value)} values")
-        for at, item in enumerate(value):
+        for index, item in enumerate(value):
             try:
                 check(item)
             except Wrong as error:
-                raise error.under(at) from None
+                raise error.under(index) from None
 
-    return each
+    return check_list
 
 
 def numbers(value: Any) -> None:
@@ -169,15 +164,16 @@ def numbers(value: Any) -> None:
     kinds = set(map(type, value))
     if not kinds <= {int, float, type(None)}:
         raise Wrong("is not a list of numbers")
-    given = value if type(None) not in kinds else [each for each in value if each is not None]
-    if given and not (max(given) <= MAX_NUMBER and min(given) >= -MAX_NUMBER and _no_nan(given)):
+    present = value if type(None) not in kinds else [item for item in value if item is not None]
+    has_nan = any(map(operator.ne, present, present))
+    if has_nan or (present and not -MAX_NUMBER <= min(present) <= max(present) <= MAX_NUMBER):
         raise Wrong("has a number that is not finite")
 
 
 def mapping(check: Check) -> Check:
-    """Any names, with values that are alike."""
+    """An object of any names whose values all pass a check."""
 
-    def every(value: Any) -> None:
+    def check_object(value: Any) -> None:
         if type(value) is not dict:
             raise Wrong(f"is not an object: {short(value)}")
         for key, item in value.items():
@@ -187,11 +183,11 @@ def mapping(check: Check) -> Check:
             except Wrong as error:
                 raise error.under(key) from None
 
-    return every
+    return check_object
 
 
 def fields(required: Mapping[str, Check] = {}, **known: Check) -> Check:  # noqa: B006 - only read
-    """An object with some names; others may hold anything that is plain.
+    """An object with known names; other names may hold anything that is plain.
 
     Args:
         required: names that must be there.
@@ -241,10 +237,6 @@ def plain(value: Any, depth: int = MAX_DEPTH) -> None:
         raise Wrong(f"is not plain: {kind.__name__}")
 
 
-def _no_nan(values: list[float]) -> bool:
-    return not any(map(operator.ne, values, values))
-
-
 def _range(low: float, high: float) -> str:
     if high in (MAX_NUMBER, MAX_INTEGER):
         return f"of at least {low}" if low > -MAX_NUMBER else "that is finite"
@@ -252,7 +244,7 @@ def _range(low: float, high: float) -> str:
 
 
 def short(value: Any) -> str:
-    """A value in a sentence."""
+    """A value as it is quoted in a sentence."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     try:
@@ -307,7 +299,7 @@ def describe_fault(error: Any) -> str:
 
 @cache
 def machine_memory() -> int:
-    """Bytes of memory that this process could have at most; what cannot be told is no limit."""
+    """Bytes of memory that this process could have at most; an unknown limit is none."""
     limits = [2**63]
     with suppress(AttributeError, OSError, ValueError):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -345,7 +337,7 @@ def max_read() -> int:
 
 
 def format_bytes(count: float) -> str:
-    """For people: 7.3 TiB."""
+    """A number of bytes as people read it: 7.3 TiB."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     power = 0
     while count >= 1024 and power < len(units) - 1:

@@ -23,6 +23,7 @@ from focusing.data.cache import Arrays, decoded
 from focusing.data.sources import DataFiles, catalogue, obtain
 from focusing.data.splits import Index, Split, SplitOptions, held_out, partition
 from focusing.errors import UserError
+from focusing.instantiate import check_arguments
 from focusing.validation import check_memory
 
 LARGE = 2 * 1024**3
@@ -164,6 +165,7 @@ def takes_options(read: Callable[..., DataSet]) -> Callable[..., DataSet]:
 
     @wraps(read)
     def data_set(**options: Any) -> DataSet:
+        check_arguments(data_set, options, "data.")
         common = {field.name: options.pop(field.name) for field in shared if field.name in options}
         return read(kind(**common), **options)
 
@@ -294,8 +296,6 @@ def assemble(name: str, raw: Raw, options: FileOptions, *, pad: int = 0) -> Data
         options: the user's options.
         pad: number of columns of zeros on either side, for tables.
     """
-    if pad < 0:
-        raise UserError(f"data.pad={pad} must be at least 0.")
     check_memory(8 * pad * len(raw.targets), f"data.pad={pad}")
     indices = partition(raw.targets, raw.classes, raw.official, options, raw.test_share)
     if not all(map(len, indices)):

@@ -1,6 +1,6 @@
 """Records as runs leave them, with scores of our choice."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.paper import published_tables
+from focusing.reports.tables import Table
 from focusing.reports.tables.blocks import TRIALS_EXPERIMENT, composed
 from focusing.results.identity import config_hash
 from focusing.results.record import scores
@@ -112,3 +113,22 @@ def leave(
     }
     write_record(folder, {**record, **more})
     return folder
+
+
+def leave_runs(
+    folder: Path, experiment: str, data: str, models: Mapping[str, Sequence[float]], **more: Any
+) -> None:
+    """Write a record for every score of every model, with seeds 0, 17, 34, ..."""
+    for model, values in models.items():
+        for place, score in enumerate(values):
+            leave(folder, experiment, data, model, 17 * place, [score], **more)
+
+
+def texts(table: Table) -> list[list[str]]:
+    """The cells of a table, row by row."""
+    return [[" ".join(cell.lines) for cell in row.cells] for row in table.rows]
+
+
+def of_protocol(table: Table, protocol: str = "paper") -> list[Mapping[str, Any]]:
+    """The records of a table under a protocol."""
+    return [record for record in table.records if record["protocol"] == protocol]

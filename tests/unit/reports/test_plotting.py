@@ -58,7 +58,7 @@ def test_whiskers_end_at_the_interval() -> None:
     axes = Figure().subplots()
     draw_point(axes, 2.0, 5.0, 4.0, 7.0, style=("k", "o"))
     [bar] = axes.collections
-    np.testing.assert_allclose(bar.get_segments(), [[[2, 4], [2, 7]]])  # type: ignore[attr-defined]
+    np.testing.assert_allclose(bar.get_segments(), [[[2, 4], [2, 7]]])
     draw_point(axes, 2.0, 5.0, None, None, style=("k", "o"))
     assert len(axes.collections) == 1
 

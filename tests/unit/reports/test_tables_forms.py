@@ -31,6 +31,12 @@ TABLE = Table(
 )
 
 
+def printed_lines(table: Table, printed: set[str] | None = None) -> str:
+    file = io.StringIO()
+    Console(file=file, width=80).print(*table_lines(table, printed), sep="\n")
+    return file.getvalue()
+
+
 def test_markdown() -> None:
     assert markdown(TABLE).splitlines() == [
         "## A & B",
@@ -53,10 +59,7 @@ def test_without_runs_no_cell_is_missing() -> None:
     assert markdown(empty).splitlines() == [
         "## A", "", "No runs yet.", "", "This makes them:", "", "- `python train.py`",
     ]  # fmt: skip
-    console = Console(file=io.StringIO(), width=80)
-    console.print(*table_lines(empty), sep="\n")
-    assert "[1]" not in console.file.getvalue()  # type: ignore[attr-defined]
-    assert "[1]" not in latex(empty)
+    assert "[1]" not in printed_lines(empty) + latex(empty)
 
 
 def test_csv() -> None:
@@ -65,27 +68,16 @@ def test_csv() -> None:
 
 
 def test_terminal() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    console.print(*table_lines(TABLE), sep="\n")
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    printed: set[str] = set()
+    shown = printed_lines(TABLE, printed) + printed_lines(TABLE, printed)
     for part in ("A & B", "99.25 ± 0.02", "[99.2, 99.3]", "missing [1]", "[1] python train.py"):
-        assert part in shown
-
-
-def test_notes_are_told_once() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    told: set[str] = set()
-    for _ in range(2):
-        console.print(*table_lines(TABLE, told), sep="\n")
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert (shown.count("Mean ± std."), shown.count("python train.py")) == (1, 2)
+        assert shown.count(part) == 2
+    assert shown.count("Mean ± std.") == 1  # a note is printed once
 
 
 def test_a_long_table_is_cut_in_the_terminal_only() -> None:
     long = Table("long", "L", (Column("n"),), tuple(Row((text(f"{n};"),)) for n in range(60)))
-    console = Console(file=io.StringIO(), width=80)
-    console.print(*table_lines(long), sep="\n")
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    shown = printed_lines(long)
     assert "39;" in shown
     assert "40;" not in shown
     assert "20 more rows, in long.md" in shown
@@ -93,8 +85,8 @@ def test_a_long_table_is_cut_in_the_terminal_only() -> None:
 
 
 def test_numbers() -> None:
-    given = [None, 0.994, 0.5, 0.0123, 0.00096, 7.8e-6, 0.0]
-    assert [*map(p_value, given)] == ["–", "0.99", "0.50", "0.012", "0.001", "7.8e-6", "0"]
+    values = [None, 0.994, 0.5, 0.0123, 0.00096, 7.8e-6, 0.0]
+    assert [*map(p_value, values)] == ["–", "0.99", "0.50", "0.012", "0.001", "7.8e-6", "0"]
     assert [*map(signed, (0.5, -0.5, -0.001, None))] == ["+0.50", "−0.50", "+0.00", "–"]
 
 
@@ -156,10 +148,10 @@ def test_escaped_text_is_as_it_was() -> None:
     """Undone again, every sign is there."""
     signs = {r"\textbackslash{}": "\\", r"\textless{}": "<", r"\textgreater{}": ">"}
     signs |= {r"\textasciicircum{}": "^", r"\textasciitilde{}": "~", "{[}": "[", "{]}": "]"}
-    found = escape(NASTY)
+    escaped = escape(NASTY)
     for command, sign in signs.items():
-        found = found.replace(command, f"\\{sign}" if sign in "{}" else sign)
-    assert re.sub(r"\\([%_&{}$#])", r"\1", found) == NASTY
+        escaped = escaped.replace(command, f"\\{sign}" if sign in "{}" else sign)
+    assert re.sub(r"\\([%_&{}$#])", r"\1", escaped) == NASTY
 
 
 def a_report(folder: Path) -> Path:

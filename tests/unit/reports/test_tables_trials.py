@@ -11,7 +11,7 @@ from focusing.reports.figures.comparison_figures import trial_charts
 from focusing.reports.tables import Table
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import leave, of_protocol, texts
 
 GRID = [(0, "left"), (0, "sides"), (4, "left"), (4, "sides"), (8, "left"), (8, "sides")]
 
@@ -41,12 +41,8 @@ def leave_trial(
 
 
 def cells(table: Table, noise: str, position: str) -> list[str]:
-    [row] = [each for each in table.rows if _place(each.tags) == (noise, position)]
-    return [" ".join(cell.lines) for cell in row.cells]
-
-
-def _place(tags: Any) -> tuple[str, str]:
-    return tags["noise"], tags["position"]
+    [row] = [row for row in texts(table) if row[:2] == [noise, position]]
+    return row
 
 
 def test_by_parameter(tmp_path: Path) -> None:
@@ -58,15 +54,13 @@ def test_by_parameter(tmp_path: Path) -> None:
     [table] = marginal_tables(collect([tmp_path]))
     assert table.name == "table1_paper_paper_by_parameter"
     widths = {
-        (each["value"], each["trials"]): each
-        for each in table.records
-        if each["parameter"] == "hidden neurons"
+        (r["value"], r["trials"]): r for r in table.records if r["parameter"] == "hidden neurons"
     }
     assert [widths[width, "noisy"]["pairs"] for width in (4, 5, 6)] == [4, 4, 4]
     assert widths[4, "noisy"]["difference"] == pytest.approx(0, abs=0.2)
     assert widths[5, "noisy"]["difference"] == pytest.approx(2, abs=0.2)
     assert widths[5, "clean"]["difference"] == pytest.approx(0, abs=0.2)
-    assert "clusters" not in {each["parameter"] for each in table.records}  # all drew the same
+    assert "clusters" not in {record["parameter"] for record in table.records}  # all drew the same
 
 
 def test_by_noise_and_position(tmp_path: Path) -> None:
@@ -81,11 +75,7 @@ def test_by_noise_and_position(tmp_path: Path) -> None:
     assert cells(table, "all", "all")[2:5] == ["24", "50.00", "50.82"]
     clean = cells(table, "0", "all")
     assert (clean[2], clean[5][:5], clean[-2]) == ("8", "−1.85", "0.00")
-    record = next(
-        each
-        for each in table.records
-        if (each["noise"], each["position"], each["protocol"]) == ("1", "sides", "paper")
-    )
+    [record] = [r for r in of_protocol(table) if (r["noise"], r["position"]) == ("1", "sides")]
     expected = scipy_stats.ttest_1samp([3.0, 3.1, 3.2, 3.3], 0)
     assert record["difference"] == pytest.approx(3.15)
     assert record["p_paired"] == pytest.approx(expected.pvalue)
@@ -118,19 +108,19 @@ def test_only_pairs_count(tmp_path: Path) -> None:
 
 def test_a_whole_sweep_lacks_nothing(tmp_path: Path) -> None:
     for trial in range(3):
-        whole = {"sweep.trials": 3}
-        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, changes=whole)
+        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, changes={"sweep.trials": 3})
     [table] = trial_tables(collect([tmp_path]))
-    assert table.commands == {}
-    assert len(table.notes) == 3
+    assert (table.commands, len(table.notes)) == ({}, 3)
 
 
-@pytest.mark.parametrize("model", ["dense", "focus_s"])
-def test_half_a_sweep_has_no_pairs(tmp_path: Path, model: str) -> None:
-    leave_trial(tmp_path, 0, {model: 0.5}, size="quick")
+def test_half_a_sweep_has_no_pairs_and_none_a_command(tmp_path: Path) -> None:
     [table] = trial_tables(collect([tmp_path]))
-    assert table.rows == ()
-    assert table.commands == {"1": "python train.py experiment=table1 size=quick"}
+    assert table.commands == {"1": "python train.py experiment=table1"}
+    for model in ("dense", "focus_s"):
+        leave_trial(tmp_path / model, 0, {model: 0.5}, size="quick")
+        [table] = trial_tables(collect([tmp_path / model]))
+        assert table.rows == ()
+        assert table.commands == {"1": "python train.py experiment=table1 size=quick"}
 
 
 def test_other_runs_have_tables_of_their_own(tmp_path: Path) -> None:
@@ -140,15 +130,9 @@ def test_other_runs_have_tables_of_their_own(tmp_path: Path) -> None:
     leave_trial(tmp_path, 0, pair, variant="author")
     leave_trial(tmp_path, 0, pair, changes={"trainer.max_epochs": 3})
     leave_trial(tmp_path, 0, {"focus_c": 0.7})
-    found = trial_tables(collect([tmp_path]))
-    assert len({table.name for table in found}) == len(found) == 5
-    titles = [table.title for table in found]
-    assert sum("trainer.max_epochs=3" in title for title in titles) == 1
-
-
-def test_without_trials_there_is_a_command(tmp_path: Path) -> None:
-    [table] = trial_tables(collect([tmp_path]))
-    assert table.commands == {"1": "python train.py experiment=table1"}
+    tables = trial_tables(collect([tmp_path]))
+    assert len({table.name for table in tables}) == len(tables) == 5
+    assert sum("trainer.max_epochs=3" in table.title for table in tables) == 1
 
 
 def test_trials_on_other_data_make_no_pair(tmp_path: Path) -> None:
@@ -158,5 +142,5 @@ def test_trials_on_other_data_make_no_pair(tmp_path: Path) -> None:
     leave_trial(tmp_path, 1, {"focus_s": 0.9}, changes=anew, fingerprint="drawn anew")
     [table] = trial_tables(collect([tmp_path]))
     assert {record["pairs"] for record in table.records} == {1}
-    found = trial_charts(collect([tmp_path]))
-    assert [len(chart.rows) for chart in found if isinstance(chart, Chart)] == [1]
+    charts = trial_charts(collect([tmp_path]))
+    assert [len(chart.rows) for chart in charts if isinstance(chart, Chart)] == [1]

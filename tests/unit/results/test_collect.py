@@ -1,4 +1,4 @@
-"""Records are found wherever they are, read once, and never twice counted."""
+"""Records are found wherever they are, read once, and never counted twice."""
 
 import json
 import os
@@ -11,17 +11,13 @@ from focusing.results.store import read_record, write_record
 from tests.unit.reports.records import leave
 
 
-def touch_later(path: Path) -> None:
-    """As a write at another time does."""
-    state = path.stat()
-    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns + 1_000_000))
-
-
 def test_a_run(tmp_path: Path) -> None:
     folder = leave(
         tmp_path, "e", "dna", "focus_s", 17, [0.5, 0.75, 0.625], val=[0.1, 0.2, 0.3], size="quick"
     )
-    [run] = collect([tmp_path]).runs
+    leave(tmp_path, "other", "dna", "dense", 0, [0.5])
+    collection = collect([tmp_path])
+    [run] = collection.of("e")
     assert (run.path, run.experiment, run.data, run.model) == (folder, "e", "dna", "focus_s")
     assert (run.seed, run.size, run.variant, run.protocol) == (17, "quick", "paper", "holdout")
     assert run.scores == {"paper": 0.75, "holdout": 0.625, "last": 0.625}
@@ -29,11 +25,7 @@ def test_a_run(tmp_path: Path) -> None:
     assert (run.holdout, run.lower_is_better, run.metric) == (0.1, False, "accuracy")
     assert run.series()["test/acc"] == [0.5, 0.75, 0.625]
     assert run.sizes == {"train": 100, "test": 25}
-
-
-def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
-    found = collect([tmp_path])
-    assert (found.runs, found.failed, found.unreadable, found.warning()) == ((), (), (), None)
+    assert collection.warning() is None
 
 
 @pytest.mark.parametrize(
@@ -49,16 +41,15 @@ def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
         b'{"schema": 1, "config": null, "scores": 3}',
     ],
 )
-def test_what_is_no_record_is_skipped_and_counted(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_skipped_and_counted(tmp_path: Path, content: bytes) -> None:
     leave(tmp_path, "e", "dna", "dense", 0, [0.5])
     for name in ("foreign", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_bytes(content)
     for _ in range(2):  # read, then remembered
-        found = collect([tmp_path], tmp_path / "cache.json")
-        assert len(found.runs) == 1
-        assert len(found.unreadable) == 2
-        assert "Left out 2 unreadable records" in str(found.warning())
+        collection = collect([tmp_path], tmp_path / "cache.json")
+        assert (len(collection.runs), len(collection.unreadable)) == (1, 2)
+        assert "Left out 2 unreadable records" in str(collection.warning())
 
 
 def test_one_skipped_file_is_named(tmp_path: Path) -> None:
@@ -70,15 +61,17 @@ def test_one_skipped_file_is_named(tmp_path: Path) -> None:
 
 def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
     cache = tmp_path / "report" / "cache.json"
-    first = leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5])
+    first = leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5] * 10_000)
     leave(tmp_path / "runs", "e", "dna", "dense", 17, [0.5])
     assert collect([tmp_path / "runs"], cache).read == 2
+    assert cache.stat().st_size < 20_000  # without series
     before = cache.stat().st_mtime_ns
     again = collect([tmp_path / "runs"], cache)
     assert (again.read, len(again.runs)) == (0, 2)
     assert cache.stat().st_mtime_ns == before  # nothing new, nothing written
     leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.75])
-    touch_later(first / "result.json")
+    state = (first / "result.json").stat()
+    os.utime(first / "result.json", ns=(state.st_atime_ns, state.st_mtime_ns + 1_000_000))
     changed = collect([tmp_path / "runs"], cache)
     assert changed.read == 1
     assert sorted(run.scores["paper"] for run in changed.runs) == [0.5, 0.75]
@@ -97,71 +90,44 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, content: str) -> None:
     assert len(json.loads(cache.read_text())["files"]) == 1
 
 
-def test_what_cannot_be_read_is_tried_again(
+def test_a_file_that_cannot_be_opened_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def denied(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
     leave(tmp_path, "e", "dna", "dense", 0, [0.5])
     with monkeypatch.context() as context:
-        context.setattr(Path, "read_bytes", _denied)
+        context.setattr(Path, "read_bytes", denied)
         [(_, reason)] = collect([tmp_path], tmp_path / "cache.json").unreadable
     assert reason == "Permission denied"
     assert len(collect([tmp_path], tmp_path / "cache.json").runs) == 1
-
-
-def _denied(path: Path) -> bytes:
-    raise PermissionError(13, "Permission denied", str(path))
-
-
-def test_the_series_are_not_in_the_cache(tmp_path: Path) -> None:
-    leave(tmp_path, "e", "dna", "dense", 0, [0.5] * 10_000)
-    collect([tmp_path], tmp_path / "cache.json")
-    assert (tmp_path / "cache.json").stat().st_size < 10_000
 
 
 def test_a_copy_is_counted_once(tmp_path: Path) -> None:
     for place, score in (("outputs", 0.5), ("results", 0.75)):
         when = f"2026-01-0{1 + (place == 'results')}T00:00:00+00:00"
         leave(tmp_path / place, "e", "dna", "dense", 0, [score], finished=when)
-    found = collect([tmp_path / "outputs", tmp_path / "results", tmp_path])
-    assert [run.scores["paper"] for run in found.runs] == [0.75]  # the later one
-    assert found.repeated == 1
+    collection = collect([tmp_path / "outputs", tmp_path / "results", tmp_path])
+    assert [run.scores["paper"] for run in collection.runs] == [0.75]  # the later one
+    assert collection.repeated == 1
 
 
 def test_failed_runs_stand_apart_until_they_are_repeated(tmp_path: Path) -> None:
     folder = leave(tmp_path / "a", "e", "dna", "dense", 0, [], status="failed", error="diverged")
     record = read_record(folder) or {}
     write_record(folder, {**record, "data": None, "metric": None})  # before it had any
-    found = collect([tmp_path])
-    assert (found.runs, [run.error for run in found.failed]) == ((), ["diverged"])
-    assert found.failed[0].data == "dna"
+    leave(tmp_path, "e", "dna", "dense", 7, [0.5], status="pruned")  # no failure
+    collection = collect([tmp_path])
+    assert (collection.runs, [run.error for run in collection.failed]) == ((), ["diverged"])
+    assert collection.failed[0].data == "dna"
     leave(tmp_path / "b", "e", "dna", "dense", 0, [0.5], finished="2025-01-01T00:00:00+00:00")
-    found = collect([tmp_path])
-    assert (len(found.runs), found.failed) == (1, ())
+    collection = collect([tmp_path])
+    assert (len(collection.runs), collection.failed) == (1, ())
 
 
-def test_a_search_that_gave_up_is_no_failure(tmp_path: Path) -> None:
-    leave(tmp_path, "e", "dna", "dense", 0, [0.5], status="pruned")
-    found = collect([tmp_path])
-    assert (found.runs, found.failed) == ((), ())
-
-
-def test_what_a_run_puts_aside_is_not_searched(tmp_path: Path) -> None:
+def test_hidden_folders_are_not_searched(tmp_path: Path) -> None:
     folder = leave(tmp_path, "e", "dna", "dense", 0, [0.5])
-    folder.rename(folder.with_name(".seed=0.previous"))
-    assert collect([tmp_path]).runs == ()
-
-
-def test_runs_of_an_experiment(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        leave(tmp_path, name, "dna", "dense", 0, [0.5])
-    assert [run.experiment for run in collect([tmp_path]).of("b")] == ["b"]
-
-
-def test_a_score_that_is_no_number_is_skipped(tmp_path: Path) -> None:
-    folder = leave(tmp_path, "e", "dna", "dense", 0, [0.5])
-    record = json.loads((folder / "result.json").read_text())
-    record["scores"]["paper"]["value"] = float("nan")
-    (folder / "result.json").write_text(json.dumps(record))
-    found = collect([tmp_path])
-    assert found.runs == ()
-    assert "scores.paper.value is nan" in (found.warning() or "")
+    folder.rename(folder.with_name(".seed=0.previous"))  # as a run that is repeated does
+    collection = collect([tmp_path])
+    assert (collection.runs, collection.failed, collection.unreadable) == ((), (), ())

@@ -11,6 +11,7 @@ from scipy import stats as scipy_stats
 from focusing.reports.paper import paper, published_tables
 from focusing.results import stats
 from focusing.results.stats import (
+    Interval,
     compare,
     difference_interval,
     hedges_g,
@@ -29,6 +30,12 @@ def numbered(values: list[float]) -> dict[int, float]:
     return dict(enumerate(values))
 
 
+def bounds(interval: Interval | None, method: str) -> tuple[float, float]:
+    assert interval is not None
+    assert interval.method == method
+    return interval.low, interval.high
+
+
 class TestThePaper:
     def test_lfw_of_635_images(self) -> None:
         """The comments of the author's code, of two decimals, are multiples of 1/635."""
@@ -37,11 +44,9 @@ class TestThePaper:
             numbered([round(value * 6.35) / 6.35 for value in lists[model]])
             for model in ("dense", "focus_s")
         )
-        found = compare(dense, focus)
-        assert found.t == pytest.approx(-10.1, abs=0.05)
-        assert found.p_student == pytest.approx(7.8e-6, abs=0.05e-6)
-        rounded = compare(numbered(lists["dense"]), numbered(lists["focus_s"]))
-        assert rounded.p_student == pytest.approx(7.8e-6, rel=0.02)
+        exact = compare(dense, focus)
+        assert exact.t == pytest.approx(-10.1, abs=0.05)
+        assert exact.p_student == pytest.approx(7.8e-6, abs=0.05e-6)
 
     @pytest.mark.parametrize(
         ("experiment", "data"),
@@ -55,9 +60,9 @@ class TestThePaper:
     def test_its_t_tests_follow_from_its_lists(self, experiment: str, data: str) -> None:
         test = published_tables()[experiment].tests[data]
         lists = paper()["repeats"][experiment][data]
-        found = compare(*(numbered(lists[model]) for model in test.models))
-        assert found.t == pytest.approx(test.t, abs=0.03)
-        assert found.p_student == pytest.approx(test.p, rel=0.02)
+        ours = compare(*(numbered(lists[model]) for model in test.models))
+        assert ours.t == pytest.approx(test.t, abs=0.03)
+        assert ours.p_student == pytest.approx(test.p, rel=0.02)
 
     def test_its_means_follow_from_its_lists(self) -> None:
         tables = published_tables()
@@ -68,12 +73,6 @@ class TestThePaper:
                     assert spread(values).mean == pytest.approx(cell.mean, abs=0.07)
                     assert spread(values).best == pytest.approx(cell.best, abs=0.06)
 
-    def test_its_deviation_has_ddof_0_ours_1(self) -> None:
-        values = paper()["repeats"]["table2_simple"]["lfw"]["focus_s"]
-        printed = float(published_tables()["table2_simple"].cells["lfw"]["focus_s"].std)
-        assert np.std(values) / 100 == pytest.approx(printed, rel=0.01)
-        assert spread(values).std == pytest.approx(np.std(values) * math.sqrt(5 / 4))
-
     @pytest.mark.parametrize(
         ("experiment", "data", "model"),
         [
@@ -83,11 +82,14 @@ class TestThePaper:
             ("table3_transfer", "cifar10", "vgg_focus"),
         ],
     )
-    def test_its_deviations_in_points(self, experiment: str, data: str, model: str) -> None:
+    def test_its_deviations_have_ddof_0_ours_1(
+        self, experiment: str, data: str, model: str
+    ) -> None:
         cell = published_tables()[experiment].cells[data][model]
         values = paper()["repeats"][experiment][data][model]
         assert cell.possible
         assert cell.std_points == pytest.approx(np.std(values), rel=0.25)  # one digit
+        assert spread(values).std == pytest.approx(np.std(values) * math.sqrt(5 / 4))
 
     def test_some_of_its_deviations_cannot_be(self) -> None:
         cells = published_tables()["table2_simple"].cells
@@ -95,162 +97,111 @@ class TestThePaper:
         assert published_tables()["table4_other"].cells["boston"]["dense"].std_points == 0.21
 
 
-class TestSpread:
-    def test_by_hand(self) -> None:
-        found = spread(X)
-        assert (found.n, found.mean, found.best) == (4, 5.0, 8.0)
-        assert found.std == pytest.approx(math.sqrt(14 / 3))
-
-    def test_of_errors_the_least_is_best(self) -> None:
-        assert spread(X, lower_is_better=True).best == 3.0
-
-    def test_one_value_has_no_spread(self) -> None:
-        found = spread([2.0])
-        assert (found.mean, found.std, found.interval) == (2.0, None, None)
+def test_spread_by_hand() -> None:
+    summary = spread(X)
+    assert (summary.n, summary.mean, summary.best) == (4, 5.0, 8.0)
+    assert summary.std == pytest.approx(math.sqrt(14 / 3))
+    assert spread(X, lower_is_better=True).best == 3.0
+    single = spread([2.0])
+    assert (single.mean, single.std, single.interval) == (2.0, None, None)
 
 
 class TestIntervals:
     def test_few_values_get_students(self) -> None:
-        found = mean_interval(X)
         expected = scipy_stats.t.interval(0.95, 3, np.mean(X), scipy_stats.sem(X))
-        assert found is not None
-        assert found.method == "t"
-        assert (found.low, found.high) == pytest.approx(expected)
+        assert bounds(mean_interval(X), "t") == pytest.approx(expected)
+        welch = scipy_stats.ttest_ind(X, Y, equal_var=False).confidence_interval()
+        difference = bounds(difference_interval(X, Y), "t")
+        assert difference == pytest.approx((welch.low, welch.high))
 
     def test_many_values_are_resampled(self) -> None:
-        values = np.random.default_rng(1).exponential(size=100)
-        found = mean_interval(list(values))
+        random = np.random.default_rng(1)
+        values = random.exponential(size=100)
         expected = scipy_stats.bootstrap(
             (values,), np.mean, method="BCa", n_resamples=9999, random_state=1
         ).confidence_interval
-        assert found is not None
-        assert found.method == "bootstrap"
-        assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.02)
+        assert bounds(mean_interval(list(values)), "bootstrap") == pytest.approx(
+            tuple(expected), abs=0.02
+        )
+        x, y = random.normal(size=50), random.normal(size=40) + 1
+        welch = scipy_stats.ttest_ind(x, y, equal_var=False).confidence_interval()
+        difference = bounds(difference_interval(list(x), list(y)), "bootstrap")
+        assert difference == pytest.approx((welch.low, welch.high), abs=0.05)
 
-    def test_equal_values_give_equal_intervals(self) -> None:
+    def test_equal_values_give_equal_intervals_in_any_order(self) -> None:
         values = list(np.random.default_rng(1).normal(size=30))
-        first = mean_interval(values)
+        first = bounds(mean_interval(values), "bootstrap")
         stats._interval.cache_clear()
-        assert mean_interval(values) == first
+        assert bounds(mean_interval(values[::-1]), "bootstrap") == first
 
     def test_constants(self) -> None:
-        found = mean_interval([2.0] * 30)
-        assert found is not None
-        assert (found.low, found.high, found.method) == (2.0, 2.0, "constant")
-        found = difference_interval([2.0] * 3, [1.0] * 3)
-        assert found is not None
-        assert (found.low, found.high, found.method) == (1.0, 1.0, "constant")
-
-    def test_of_a_difference_welchs(self) -> None:
-        found = difference_interval(X, Y)
-        expected = scipy_stats.ttest_ind(X, Y, equal_var=False).confidence_interval()
-        assert found is not None
-        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-
-    def test_of_a_difference_resampled(self) -> None:
-        random = np.random.default_rng(1)
-        x, y = random.normal(size=50), random.normal(size=40) + 1
-        found = difference_interval(list(x), list(y))
-        expected = scipy_stats.ttest_ind(x, y, equal_var=False).confidence_interval()
-        assert found is not None
-        assert found.method == "bootstrap"
-        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.05)
+        assert bounds(mean_interval([2.0] * 30), "constant") == (2.0, 2.0)
+        assert bounds(difference_interval([2.0] * 3, [1.0] * 3), "constant") == (1.0, 1.0)
 
     def test_they_hold_the_mean_as_often_as_they_say(self) -> None:
         random = np.random.default_rng(0)
-        held = 0
-        for _ in range(400):
-            found = mean_interval(list(random.normal(size=5)))
-            assert found is not None
-            held += found.low <= 0 <= found.high
-        assert 0.92 < held / 400 < 0.98
+        intervals = [bounds(mean_interval(list(random.normal(size=5))), "t") for _ in range(400)]
+        assert 0.92 < np.mean([low <= 0 <= high for low, high in intervals]) < 0.98
 
     def test_where_resampling_fails_there_is_students(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(stats, "_bootstrap", lambda *_: None)
-        found = mean_interval([1.0] * 20 + [2.0, 3.5])
-        assert found is not None
-        assert found.method == "t"
+        assert bounds(mean_interval([1.0] * 20 + [2.0, 3.5]), "t")
 
 
 class TestComparison:
     def test_against_scipy(self) -> None:
-        found = compare(numbered(X), numbered(Y))
+        ours = compare(numbered(X), numbered(Y))
         student = scipy_stats.ttest_ind(X, Y)
-        assert (found.t, found.p_student) == pytest.approx((student.statistic, student.pvalue))
-        assert found.p_welch == pytest.approx(scipy_stats.ttest_ind(X, Y, equal_var=False).pvalue)
-        assert (found.n, found.difference) == ((4, 3), pytest.approx(5 - 7 / 3))
+        assert (ours.t, ours.p_student) == pytest.approx((student.statistic, student.pvalue))
+        assert ours.p_welch == pytest.approx(scipy_stats.ttest_ind(X, Y, equal_var=False).pvalue)
+        assert (ours.n, ours.difference) == ((4, 3), pytest.approx(5 - 7 / 3))
 
     def test_seeds_pair_up(self) -> None:
         ours, theirs = {0: 3.0, 17: 5.0, 34: 4.0}, {34: 3.5, 17: 4.0, 0: 2.5}
-        found = compare(ours, theirs, paired=True)
+        paired = compare(ours, theirs, paired=True)
         expected = scipy_stats.ttest_rel([3.0, 5.0, 4.0], [2.5, 4.0, 3.5])
-        assert found.pairs == 3
-        assert found.p == found.p_paired == pytest.approx(expected.pvalue)
-        assert found.interval == mean_interval([0.5, 1.0, 0.5])
+        assert paired.pairs == 3
+        assert paired.p == paired.p_paired == pytest.approx(expected.pvalue)
+        assert paired.interval == mean_interval([0.5, 1.0, 0.5])
         unpaired = compare(ours, theirs)  # interval and p are of one test
         assert (unpaired.test, unpaired.p) == ("Welch", unpaired.p_welch)
         assert unpaired.interval == difference_interval(list(ours.values()), list(theirs.values()))
 
-    def test_the_order_of_values_changes_no_interval(self) -> None:
-        values = [float(each**2 % 37) for each in range(30)]
-        found = mean_interval(values)
-        assert found is not None
-        assert found.method == "bootstrap"
-        assert found == mean_interval(values[::-1])
+    def test_some_or_no_seeds_pair_up(self) -> None:
+        some = compare({0: 3.0, 1: 5.0, 2: 9.0}, {0: 2.0, 1: 3.0}, paired=True)
+        assert (some.pairs, some.test) == (2, "Welch")
+        assert some.interval == difference_interval([3.0, 5.0, 9.0], [2.0, 3.0])
+        none = compare({0: 3.0, 1: 5.0}, {2: 2.0, 3: 3.0})
+        assert (none.pairs, none.p_paired) == (0, None)
 
-    def test_some_seeds_do(self) -> None:
-        found = compare({0: 3.0, 1: 5.0, 2: 9.0}, {0: 2.0, 1: 3.0})
-        assert found.pairs == 2
-        assert found.interval == difference_interval([3.0, 5.0, 9.0], [2.0, 3.0])
-
-    def test_none_does(self) -> None:
-        found = compare({0: 3.0, 1: 5.0}, {2: 2.0, 3: 3.0})
-        assert (found.pairs, found.p_paired) == (0, None)
-
-    def test_too_few_for_a_test(self) -> None:
-        found = compare({0: 3.0}, {0: 2.0})
-        assert (found.difference, found.improvement) == (1.0, 1.0)
-        assert {found.t, found.p_welch, found.p_paired, found.g, found.interval} == {None}
-
-    def test_constant_scores_have_no_test(self) -> None:
-        found = compare({0: 3.0, 1: 3.0}, {0: 2.0, 1: 2.0})
-        assert {found.t, found.p_welch, found.p_paired, found.g} == {None}
-        one = compare({0: 3.0, 1: 3.0}, {0: 2.0, 1: 2.5})
-        assert one.p_welch is not None
+    def test_too_few_or_constant_scores_have_no_test(self) -> None:
+        single = compare({0: 3.0}, {0: 2.0})
+        assert (single.difference, single.improvement, single.interval) == (1.0, 1.0, None)
+        constant = compare({0: 3.0, 1: 3.0}, {0: 2.0, 1: 2.0})
+        for ours in (single, constant):
+            assert {ours.t, ours.p_welch, ours.p_paired, ours.g} == {None}
+        assert compare({0: 3.0, 1: 3.0}, {0: 2.0, 1: 2.5}).p_welch is not None
+        assert paired_p([1.0]) is paired_p([1.0, 1.0]) is None
 
     def test_hedges_g_by_hand(self) -> None:
         pooled = math.sqrt((14 + 14 / 3) / 5)
-        assert hedges_g(X, Y) == pytest.approx(
-            (5 - 7 / 3) / pooled * (1 - 3 / (4 * 5 - 1)), rel=0.01
-        )
+        expected = (5 - 7 / 3) / pooled * (1 - 3 / (4 * 5 - 1))
+        assert hedges_g(X, Y) == pytest.approx(expected, rel=0.01)
 
-    def test_paired_p_needs_pairs(self) -> None:
-        assert paired_p([1.0]) is None
-        assert paired_p([1.0, 1.0]) is None
-
-
-class TestImprovement:
-    def test_by_hand(self) -> None:
+    def test_improvement_is_mann_whitneys_u(self) -> None:
         # 3 beats 1, 2; 4 beats 1, 2 and ties 4; 5 and 8 beat all: (2 + 3 + 2.5 + 3) / 12
         assert probability_of_improvement(X, Y) == pytest.approx(10.5 / 12)
         assert probability_of_improvement(X, Y, lower_is_better=True) == pytest.approx(1.5 / 12)
-
-    def test_is_mann_whitneys_u(self) -> None:
         u = scipy_stats.mannwhitneyu(X, Y).statistic
         assert probability_of_improvement(X, Y) == pytest.approx(u / (len(X) * len(Y)))
 
-
-class TestResampled:
-    def test_by_hand(self) -> None:
+    def test_resampled_by_hand(self) -> None:
         """Nadeau and Bengio: variance / n becomes variance * (1 / n + test / train)."""
-        gaps = [1.0, 2.0, 3.0]
         t = 2.0 / math.sqrt(1 / 3 + 1 / 4)
-        assert resampled_p(gaps, 1 / 4) == pytest.approx(2 * scipy_stats.t.sf(t, 2))
-
-    def test_without_overlap_it_is_the_paired_test(self) -> None:
-        assert resampled_p(X, 0.0) == pytest.approx(paired_p(X))
+        assert resampled_p([1.0, 2.0, 3.0], 1 / 4) == pytest.approx(2 * scipy_stats.t.sf(t, 2))
+        assert resampled_p(X, 0.0) == pytest.approx(paired_p(X))  # without overlap
         assert compare(numbered(X), numbered(Y), paired=True).p_resampled is None
         assert resampled_p([1.0, 1.0], 0.25) is None
 
@@ -258,11 +209,8 @@ class TestResampled:
 class TestHolm:
     def test_by_hand(self) -> None:
         assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-
-    def test_what_was_not_tested_does_not_count(self) -> None:
         assert holm([0.01, None, 0.04]) == [pytest.approx(0.02), None, pytest.approx(0.04)]
-        assert holm([]) == []
-        assert holm([None]) == [None]
+        assert (holm([]), holm([None])) == ([], [None])
 
     def test_tests_of_the_same_label_count_once(self) -> None:
         """The first stands for both; the other is corrected as if it stood in its place."""
@@ -273,9 +221,9 @@ class TestHolm:
     @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
     def test_between_none_and_bonferroni(self, p_values: list[float]) -> None:
         corrected = holm(p_values)
-        for p, found in zip(p_values, corrected, strict=True):
-            assert found is not None
-            assert p <= found <= min(1, p * len(p_values))
+        for p, raised in zip(p_values, corrected, strict=True):
+            assert raised is not None
+            assert p <= raised <= min(1, p * len(p_values))
         order = np.argsort(p_values, kind="stable")
         ordered = [corrected[place] for place in order]
         assert ordered == sorted(ordered)  # type: ignore[type-var]

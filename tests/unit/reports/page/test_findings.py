@@ -15,7 +15,7 @@ from focusing.reports.page.tiles import Tile, tiles
 from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
-from tests.unit.reports.test_tables_settings import leave_rescue
+from tests.unit.reports.test_tables_experiments import leave_rescue
 
 
 def several(folder: Path, data: str, model: str, scores: list[float], **more: Any) -> None:

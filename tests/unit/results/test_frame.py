@@ -1,0 +1,122 @@
+"""The tidy table of runs: replicates, settings, and what tells them apart."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from focusing.results.collect import collect
+from focusing.results.frame import (
+    data_versions,
+    frame,
+    replicate_key,
+    settings,
+    show_value,
+    split_replicates,
+    varying_options,
+)
+from tests.unit.reports.records import leave
+
+
+def test_a_row_per_run(tmp_path: Path) -> None:
+    focus = {"h1": {"moved": 0.25, "inside_first": 0.5, "inside_last": 0.75}, "h2": {"moved": 0.75}}
+    leave(tmp_path, "e", "dna", "dense", 0, [0.5], val=[0.5])
+    leave(tmp_path, "e", "dna", "focus_s", 1, [0.75], focus=focus, measured={"t": {"n": 3}})
+    runs = collect([tmp_path]).runs
+    table = frame(runs)
+    assert list(table.index) == list(runs)
+    assert table["run"]["model"].tolist() == ["dense", "focus_s"]
+    assert table["score"]["paper"].groupby(table["run"]["model"]).mean().to_dict() == {
+        "dense": 0.5,
+        "focus_s": 0.75,
+    }
+    assert table["score"]["holdout"].isna().tolist() == [False, True]
+    assert table["option"]["data.name"].tolist() == ["dna", "dna"]
+    assert table["measured"].iloc[1].to_dict() == {
+        "seconds": 1.5,
+        "foci inside at first (%)": 50,
+        "foci inside at last (%)": 75,
+        "foci inside, change (points)": 25,
+        "foci moved": 0.5,
+        "t.n": 3,
+    }
+
+
+def test_options_that_change_nothing_are_no_settings(tmp_path: Path) -> None:
+    changes: list[dict[str, Any]] = [
+        {},
+        {"data.fold": 3, "data.split_seed": 7},
+        {"paths.output_dir": "elsewhere", "trainer.devices": 2, "figures": False},
+        {"callbacks.progress": None, "logger": {}},
+    ]
+    for seed, options in enumerate(changes):
+        leave(tmp_path, "e", "dna", "dense", seed, [0.5], options=options)
+    leave(tmp_path, "e", "dna", "dense", 9, [0.5], val=[0.5])  # a protocol is a column
+    runs = collect([tmp_path]).runs
+    flat = [
+        {name: value for name, value in settings(run).items() if not name.startswith("callbacks")}
+        for run in runs
+    ]
+    assert len(runs) == 5
+    assert all(row == flat[0] for row in flat)
+    assert len({replicate_key(run) for run in runs}) == 5
+    assert split_replicates(runs) == [("", list(runs))]
+
+
+def test_an_unusual_share_of_validation_is_a_setting(tmp_path: Path) -> None:
+    share = {"protocol.holdout": 0.3}
+    leave(tmp_path, "e", "dna", "dense", 0, [0.5], val=[0.5], options=share)
+    [run] = collect([tmp_path]).runs
+    assert settings(run)["protocol.holdout"] == 0.3
+
+
+def test_options_that_follow_from_others_are_left_out() -> None:
+    table = [
+        {"data.name": "mnist", "optim.lr": 0.1, "optim.sigma_l2": 0.0},
+        {"data.name": "lfw", "optim.lr": 0.01, "optim.sigma_l2": 0.0},
+        {"data.name": "lfw", "optim.lr": 0.01, "optim.sigma_l2": 0.1},
+    ]
+    assert varying_options(table) == ["data.name", "optim.sigma_l2"]
+    assert varying_options(table, known=["data.name"]) == ["optim.sigma_l2"]
+    assert varying_options(table, prefix="data.") == ["data.name"]
+    assert varying_options([{"a": 1}, {"a": 1}]) == varying_options([]) == []
+    lists = [{"model.hidden": [8]}, {"model.hidden": [8, 8]}, {}]
+    assert varying_options(lists) == ["model.hidden"]
+
+
+class TestDataVersions:
+    def test_other_files_are_another_version(self, tmp_path: Path) -> None:
+        later = {"fingerprint": "f1", "finished": "2026-02-01T00:00:00+00:00"}
+        leave(tmp_path, "e", "dna", "dense", 0, [0.5], fingerprint="f0")
+        leave(tmp_path, "e", "dna", "dense", 17, [0.5], **later)
+        leave(tmp_path, "e", "dna", "focus_s", 17, [0.5], **later)
+        versions = data_versions(collect([tmp_path]).runs)
+        pairs = sorted((run.fingerprint, version) for run, version in versions.items())
+        assert pairs == [("f0", 0), ("f1", 1), ("f1", 1)]
+
+    def test_another_fold_or_split_is_not(self, tmp_path: Path) -> None:
+        for seed in range(3):
+            mark = {"fingerprint": f"f{seed}"}
+            fold, split = {"data.fold": seed}, {"data.split_seed": None}
+            leave(tmp_path, "e", "dna", "dense", 0, [0.5], options=fold, **mark)
+            leave(tmp_path, "e", "lfw", "dense", seed, [0.5], options=split, **mark)
+            leave(tmp_path, "h", "boston", "dense", seed, [2.0], val=[2.0], **mark)
+        assert set(data_versions(collect([tmp_path]).runs).values()) == {0}
+
+    @pytest.mark.parametrize("val", [None, [0.5]])
+    def test_where_seeds_split_the_content_counts(self, tmp_path: Path, val: Any) -> None:
+        for seed, content in enumerate(("c0", "c0", "c1", "c1", None)):
+            leave(
+                tmp_path, "e", "lfw", "dense", seed, [0.5], val=val,
+                options={"data.split_seed": None},
+                fingerprint=f"f{seed}", content=content,
+                finished=f"2026-02-0{seed + 1}T00:00:00+00:00",
+            )  # fmt: skip
+        versions = data_versions(collect([tmp_path]).runs)
+        by_seed = sorted((run.seed, version) for run, version in versions.items())
+        assert [version for _, version in by_seed] == [0, 0, 1, 1, 0]
+
+
+def test_values_as_they_are_typed() -> None:
+    values = [None, True, 0.1, 1e-10, [8, 8], "spread"]
+    assert [*map(show_value, values)] == ["null", "true", "0.1", "1e-10", "[8,8]", "spread"]

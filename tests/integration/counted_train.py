@@ -1,4 +1,4 @@
-"""train.py, which also adds a byte to the file ``steps`` for each optimizer step it makes."""
+"""train.py, which also adds a byte to the file ``steps`` per optimizer step."""
 
 import os
 import runpy

@@ -215,7 +215,7 @@ def _add_report_commands(add: Any) -> None:
 def _add_wandb_commands(add: Any) -> None:
     push = add(
         "wandb push",
-        "focusing.reports.upload.push:push",
+        "focusing.reports.wandb_push:push",
         "send finished runs to W&B, once",
         "Send finished runs to W&B; those that are there already are skipped.",
     )
@@ -225,7 +225,7 @@ def _add_wandb_commands(add: Any) -> None:
     )
     dashboard = add(
         "wandb dashboard",
-        "focusing.reports.upload.dashboard:dashboard",
+        "focusing.reports.wandb_dashboard:dashboard",
         "make a W&B workspace that compares runs",
     )
     _add_folders(dashboard)

@@ -11,8 +11,8 @@ import wandb
 from PIL import Image
 
 from focusing.errors import UserError
-from focusing.reports.upload.item import send
-from focusing.reports.upload.push import to_send
+from focusing.reports.wandb_items import send
+from focusing.reports.wandb_push import to_send
 from tests.command_line import push
 from tests.integration.test_wandb_offline import records
 from tests.integration.wandb_server import Server, wandb_server

@@ -18,7 +18,7 @@ from focusing.reports.figures.gallery import all_figures, missing_lines, write_f
 from focusing.reports.figures.measurement_figures import shap_charts
 from focusing.reports.figures.weight_figures import dead_input_charts
 from focusing.reports.foci import first_and_last, read_foci
-from focusing.reports.page.run_foci import foci_of
+from focusing.reports.page.run_page import foci_of
 from focusing.reports.page.site import write_page
 from focusing.results.collect import collect
 from tests.command_line import archive

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from focusing.reports.upload.push import to_send
-from focusing.reports.upload.record import rows_of
+from focusing.reports.wandb_items import rows_of
+from focusing.reports.wandb_push import to_send
 from tests.command_line import push
 from tests.unit.reports.records import leave
 

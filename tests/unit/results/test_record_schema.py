@@ -16,7 +16,7 @@ from rich.console import Console
 
 from focusing.reports.figures.chart import editions
 from focusing.reports.figures.gallery import all_figures
-from focusing.reports.page.run_view import run_view
+from focusing.reports.page.run_page import run_view
 from focusing.reports.tables.files import all_tables
 from focusing.reports.terminal import summary
 from focusing.results.collect import Collection, collect, run_of

@@ -1,29 +1,87 @@
-"""Writes the pages; those of runs that did not change stay as they are."""
+"""Writes the pages of a report: ``index.html`` and one page per run, readable without a network."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from focusing.reports.names import DATA, MODELS, PROTOCOLS
-from focusing.reports.page.findings import findings
-from focusing.reports.page.noise import noise_differences
-from focusing.reports.page.overview import choices, experiments, lead, run_rows
-from focusing.reports.page.pictures import damaged, pictures
-from focusing.reports.page.render import render, source_mark
-from focusing.reports.page.run_view import run_view
-from focusing.reports.page.sparsity import kept
-from focusing.reports.page.table_view import table_views
-from focusing.reports.page.tiles import tiles
-from focusing.reports.tables import Table, file_name
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, model_name
+from focusing.reports.page.exhibits import damaged, pictures, table_views
+from focusing.reports.page.findings import findings, kept, noise_differences
+from focusing.reports.page.overview import choices, experiments, lead, run_rows, tiles
+from focusing.reports.page.run_page import run_view
+from focusing.reports.tables import Table, between, file_name, number, p_value, signed
 from focusing.reports.tables.files import all_tables
 from focusing.reports.terminal import PROTOCOL_MEANINGS as PROTOCOL_WORDS
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 from focusing.results.store import atomic_write, inside, remove
+
+
+def short_title(title: str) -> str:
+    """``Table 2 (size=paper, variant=author)`` without the size: it is the paper's."""
+    title = re.sub(r"(?<=\(|\s)(size|variant)=paper(,\s*|(?=\)))", "", title)
+    return re.sub(r",?\s*\(?\s*\)", lambda end: ")" if "(" not in end[0] else "", title)
+
+
+HERE = Path(__file__).parent
+TEMPLATES = HERE / "templates"
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template.
+
+    Args:
+        template: a file in ``templates/``.
+        values: what it shows.
+    """
+    return _environment().get_template(template).render(**values)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,  # a misspelt name is an error, not a gap in the page
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.filters |= {
+        "data_name": data_name,
+        "model_name": model_name,
+        "number": number,
+        "signed": signed,
+        "p_value": p_value,
+        "between": between,
+    }
+    environment.globals["asset"] = _asset
+    return environment
+
+
+@cache
+def _asset(name: str) -> str:
+    """Our own CSS or JavaScript as it is, but for indentation: a thousand pages have a copy."""
+    lines = (line.strip() for line in (TEMPLATES / name).read_text(encoding="utf-8").splitlines())
+    kept = (line for line in lines if line and not line.startswith("//"))
+    return "\n".join(kept)
+
+
+@lru_cache(maxsize=1)
+def source_mark() -> str:
+    """Changes whenever pages would look different."""
+    files = sorted([*HERE.glob("*.py"), *TEMPLATES.iterdir()])
+    content = b"".join(path.read_bytes() for path in files if path.is_file())
+    return hashlib.sha256(content).hexdigest()[:16]
+
 
 RUNS, WRITTEN = "runs", ".written.json"
 LONGEST_NAME = 80

@@ -7,11 +7,8 @@ import pytest
 
 from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.score_figures import table_charts
-from focusing.reports.page.difference import WIDTH
-from focusing.reports.page.findings import findings
-from focusing.reports.page.noise import noise_differences
-from focusing.reports.page.sparsity import kept
-from focusing.reports.page.tiles import Tile, tiles
+from focusing.reports.page.findings import WIDTH, findings, kept, noise_differences
+from focusing.reports.page.overview import Tile, tiles
 from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave

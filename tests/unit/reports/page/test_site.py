@@ -13,7 +13,7 @@ from focusing.reports.figures import gallery
 from focusing.reports.figures.chart import Chart, Missing
 from focusing.reports.figures.gallery import write_figures
 from focusing.reports.page import write_page
-from focusing.reports.page.pictures import Picture, pictures
+from focusing.reports.page.exhibits import Picture, pictures
 from focusing.reports.page.site import page_names
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave

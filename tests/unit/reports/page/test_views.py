@@ -7,13 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from focusing.reports.page.exhibits import FIGURE_SPACE, column_protocol, table_views
 from focusing.reports.page.overview import duration, experiments, lead, run_settings
-from focusing.reports.page.run_foci import MOST_EPOCHS, MOST_NEURONS, foci_of
-from focusing.reports.page.run_series import MOST_EPOCHS as MOST_POINTS
-from focusing.reports.page.run_series import series_panels, thinned
-from focusing.reports.page.run_view import run_view
-from focusing.reports.page.table_view import FIGURE_SPACE, column_protocol, table_views
-from focusing.reports.page.titles import short_title
+from focusing.reports.page.run_page import (
+    MOST_EPOCHS,
+    MOST_NEURONS,
+    foci_of,
+    run_view,
+    series_panels,
+    thinned,
+)
+from focusing.reports.page.run_page import MOST_EPOCHS as MOST_POINTS
+from focusing.reports.page.site import short_title
 from focusing.reports.tables import Cell, Column, Row, Table, text
 from focusing.results.collect import collect
 from tests.unit.reports.page.foci import leave_foci

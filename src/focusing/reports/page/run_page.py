@@ -1,18 +1,144 @@
-"""What the page of a run shows."""
+"""The page of a run: scores, facts, curves and foci, small enough for a thousand pages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import base64
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from focusing.errors import DamagedError
+from focusing.reports.foci import finite_times, read_layers
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.page.overview import duration
-from focusing.reports.page.run_foci import foci_of
-from focusing.reports.page.run_series import DIGITS, series_panels, short
 from focusing.reports.tables import NOTHING, Unit, number
 from focusing.reports.terminal import PROTOCOL_MEANINGS as PROTOCOL_WORDS
 from focusing.results.collect import Run
 from focusing.results.frame import show_value
+
+MOST_EPOCHS = 150
+"""Points of a curve: no screen shows more, and a thousand run pages stay small."""
+DIGITS = 4
+Values = Sequence[float | None]
+
+
+def series_panels(series: Mapping[str, Values], marks: Mapping[str, int]) -> dict[str, Any] | None:
+    """Curves by what they measure: ``loss`` of ``train`` and ``test`` in one panel.
+
+    Args:
+        series: metric -> value of each epoch.
+        marks: protocol -> its epoch, from 0; kept whatever is left out.
+
+    Returns:
+        ``epochs`` (from 1), ``of`` (how many there are) and ``panels``; None without curves.
+    """
+    epochs = max(map(len, series.values()), default=0)
+    if not epochs:
+        return None
+    chosen = thinned(epochs, MOST_EPOCHS, keep=marks.values())
+    panels: dict[str, dict[str, list[float | None]]] = {}
+    for name, values in series.items():
+        part, _, what = name.rpartition("/")
+        curve = [short(values[at]) if at < len(values) else None for at in chosen]
+        if any(value is not None for value in curve):
+            panels.setdefault(what or name, {})[part or name] = curve
+    return {
+        "epochs": [at + 1 for at in chosen],
+        "of": epochs,
+        "panels": [{"title": title, "lines": lines} for title, lines in panels.items()],
+    }
+
+
+def thinned(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
+    """Evenly spaced places, the first and the last among them, and those to be kept."""
+    even = np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()
+    return sorted({*even, *(place for place in keep if 0 <= place < count)})
+
+
+def short(value: float | None) -> float | None:
+    """Few digits; None for what is no number, as when a run diverged."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{DIGITS}g}")
+
+
+Array = NDArray[Any]
+MOST_EPOCHS, MOST_NEURONS, MOST_POSITIONS = 41, 40, 400
+USED = ("mu", "sigma", "epoch", "tau", "focus", "normalizer")
+STEPS = 2**16 - 1
+"""Foci are written as numbers of two bytes between their least and greatest value."""
+
+
+def foci_of(path: Path, informative: Sequence[int] | None) -> list[dict[str, Any]]:
+    """The focused layers of a run.
+
+    Args:
+        path: ``focus.npz``.
+        informative: first informative column and the one after the last, if known.
+
+    Returns:
+        For each layer its name, kind, thinned epochs and neurons, and foci; none without a file
+        that can be read.
+    """
+    try:
+        stored = read_layers(path, USED)
+    except (OSError, DamagedError):
+        return []
+    return [page for name, layer in stored.items() for page in _layer(name, layer, informative)]
+
+
+def _layer(
+    name: str, layer: Mapping[str, Array], informative: Sequence[int] | None
+) -> list[dict[str, Any]]:
+    mu, sigma, tau, epochs = layer["mu"], layer["sigma"], layer["tau"], layer["epoch"]
+    records = finite_times(layer)
+    if not records:
+        return []
+    at = thinned(records, MOST_EPOCHS)
+    neurons = np.argsort(mu[0, :, 0], kind="stable")[thinned(mu.shape[1], MOST_NEURONS)]
+    inputs, axes = tau.shape
+    seen = axes == 1 and informative is not None and int(informative[1]) <= inputs
+    return [
+        {
+            "name": name,
+            "focus": str(layer["focus"]),
+            "normalizer": str(layer["normalizer"]),
+            "axes": axes,
+            "inputs": inputs,
+            "positions": _positions(tau[:, 0]) if axes == 1 else None,
+            "informative": [int(each) for each in informative] if seen and informative else None,
+            "neurons": neurons.tolist(),
+            "of_neurons": mu.shape[1],
+            "epochs": epochs[at].tolist(),
+            "of_epochs": int(epochs[records - 1]),
+            "mu": _packed(mu[at][:, neurons, :2]),
+            "sigma": _packed(sigma[at][:, neurons, :2]),
+        }
+    ]
+
+
+def _positions(tau: Array) -> list[float]:
+    """Where inputs are, each place once: channels share theirs."""
+    places = np.unique(tau)
+    return [round(float(places[at]), 5) for at in thinned(len(places), MOST_POSITIONS)]
+
+
+def _packed(values: Array) -> dict[str, Any]:
+    """Numbers of two bytes, in base64."""
+    low, high = float(values.min()), float(values.max())
+    scaled = (values - low) / ((high - low) or 1.0) * STEPS
+    content = scaled.round().astype("<u2").tobytes()
+    return {
+        "low": low,
+        "high": high,
+        "shape": list(values.shape),
+        "data": base64.b64encode(content).decode(),
+    }
+
 
 MOST_MEASURED = 60
 """Numbers that callbacks measured; the record has all."""

@@ -1,4 +1,4 @@
-"""``focusing wandb push``: finished runs to W&B, each once."""
+"""``focusing wandb push``: sends finished runs to W&B, each once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from rich.console import Console
 
 from focusing.errors import UserError
 from focusing.reports.report import given_folders, nothing
-from focusing.reports.upload.item import MARK, Item, send
-from focusing.reports.upload.record import item_of
-from focusing.reports.upload.trials import trial_items
+from focusing.reports.wandb_items import MARK, Item, item_of, send, trial_items
 from focusing.results.collect import collect
 from focusing.results.frame import group_by
 from focusing.training.wandb_run import obstacle

@@ -1,1 +1,0 @@
-"""Records on W&B: runs, a dashboard."""

@@ -1,0 +1,294 @@
+"""What W&B gets: a record as a W&B run, and all random trials as one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from focusing.errors import DamagedError
+from focusing.reports.foci import read_layers
+from focusing.reports.tables.trial_tables import BASE, noise_level
+from focusing.results.collect import Run
+from focusing.results.frame import group_by, replicate_key
+from focusing.training.wandb_run import curves_of, define_metrics, facts, run_id, summary_of, tags
+
+PROJECT = "focusing"
+MARK = "record"
+"""In the summary of a run: equal to that of a record that was sent whole."""
+PATIENCE = 60
+"""Seconds to wait for W&B to open a run."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """What is to be sent.
+
+    Attributes:
+        project: where it belongs.
+        entity: the user or team that has the project; None: the one of the key.
+        id: of the W&B run; the same whenever and from wherever it is sent.
+        name: what W&B calls it.
+        group: the experiment.
+        job_type: tells items of one group apart.
+        tags: to filter by.
+        config: options -> values.
+        mark: changes with what it was made from.
+        content: what it holds, in a few words.
+        fill: logs its content to an open W&B run.
+    """
+
+    project: str
+    entity: str | None
+    id: str
+    name: str
+    group: str
+    job_type: str
+    tags: tuple[str, ...]
+    config: Mapping[str, Any]
+    mark: str
+    content: str
+    fill: Callable[[Any], None]
+
+    def line(self) -> str:
+        """What it is, in a line."""
+        return f"{self.id}  {self.group}/{self.name}  {' '.join(self.tags)}  ({self.content})"
+
+
+def digest(*parts: str | bytes) -> str:
+    """Sixteen hexadecimal digits that are equal for equal parts."""
+    found = hashlib.sha256()
+    for each in parts:
+        found.update(each if isinstance(each, bytes) else each.encode())
+        found.update(b"\0")
+    return found.hexdigest()[:16]
+
+
+def account(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Project and entity that a run was logged to while it trained, or would have been."""
+    logged = (config.get("logger") or {}).get("wandb") or {}
+    return {"project": logged.get("project") or PROJECT, "entity": logged.get("entity")}
+
+
+def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "online") -> None:
+    """Open the W&B run, fill it and close it, whatever happens.
+
+    A run that W&B has in part, because an earlier attempt was cut short or because it was logged
+    while it trained, is completed: it keeps its history, config and pictures.
+
+    Args:
+        item: what to send.
+        project: where to.
+        entity: the user or team; None: the one of the key.
+        mode: ``"offline"`` leaves files in the current folder instead.
+    """
+    import wandb
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = wandb.init(
+            project=project,
+            entity=entity,
+            id=item.id,
+            name=item.name,
+            group=item.group,
+            job_type=item.job_type,
+            tags=list(item.tags),
+            config=dict(item.config),
+            resume="allow" if mode == "online" else None,
+            mode=mode,
+            dir=folder if mode == "online" else ".",
+            reinit="create_new",  # never a run that somebody left open
+            settings=wandb.Settings(
+                init_timeout=PATIENCE,
+                console="off",
+                silent=True,
+                # What this machine is and does says nothing about a run that is over.
+                disable_git=True,
+                save_code=False,
+                x_disable_stats=True,
+                x_disable_meta=True,
+                x_save_requirements=False,
+            ),
+        )
+        code = 1
+        try:
+            item.fill(run)
+            run.summary[MARK] = item.mark
+            code = 0
+        finally:
+            run.finish(exit_code=code)
+
+
+log = logging.getLogger(__name__)
+
+
+def item_of(run: Run) -> Item:
+    """The W&B run of a finished run.
+
+    Its id is the one that the run had while it trained with ``logger=wandb``, online or offline;
+    otherwise it follows from what the run is, so that copies of a record are one run.
+    """
+    logged = (run.config.get("logger") or {}).get("wandb") or {}
+    given = (run.experiment, run.config_hash, str(run.seed), run.source, run.fingerprint)
+    figures = len(list(run.path.glob("figures/*.png")))
+    foci = f", foci of {', '.join(run.focus)}" if run.focus else ""
+    return Item(
+        **account(run.config),
+        id=run_id(run.path) or digest(*given),
+        name=f"{run.config_hash}-seed={run.seed}",
+        group=run.experiment,
+        job_type=str(logged.get("job_type") or "train"),
+        tags=(*tags(run.config), *(logged.get("tags") or ())),
+        config={
+            **facts(run.config),
+            "source": run.source,
+            "fingerprint": run.fingerprint,
+            "versions": dict(run.versions),
+            "git": run.git,
+            "started": run.started,
+        },
+        mark=digest(json.dumps(run.record())),
+        content=f"scores, history, {figures} figure{'' if figures == 1 else 's'}{foci}",
+        fill=partial(_fill, run),
+    )
+
+
+def rows_of(record: Mapping[str, Any]) -> Iterator[dict[str, float]]:
+    """The history of a run: a row for each epoch, then the curves that callbacks measured."""
+    series = record.get("series") or {}
+    for epoch in range(max(map(len, series.values()), default=0)):
+        values = {name: each[epoch] for name, each in series.items() if epoch < len(each)}
+        known = {name: value for name, value in values.items() if value is not None}
+        yield {"epoch": epoch, **known}
+    yield from curves_of(record)
+
+
+def _fill(run: Run, to: Any) -> None:
+    record = run.record()
+    define_metrics(to)
+    known = to.starting_step  # of a run that is continued, W&B has these rows
+    rows = list(rows_of(record))
+    for step, row in enumerate(rows[known:], start=known):
+        to.log(row, step=step)
+    seen = {**_pictures(run), **_tables(run)}
+    if seen:  # a step of its own: without a number it would join the last one
+        to.log(seen, step=max(known, len(rows)))
+    to.summary.update(summary_of(record))
+
+
+def _pictures(run: Run) -> dict[str, Any]:
+    """The figures of a run; those of its foci by the names that they have while it trains."""
+    import wandb
+
+    found: dict[str, Any] = {}
+    for path in sorted(run.path.glob("figures/*.png")):
+        kind, _, layer = path.stem.partition("_")
+        key = f"focus/{layer}" if kind == "foci" else f"figures/{path.stem}"
+        found[key] = wandb.Image(str(path))
+    return found
+
+
+def _tables(run: Run) -> dict[str, Any]:
+    """Where each neuron looked at the start and at the end, a table for each layer."""
+    import numpy as np
+    import wandb
+
+    try:
+        layers = read_layers(run.path / "focus.npz", ("mu", "sigma"))
+    except DamagedError as error:
+        log.warning("%s Its foci are not sent.", error)
+        return {}
+    found: dict[str, Any] = {}
+    for layer, arrays in layers.items():
+        columns, values = ["neuron"], []
+        for when, at in (("first", 0), ("last", -1)):
+            for name in ("mu", "sigma"):
+                each = arrays[name][at]  # (neurons, dimensions)
+                axes = range(each.shape[1])
+                columns += [f"{name}_{when}" + (f"_{i + 1}" if len(axes) > 1 else "") for i in axes]
+                values.append(each)
+        rows = np.concatenate(values, axis=1).astype(float).tolist()
+        table = [[neuron, *row] for neuron, row in enumerate(rows)]
+        found[f"foci/{layer}"] = wandb.Table(columns=[*columns], data=table)
+    return found
+
+
+KEY = "trials"
+"""Of the scatter; W&B keeps what it shows as ``trials_table``."""
+JOB_TYPE = "trials"
+Rows = list[list[Any]]
+
+
+def trial_items(runs: Sequence[Run]) -> list[Item]:
+    """One item for the trials of each experiment, size, variant, protocol and data source."""
+    trials = [run for run in runs if run.trial is not None]
+    groups = group_by(
+        trials, lambda run: (run.experiment, run.size, run.variant, run.protocol, run.source)
+    )
+    items = []
+    for key, members in groups.items():
+        experiment, size, variant, protocol, source = key
+        columns, rows = trial_table(members)
+        items.append(
+            Item(
+                **account(members[0].config),
+                id=digest(JOB_TYPE, *key),
+                name=f"{len(rows)} trials",
+                group=experiment,
+                job_type=JOB_TYPE,
+                tags=(f"size={size}", f"variant={variant}", f"protocol={protocol}"),
+                config={
+                    "name": experiment,
+                    "size": size,
+                    "variant": variant,
+                    "protocol": {"name": protocol},
+                    "data": {"name": members[0].data, "source": source},
+                },
+                mark=digest(json.dumps([columns, rows])),
+                content=f"a table of {len(rows)} trials, {', '.join(columns[4:])}",
+                fill=partial(_fill_trials, columns, rows),
+            )
+        )
+    return items
+
+
+def trial_table(runs: Sequence[Run]) -> tuple[list[str], Rows]:
+    """Columns and rows: what a trial was, and the accuracy of each model in percent."""
+    names = {run.model for run in runs}
+    models = sorted(names, key=lambda name: (name != BASE, name))
+    rows = []
+    for members in group_by(runs, replicate_key).values():
+        first = members[0]
+        scores = {run.model: 100 * run.scores[run.protocol] for run in members}
+        what = [
+            first.trial,
+            first.seed,
+            noise_level(first),
+            first.config["data"]["noise_position"],
+        ]
+        rows.append([*what, *(scores.get(model) for model in models)])
+    rows.sort(key=lambda row: (row[0], row[1]))
+    return ["trial", "seed", "noise", "position", *models], rows
+
+
+def _fill_trials(columns: list[str], rows: Rows, to: Any) -> None:
+    import wandb
+
+    table = wandb.Table(columns=[*columns], data=rows)
+    focused = next((name for name in columns[4:] if name != BASE), None)
+    if BASE in columns and focused:
+        title = f"{focused} against {BASE}, test accuracy"
+        to.log({KEY: wandb.plot.scatter(table, BASE, focused, title=title)})
+        pairs = [(row[4], row[columns.index(focused)]) for row in rows]
+        whole = [(base, ours) for base, ours in pairs if base is not None and ours is not None]
+        if whole:
+            gap = sum(ours - base for base, ours in whole) / len(whole)
+            to.summary.update({"pairs": len(whole), f"{focused} - {BASE}": gap})
+    else:
+        to.log({f"{KEY}_table": table})
+    to.summary["n_trials"] = len(rows)

@@ -15,7 +15,7 @@ from focusing.reports.foci import FILE as FOCI_FILE
 from focusing.reports.foci import first_and_last, read_foci
 from focusing.reports.names import PROTOCOLS, data_order, edition
 from focusing.reports.tables import file_name
-from focusing.reports.tables.blocks import Block, blocks, command
+from focusing.reports.tables.run_blocks import Block, blocks, command
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 

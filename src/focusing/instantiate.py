@@ -12,10 +12,11 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, TypeVar, get_type_hints
+from types import NoneType
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -57,11 +58,13 @@ LOG_CLASSES = (
 LOG_FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
 """The file of Hydra's own choices of ``hydra/job_logging``."""
 STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
+PLAIN_TYPES = (bool, dict, float, int, list, str, tuple, NoneType)
 STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 """As in JSON: "1" and true are no numbers, 1.5 is no integer; a list may be a tuple."""
 
 Option = tuple[tuple[str, ...], Any]
 """The path of an option of Hydra's, and its value."""
+P = ParamSpec("P")
 T = TypeVar("T")
 _trusted: set[str] = set()
 
@@ -90,7 +93,8 @@ def instantiate(node: Any, kind: type[T], **more: Any) -> T:
         inspect.signature(target).bind(**options, **more)
     except TypeError as error:
         raise UserError(f"{name}: {error}.") from None
-    check_arguments(target, options)
+    groups = [group for group, targets in SCHEMA_TARGETS.items() if name in targets.values()]
+    check_arguments(target, options, f"{groups[0]}." if groups else "")
     try:
         return target(**options, **more)  # type: ignore[no-any-return]
     except ValueError as error:  # the constructors say what is allowed
@@ -150,21 +154,40 @@ def _makes(target: Any, kind: type) -> bool:
     return inspect.isclass(target) and issubclass(target, kind)
 
 
-def check_arguments(target: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuse an option of another type than the target's parameter of that name.
+def check_arguments(
+    target: Callable[..., Any], options: Mapping[str, Any], prefix: str = ""
+) -> None:
+    """Refuse an option that the annotation of the target's parameter excludes.
 
     Args:
         target: what will be called; parameters without a type take anything.
-        options: plain values.
+        options: values; only plain ones are checked.
+        prefix: stands before the name of an option in the error, as in ``data.``.
     """
     types = _types(target)
     for name, value in options.items():
-        if name not in types:
+        if name not in types or not isinstance(value, PLAIN_TYPES):
             continue
         try:
             types[name].validate_json(json.dumps(value, default=str))
         except ValidationError as error:
-            raise UserError(f"{name}={value!r} {describe_fault(error)}.") from None
+            fault = describe_fault(error)
+            shown = value if fault.startswith("is not one of") else repr(value)
+            raise UserError(f"{prefix}{name}={shown} {fault}.") from None
+
+
+def checks_options(prefix: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Check the keyword arguments of a function against its annotations whenever it is called."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def checked(*args: P.args, **options: P.kwargs) -> T:
+            check_arguments(checked, options, prefix)
+            return function(*args, **options)
+
+        return checked
+
+    return decorate
 
 
 @cache

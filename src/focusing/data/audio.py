@@ -7,9 +7,10 @@ import wave
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 from focusing.data.cache import decoded
@@ -36,11 +37,11 @@ def fsdd(
     options: FileOptions,
     *,
     speakers: Sequence[str] = SPEAKERS,
-    coefficients: int = 20,
-    frames: int = 40,
-    window: int = 512,
-    hop: int = 160,
-    bands: int = 40,
+    coefficients: Annotated[int, Ge(1)] = 20,
+    frames: Annotated[int, Ge(1)] = 40,
+    window: Annotated[int, Ge(1)] = 512,
+    hop: Annotated[int, Ge(1)] = 160,
+    bands: Annotated[int, Ge(1)] = 40,
 ) -> DataSet:
     """Free Spoken Digit Dataset: MFCCs, (coefficients, frames, 1), of ten digits.
 
@@ -53,11 +54,8 @@ def fsdd(
         hop: samples from frame to frame.
         bands: number of mel bands.
     """
-    if not 1 <= coefficients <= bands or min(frames, window, hop) < 1:
-        raise UserError(
-            f"data: coefficients={coefficients} must lie between 1 and bands={bands}, and "
-            f"frames={frames}, window={window}, hop={hop} be at least 1."
-        )
+    if coefficients > bands:
+        raise UserError(f"data.coefficients={coefficients} must be at most bands={bands}.")
     check_memory(
         8 * (window * bands + frames * max(hop, window, coefficients)),
         f"data: frames={frames}, window={window}, hop={hop} and bands={bands}",
@@ -83,14 +81,9 @@ def fsdd(
         return {"inputs": inputs, "targets": labels}
 
     entry = decoded("fsdd", {"files": tree_hash(folder, names), **recipe}, build)
-    raw = Raw(
-        entry.arrays["inputs"],
-        entry.arrays["targets"],
-        *(official, 10, files.source, entry.content),
-        top=None,
-        keep=(1,),  # each coefficient has its own scale
-        test_share=TEST_SHARE,
-    )
+    about: dict[str, Any] = {"top": None, "test_share": TEST_SHARE}
+    about["keep"] = (1,)  # each coefficient has its own scale
+    raw = Raw.of(entry, files.source, 10, official, **about)
     return assemble("fsdd", raw, options)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from focusing.data.batches import Preparation
@@ -27,14 +28,12 @@ from focusing.data.decoders import DamagedError, load_npz, reading
 from focusing.data.image_sets import read_mnist
 from focusing.data.splits import Split, held_out, limit
 from focusing.errors import UserError
+from focusing.instantiate import checks_options
 from focusing.validation import check_memory
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Images = NDArray[np.uint8]
-GENERATORS = ("blobs", "classification")
-NOISE_POSITIONS = ("left", "right", "sides", "none")
-NOISE_KINDS = ("normal", "uniform")
 MAX_SEPARATION = 1e6
 """In units of the clusters' own spread; beyond it float32 could not tell points apart."""
 VARIANTS = {"generated": "", "original": "clt60", "small": "clt40"}
@@ -43,19 +42,20 @@ CLUTTER_CHUNK = 2048
 """Images at a time: their index arrays fit into the processor's cache."""
 
 
+@checks_options("data.")
 def synthetic(
     *,
-    generator: str = "blobs",
-    n_samples: int = 2000,
+    generator: Literal["blobs", "classification"] = "blobs",
+    n_samples: Annotated[int, Ge(2)] = 2000,
     test_share: float = 0.3,
-    classes: int = 2,
-    clusters: int = 2,
-    informative: int = 20,
-    separation: float = 1.0,
-    noise: int = 20,
-    noise_position: str = "left",
-    noise_kind: str = "normal",
-    seed: int = 42,
+    classes: Annotated[int, Ge(2)] = 2,
+    clusters: Annotated[int, Ge(1)] = 2,
+    informative: Annotated[int, Ge(1)] = 20,
+    separation: Annotated[float, Ge(0), Le(MAX_SEPARATION)] = 1.0,
+    noise: Annotated[int, Ge(0)] = 20,
+    noise_position: Literal["left", "right", "sides", "none"] = "left",
+    noise_kind: Literal["normal", "uniform"] = "normal",
+    seed: Annotated[int, Ge(0)] = 42,
     limit_train: int | None = None,
     limit_test: int | None = None,
     fake: bool = False,
@@ -86,13 +86,6 @@ def synthetic(
         run_seed: seed of the run, which chooses the samples it holds out.
         holdout: share of the training data that the run will hold out: statistics leave it out.
     """
-    _check_least(n_samples=(n_samples, 2), classes=(classes, 2), clusters=(clusters, 1))
-    _check_least(informative=(informative, 1), noise=(noise, 0), seed=(seed, 0))
-    if not 0 <= separation <= MAX_SEPARATION:
-        raise UserError(f"data.separation={separation} must lie between 0 and {MAX_SEPARATION:g}.")
-    _check_choice("generator", generator, GENERATORS)
-    _check_choice("noise_position", noise_position, NOISE_POSITIONS)
-    _check_choice("noise_kind", noise_kind, NOISE_KINDS)
     left = {"left": noise, "right": 0, "sides": noise // 2, "none": 0}[noise_position]
     right = 0 if noise_position == "none" else noise - left
     region, columns = (left, left + informative), left + informative + right
@@ -152,14 +145,14 @@ def synthetic(
 def clt(
     options: ImageOptions,
     *,
-    variant: str = "generated",
+    variant: Literal["generated", "original", "small"] = "generated",
     on_missing: str = "error",
-    train: int | None = None,
-    test: int | None = None,
-    size: int = 60,
-    patches: int = 6,
-    patch_size: int = 8,
-    seed: int = 0,
+    train: Annotated[int, Ge(1)] | None = None,
+    test: Annotated[int, Ge(1)] | None = None,
+    size: Annotated[int, Ge(28)] = 60,
+    patches: Annotated[int, Ge(0)] = 6,
+    patch_size: Annotated[int, Ge(1), Le(28)] = 8,
+    seed: Annotated[int, Ge(0)] = 0,
 ) -> DataSet:
     """Cluttered MNIST, (60, 60, 1).
 
@@ -175,8 +168,6 @@ def clt(
         patch_size: height and width of a distractor.
         seed: seed of the generator.
     """
-    if variant not in VARIANTS:
-        raise UserError(f"data.variant={variant} is not one of {', '.join(VARIANTS)}.")
     recipe = {"size": size, "patches": patches, "patch_size": patch_size, "seed": seed}
     if variant != "generated":
         _refuse_unused(variant, {**recipe, "train": train, "test": test})
@@ -189,14 +180,6 @@ def clt(
         entry = decoded(f"clt-{variant}", key, lambda: _read_clutter(files.paths[0]))
         source, top = f"{variant}, {files.source}", 1.0
     else:
-        for option, count in (("train", train), ("test", test)):
-            if count is not None and count < 1:
-                raise UserError(f"data.{option}={count} must be at least 1.")
-        if size < 28 or not 1 <= patch_size <= 28 or patches < 0 or seed < 0:
-            raise UserError(
-                f"data: size={size} must be at least 28, patch_size={patch_size} between 1 and 28, "
-                f"patches={patches} and seed={seed} at least 0."
-            )
         digits = read_mnist(options, on_missing)
         cut = digits.official or 0
         counts = (train or cut, test or len(digits.targets) - cut)
@@ -208,9 +191,7 @@ def clt(
         entry = decoded("clt", origin, lambda: _generate_clutter(digits, cut, counts, **recipe))
         source = "generated" if digits.source == "official" else f"generated, {digits.source}"
         top = 255.0
-    inputs, targets, official = (entry.arrays[name] for name in ("inputs", "targets", "train"))
-    raw = Raw(inputs, targets, int(official), 10, source, entry.content, top)
-    return assemble("clt", raw, options)
+    return assemble("clt", Raw.of(entry, source, 10, top=top), options)
 
 
 def clutter(
@@ -349,14 +330,3 @@ def _classification(
     except ValueError as error:
         raise UserError(f"data: {error}") from None
     return signal, labels.astype(np.int64)
-
-
-def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UserError(f"data.{name}={value} is not one of {', '.join(allowed)}.")
-
-
-def _check_least(**options: tuple[int, int]) -> None:
-    for name, (value, least) in options.items():
-        if value < least:
-            raise UserError(f"data.{name}={value} must be at least {least}.")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 from focusing.data.dataset import DataSet, FileOptions, assemble, read_raw, takes_options
@@ -21,7 +22,7 @@ DNA_ROWS = {"dna.scale": 2000, "dna.scale.t": 1186, "dna.arff": 3186}
 
 
 @takes_options
-def boston(options: FileOptions, *, pad: int = 0) -> DataSet:
+def boston(options: FileOptions, *, pad: Annotated[int, Ge(0)] = 0) -> DataSet:
     """Boston housing: 13 columns, and the price in thousands of dollars; 404 + 102 as in Keras.
 
     Args:
@@ -34,7 +35,7 @@ def boston(options: FileOptions, *, pad: int = 0) -> DataSet:
 
 
 @takes_options
-def dna(options: FileOptions, *, pad: int = 0) -> DataSet:
+def dna(options: FileOptions, *, pad: Annotated[int, Ge(0)] = 0) -> DataSet:
     """DNA splice junctions: 60 bases in 180 binary columns, 3 classes; 2000 + 1186.
 
     Args:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from focusing.data.dataset import DataSet, FileOptions, assemble, read_raw, takes_options
@@ -26,7 +27,9 @@ TOKENS_PER_WORD = {1: 1, 2: 60, 3: 234}
 
 
 @takes_options
-def reuters(options: FileOptions, *, words: int = 1000, pad: int = 0) -> DataSet:
+def reuters(
+    options: FileOptions, *, words: Annotated[int, Ge(4)] = 1000, pad: Annotated[int, Ge(0)] = 0
+) -> DataSet:
     """Reuters newswires: which of the most frequent words they have, 46 topics; 8982 + 2246.
 
     Args:
@@ -34,8 +37,6 @@ def reuters(options: FileOptions, *, words: int = 1000, pad: int = 0) -> DataSet
         words: number of columns: Keras' words 0 to words - 1.
         pad: columns of zeros on either side; the author's focused network had 9.
     """
-    if words < 4:
-        raise UserError(f"data.words={words} must be at least 4.")
     if not options.fake:
         check_memory(REUTERS * words, f"data.words={words}")
     raw = read_raw(
@@ -53,7 +54,11 @@ def reuters(options: FileOptions, *, words: int = 1000, pad: int = 0) -> DataSet
 
 @takes_options
 def imdb(
-    options: FileOptions, *, words: int = 20000, length: int = 400, ngrams: int = 1
+    options: FileOptions,
+    *,
+    words: Annotated[int, Ge(4)] = 20000,
+    length: Annotated[int, Ge(1)] = 400,
+    ngrams: Annotated[int, Ge(1), Le(3)] = 1,
 ) -> DataSet:
     """IMDB reviews: the last tokens of each, good or bad; 25 000 + 25 000.
 
@@ -64,11 +69,6 @@ def imdb(
         ngrams: 1: words; 2: also the pairs of words in the training data, appended as tokens of
             their own; 3: also triples.
     """
-    if words < 4 or length < 1 or not 1 <= ngrams <= 3:
-        raise UserError(
-            f"data: words={words} must be at least 4, length={length} at least 1, "
-            f"ngrams={ngrams} 1, 2 or 3."
-        )
     if ngrams > 1 and options.split != "official":
         raise UserError(
             f"data.ngrams={ngrams} are those of the official training data: use "

@@ -13,7 +13,7 @@ from PIL import Image
 from focusing.reports.figures.chart import Chart, Missing, describe_run, median_run
 from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
 from focusing.reports.tables.settings import labels, settings_of
-from focusing.results.collect import Run, collect
+from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 
 
@@ -27,9 +27,8 @@ def drawn(chart: Chart) -> Any:
     return figure
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open() as file:
-        return list(csv.DictReader(file))
+def titles_of(figure: Any) -> list[str]:
+    return [axes.get_title(loc="left") for axes in figure.axes]
 
 
 def leave_widths(folder: Path) -> None:
@@ -42,31 +41,26 @@ def leave_widths(folder: Path) -> None:
 
 
 def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
-    leave_widths(tmp_path / "runs")
-    collection = collect([tmp_path / "runs"])
+    runs, folder = tmp_path / "runs", tmp_path / "out" / "figures"
+    leave_widths(runs)
+    collection = collect([runs])
     paths = write_figures(collection, tmp_path / "out")
-    folder = tmp_path / "out" / "figures"
-    assert {path.name for path in paths} == {
-        f"n_hidden_paper_paper_paper.{suffix}" for suffix in ("png", "svg", "csv")
-    }
-    with Image.open(folder / "n_hidden_paper_paper_paper.png") as image:
+    png, svg, table = (
+        folder / f"n_hidden_paper_paper_paper.{end}" for end in ("png", "svg", "csv")
+    )
+    assert set(paths) == {png, svg, table}
+    with Image.open(png) as image:
         assert image.width == 1020  # a column of 3.4 inches at 300 dpi
-    text = ElementTree.parse(folder / "n_hidden_paper_paper_paper.svg")  # noqa: S314 - our own
+    text = ElementTree.parse(svg)  # noqa: S314 - our own
     assert "hidden neurons in each layer" in "".join(text.getroot().itertext())
     index = json.loads((folder / "index.json").read_text())
     [entry] = index["figures"]
-    assert entry["tags"]["model"] == "dense focus_s"
-    assert entry["tags"]["protocol"] == "paper"
-    commands = {each["command"] for each in index["missing"]}
-    assert {
-        "python train.py experiment=table1",
-        "python train.py experiment=sigma_reg",
-        "python train.py experiment=sparsity",
-        "python train.py experiment=learning_to_focus",
-        "python train.py experiment=explain",
-        "python train.py experiment=table2_simple protocol=holdout",
-    } <= commands
-    assert not any("n_hidden" in each for each in commands)
+    assert (entry["tags"]["model"], entry["tags"]["protocol"]) == ("dense focus_s", "paper")
+    commands = {missing["command"] for missing in index["missing"]}
+    experiments = ("table1", "sigma_reg", "sparsity", "learning_to_focus", "explain", "timing",
+                   "redundancy", "table2_simple protocol=holdout")  # fmt: skip
+    assert {f"python train.py experiment={name}" for name in experiments} <= commands
+    assert not any("n_hidden" in command for command in commands)
     lines = missing_lines(collection)
     assert "Not drawn: SHAP values. First: python train.py experiment=explain" in lines
     assert len(lines) == len(commands)
@@ -74,10 +68,24 @@ def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
     assert "](n_hidden_paper_paper_paper.png)" in page
     assert "experiment=explain" in page
 
+    first = png.stat().st_mtime_ns
+    write_figures(collect([runs]), tmp_path / "out")
+    assert png.stat().st_mtime_ns == first  # nothing changed, nothing is drawn
+    leave(runs, "n_hidden", "mnist", "dense", 34, [0.99], options={"model.hidden": [64, 64]})
+    write_figures(collect([runs]), tmp_path / "out")
+    assert png.stat().st_mtime_ns > first
+    with table.open() as file:
+        assert next(csv.DictReader(file))["n"] == "3"
+    leave(tmp_path / "others", "mine", "mnist", "dense", 0, [0.5])
+    write_figures(collect([tmp_path / "others"]), tmp_path / "out")
+    assert not any(path.exists() for path in (png, svg, table))  # its runs are gone
+
 
 def test_widths_have_means_intervals_and_the_authors_numbers(tmp_path: Path) -> None:
     leave_widths(tmp_path)
-    chart = figures_of(tmp_path)["n_hidden_paper_paper_paper"]
+    figures = figures_of(tmp_path)
+    assert not any(name.startswith("losses") for name in figures)  # those of a sweep are not drawn
+    chart = figures["n_hidden_paper_paper_paper"]
     assert [(row["model"], row["x"], row["n"]) for row in chart.rows] == [
         ("dense", 64, 2), ("focus_s", 64, 2), ("dense", 256, 2), ("focus_s", 256, 2),
     ]  # fmt: skip
@@ -91,183 +99,118 @@ def test_widths_have_means_intervals_and_the_authors_numbers(tmp_path: Path) -> 
     axes = drawn(chart).axes[0]
     assert axes.get_xscale() == "linear"  # a factor of 4 is no reason for a logarithm
     assert axes.get_title(loc="left") == "MNIST"
-    labels = {text.get_text() for text in axes.texts}
-    assert {"Dense", "Focus-s", "official"} <= labels
+    assert {"Dense", "Focus-s", "official"} <= {text.get_text() for text in axes.texts}
     crosses = [line for line in axes.lines if line.get_marker() == "x"]
     assert [line.get_ydata()[0] for line in crosses] == [97.962, 98.876, 97.944, 99.098]
 
 
-def test_other_sources_sizes_and_variants_stay_apart(tmp_path: Path) -> None:
-    for value, score in ((1e-5, 0.8), (1e-1, 0.7)):
-        options = {"optim.sigma_l2": value}
-        leave(tmp_path, "sigma_reg", "mnist", "focus_s", 0, [score], options=options)
-        leave(tmp_path, "sigma_reg", "mnist", "focus_s", 17, [score + 0.1], options=options,
-              source="other")  # fmt: skip
-        leave(tmp_path, "sigma_reg", "mnist", "focus_s", 34, [0.1], options=options, size="quick")
-    found = figures_of(tmp_path)
-    assert {name for name in found if name.startswith("sigma_reg")} == {
+def test_panels_of_a_sweep(tmp_path: Path) -> None:
+    def run(data: str, model: str, score: float, **more: Any) -> None:
+        for value in (1e-10, 1e-5, 1e-3):
+            options = {"optim.sigma_l2": value}
+            seed = int(100 * score)
+            leave(tmp_path, "sigma_reg", data, model, seed, [score], options=options, **more)
+
+    run("mnist", "cnn_focus", 0.9)
+    run("mnist", "focus_s", 0.5)
+    run("clt", "focus_s", 0.6)
+    run("clt", "focus_s", 0.7, source="other")
+    run("clt", "focus_s", 0.1, size="quick")
+    figures = figures_of(tmp_path)
+    assert {name for name in figures if name.startswith("sigma_reg")} == {
         "sigma_reg_paper_paper_paper", "sigma_reg_quick_paper_paper",
     }  # fmt: skip
-    chart = found["sigma_reg_paper_paper_paper"]
-    means = {(row["source"], row["x"]): row["mean"] for row in chart.rows}
-    assert means == pytest.approx(
-        {("official", 1e-5): 80, ("official", 0.1): 70, ("other", 1e-5): 90, ("other", 0.1): 80}
-    )
-    axes = drawn(chart).axes
-    assert [each.get_xscale() for each in axes] == ["log", "log"]
-    assert [each.texts[0].get_text() for each in axes] == ["official", "other"]
-
-
-def test_the_penalty_has_a_panel_for_each_data_set_and_kind_of_network(tmp_path: Path) -> None:
-    for model, level in (("focus_s", 0.5), ("cnn_focus", 0.9)):
-        for data in ("mnist", "clt", "cifar10", "fashion"):
-            for value in (1e-10, 1e-5, 1e-3):
-                leave(tmp_path, "sigma_reg", data, model, 0, [level], size="quick",
-                      options={"optim.sigma_l2": value})  # fmt: skip
-    chart = figures_of(tmp_path)["sigma_reg_quick_paper_paper"]
-    axes = drawn(chart).axes
-    titles = [each.get_title(loc="left") for each in axes]
-    assert titles == [f"{data}, {model}" for model in ("Focus-s", "CNN+Fcs")
-                      for data in ("MNIST", "CLT", "CIFAR-10", "Fashion")]  # fmt: skip
-    assert {len(each.lines[0].get_xdata()) for each in axes} == {3}
-    assert [each.lines[0].get_ydata()[0] for each in axes] == [50.0] * 4 + [90.0] * 4
-
-
-def test_only_what_changed_is_drawn_again_and_what_is_gone_goes(tmp_path: Path) -> None:
-    runs, out = tmp_path / "runs", tmp_path / "out"
-    leave_widths(runs)
-    write_figures(collect([runs]), out)
-    picture = out / "figures" / "n_hidden_paper_paper_paper.png"
-    first = picture.stat().st_mtime_ns
-    write_figures(collect([runs]), out)
-    assert picture.stat().st_mtime_ns == first
-    leave(runs, "n_hidden", "mnist", "dense", 34, [0.99], options={"model.hidden": [64, 64]})
-    write_figures(collect([runs]), out)
-    assert picture.stat().st_mtime_ns > first
-    assert rows_of(picture.with_suffix(".csv"))[0]["n"] == "3"
-    leave(tmp_path / "others", "mine", "mnist", "dense", 0, [0.5])
-    write_figures(collect([tmp_path / "others"]), out)
-    assert not picture.exists()
-    assert not picture.with_suffix(".csv").exists()
+    figure = drawn(figures["sigma_reg_paper_paper_paper"])
+    assert titles_of(figure) == ["MNIST, Focus-s", "CLT, Focus-s", "CLT, Focus-s", "MNIST, CNN+Fcs"]
+    assert [axes.texts[0].get_text() for axes in figure.axes][1:3] == ["official", "other"]
+    for axes, score in zip(figure.axes, (50, 60, 70, 90), strict=True):
+        assert list(axes.lines[0].get_ydata()) == pytest.approx([score] * 3)
+        assert axes.get_xscale() == "log"
 
 
 def test_trials_are_points_above_or_below_the_diagonal(tmp_path: Path) -> None:
-    for number, (noise, dense, focused) in enumerate([(0, 0.8, 0.7), (4, 0.5, 0.6), (4, 0.4, 0.6)]):
-        drawn_options = {"sweep.trial": number, "data.noise": noise, "data.informative": 4,
-                         "data.noise_position": "left", "data.seed": number}  # fmt: skip
+    trials = [(0, 0.8, 0.7), (4, 0.5, 0.6), (4, 0.4, 0.6), (2, 0.1, 0.9), (2, 0.1, 0.2)]
+    for number, (noise, dense, focused) in enumerate(trials):
+        options = {"sweep.trial": number, "data.noise": noise, "data.informative": 4,
+                   "data.noise_position": "left", "data.seed": number}  # fmt: skip
         for model, score in (("dense", dense), ("focus_s", focused)):
-            leave(tmp_path, "table1", "synthetic", model, 0, [score], options=drawn_options)
+            leave(tmp_path, "table1", "synthetic", model, 0, [score], options=options)
     leave(tmp_path, "table1", "synthetic", "focus_s", 0, [0.9], options={"sweep.trial": 9})  # alone
     chart = figures_of(tmp_path)["trials_table1_paper_paper_focus_s_paper"]
     assert [(r["trial"], r["noise"], r["dense"], r["focused"]) for r in chart.rows] == [
         (0, "0", 80, 70), (1, "1", 50, 60), (2, "1", 40, 60),
+        (3, "0.5", 10, 90), (4, "0.5", 10, 20),
     ]  # fmt: skip
-    clean, noisy = drawn(chart).axes
-    assert (clean.get_title("left"), noisy.get_title("left")) == ("no noise", "noise 1")
-    for axes, points in ((clean, ([80], [70])), (noisy, ([50, 40], [60, 60]))):
-        diagonal, trials = axes.lines
+    figure = drawn(chart)
+    assert titles_of(figure) == ["no noise", "noise 0.5", "noise 1"]
+    points = ([80], [70]), ([10, 10], [90, 20]), ([50, 40], [60, 60])
+    for axes, (x, y) in zip(figure.axes, points, strict=True):
+        diagonal, scatter = axes.lines
         assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
-        assert (list(trials.get_xdata()), list(trials.get_ydata())) == points
+        assert (list(scatter.get_xdata()), list(scatter.get_ydata())) == (x, y)
         assert axes.get_xlabel() == "test accuracy of Dense (%)"
-    [told] = [text.get_text() for text in noisy.texts]
-    assert told.startswith("+15.00 [")
-    assert told.endswith("n=2")
-
-
-def test_nothing_is_written_into_the_next_panel_of_trials(tmp_path: Path) -> None:
-    for number in range(6):
-        drawn_options = {"sweep.trial": number, "data.noise": 2 * (number % 3),
-                         "data.informative": 4, "data.noise_position": "left"}  # fmt: skip
-        for model, score in (("dense", 0.1), ("focus_s", 0.9 - number / 10)):
-            leave(tmp_path, "table1", "synthetic", model, 0, [score], options=drawn_options)
-    figure = drawn(figures_of(tmp_path)["trials_table1_paper_paper_focus_s_paper"])
+    [header] = [text.get_text() for text in figure.axes[2].texts]
+    assert header.startswith("+15.00 [")
+    assert header.endswith("n=2")
     figure.draw_without_rendering()
-    assert len(figure.axes) == 3
-    for axes, right in zip(figure.axes, figure.axes[1:], strict=False):
-        ends = [each.get_window_extent().x1 for each in (*axes.texts, axes.xaxis.label)]
+    for axes, right in zip(figure.axes, figure.axes[1:], strict=False):  # no text in the next panel
+        ends = [text.get_window_extent().x1 for text in (*axes.texts, axes.xaxis.label)]
         assert max(ends) < right.get_window_extent().x0
-    widths = [axes.get_window_extent().width for axes in figure.axes]
-    assert min(widths) > 0.25 * figure.bbox.width
+    assert min(axes.get_window_extent().width for axes in figure.axes) > 0.25 * figure.bbox.width
 
 
-def test_losses_prefer_the_validation_split(tmp_path: Path) -> None:
-    for model, level in (("dense", 1.0), ("focus_s", 0.5)):
-        for seed in (0, 17):
-            series = {"train/loss": [level, level / 2], "val/loss": [level + seed, level],
-                      "test/loss": [9.0, 9.0]}  # fmt: skip
-            leave(tmp_path, "table2_simple", "mnist", model, seed, [0.5, 0.6], val=[0.5, 0.6],
-                  series=series)  # fmt: skip
-    chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
-    assert {row["split"] for row in chart.rows} == {"train", "val"}
-    first = next(r for r in chart.rows if (r["model"], r["split"]) == ("dense", "val"))
-    assert (first["mean"], first["lowest"], first["highest"]) == (9.5, 1.0, 18.0)
-    assert "validation split" in chart.caption
-    axes = drawn(chart).axes[0]
-    assert len(axes.lines) == 4
-    assert axes.get_ylabel() == "loss"
-
-
-def test_each_panel_of_losses_says_which_split_it_shows(tmp_path: Path) -> None:
+def test_panels_of_losses_say_which_split_they_show(tmp_path: Path) -> None:
     def run(data: str, model: str, seed: int, *, holdout: bool) -> None:
         series = {"train/loss": [1.0, 0.5], "test/loss": [2.0 + seed, 1.0]}
-        series |= {"val/loss": [3.0, 2.0]} if holdout else {}
+        series |= {"val/loss": [3.0 + seed, 2.0]} if holdout else {}
         leave(tmp_path, "table2_simple", data, model, seed, [0.5, 0.6],
               val=[0.5, 0.6] if holdout else None, series=series)  # fmt: skip
 
     for model in ("dense", "focus_s"):
         run("mnist", model, 0, holdout=True)
+        run("mnist", model, 17, holdout=True)
         run("fashion", model, 0, holdout=False)
     run("fashion", "focus_s", 17, holdout=True)  # has no dense twin: both show the test loss
     chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
-    splits = {(row["data"], row["split"]) for row in chart.rows if row["split"] != "train"}
-    assert splits == {("mnist", "val"), ("fashion", "test")}
-    assert {row["n"] for row in chart.rows} == {1}
+    splits = {
+        (row["data"], row["split"], row["n"]) for row in chart.rows if row["split"] != "train"
+    }
+    assert splits == {("mnist", "val", 2), ("fashion", "test", 1)}
+    first = next(r for r in chart.rows if (r["model"], r["split"]) == ("dense", "val"))
+    assert (first["mean"], first["lowest"], first["highest"]) == (11.5, 3.0, 20.0)
     assert "solid: validation split or test data, which chose" in chart.caption
     assert "as each panel says" in chart.caption
     figure = drawn(chart)
-    said = {axes.get_title(loc="left"): {t.get_text() for t in axes.texts} for axes in figure.axes}
-    assert "solid: validation" in said["MNIST"]
-    assert "solid: test" in said["Fashion"]
+    headers = {axes.get_title("left"): {t.get_text() for t in axes.texts} for axes in figure.axes}
+    assert "solid: validation" in headers["MNIST"]
+    assert "solid: test" in headers["Fashion"]
     assert [text.get_text() for text in figure.legends[0].texts][-1] == "see panel"
+    assert (len(figure.axes[0].lines), figure.axes[0].get_ylabel()) == (4, "loss")
 
 
-def test_of_two_lengths_the_longer_is_drawn_and_the_other_is_named(tmp_path: Path) -> None:
-    def run(data: str, epochs: int) -> None:
+def test_the_longest_training_is_drawn_and_others_are_named(tmp_path: Path) -> None:
+    def run(data: str, epochs: int, **options: Any) -> None:
         series = {"train/loss": [1.0] * epochs, "test/loss": [2.0] * epochs}
+        options = {"trainer.max_epochs": epochs, **options}
         for model in ("dense", "focus_s"):
             leave(tmp_path, "table2_simple", data, model, 0, [0.5] * epochs, series=series,
-                  options={"trainer.max_epochs": epochs})  # fmt: skip
-
-    for data, epochs in (("fashion", 2), ("fashion", 4), ("mnist", 3)):
-        run(data, epochs)
-    chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
-    lengths = {data: max(row["epoch"] for row in chart.rows if row["data"] == data)
-               for data in ("mnist", "fashion")}  # fmt: skip
-    assert lengths == {"mnist": 3, "fashion": 4}
-    assert [axes.get_title(loc="left") for axes in drawn(chart).axes] == ["MNIST", "Fashion"]
-    assert "left out: Fashion of 2 epochs." in chart.caption
-
-
-def test_of_equal_lengths_that_with_the_experiments_options_is_drawn(tmp_path: Path) -> None:
-    series = {"train/loss": [1.0] * 3, "test/loss": [2.0] * 3}
-    for options in ({}, {"optim.l2": 0.5}):
-        for model in ("dense", "focus_s"):
-            leave(tmp_path, "table2_simple", "mnist", model, 0, [0.5] * 3, series=series,
                   options=options)  # fmt: skip
+
+    run("fashion", 2)
+    run("fashion", 4)
+    run("mnist", 200)  # as the experiment has it; of equal lengths it is drawn
+    run("mnist", 200, **{"optim.l2": 0.5})
     chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
-    assert {row["options"] for row in chart.rows} == {""}
-    assert "left out: MNIST of 200 epochs optim.l2=0.5." in chart.caption
-
-
-def test_losses_of_a_sweep_are_not_drawn(tmp_path: Path) -> None:
-    leave_widths(tmp_path)
-    assert not any(name.startswith("losses") for name in figures_of(tmp_path))
+    lengths = {row["data"]: row["epoch"] for row in chart.rows}
+    assert lengths == {"mnist": 200, "fashion": 4}
+    assert titles_of(drawn(chart)) == ["MNIST", "Fashion"]
+    assert "left out: MNIST of 200 epochs optim.l2=0.5, Fashion of 2 epochs." in chart.caption
 
 
 def test_the_optimism_of_errors_is_not_missing(tmp_path: Path) -> None:
     def lacking() -> list[str]:
-        found = all_figures(collect([tmp_path]))
-        return [each.title for each in found if isinstance(each, Missing)]
+        figures = all_figures(collect([tmp_path]))
+        return [figure.title for figure in figures if isinstance(figure, Missing)]
 
     leave(tmp_path, "table4_other", "boston", "dense", 0, [3.0, 2.0])
     assert "Optimism of the paper's protocol" in lacking()
@@ -278,12 +221,12 @@ def test_the_optimism_of_errors_is_not_missing(tmp_path: Path) -> None:
 def test_tables_and_optimism(tmp_path: Path) -> None:
     for seed, holdout in ((0, 0.88), (17, 0.86)):
         leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, [holdout, 0.9], val=[0.9, 0.8])
-    found = figures_of(tmp_path)
-    [row] = found["optimism_paper_paper"].rows
+    figures = figures_of(tmp_path)
+    [row] = figures["optimism_paper_paper"].rows
     assert row["optimism"] == pytest.approx(3.0)
-    texts = [text.get_text() for text in drawn(found["optimism_paper_paper"]).axes[0].texts]
+    texts = [text.get_text() for text in drawn(figures["optimism_paper_paper"]).axes[0].texts]
     assert texts == ["n=2"]
-    chart = found["table2_simple_paper_paper_holdout"]
+    chart = figures["table2_simple_paper_paper_holdout"]
     assert [(r["model"], r["mean"], r["published_mean"]) for r in chart.rows] == [
         ("focus_s", pytest.approx(87.0), 99.25)
     ]
@@ -292,20 +235,14 @@ def test_tables_and_optimism(tmp_path: Path) -> None:
 
 
 def test_options_above_a_panel_do_not_overprint(tmp_path: Path) -> None:
-    changes: list[dict[str, Any]] = [
-        {"data.limit_train": 5000, "data.limit_test": 2000, "trainer.max_epochs": epochs}
-        for epochs in (1, 2, 3)
-    ]
-    for options in changes:
+    for epochs in (1, 2, 3):
+        options = {"data.limit_train": 5000, "data.limit_test": 2000, "trainer.max_epochs": epochs}
         leave(tmp_path, "table2_simple", "mnist", "dense", 0, [0.5], options=options)
     figure = drawn(figures_of(tmp_path)["table2_simple_paper_paper_paper"])
-    figure.canvas.draw()  # a layout without room is a warning, thus an error
-    for axes in figure.axes:
-        texts = [text.get_window_extent() for text in axes.texts]
-        assert len(texts) == 4
-        assert not any(one.overlaps(two) for one, two in combinations(texts, 2))
-    heads = [text.get_window_extent() for axes in figure.axes for text in axes.texts]
-    assert not any(one.overlaps(two) for one, two in combinations(heads, 2))
+    figure.canvas.draw()  # a layout without space is a warning, thus an error
+    texts = [text.get_window_extent() for axes in figure.axes for text in axes.texts]
+    assert len(texts) == 3 * 4
+    assert not any(one.overlaps(two) for one, two in combinations(texts, 2))
     assert all(len(axes.lines) < 4 for axes in figure.axes)  # no bar of the paper's
 
 
@@ -319,12 +256,6 @@ def test_settings_are_rows_with_single_runs(tmp_path: Path) -> None:
     axes = drawn(chart).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["gaussian", "triangle"]
     assert list(axes.lines[0].get_xdata()) == pytest.approx([90, 91.7])
-
-
-def test_without_runs_of_a_kind_nothing_is_invented(tmp_path: Path) -> None:
-    leave(tmp_path, "mine", "mnist", "dense", 0, [0.5])
-    figures = all_figures(collect([tmp_path]))
-    assert all(isinstance(each, Missing) for each in figures)
 
 
 def test_several_swept_options_are_rows_not_an_axis(tmp_path: Path) -> None:
@@ -346,47 +277,41 @@ def test_several_swept_options_are_rows_not_an_axis(tmp_path: Path) -> None:
 
 
 def test_figures_of_the_same_data_from_two_sources_have_two_names(tmp_path: Path) -> None:
-    for seed, source in ((0, "official"), (17, "other")):
-        points = [{"threshold": 0.0, "sparsity": 0.0, "acc": 0.5},
-                  {"threshold": 1.5, "sparsity": 0.8, "acc": 0.4}]  # fmt: skip
-        measured = {"pruning": {"curve": points, "magnitude": points, "connections": []}}
-        leave(tmp_path, "sparsity", "mnist", "focus_s", seed, [0.5], source=source,
+    points = [{"threshold": 0.0, "sparsity": 0.0, "acc": 0.5},
+              {"threshold": 1.5, "sparsity": 0.8, "acc": 0.4}]  # fmt: skip
+    measured = {"pruning": {"curve": points, "magnitude": points, "connections": []}}
+    for source in ("official", "other"):
+        leave(tmp_path, "sparsity", "mnist", "focus_s", len(source), [0.5], source=source,
               measured=measured)  # fmt: skip
-    found = figures_of(tmp_path)
-    first, second = (found[f"sparsity_paper_paper_focus_s{end}"] for end in ("", "_2"))
-    assert "(official)" in first.caption
-    assert "(other)" in second.caption
-    assert "add model=dense" in first.caption  # there is no twin
+    figures = figures_of(tmp_path)
+    captions = [figures[f"sparsity_paper_paper_focus_s{end}"].caption for end in ("", "_2")]
+    assert {caption.split(",")[0] for caption in captions} == {"MNIST (official)", "MNIST (other)"}
+    assert "add model=dense" in captions[0]  # there is no twin
 
 
-class TestTypical:
-    @staticmethod
-    def runs(folder: Path, count: int) -> list[Run]:
-        for seed in range(count):
-            leave(folder, "mine", "dna", "focus_s", seed, [0.1 * (seed + 1)])
-        return list(collect([folder]).runs)
+def test_without_runs_of_a_kind_nothing_is_invented(tmp_path: Path) -> None:
+    leave(tmp_path, "mine", "mnist", "dense", 0, [0.5])
+    assert all(isinstance(figure, Missing) for figure in all_figures(collect([tmp_path])))
 
-    @pytest.mark.parametrize(("count", "seed"), [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)])
-    def test_it_is_in_the_middle(self, tmp_path: Path, count: int, seed: int) -> None:
-        assert median_run(self.runs(tmp_path, count)).seed == seed
 
-    def test_of_those_that_have_arrays(self, tmp_path: Path) -> None:
-        runs = self.runs(tmp_path, 5)
-        for seed in (0, 3):
-            (runs[seed].path / "focus.npz").touch()
-        assert median_run(runs).seed == 3
+def test_a_typical_run_is_in_the_middle(tmp_path: Path) -> None:
+    for seed in range(5):
+        leave(tmp_path, "mine", "dna", "focus_s", seed, [0.1 * (seed + 1)])
+    runs = list(collect([tmp_path]).runs)
+    assert [median_run(runs[:count]).seed for count in range(1, 6)] == [0, 1, 1, 2, 2]
+    for seed in (0, 3):
+        (runs[seed].path / "focus.npz").touch()
+    assert median_run(runs).seed == 3  # of those that have arrays
+    assert describe_run(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (paper)"
+    assert describe_run(runs[3], runs[3:4]) == "seed 3"
 
-    def test_the_caption_tells_its_place(self, tmp_path: Path) -> None:
-        runs = self.runs(tmp_path, 5)
-        assert describe_run(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (paper)"
-        assert describe_run(runs[3], runs[3:4]) == "seed 3"
 
-    def test_of_data_sets_it_is_named(self, tmp_path: Path) -> None:
-        for number in range(2):
-            options = {"data.seed": number}
-            leave(tmp_path, "mine", "synthetic", "focus_s", 7, [0.5], options=options)
-        runs = collect([tmp_path]).runs
-        assert describe_run(runs[0], runs).startswith("seed 7, data.seed ")
+def test_generated_data_is_named_by_its_seed(tmp_path: Path) -> None:
+    for number in range(2):
+        options = {"data.seed": number}
+        leave(tmp_path, "mine", "synthetic", "focus_s", 7, [0.5], options=options)
+    runs = collect([tmp_path]).runs
+    assert describe_run(runs[0], runs).startswith("seed 7, data.seed ")
 
 
 def test_settings_of_one_number_are_named_by_it(tmp_path: Path) -> None:
@@ -394,5 +319,5 @@ def test_settings_of_one_number_are_named_by_it(tmp_path: Path) -> None:
         for seed in range(2 if number else 3):
             options = {"data.seed": number, "optim.l2": 0.1}
             leave(tmp_path, "mine", "synthetic", "focus_s", seed, [0.5], options=options)
-    found = settings_of(collect([tmp_path]).runs)
-    assert labels(found) == ["data.seed=0", "data.seed=1", "data.seed=2"]
+    names = labels(settings_of(collect([tmp_path]).runs))
+    assert names == ["data.seed=0", "data.seed=1", "data.seed=2"]

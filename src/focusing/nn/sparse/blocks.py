@@ -20,7 +20,6 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import carray, types  # type: ignore[attr-defined]
@@ -30,28 +29,21 @@ from torch import Tensor
 
 from focusing.nn.ops.cpu import workspace
 from focusing.nn.ops.kernels import compiled
+from focusing.nn.sparse.tiles import group_neurons
 
 _FEATURES = config.CPU_FEATURES  # type: ignore[attr-defined]
 _FEATURES = binding.get_host_cpu_features().flatten() if _FEATURES is None else _FEATURES
+# Numbers in a vector: any are correct anywhere, these are fast.
 LANES = 16 if "+avx512f" in _FEATURES else 8 if "+avx" in _FEATURES else 4
-"""Numbers in a vector. Any are correct anywhere; these are fast."""
+# Samples that are computed at once: two vectors of them where there are 32 registers, not 16.
 PANEL = LANES * (2 if LANES == 16 or platform.machine() in ("aarch64", "arm64") else 1)
-"""Samples that are computed at once: where there are 32 registers, not 16, two vectors of them."""
-NEURONS = 8
-"""Neurons of a block, which are computed at once."""
-MIN_PANEL_SAMPLES = 4
-"""Fewer samples than these are computed one by one."""
-CANDIDATES = 256
-"""Neurons that are compared to fill a block."""
-TASK_SIZE = 15
-"""Whole numbers that tell threads what to do."""
-BYTES = 4
-"""Of a number in single precision, and of an index in memory."""
-_CHAINS = 8
-"""Sums that grow side by side, as an addition takes as long as so many can begin."""
+NEURONS = 8  # of a block, which are computed at once
+MIN_PANEL_SAMPLES = 4  # fewer samples than these are computed one by one
+TASK_SIZE = 15  # whole numbers that tell threads what to do
+BYTES = 4  # of a number in single precision, and of an index in memory
+_CHAINS = 8  # sums that grow side by side, as an addition takes as long as so many can begin
 _FLOAT, _SHORT, _INDEX = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _Task = ctypes.c_ssize_t * TASK_SIZE
-Ints = npt.NDArray[np.intp]
 Value = Any
 
 
@@ -67,7 +59,7 @@ class Blocks:
         matrix = weight.detach().numpy()
         neurons, inputs = matrix.shape
         used = matrix != 0
-        groups = group_neurons(used)
+        groups = group_neurons(used, NEURONS)
         needed = [np.flatnonzero(used[group].any(0)) for group in groups]
         places = np.cumsum([0, *map(len, needed)])
         columns = np.concatenate(needed).astype(np.int32)
@@ -103,33 +95,6 @@ class Blocks:
 
     def __getstate__(self) -> Any:
         raise TypeError("Blocks hold addresses and cannot be copied; their layer can be.")
-
-
-def group_neurons(used: npt.NDArray[np.bool_]) -> list[Ints]:
-    """Groups of neurons that need nearly the same inputs.
-
-    Whichever neuron adds least to the work of a group joins it, until it is full.
-
-    Args:
-        used: which inputs each neuron needs, (n, m).
-    """
-    needs = [int.from_bytes(np.packbits(row).tobytes(), "big") for row in used]  # sets of bits
-    left = np.argsort(used.argmax(1), kind="stable").tolist()
-    groups = []
-    while left:
-        group = [left.pop(0)]
-        inputs = needs[group[0]]
-        while left and len(group) < NEURONS:
-            # All others pay for inputs that only one needs, and that one for what it needs not.
-            added = [
-                len(group) * needs[neuron].bit_count()
-                - (len(group) + 1) * (needs[neuron] & inputs).bit_count()
-                for neuron in left[:CANDIDATES]
-            ]
-            group.append(left.pop(added.index(min(added))))
-            inputs |= needs[group[-1]]
-        groups.append(np.sort(group))
-    return groups
 
 
 @cache
@@ -358,8 +323,7 @@ def _transpose(source, width, rows, columns, target, target_width):  # type: ign
 def run_task(task):  # type: ignore[no-untyped-def]
     """Compute outputs until none are left, beside other threads that do the same.
 
-    Args:
-        task: address of the whole numbers that :class:`Blocks` puts together.
+    A task is the address of the whole numbers that :class:`Blocks` puts together.
     """
     fields = carray(_indices(task), TASK_SIZE)
     x, out, space, samples, threads, inputs, neurons, blocks = fields[2:10]

@@ -15,8 +15,8 @@ from PIL import Image
 
 from focusing import FocusedLinear
 from focusing.drawing import LayerFoci, edges, foci_figure, save_figure
-from focusing.reports.foci import informative_columns
-from focusing.reports.run_figures import draw_run, series_figure, trajectory_figure
+from focusing.reports.foci import informative_columns, read_foci
+from focusing.reports.run_figures import draw_run, layer_figures, series_figure, trajectory_figure
 from focusing.results.store import FIGURES_COMPLETE, write_record
 from focusing.training.trajectory import Trajectory
 from tests.unit.reports.records import SMALLEST
@@ -28,6 +28,7 @@ LAYER_FIGURES = {"foci", "trajectory", "weights"}
 
 def leave_run(folder: Path, layer: FocusedLinear | None, **record: Any) -> Path:
     """What a short run leaves, with foci that walk at random."""
+    folder.mkdir(exist_ok=True)
     generator, trajectory = torch.Generator().manual_seed(0), Trajectory()
     if layer is not None:
         for epoch in range(4):
@@ -41,14 +42,13 @@ def leave_run(folder: Path, layer: FocusedLinear | None, **record: Any) -> Path:
     return folder
 
 
-def drawn(paths: list[Path]) -> set[str]:
+def figure_names(paths: list[Path]) -> set[str]:
     return {path.stem.removesuffix("_hidden") for path in paths}
 
 
 @pytest.mark.parametrize(
     ("options", "figures"),
     [
-        ({"in_features": 40, "out_features": 4}, LAYER_FIGURES),
         ({"in_features": 40, "out_features": 1}, LAYER_FIGURES),
         ({"in_features": 1, "out_features": 2}, LAYER_FIGURES),
         ({"in_features": 40, "out_features": 300}, LAYER_FIGURES),
@@ -62,51 +62,54 @@ def drawn(paths: list[Path]) -> set[str]:
 )  # fmt: skip
 def test_every_kind_of_layer(tmp_path: Path, options: dict[str, Any], figures: set[str]) -> None:
     torch.manual_seed(0)
-    run = leave_run(
-        tmp_path, FocusedLinear(sigma=0.1, **options), data={"name": "d", "informative": None}
-    )
-    paths = draw_run(run)
-    assert drawn(paths) == figures | {"losses"}
-    assert sorted([*paths, run / FIGURES_COMPLETE]) == sorted((run / "figures").iterdir())
-    for path in paths:
+    [foci] = read_foci(leave_run(tmp_path, FocusedLinear(sigma=0.1, **options)), {})
+    drawn = layer_figures(foci)
+    assert drawn.keys() == figures
+    for figure in drawn.values():
+        figure.draw_without_rendering()  # a layout that does not fit is a warning, thus an error
+        assert figure.get_figwidth() == 3.4
+
+
+def test_files_of_a_run_are_complete_and_reproducible(tmp_path: Path) -> None:
+    def draw() -> dict[Path, bytes]:
+        torch.manual_seed(0)
+        run = leave_run(tmp_path, FocusedLinear(40, 4, sigma=0.1))
+        return {path: path.read_bytes() for path in draw_run(run)}
+
+    with mpl.rc_context({"font.size": 17, "lines.linewidth": 5}):
+        settings = dict(mpl.rcParams)
+        files = draw()
+        assert dict(mpl.rcParams) == settings  # the user's own
+    assert figure_names([*files]) == LAYER_FIGURES | {"losses"}
+    assert {*files, tmp_path / FIGURES_COMPLETE} == {*(tmp_path / "figures").iterdir()}
+    for path in files:
         if path.suffix == ".png":
             with Image.open(path) as image:
                 assert image.width == 1020  # a column of 3.4 inches at 300 dpi
         else:
             ElementTree.parse(path)  # noqa: S314 - our own file
+    assert draw() == files
 
 
-def test_a_dense_run_has_losses_only(tmp_path: Path) -> None:
-    assert drawn(draw_run(leave_run(tmp_path, None))) == {"losses"}
-
-
-def test_a_run_that_failed_at_once_has_no_figures(tmp_path: Path) -> None:
-    assert draw_run(leave_run(tmp_path, None, status="failed", series={}, scores={})) == []
+def test_runs_without_foci(tmp_path: Path) -> None:
+    assert figure_names(draw_run(leave_run(tmp_path / "dense", None))) == {"losses"}
+    failed = leave_run(tmp_path / "failed", None, status="failed", series={}, scores={})
+    assert draw_run(failed) == []
 
 
 def test_a_run_that_diverged_is_drawn_until_then(tmp_path: Path) -> None:
-    layer = FocusedLinear(40, 4)
-    leave_run(tmp_path, layer)
-    with np.load(tmp_path / "focus.npz") as arrays:
-        found = dict(arrays)
-    found["hidden/mu"][2:] = np.nan
-    np.savez(tmp_path / "focus.npz", **found)
-    assert drawn(draw_run(tmp_path)) == LAYER_FIGURES | {"losses"}
-    text = (tmp_path / "figures" / "trajectory_hidden.svg").read_text()
-    assert "nan" not in text
-
-
-def test_equal_runs_equal_figures(tmp_path: Path) -> None:
-    def draw() -> dict[str, bytes]:
-        torch.manual_seed(0)
-        paths = draw_run(leave_run(tmp_path, FocusedLinear(40, 4, sigma=0.1)))
-        return {path.name: path.read_bytes() for path in paths}
-
-    assert draw() == draw()
+    leave_run(tmp_path, FocusedLinear(40, 4))
+    with np.load(tmp_path / "focus.npz") as stored:
+        arrays = dict(stored)
+    arrays["hidden/mu"][2:] = np.nan
+    np.savez(tmp_path / "focus.npz", **arrays)
+    [foci] = read_foci(tmp_path, {})
+    assert foci.epochs.tolist() == [0, 1]
+    assert layer_figures(foci).keys() == LAYER_FIGURES
 
 
 def test_few_colours_where_that_is_not_seen(tmp_path: Path) -> None:
-    lines, picture = Figure(), Figure()
+    lines, picture = Figure((2, 2)), Figure((2, 2))
     lines.subplots().plot([0, 1])
     picture.subplots().imshow(np.random.default_rng(0).random((40, 40, 3)))
     for name, figure, mode in (("lines", lines, "P"), ("picture", picture, "RGB")):
@@ -114,13 +117,6 @@ def test_few_colours_where_that_is_not_seen(tmp_path: Path) -> None:
         with Image.open(path) as image:
             assert image.mode == mode
             assert image.info["dpi"] == pytest.approx((300, 300), rel=0.01)
-
-
-def test_the_reader_keeps_his_own_style(tmp_path: Path) -> None:
-    with mpl.rc_context({"font.size": 17, "lines.linewidth": 5}):
-        before = dict(mpl.rcParams)
-        draw_run(leave_run(tmp_path, FocusedLinear(40, 4)))
-        assert dict(mpl.rcParams) == before
 
 
 def walk(layer: FocusedLinear, informative: Sequence[int] | None = None) -> LayerFoci:
@@ -146,23 +142,17 @@ def test_noise_is_shaded(informative: tuple[int, int], labels: int) -> None:
     for figure in (foci_figure(foci), trajectory_figure(foci)):
         assert [text.get_text() for text in figure.axes[0].texts] == ["noise"] * labels
         assert len(figure.axes[0].patches) == labels
+    many = foci_figure(walk(FocusedLinear(40, 20), informative)).axes[0]  # a heat map has lines
+    assert (len(many.texts), len(many.lines)) == (0, 2)
+
+
+def test_noise_is_shaded_only_where_the_inputs_are_the_columns() -> None:
     assert edges((20, 40), np.linspace(0, 1, 40)) == (19.5 / 39, 39.5 / 39)
     assert edges((20, 40), np.arange(40) / 40) == pytest.approx((19.5 / 40, 39.5 / 40))
-
-
-def test_noise_is_shaded_only_where_the_inputs_are_the_columns(tmp_path: Path) -> None:
     tau, region = np.zeros((40, 1)), [20, 40]
     assert informative_columns({"inputs": 40, "informative": region}, tau) == region
     assert informative_columns({"inputs": 99, "informative": region}, tau) is None
     assert informative_columns({"inputs": 40, "informative": region}, np.zeros((40, 2))) is None
-    draw_run(
-        leave_run(
-            tmp_path, FocusedLinear(40, 20), data={"name": "d", "inputs": 40, "informative": region}
-        )
-    )
-    for name, count in (("foci", 0), ("trajectory", 1), ("weights", 1)):  # a heat map has lines
-        text = (tmp_path / "figures" / f"{name}_hidden.svg").read_text()
-        assert text.count(">noise<") == count
 
 
 def test_the_start_is_a_square_and_the_end_a_triangle() -> None:
@@ -189,12 +179,8 @@ def test_series(series: dict[str, Any], labels: list[str]) -> None:
 
 
 def test_the_scores_are_marked() -> None:
-    scores = {
-        "paper": {"value": 0.8, "epoch": 2},
-        "holdout": {"value": 0.7, "epoch": 1},
-        "last": None,
-    }
-    figure = series_figure(SERIES, scores)
+    scores = {"paper": {"value": 0.8, "epoch": 2}, "holdout": {"value": 0.7, "epoch": 1}}
+    figure = series_figure(SERIES, {**scores, "last": None})
     assert figure is not None
     assert [text.get_text() for text in figure.axes[1].texts] == ["paper", "holdout"]
     assert [line.get_xdata()[0] for line in figure.axes[1].lines[-2:]] == [3, 2]

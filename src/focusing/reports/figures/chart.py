@@ -18,7 +18,7 @@ from focusing.reports.names import PROTOCOLS, data_order, edition
 from focusing.reports.tables import file_name
 from focusing.reports.tables.run_blocks import Block, blocks, command
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import group_by
+from focusing.results.frame import by_edition
 
 MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
 """Experiments about a measurement, which has a figure of its own: they need no others."""
@@ -158,7 +158,7 @@ class Edition:
 def editions(collection: Collection, random_trials: bool = False) -> tuple[Edition, ...]:
     """All experiments but random trials, or only these, as published first."""
     runs = [run for run in collection.runs if (run.trial is not None) == random_trials]
-    groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
+    groups = by_edition(runs)
     ordered = sorted(groups, key=lambda key: (key[0], *edition(*key[1:])))
     return tuple(Edition(*key, tuple(groups[key])) for key in ordered)
 

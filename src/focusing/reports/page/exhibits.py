@@ -14,13 +14,18 @@ from PIL import Image
 
 from focusing.reports.figures.gallery import FOLDER, INDEX
 from focusing.reports.names import PROTOCOLS
-from focusing.reports.page.site import short_title
 from focusing.reports.tables import Cell, Column, Row, Table
 
 FIGURE_SPACE = "\u2007"
 """As wide as a digit."""
 OF_PROTOCOL = {"Δ": "paper"}
 """Columns that are about a protocol without naming it."""
+
+
+def short_title(title: str) -> str:
+    """``Table 2 (size=paper, variant=author)`` without the size: it is the paper's."""
+    title = re.sub(r"(?<=\(|\s)(size|variant)=paper(,\s*|(?=\)))", "", title)
+    return re.sub(r",?\s*\(?\s*\)", lambda end: ")" if "(" not in end[0] else "", title)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from focusing.reports.names import DATA, PROTOCOLS, data_name, dense_twin, edition
-from focusing.reports.page.site import short_title
+from focusing.reports.page.exhibits import short_title
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Table, Unit
-from focusing.reports.tables.blocks import blocks
 from focusing.reports.tables.paper_tables import Sheet, compute
+from focusing.reports.tables.run_blocks import blocks
 from focusing.reports.tables.settings import comparisons, settings_of, short_labels
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by

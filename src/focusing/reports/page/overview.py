@@ -9,7 +9,7 @@ from typing import Any
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, edition, model_name
 from focusing.reports.page.findings import Difference, Finding, Kept, Trials
 from focusing.reports.tables import between, number, signed
-from focusing.reports.tables.blocks import typed_options
+from focusing.reports.tables.run_blocks import typed_options
 from focusing.reports.tables.settings import UNCHANGED, settings_of
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI, group_by, settings, varying_options

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -23,13 +22,6 @@ from focusing.reports.terminal import PROTOCOL_MEANINGS as PROTOCOL_WORDS
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 from focusing.results.store import atomic_write, inside, remove
-
-
-def short_title(title: str) -> str:
-    """``Table 2 (size=paper, variant=author)`` without the size: it is the paper's."""
-    title = re.sub(r"(?<=\(|\s)(size|variant)=paper(,\s*|(?=\)))", "", title)
-    return re.sub(r",?\s*\(?\s*\)", lambda end: ")" if "(" not in end[0] else "", title)
-
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE / "templates"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from focusing.reports.page.exhibits import FIGURE_SPACE, column_protocol, table_views
+from focusing.reports.page.exhibits import FIGURE_SPACE, column_protocol, short_title, table_views
 from focusing.reports.page.overview import duration, experiments, lead, run_settings
 from focusing.reports.page.run_page import (
     MOST_EPOCHS,
@@ -18,7 +18,6 @@ from focusing.reports.page.run_page import (
     thinned,
 )
 from focusing.reports.page.run_page import MOST_EPOCHS as MOST_POINTS
-from focusing.reports.page.site import short_title
 from focusing.reports.tables import Cell, Column, Row, Table, text
 from focusing.results.collect import collect
 from tests.unit.reports.page.foci import leave_foci

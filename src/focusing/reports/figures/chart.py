@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -13,11 +14,11 @@ from focusing.drawing import Array, LayerFoci, figure_style
 from focusing.errors import DamagedError, printable
 from focusing.reports.foci import FILE as FOCI_FILE
 from focusing.reports.foci import first_and_last, read_foci
-from focusing.reports.names import PROTOCOLS, data_order, edition
+from focusing.reports.names import PROTOCOLS, data_order
 from focusing.reports.tables import file_name
-from focusing.reports.tables.blocks import Block, blocks, command
+from focusing.reports.tables.run_blocks import Block, blocks, command
+from focusing.reports.tables.run_blocks import editions as run_editions
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import group_by
 
 MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
 """Experiments about a measurement, which has a figure of its own: they need no others."""
@@ -141,19 +142,10 @@ class Edition:
         suffixes: tuple[str, ...] = (".png", ".svg"),
         **tags: str,
     ) -> Chart:
-        """A figure about runs of this edition; see :class:`Chart`.
+        """A figure about runs of this edition: a :class:`Chart`.
 
-        Args:
-            name: subject of the figure, and what else its file name holds.
-            title: what it shows; the edition follows in brackets.
-            caption: of the chart.
-            rows: of the chart.
-            plot: of the chart.
-            data: names of its data sets, unless the rows hold them.
-            model: names of its models, unless the rows hold them.
-            home: see :meth:`name`.
-            suffixes: of the chart.
-            **tags: further tags.
+        Its file name begins with ``name``, and its title ends with the edition. The tags ``data``
+        and ``model`` come from the rows unless they are passed; for ``home`` see :meth:`name`.
         """
         data = [row["data"] for row in rows] if data is None else data
         model = [row["model"] for row in rows] if model is None else model
@@ -166,9 +158,7 @@ class Edition:
 def editions(collection: Collection, random_trials: bool = False) -> tuple[Edition, ...]:
     """All experiments but random trials, or only these, as published first."""
     runs = [run for run in collection.runs if (run.trial is not None) == random_trials]
-    groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
-    ordered = sorted(groups, key=lambda key: (key[0], *edition(*key[1:])))
-    return tuple(Edition(*key, tuple(groups[key])) for key in ordered)
+    return tuple(Edition(**about, runs=tuple(members)) for about, members in run_editions(runs))
 
 
 def edition_blocks(collection: Collection) -> Iterator[tuple[Edition, Block]]:
@@ -188,6 +178,11 @@ def blocks_by_model(
         ordered = sorted(blocks(runs.runs), key=lambda block: data_order(block.data))
         for model in FOCUSED_MODELS:
             yield runs, model, [block for block in ordered if model in block.models]
+
+
+def block_columns(block: Block) -> dict[str, str]:
+    """What a block is about, in columns of a CSV file."""
+    return {"data": block.data, "source": block.source, "options": " ".join(block.options)}
 
 
 def never_run(collection: Collection, expected: Mapping[str, str]) -> list[Missing]:
@@ -229,22 +224,27 @@ def data_seed(run: Run) -> Any:
     return (run.config.get("data") or {}).get("seed")
 
 
-def foci_or_note(run: Run, charts: Charts) -> list[LayerFoci]:
-    """The foci of a run; none, and a note among the charts, if their file is damaged."""
+@contextmanager
+def noting_damage(charts: Charts) -> Iterator[None]:
+    """Leave out what a damaged file would show, and note the file among the charts."""
     try:
-        return read_foci(run.path, run.sizes)
+        yield
     except DamagedError as error:
         charts.append(Damaged.of(error))
-        return []
+
+
+def foci_or_note(run: Run, charts: Charts) -> list[LayerFoci]:
+    """The foci of a run; none, and a note among the charts, if their file is damaged."""
+    with noting_damage(charts):
+        return read_foci(run.path, run.sizes)
+    return []
 
 
 def ends_or_note(run: Run, which: str, charts: Charts) -> dict[str, tuple[Array, Array]]:
     """First and last mu or sigma of every layer; none, and a note, if their file is damaged."""
-    try:
+    with noting_damage(charts):
         return first_and_last(run.path, which)
-    except DamagedError as error:
-        charts.append(Damaged.of(error))
-        return {}
+    return {}
 
 
 def protocols_to_show(names: Iterable[str]) -> list[str]:

@@ -16,19 +16,19 @@ from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
     Chart,
     Charts,
-    Damaged,
     Edition,
     Row,
     Rows,
     describe_run,
     edition_blocks,
     median_run,
+    noting_damage,
     or_missing,
     run_count,
 )
 from focusing.reports.figures.plotting import PAGE_WIDTH, model_style, signed_image
 from focusing.reports.names import data_name, dense_twin, model_name
-from focusing.reports.tables.blocks import Block
+from focusing.reports.tables.run_blocks import Block
 from focusing.results.arrays import check_arrays, read_arrays
 from focusing.results.collect import Collection, Run
 
@@ -269,10 +269,8 @@ def shap_charts(collection: Collection) -> Charts:
         for model, runs in block.models.items():
             explained = [run for run in runs if _shap_file(run)]
             if explained:
-                try:
+                with noting_damage(charts):
                     charts.append(_shap_chart(edition, block, model, explained))
-                except DamagedError as error:
-                    charts.append(Damaged.of(error))
     return or_missing(charts, SHAP_TITLE, "explain")
 
 

@@ -118,11 +118,10 @@ def ours(case: Case) -> float:
         folder = Path(name)
         (folder / "checkpoints").mkdir()
         loggers = build_loggers({}, folder, config={}, experiment="benchmark")
-        trainer = build_trainer(
-            options, folder, callbacks=callbacks, loggers=loggers, best_of="test/acc"
-        )
+        trainer = build_trainer(options, folder, callbacks=callbacks, best_of="test/acc")
+        trainer.loggers = loggers
         start = time.perf_counter()
-        fit(trainer, module, train, {"test": test}, case.optim())
+        fit(trainer, module, {"train": train, "test": test})
         seconds = time.perf_counter() - start
         close_loggers(loggers, 0)
     return seconds

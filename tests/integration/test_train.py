@@ -118,9 +118,7 @@ def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
         assert None not in run["scores"].values()
 
 
-@pytest.mark.parametrize(
-    ("model", "optim"), [("focus_s", "adam"), ("fixed_s", "rmsprop")]
-)
+@pytest.mark.parametrize(("model", "optim"), [("focus_s", "adam"), ("fixed_s", "rmsprop")])
 def test_every_option_of_the_optimizer_runs(tmp_path: Path, model: str, optim: str) -> None:
     options = [
         *("l2=1e-4", "sigma_l2=1e-4", "clip_value=1", "accumulate=2", "decay_epochs=[1]"),
@@ -155,7 +153,7 @@ def test_a_callback_of_ones_own_is_trusted_by_name(
     (tmp_path / "watching.py").write_text(
         "import pytorch_lightning as pl\n"
         "class Watch(pl.Callback):\n"
-        "    def measurements(self, record): return {'watch': {'seen': 7}}\n"
+        "    def measurements(self, record): return {'measured': {'watch': {'seen': 7}}}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("focusing.instantiate._trusted", set())

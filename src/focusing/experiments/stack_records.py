@@ -42,30 +42,19 @@ class Pair(NamedTuple):
         return int(self.focused["sweep"]["trial"])
 
 
-class RunState(NamedTuple):
-    """What the folder of a run says.
+def record_if_any(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a run, here or in the archive; empty if there is none.
 
-    Attributes:
-        status: of its record; None: there is none yet.
-        error: a sentence, if it failed.
-        record: the record, if it can be read.
+    A record of another version counts as a failure.
     """
-
-    status: str | None
-    error: str | None
-    record: dict[str, Any] | None
-
-
-def run_state(config: Mapping[str, Any]) -> RunState:
-    """Read the state of a run; a record of another version counts as a failure."""
     try:
         record = record_of(run_folder(config))
     except UserError as error:
-        return RunState("failed", f"{error} Delete it to run this again.", None)
+        return {"status": "failed", "error": f"{error} Delete it to run this again."}
     if record is None:
         archived = published(config)
-        return RunState("done" if archived else None, None, archived.record() if archived else None)
-    return RunState(record["status"], record.get("error"), record)
+        return archived.record() if archived else {}
+    return record
 
 
 @dataclass

@@ -23,6 +23,7 @@ from focusing.results.identity import run_folder
 from focusing.results.record import describe_end, describe_start
 from focusing.results.store import FinishedError, atomic_write, claim, record_of, write_record
 from focusing.training.checkpoint import chosen_checkpoint, encode
+from focusing.training.metrics import detailed_metrics
 from focusing.training.trainer import build_net, load_data, split_data
 from focusing.training.trajectory import Trajectory
 
@@ -168,7 +169,7 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
     for row, run in enumerate(runs):
         if run.wanted:
             run.net.load_state_dict(stack.state(row))
-            _write_run(run, history, row, measured)
+            _write_run(run, history, row, measured, stacked["test"].targets[row // 2].cpu())
 
 
 def _prepare(config: dict[str, Any], wanted: bool, data: DataSet, splits: dict[str, Split]) -> _Run:
@@ -178,11 +179,18 @@ def _prepare(config: dict[str, Any], wanted: bool, data: DataSet, splits: dict[s
     return _Run(config, net, describe_start(config, data, splits, net), trajectory, wanted)
 
 
-def _write_run(run: _Run, history: History, row: int, measured: Mapping[str, Any]) -> None:
-    """Write what a single run writes at its end."""
+def _write_run(
+    run: _Run, history: History, row: int, measured: Mapping[str, Any], targets: torch.Tensor
+) -> None:
+    """Write what a single run writes at its end; ``targets`` are those of the test split."""
     run_dir, config = run_folder(run.config), run.config
     series, error = _series(history, row)
     more = {**measured, "peak_memory_bytes": Throughput().peak_memory_bytes}
+    if history.test_outputs is not None and not error:
+        classes = len(run.net.get_parameter("output.bias"))
+        more["test_metrics"] = detailed_metrics(
+            [history.test_outputs[row, :classes].t()], [targets]
+        )
     layers, options = run.net.focused_layers(), config["callbacks"].get("trajectory")
     if layers and options:
         _fill_trajectory(run.trajectory, history, row // 2, options["every"])

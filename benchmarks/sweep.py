@@ -39,7 +39,7 @@ def sweep(folder: Path, jobs: int, workers: int) -> dict[str, Any]:
     while process.poll() is None:
         if workers_of(process.pid):
             started = time.monotonic() if started is None else started
-            samples += look_at(process.pid)
+            samples += sample(process.pid)
         time.sleep(0.25)
     seconds = time.monotonic() - (began if started is None else started)
     if process.returncode:
@@ -65,7 +65,7 @@ def workers_of(pid: int) -> str:
         return ""
 
 
-def look_at(pid: int) -> list[tuple[float, int]]:
+def sample(pid: int) -> list[tuple[float, int]]:
     """Resident memory in MB, and open files, of a process; nothing of one that has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -82,7 +82,7 @@ def measure(jobs: int, workers: int) -> dict[str, Any]:
         first = sweep(folder, jobs, workers)
         records = [json.loads(p.read_text()) for p in folder.glob("outputs/*/*/*/result.json")]
         assert len(records) == jobs  # noqa: S101
-        training = sum(each["wall_seconds"] for each in records) / jobs
+        training = sum(record["wall_seconds"] for record in records) / jobs
         first["training_seconds_per_job"] = training
         first["overhead_seconds_per_job"] = first["slot_seconds_per_job"] - training
         return {
@@ -100,13 +100,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    found = measure(arguments.jobs, arguments.workers)
+    measured = measure(arguments.jobs, arguments.workers)
     for what in ("all", "again"):
         print(f"{what} ({arguments.jobs} jobs, {arguments.workers} workers)")
-        for name, value in found[what].items():
+        for name, value in measured[what].items():
             print(f"  {name.replace('_', ' '):28} {value:10.3f}")
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1))
+        arguments.json.write_text(json.dumps(measured, indent=1))
 
 
 if __name__ == "__main__":

@@ -93,16 +93,16 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=16, help="trials that run one by one")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    found = measure(arguments.trials, arguments.sample)
+    measured = measure(arguments.trials, arguments.sample)
     print(f"{'':12} {'minutes':>8} {'trials per minute':>18}")
     for name in ("stacked", "one_by_one"):
-        row = found[name]
+        row = measured[name]
         print(f"{name:12} {row['seconds'] / 60:8.1f} {row['trials_per_minute']:18.1f}")
-    whole = found["stacked"]["seconds"] / 60 * 750 / found["trials"]
-    print(f"ratio {found['ratio']:.1f} (goal: {GOAL_RATIO:.0f})")
+    whole = measured["stacked"]["seconds"] / 60 * 750 / measured["trials"]
+    print(f"ratio {measured['ratio']:.1f} (goal: {GOAL_RATIO:.0f})")
     print(f"750 trials stacked: {whole:.1f} minutes (goal: {GOAL_MINUTES:.0f})")
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":  # processes of the stack import this file

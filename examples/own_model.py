@@ -8,7 +8,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from focusing import FocusedLinear
+from focusing import FocusConstraint, FocusedLinear, param_groups
 
 torch.manual_seed(0)
 digits = load_digits()
@@ -29,19 +29,17 @@ class Reader(nn.Module):
         return self.output(self.norm(self.hidden(images.flatten(1))).relu())
 
 
-# %% Foci learn with a rate of their own, and are kept in their range after each step.
+# %% Foci learn with a rate of their own, and stay in their range.
 model = Reader()
 hidden = model.hidden
 start = hidden.mu.detach().clone()
-foci = [hidden.mu, hidden.sigma]
-rest = [p for p in model.parameters() if all(p is not each for each in foci)]
-optimizer = torch.optim.Adam([{"params": rest, "lr": 1e-2}, {"params": foci, "lr": 5e-3}])
+optimizer = torch.optim.Adam(param_groups(model, lr=1e-2, lr_mu=5e-3, lr_sigma=5e-3))
+constraint = FocusConstraint(model, optimizer)
 for _ in range(30):
     for batch in torch.randperm(1300).split(100):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
         optimizer.step()
-        hidden.constrain_()
 
 # %% How good it is, and where it looks.
 model.eval()
@@ -51,7 +49,7 @@ with torch.no_grad():
 moved = (hidden.mu.detach() - start).norm(dim=1)
 print(f"accuracy on {len(y[test])} digits: {accuracy:.1%}")
 print(f"foci moved {moved.mean():.2f} on average, {moved.max():.2f} at most")
-print("attention of all neurons to each pixel, relative to the mean (# is twice the mean):")
+print("attention of all neurons to the pixels, relative to the mean (# is twice the mean):")
 for row in attention / attention.mean():
     print("   ", "".join(" .:-=+*#"[min(7, int(3.5 * value))] * 2 for value in row))
 

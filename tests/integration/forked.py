@@ -36,8 +36,8 @@ class Forked:
     ) -> None:
         [_, *self.args] = [*command, *arguments]
         self._texts = [Path(tempfile.mkstemp()[1]) for _ in range(2)]
-        given = (self.args, cwd, environment(**env), self._texts, group)
-        self._process = CONTEXT.Process(target=_be, args=given)
+        args = (self.args, cwd, environment(**env), self._texts, group)
+        self._process = CONTEXT.Process(target=_become, args=args)
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -63,9 +63,9 @@ class Forked:
             self._process.kill()
             self._process.join()
             raise subprocess.TimeoutExpired(self.args, timeout)
-        out, err = (each.read_text() for each in self._texts)
-        for each in self._texts:
-            each.unlink()
+        out, err = (path.read_text() for path in self._texts)
+        for path in self._texts:
+            path.unlink()
         return out, err
 
 
@@ -78,10 +78,10 @@ def run_forked(
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def _be(
+def _become(
     command: list[str], cwd: Path, env: Mapping[str, str], texts: list[Path], group: bool
 ) -> None:
-    """Be the command."""
+    """Turn the forked process into the command."""
     if group:
         os.setsid()
     os.chdir(cwd)

@@ -5,7 +5,6 @@ norm, SGD with momentum and three rates, clipping and the score are all spelled 
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -43,16 +42,9 @@ class ByHand:
     """One hidden layer of focusing neurons, batch norm, ReLU, a dense output."""
 
     def __init__(self, start: dict[str, Tensor], inputs: int) -> None:
-        names = {
-            "mu": "hidden1.mu",
-            "sigma": "hidden1.sigma",
-            "weight": "hidden1.weight",
-            "bias": "hidden1.bias",
-            "gamma": "norm1.weight",
-            "beta": "norm1.bias",
-            "out": "output.weight",
-            "shift": "output.bias",
-        }
+        names = {key: f"hidden1.{key}" for key in ("mu", "sigma", "weight", "bias")}
+        names |= {"gamma": "norm1.weight", "beta": "norm1.bias"}
+        names |= {"out": "output.weight", "shift": "output.bias"}
         self.p = {key: start[name].double().clone() for key, name in names.items()}
         self.p["mu"], self.p["sigma"] = self.p["mu"].flatten(), self.p["sigma"].flatten()
         self.velocity = {key: torch.zeros_like(value) for key, value in self.p.items()}
@@ -88,7 +80,7 @@ class ByHand:
             before = {key: self.p[key].clone() for key in ("mu", "sigma")}
             self.p["sigma"].clamp_(0.01, 1.0)
             self.p["mu"].clamp_(0.0, 1.0)
-            self.clipped += sum(int((self.p[key] != each).sum()) for key, each in before.items())
+            self.clipped += sum(int((self.p[key] != old).sum()) for key, old in before.items())
 
 
 def order(seed: int, epoch: int, count: int) -> Tensor:
@@ -96,19 +88,13 @@ def order(seed: int, epoch: int, count: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(int(state)))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    output = tmp_path_factory.mktemp("outputs")
+def test_training_follows_algorithm_3(tmp_path: Path) -> None:
     prepare_hydra()
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        cfg = compose("train", [*SETTINGS, f"paths.output_dir={output}"])
+        cfg = compose("train", [*SETTINGS, f"paths.output_dir={tmp_path}"])
         train(cfg)
-        [run_dir] = output.glob("*/*/seed=5")
-        return check(cfg), run_dir
-
-
-def test_training_follows_algorithm_3(trained: tuple[dict[str, Any], Path]) -> None:
-    config, run_dir = trained
+        config = check(cfg)
+    [run_dir] = tmp_path.glob("*/*/seed=5")
     data = load_data(config)
     x, y = data.train.inputs.double().flatten(1), data.train.targets
     test_x, test_y = data.test.inputs.double().flatten(1), data.test.targets
@@ -124,10 +110,10 @@ def test_training_follows_algorithm_3(trained: tuple[dict[str, Any], Path]) -> N
         accuracies.append((predicted == test_y).double().mean().item())
     assert net.clipped > 10  # else the test would say nothing about clipping
 
-    found = record(run_dir)
-    assert found["series"]["test/acc"] == pytest.approx(accuracies, abs=1e-12)
+    run = record(run_dir)
+    assert run["series"]["test/acc"] == pytest.approx(accuracies, abs=1e-12)
     best = int(np.argmax(accuracies))
-    assert found["scores"]["paper"] == {"value": pytest.approx(max(accuracies)), "epoch": best}
+    assert run["scores"]["paper"] == {"value": pytest.approx(max(accuracies)), "epoch": best}
     foci = np.load(run_dir / "focus.npz")
     mu, sigma = (foci[name][-1].flatten() for name in ("hidden1/mu", "hidden1/sigma"))
     np.testing.assert_allclose(mu, net.p["mu"].detach(), atol=1e-5)

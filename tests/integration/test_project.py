@@ -47,7 +47,7 @@ def test_pins_are_exact_one_per_python_and_fit_a_cpu() -> None:
         assert all(re.fullmatch(r"==[\w.]+", str(p.specifier)) for p in active)
 
 
-# Stands in for Python: makes a venv out of itself, and notes each install instead of doing it.
+# Stands in for Python: makes a venv out of itself, and logs installs instead of doing them.
 FAKE_PYTHON = """#!/bin/sh
 case "$*" in
     "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && echo venv >> log ;;

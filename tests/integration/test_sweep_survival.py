@@ -18,14 +18,14 @@ JOBS = [
     "-m",
     "seed=0,1,2",
     "model=dense,focus_s",
-    "data.n_samples=1000",
+    "data.n_samples=800",
     "trainer.max_epochs=4",
     "optim.batch_size=8",
     "model.hidden=[8]",
     "figures=false",
     "name=survivors",
 ]
-LOCAL = ["hydra/launcher=local", "hydra.launcher.workers=2"]
+LOCAL = ["hydra/launcher=local", "hydra.launcher.workers=2", "hydra.launcher.threads=1"]
 COUNTED = [sys.executable, "-m", "tests.integration.counted_train"]
 
 
@@ -35,22 +35,23 @@ def steps(folder: Path) -> int:
 
 
 def stamps(folder: Path) -> dict[Path, int]:
-    """When each run was finished."""
+    """When the runs were finished."""
     return {path: path.stat().st_mtime_ns for path in folder.glob("outputs/*/*/*/result.json")}
 
 
 def table(folder: Path) -> dict[str, Any]:
-    found = {}
+    """What every run scored."""
+    rows = {}
     for run_dir in run_dirs(folder):
-        kept = record(run_dir)
-        assert kept["status"] == "done"
-        found["/".join(run_dir.parts[-2:])] = (kept["series"], kept["scores"], kept["config_hash"])
-    return found
+        run = record(run_dir)
+        assert run["status"] == "done"
+        rows["/".join(run_dir.parts[-2:])] = (run["series"], run["scores"], run["config_hash"])
+    return rows
 
 
 def children(pid: int) -> list[int]:
     listing = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(each) for each in listing.read_text().split()] if listing.exists() else []
+    return [int(child) for child in listing.read_text().split()] if listing.exists() else []
 
 
 def alive(pid: int) -> bool:
@@ -93,13 +94,13 @@ def test_killed_sweeps_go_on_and_train_nothing_twice(tmp_path: Path) -> None:
         after = stamps(killed)
         assert {path: after[path] for path in before} == before
         before = after
-        middles = list(killed.glob("outputs/*/*/*/checkpoints/interrupted.ckpt"))
-        assert whom == "group" or middles  # told to stop, a run saves its middle
+        saved = list(killed.glob("outputs/*/*/*/checkpoints/interrupted.ckpt"))
+        assert whom == "group" or saved  # a stopped run saves a checkpoint in mid-epoch
     assert 0 < len(before) < 6
     # Two sweeps at once share what is left.
     pair = [Forked(COUNTED, *JOBS, *how, cwd=killed) for how in (LOCAL, [])]
-    outputs = [each.communicate(timeout=120)[0] for each in pair]
-    assert [each.returncode for each in pair] == [0, 0], outputs
+    outputs = [sweep.communicate(timeout=120)[0] for sweep in pair]
+    assert [sweep.returncode for sweep in pair] == [0, 0], outputs
     assert "6/6 jobs" in outputs[0]
     assert {path: stamps(killed)[path] for path in before} == before
     assert table(killed) == table(whole)
@@ -121,7 +122,7 @@ def test_a_dead_worker_takes_only_its_job_with_it(tmp_path: Path) -> None:
     assert record(fine)["status"] == "done"
     assert "try a smaller optim.lr" in record(diverged)["error"]
     *rows, last = done.stderr.splitlines()
-    for folder in (dead, diverged):  # the table names each with its error
+    for folder in (dead, diverged):  # the table names both with their errors
         [row] = [row for row in rows if str(folder) in row]
         assert record(folder)["error"] in row
     assert last.startswith("Error: 2 of 3 jobs failed")

@@ -1,6 +1,6 @@
 """``focusing experiments``: what there is, where it is in the paper, and what it costs here.
 
-Costs are estimated from a few steps of each network on this machine.
+Costs are estimated from a few steps of every network on this machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SAMPLES = {
     "dna": (2000, 1186),
     "imdb": (25_000, 25_000),
 }
-"""Training and test samples of each data set, as it is split by default."""
+"""Training and test samples of the data sets, as they are split by default."""
 RANDOM_TEST_SHARE = {"dna": 0.2}
 """Test shares of random splits that differ from those above, if the user sets none."""
 RUN_SECONDS, EPOCH_SECONDS = 1.0, 0.03
@@ -316,8 +316,7 @@ def measure_speed(config: Mapping[str, Any]) -> tuple[float, float]:
 def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:
     """Seconds of all trials of ``experiment=table1``, one group after the other.
 
-    A cheap, a middling and a costly group are trained for 1 and for 21 epochs: the difference
-    scales the guess of ``rough_seconds``, and the rest is the time of a trial beside its epochs.
+    A cheap, a middling and a costly group are trained: their time scales ``rough_seconds``.
     """
     import torch
 
@@ -328,24 +327,19 @@ def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:
     seed, variant, cpu = config["seed"], config["variant"], torch.device("cpu")
     trials = [draw(seed, index, variant) for index in range(config["sweep"]["trials"])]
     stacks = sorted(groups([pair_of(config, t) for t in trials], cpu), key=rough_seconds)
-    step = max(1, len(stacks) // 3)
 
-    def train(epochs: int) -> tuple[float, float]:
-        """Seconds that the three groups were guessed to take, and that they took."""
+    def measure() -> float:
+        """Seconds that take the place of one guessed second."""
+        step = max(1, len(stacks) // 3)
+        some = copy.deepcopy(stacks[step // 2 :: step])
         with TemporaryDirectory() as folder, one_thread():
-            shortened = copy.deepcopy(stacks[step // 2 :: step])
-            for run in (run for group in shortened for pair in group for run in pair):
-                run["trainer"]["max_epochs"], run["paths"]["output_dir"] = epochs, folder
+            for run in (run for group in some for pair in group for run in pair):
+                run["force"], run["paths"]["output_dir"] = True, folder
+            train_group(some[0], cpu)  # the first is slow
             began = time.perf_counter()
-            for group in shortened:
+            for group in some:
                 train_group(group, cpu)
-            return sum(map(rough_seconds, shortened)), time.perf_counter() - began
+            return (time.perf_counter() - began) / sum(map(rough_seconds, some))
 
-    def measure() -> tuple[float, float]:
-        train(epochs=1)  # the first is slow
-        (guess, short), (longer_guess, longer) = train(epochs=1), train(epochs=21)
-        ratio = max(0.0, (longer - short) / (longer_guess - guess))
-        return ratio, max(0.0, short - ratio * guess) / sum(map(len, stacks[step // 2 :: step]))
-
-    ratio, rest = cached(["table1", variant, seed], measure, fresh=fresh)
-    return float(ratio * sum(map(rough_seconds, stacks)) + rest * len(trials))
+    key = ["table1", variant, seed, config["trainer"]["max_epochs"]]
+    return float(cached(key, measure, fresh=fresh)) * sum(map(rough_seconds, stacks))

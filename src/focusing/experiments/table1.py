@@ -236,33 +236,34 @@ def train_groups(
             for group in ordered:
                 finish(group, train_or_record(group, device))
         return errors
-
-    def run_in_pool(waiting: Sequence[Group], workers: int) -> Iterator[tuple[Group, Outcome]]:
-        def execute(job: Job, announce: Announce) -> Outcome:
-            torch.set_num_threads(1)
-            _keep_memory()
-            failed = train_or_record(waiting[job.index], device)
-            runs = [(Job(trial), Outcome("failed", error=e)) for trial, e in failed.items()]
-            return Outcome("done", runs=tuple(runs))
-
-        limits = Limits(jobs=len(waiting), growth_mb=1000)
-        with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
-            jobs = (Job(index) for index in range(len(waiting)))
-            for job, outcome in pool.run(jobs, status.refresh):
-                yield waiting[job.index], outcome
-
-    again: list[Group] = []
-    for group, outcome in run_in_pool(ordered, workers):
-        if outcome.crashed:
-            again += [[pair] for pair in group]
+    crashed: list[Group] = []
+    for group, failed in _run_in_pool(ordered, device, workers, status):
+        if failed is None:
+            crashed += [[pair] for pair in group]
         else:
-            finish(group, {job.index: str(failed.error) for job, failed in outcome.runs})
-    for group, outcome in run_in_pool(again, 1) if again else ():
-        if outcome.crashed:
-            finish(group, _record_failures(group, CRASHED_TWICE))
-        else:
-            finish(group, {job.index: str(failed.error) for job, failed in outcome.runs})
+            finish(group, failed)
+    for group, failed in _run_in_pool(crashed, device, 1, status):
+        finish(group, _record_failures(group, CRASHED_TWICE) if failed is None else failed)
     return errors
+
+
+def _run_in_pool(
+    waiting: Sequence[Group], device: torch.device, workers: int, status: SweepStatus
+) -> Iterator[tuple[Group, dict[int, str] | None]]:
+    """Train groups in processes; yields the errors of each, None if its process died."""
+
+    def execute(job: Job, announce: Announce) -> Outcome:
+        torch.set_num_threads(1)
+        _keep_memory()
+        failed = train_or_record(waiting[job.index], device)
+        runs = [(Job(trial), Outcome("failed", error=error)) for trial, error in failed.items()]
+        return Outcome("done", runs=tuple(runs))
+
+    limits = Limits(jobs=max(1, len(waiting)), growth_mb=1000)
+    with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
+        for job, outcome in pool.run(map(Job, range(len(waiting))), status.refresh):
+            errors = {run.index: str(failed.error) for run, failed in outcome.runs}
+            yield waiting[job.index], None if outcome.crashed else errors
 
 
 def train_or_record(group: Group, device: torch.device) -> dict[int, str]:

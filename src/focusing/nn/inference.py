@@ -16,32 +16,9 @@ from focusing.nn.linear import FocusedLinear
 from focusing.nn.sparse import BandedLinear
 
 ELEMENTWISE = (nn.ReLU, nn.Identity, nn.Dropout, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Tanh)
-"""Layers that do not mind in which order they see values."""
-NEARLY_ALL = 0.8
-"""Share of weights that are not zero from which on a layer stays what it is."""
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What is known about the layers of a network.
-
-    Args:
-        steps: which layer sees what a layer gives, for layers used once and seen by one only.
-        read: layers whose parameters ``forward`` uses besides calling them.
-        flat: layers whose inputs are known to be (samples, values).
-        shared: layers whose parameters other layers have too.
-    """
-
-    steps: dict[str, str]
-    read: set[str]
-    flat: set[str]
-    shared: set[str]
-
-    def plain(self, net: nn.Module, name: str) -> bool:
-        """Whether a layer does what its type says, and nobody else depends on how."""
-        layer = net.get_submodule(name)
-        own = type(layer).__module__.startswith("torch.nn.modules.")  # nobody's subclass
-        return own and name not in self.read | self.shared and not _hooked(layer)
+"""Layers that do not depend on the order of their inputs."""
+MAX_DENSITY = 0.8
+"""Share of weights that are not zero from which on a layer stays dense, if no tiles pay."""
 
 
 @torch.no_grad()
@@ -69,27 +46,50 @@ def to_inference(
             neither an example nor an ``nn.Flatten`` tells, it stays.
     """
     net = copy.deepcopy(module).eval().requires_grad_(False)
-    plan = _plan(net, opaque, example)
+    graph = _analyse(net, opaque, example)
     positions: dict[str, Tensor] = {}
     for name, layer in list(net.named_modules()):
-        if isinstance(layer, FocusedLinear) and not _hooked(layer) and name not in plan.read:
+        if isinstance(layer, FocusedLinear) and not _hooked(layer) and name not in graph.read:
             positions[name] = layer.tau
             folded = layer.fold().requires_grad_(False)
             if sparse:
                 phi = layer.phi().abs()
                 folded.weight *= phi > layer.cutoff * phi.amax(1, keepdim=True)
             net = _put(net, name, folded)
-    for name, following in plan.steps.items():
-        _fold_batch_norm(net, name, following, plan)
+    for name, following in graph.next.items():
+        _fold_batch_norm(net, name, following, graph)
     if sparse:
         for name in positions:
-            net = _cut(net, name, positions, plan)
+            net = _make_banded(net, name, positions, graph)
     return net
 
 
-def _fold_batch_norm(net: nn.Module, name: str, following: str, plan: _Plan) -> None:
+@dataclass(frozen=True)
+class _Graph:
+    """How the layers of a network are connected.
+
+    Args:
+        next: the layer that takes the output of a layer, where both are used once and only there.
+        read: layers whose parameters ``forward`` uses besides calling them.
+        flat: layers whose inputs are known to be (samples, values).
+        shared: layers whose parameters other layers have too.
+    """
+
+    next: dict[str, str]
+    read: set[str]
+    flat: set[str]
+    shared: set[str]
+
+    def is_plain(self, net: nn.Module, name: str) -> bool:
+        """Whether a layer does what its type says, and nothing else depends on how."""
+        layer = net.get_submodule(name)
+        own = type(layer).__module__.startswith("torch.nn.modules.")  # not a user's subclass
+        return own and name not in self.read | self.shared and not _hooked(layer)
+
+
+def _fold_batch_norm(net: nn.Module, name: str, following: str, graph: _Graph) -> None:
     layer, norm = net.get_submodule(name), net.get_submodule(following)
-    if not (plan.plain(net, name) and plan.plain(net, following)):
+    if not (graph.is_plain(net, name) and graph.is_plain(net, following)):
         return
     if not isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d) or norm.running_mean is None:
         return
@@ -97,7 +97,7 @@ def _fold_batch_norm(net: nn.Module, name: str, following: str, plan: _Plan) -> 
         norm.weight = nn.Parameter(torch.ones_like(norm.running_mean), requires_grad=False)
         norm.bias = nn.Parameter(torch.zeros_like(norm.running_mean), requires_grad=False)
     if isinstance(layer, nn.Linear):
-        if name not in plan.flat or norm.num_features != layer.out_features:
+        if name not in graph.flat or norm.num_features != layer.out_features:
             return
         fused: nn.Module = fuse_linear_bn_eval(layer, norm)
     elif isinstance(layer, nn.Conv1d | nn.Conv2d) and norm.num_features == layer.out_channels:
@@ -108,32 +108,30 @@ def _fold_batch_norm(net: nn.Module, name: str, following: str, plan: _Plan) -> 
     _put(net, following, nn.Identity())
 
 
-def _cut(net: nn.Module, name: str, positions: dict[str, Tensor], plan: _Plan) -> nn.Module:
-    """Put tiles in the place of a layer, if that pays."""
-    layer = net.get_submodule(name)
-    assert isinstance(layer, nn.Linear)  # noqa: S101 - for the type checker
-    following = plan.steps.get(name)
+def _make_banded(net: nn.Module, name: str, positions: dict[str, Tensor], graph: _Graph) -> Any:
+    """Replace a layer by a banded one, if that pays."""
+    layer: Any = net.get_submodule(name)
+    following = graph.next.get(name)
     while (
         following
         and type(net.get_submodule(following)) in ELEMENTWISE
-        and plan.plain(net, following)
+        and graph.is_plain(net, following)
     ):
-        following = plan.steps.get(following)
-    after = net.get_submodule(following) if following else None
+        following = graph.next.get(following)
+    after: Any = net.get_submodule(following) if following else None
     # A focused layer needs its inputs in their order: there, neighbours are side by side.
-    free = (
+    reorder = (
         following is not None
         and type(after) is nn.Linear
         and following not in positions
-        and plan.plain(net, following)
+        and graph.is_plain(net, following)
     )
     banded = BandedLinear(
-        layer.weight, layer.bias, positions=positions[name], restore=not free
+        layer.weight, layer.bias, positions=positions[name], restore=not reorder
     ).eval()
-    if banded.work == 1 and layer.weight.count_nonzero() > NEARLY_ALL * layer.weight.numel():
+    if banded.work == 1 and layer.weight.count_nonzero() > MAX_DENSITY * layer.weight.numel():
         return net
-    if free and banded.order is not None:
-        assert isinstance(after, nn.Linear)  # noqa: S101 - for the type checker
+    if reorder and banded.order is not None:
         after.weight = nn.Parameter(after.weight[:, banded.order], requires_grad=False)
     return _put(net, name, banded)
 
@@ -150,34 +148,32 @@ def _put(net: nn.Module, name: str, layer: nn.Module) -> nn.Module:
     return net
 
 
-def _plan(
+def _analyse(
     net: nn.Module, opaque: Sequence[Callable[..., Any]], example: Tensor | tuple[Any, ...] | None
-) -> _Plan:
-    owners = Counter(id(each) for _, each in net.named_parameters(remove_duplicate=False))
+) -> _Graph:
+    owners = Counter(id(value) for _, value in net.named_parameters(remove_duplicate=False))
     shared = {
         name
         for name, layer in net.named_modules()
-        if any(owners[id(each)] > 1 for each in layer.parameters(recurse=False))
+        if any(owners[id(value)] > 1 for value in layer.parameters(recurse=False))
     }
     flat = set() if example is None else _flat_layers(net, example)
-    graph = _graph(net, opaque)
+    graph = _trace(net, opaque)
     if graph is None:
-        return _Plan({}, set(), flat, shared)
+        return _Graph({}, set(), flat, shared)
     read = {str(node.target).rpartition(".")[0] for node in graph.nodes if node.op == "get_attr"}
-    nodes = [node for node in graph.nodes if node.op == "call_module"]
-    layers = [net.get_submodule(str(node.target)) for node in nodes]
-    steps = {}
-    for node, layer in zip(nodes, layers, strict=True):
-        name = str(node.target)
-        if example is None and type(layer) is not nn.Flatten and _flattened(net, node):
+    calls = {node: str(node.target) for node in graph.nodes if node.op == "call_module"}
+    uses = Counter(net.get_submodule(name) for name in calls.values())
+    following = {}
+    for node, name in calls.items():
+        layer, users = net.get_submodule(name), list(node.users)
+        if example is None and type(layer) is not nn.Flatten and _is_flattened(net, node):
             flat.add(name)
-        users = list(node.users)
-        if len(users) != 1 or users[0].op != "call_module" or layers.count(layer) > 1:
+        if len(users) != 1 or users[0] not in calls or uses[layer] > 1:
             continue
-        following = str(users[0].target)
-        if layers.count(net.get_submodule(following)) == 1:
-            steps[name] = following
-    return _Plan(steps, read, flat, shared)
+        if uses[net.get_submodule(calls[users[0]])] == 1:
+            following[name] = calls[users[0]]
+    return _Graph(following, read, flat, shared)
 
 
 def _flat_layers(net: nn.Module, example: Tensor | tuple[Any, ...]) -> set[str]:
@@ -196,7 +192,7 @@ def _flat_layers(net: nn.Module, example: Tensor | tuple[Any, ...]) -> set[str]:
     return {name for name, dimensions in seen.items() if dimensions == {2}}
 
 
-def _flattened(net: nn.Module, node: fx.Node) -> bool:
+def _is_flattened(net: nn.Module, node: fx.Node) -> bool:
     """Whether a layer's input was flattened, and has been through layers since that keep that."""
     before = node.args[0] if node.args else None
     while isinstance(before, fx.Node) and before.op == "call_module":
@@ -212,17 +208,17 @@ def _flattened(net: nn.Module, node: fx.Node) -> bool:
 
 
 class _Tracer(fx.Tracer):
-    """Takes layers as they are, ours too."""
+    """Records layers without children as calls, ours too."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return not any(m.children()) or super().is_leaf_module(m, module_qualified_name)
 
 
-def _graph(net: nn.Module, opaque: Sequence[Callable[..., Any]]) -> fx.Graph | None:
-    """What a network does, step by step; None if that depends on its input."""
+def _trace(net: nn.Module, opaque: Sequence[Callable[..., Any]]) -> fx.Graph | None:
+    """The graph of a network; None if it depends on the input."""
     if not any(net.children()):
         return None
     try:
         return _Tracer(autowrap_functions=tuple(opaque)).trace(net)
-    except Exception:  # whatever its forward does with a stand-in for a tensor
+    except Exception:  # whatever its forward does with a proxy of a tensor
         return None

@@ -43,7 +43,8 @@ def initial_sigma(sigma: Sigma, neurons: int, axes: int) -> Tensor:
         values = _expand("sigma", sigma, neurons, axes)
     elif isinstance(sigma, Sequence) and not isinstance(sigma, str) and len(sigma) == 2:
         low, high = sigma
-        if not (_is_number(low) and _is_number(high)) or not 0 < low <= high < math.inf:
+        numbers = all(isinstance(b, (int, float)) and not isinstance(b, bool) for b in sigma)
+        if not numbers or not 0 < low <= high < math.inf:
             raise ValueError(f"sigma={sigma!r} must be a range (low, high) with 0 < low <= high.")
         values = low + (high - low) * torch.rand(neurons, axes, device="cpu")
     else:
@@ -66,20 +67,15 @@ def _spread(neurons: int, axes: int) -> Tensor:
     return grid[chosen.round().long()]
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _expand(name: str, given: float | Sequence[float] | Tensor, neurons: int, axes: int) -> Tensor:
-    dtype = given.dtype if isinstance(given, Tensor) else torch.float64
+def _expand(name: str, value: float | Sequence[float] | Tensor, neurons: int, axes: int) -> Tensor:
+    dtype = value.dtype if isinstance(value, Tensor) else torch.float64
     try:
-        if isinstance(given, bool) or (
-            isinstance(given, Sequence) and any(isinstance(each, bool) for each in given)
-        ):
+        numbers = value if isinstance(value, Sequence) else [value]
+        if any(isinstance(number, bool) for number in numbers):
             raise TypeError  # torch would take them for 0 and 1
-        values = torch.as_tensor(given, dtype=dtype, device="cpu").detach()
+        values = torch.as_tensor(value, dtype=dtype, device="cpu").detach()
     except (TypeError, ValueError):
-        raise ValueError(f"{name}={given!r} is not a number or a tensor.") from None
+        raise ValueError(f"{name}={value!r} is not a number or a tensor.") from None
     if values.dim() == 1 and values.shape[0] == neurons:
         values = values.unsqueeze(1)
     try:

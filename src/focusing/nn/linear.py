@@ -281,17 +281,10 @@ class FocusedLinear(nn.Module):
     @torch.no_grad()
     def fold(self) -> nn.Linear:
         """A plain ``nn.Linear`` that computes the same in eval mode, without the foci."""
-        linear: nn.Linear = nn.utils.skip_init(  # type: ignore[no-untyped-call]
-            nn.Linear,
-            self.in_features,
-            self.out_features,
-            bias=self.bias is not None,
-            device=self.weight.device,
-            dtype=self.weight.dtype,
-        )
-        linear.weight.copy_(self.effective_weight())
-        if self.bias is not None:
-            linear.bias.copy_(self.bias)
+        bias = None if self.bias is None else nn.Parameter(self.bias.detach().clone())
+        linear = nn.Linear(self.in_features, self.out_features, bias is not None, device="meta")
+        linear.weight = nn.Parameter(self.effective_weight())
+        linear.register_parameter("bias", bias)
         return linear.train(self.training)
 
     @torch.no_grad()
@@ -318,15 +311,11 @@ class FocusedLinear(nn.Module):
         """Sizes, focus, and the range of the foci as they are now."""
         parts = [
             f"in_features={self.in_features}, out_features={self.out_features}",
-            f"bias={self.bias is not None}",
-            f"focus={self.focus}",
+            f"bias={self.bias is not None}, focus={self.focus}",
         ]
-        usual = {"normalizer": "l2", "grid": "linspace"}
-        parts += [
-            f"{name}={chosen}"
-            for name, value in usual.items()
-            if (chosen := getattr(self, name)) != value
-        ]
+        for name, default in (("normalizer", "l2"), ("grid", "linspace")):
+            if getattr(self, name) != default:
+                parts.append(f"{name}={getattr(self, name)}")
         if isinstance(self.topology, Tensor):
             parts.append(f"topology={tuple(self.topology.shape)} positions")
         elif len(self.topology.axes) > 1 or self.topology.channels > 1:

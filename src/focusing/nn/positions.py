@@ -74,16 +74,9 @@ def _check_positions(tau: Tensor, in_features: int) -> Tensor:
 def positions(
     topology: Grid | Tensor, grid: str, *, device: torch.device | str | None, dtype: torch.dtype
 ) -> Tensor:
-    """Positions tau of the inputs.
+    """Positions tau of the inputs, (m, d), in the order in which ``flatten`` lays them out.
 
-    Args:
-        topology: a grid, or positions.
-        grid: along an axis of m inputs, ``"linspace"``: i / (m - 1); ``"index"``: i / m.
-        device: of tau.
-        dtype: of tau.
-
-    Returns:
-        tau of shape (m, d), in the order in which ``flatten`` lays out the inputs.
+    Along an axis of m inputs the grid ``"linspace"`` is i / (m - 1) and ``"index"`` is i / m.
     """
     if isinstance(topology, Tensor):
         return topology.to(device=device, dtype=dtype)

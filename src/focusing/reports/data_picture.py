@@ -12,18 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from focusing.compose import data_dir
 from focusing.data.commands import describe, read_data
 from focusing.data.dataset import DataSet
-from focusing.drawing import COLOURS, GREY, figure_style
+from focusing.drawing import COLOURS, GREY, Array, figure_style
 
 WIDTH = 7.2
-"""Of the picture, in inches."""
+"""Width of the picture in inches."""
 COLUMNS, ROWS, GAP = 10, 6, 2
-"""Of the samples; pixels between them."""
-Array = NDArray[Any]
+"""Columns and rows of samples, and pixels between them."""
 
 
 def show_data(args: argparse.Namespace) -> None:
@@ -34,7 +32,7 @@ def show_data(args: argparse.Namespace) -> None:
 
 
 def draw_data(data: DataSet, path: Path) -> None:
-    """Write a picture of samples and of how often each class, or value, occurs.
+    """Write a picture of samples and of how often classes, or values, occur.
 
     Args:
         data: what to draw.
@@ -48,16 +46,16 @@ def draw_data(data: DataSet, path: Path) -> None:
         halves: Any = figure.subfigures(1, 2, width_ratios=(3, 1.1))
         samples, balance = halves
         if data.train.inputs.dim() == 4:
-            _pictures(samples.subplots(), data)
+            _draw_images(samples.subplots(), data)
         elif data.vocabulary:
-            _lengths(samples.subplots(), data)
+            _draw_lengths(samples.subplots(), data)
         else:
-            _table(samples.subplots(), data)
-        _balance(balance.subplots(), data)
+            _draw_table(samples.subplots(), data)
+        _draw_balance(balance.subplots(), data)
         figure.savefig(path)
 
 
-def _pictures(axes: Axes, data: DataSet) -> None:
+def _draw_images(axes: Axes, data: DataSet) -> None:
     """Samples class by class; a last row shows one of them as it is changed in training."""
     inputs, labels = data.train.inputs, data.train.targets.numpy()
     classes = np.linspace(0, data.classes - 1, COLUMNS).round().astype(int)
@@ -67,24 +65,26 @@ def _pictures(axes: Axes, data: DataSet) -> None:
             same = np.flatnonzero(labels == label)
             turn = row * COLUMNS + column if data.classes < COLUMNS else row
             rows.append(int(same[turn % len(same)]))
-    pictures = _ready(data, inputs[torch.tensor(rows)])
+    pictures = inputs[torch.tensor(rows)]
+    if data.prepare is not None:
+        pictures = data.prepare(pictures)
     if data.augment is not None:
         one = pictures[:1].expand(COLUMNS, *pictures.shape[1:])
         pictures = torch.cat([pictures, data.augment(one, torch.Generator().manual_seed(0))])
     mosaic = _mosaic(pictures.numpy())
     height, width = pictures.shape[1] + GAP, pictures.shape[2] + GAP
-    # The same scale for all; of sound, which has outliers, the middle.
+    # One scale for all; sound has outliers, which would take most of it.
     low, high = np.nanpercentile(mosaic, [1, 99] if data.name == "fsdd" else [0, 100])
     mosaic = np.clip((mosaic - low) / max(high - low, 1e-9), 0, 1)
-    white = np.isnan(mosaic)
+    gaps = np.isnan(mosaic)
     if mosaic.shape[-1] == 3:
-        axes.imshow(np.where(white, 1, mosaic), aspect="auto", interpolation="nearest")
+        axes.imshow(np.where(gaps, 1, mosaic), aspect="auto", interpolation="nearest")
     else:
-        picture = np.ma.masked_array(mosaic[..., 0], white[..., 0])
+        picture = np.ma.masked_array(mosaic[..., 0], gaps[..., 0])
         cmap = "magma" if data.name == "fsdd" else "gray"
         axes.imshow(picture, cmap=cmap, aspect="auto", interpolation="nearest")
-    middle = width * (np.arange(COLUMNS) + 0.5) - GAP / 2
-    axes.set_xticks(middle.tolist(), [str(label) for label in classes])
+    centres = width * (np.arange(COLUMNS) + 0.5) - GAP / 2
+    axes.set_xticks(centres.tolist(), [str(label) for label in classes])
     axes.set(xlabel="class", yticks=[])
     axes.xaxis.set(ticks_position="top", label_position="top")
     axes.tick_params(length=0)
@@ -115,21 +115,11 @@ def _height(data: DataSet) -> float:
     return 0.65 * WIDTH * rows * (height + GAP) / (COLUMNS * (width + GAP)) + 0.7
 
 
-def _ready(data: DataSet, inputs: torch.Tensor) -> torch.Tensor:
-    return inputs if data.prepare is None else data.prepare(inputs)
-
-
-def _table(axes: Axes, data: DataSet) -> None:
-    """The mean of each column in each class; for regression the samples by their value."""
+def _draw_table(axes: Axes, data: DataSet) -> None:
+    """Means of the columns by class; for regression the samples by their value."""
     inputs, targets = data.train.inputs.numpy(), data.train.targets.numpy()
     if data.classes:
-        values = np.stack(
-            [
-                inputs[targets == each].mean(0)
-                for each in range(data.classes)
-                if any(targets == each)
-            ]
-        )
+        values = np.stack([inputs[targets == label].mean(0) for label in np.unique(targets)])
         label, title = "class", "mean of each column in each class"
     else:
         values = inputs[np.argsort(targets)]
@@ -142,26 +132,21 @@ def _table(axes: Axes, data: DataSet) -> None:
     axes.figure.colorbar(image, ax=axes, pad=0.01, fraction=0.05)
 
 
-def _lengths(axes: Axes, data: DataSet) -> None:
-    """How long the texts are."""
+def _draw_lengths(axes: Axes, data: DataSet) -> None:
+    """Histograms of the lengths of texts."""
     lengths = (data.train.inputs != 0).sum(1).numpy()
     labels = data.train.targets.numpy()
     bins = np.linspace(0, data.inputs, 41).tolist()
     for label in range(data.classes):
-        axes.hist(
-            lengths[labels == label],
-            bins,
-            histtype="step",
-            color=COLOURS[label],
-            label=f"class {label}",
-        )
+        axes.hist(lengths[labels == label], bins, histtype="step", color=COLOURS[label],
+                  label=f"class {label}")  # fmt: skip
     axes.set(xlabel=f"tokens, of {data.inputs} at most", ylabel="training texts")
     axes.set_title(f"{data.vocabulary} different tokens")
     axes.legend()
 
 
-def _balance(axes: Axes, data: DataSet) -> None:
-    """How many samples of each class, or of each value, each split has."""
+def _draw_balance(axes: Axes, data: DataSet) -> None:
+    """Numbers of samples of all classes, or values, in both splits."""
     splits = {"train": data.train.targets.numpy(), "test": data.test.targets.numpy()}
     if not data.classes:
         bins = np.histogram_bin_edges(np.concatenate(list(splits.values())), 25).tolist()

@@ -73,7 +73,7 @@ class Card:
         vocabulary: number of different tokens; 0: inputs are values.
         reading: options that say how files become raw samples.
         model: config of the network, with its sizes.
-        tiles: number of inputs and tiles of each banded layer, by name.
+        tiles: number of inputs and tiles of the banded layers, by name.
         pruned: share of the focused layers' connections that was dropped.
         schema: version of this format.
     """

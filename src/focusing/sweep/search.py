@@ -256,7 +256,7 @@ def example_jobs(values: Mapping[str, Sequence[Any]], fixed: Sequence[str]) -> l
 
 def example_values(space: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
     """All choices of a distribution, or one value."""
-    return {key: getattr(each, "choices", ()) or [each.low] for key, each in space.items()}
+    return {key: getattr(some, "choices", ()) or [some.low] for key, some in space.items()}
 
 
 def grid(space: Mapping[str, BaseDistribution]) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, di
         sweeper = config.hydra.sweeper
         own = [word for word in overrides if not word.lstrip("+~").startswith(("hydra.", "hydra/"))]
         parts = parse_parts(context, sweeper.get("params"), sweeper.get("parts"), own)
-        found = {}
+        descriptions = {}
         for name, part in parts.items():
             parameters = {o.get_key_element(): _parameter(o) for o in part if o.is_sweep_override()}
             if not parameters:
@@ -71,7 +71,7 @@ def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, di
                 word.partition("=")[2] for word in fixed if word.startswith("data=")
             ]
             lower_is_better = bool(data) and set(data) <= set(REGRESSION)
-            found[name] = {
+            descriptions[name] = {
                 **account,
                 "name": config.name if len(parts) == 1 else f"{config.name} {name}",
                 "program": "focusing",
@@ -84,7 +84,7 @@ def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, di
                 "parameters": parameters,
                 "command": [*COMMAND, *fixed, "${args_no_hyphens}"],
             }
-        return found
+        return descriptions
 
 
 def describe_size(sweep: Mapping[str, Any]) -> str:

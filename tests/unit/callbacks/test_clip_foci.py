@@ -16,7 +16,7 @@ FAR = 1e3  # a learning rate that throws any focus out of its range
 
 
 class Watch(pl.Callback):
-    """Whether the foci were in range when each batch had ended."""
+    """Whether the foci were in range at the end of every batch."""
 
     def __init__(self) -> None:
         self.inside: list[bool] = []
@@ -48,7 +48,7 @@ def test_one_clip_per_step_under_accumulation(tmp_path: Path) -> None:
 
 def test_the_hooks_are_gone_afterwards(tmp_path: Path) -> None:
     def hooks(fitted: pl.Trainer) -> int:
-        return sum(len(each._optimizer_step_post_hooks) for each in fitted.optimizers)
+        return sum(len(optimizer._optimizer_step_post_hooks) for optimizer in fitted.optimizers)
 
     fitted = trainer(tmp_path, [ClipFoci()])
     fitted.fit(Module(), Batches())

@@ -14,8 +14,8 @@ CONF = Path(__file__).parents[3] / "conf"
 
 
 def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((CONF / name).read_text())
-    return found
+    content: dict[str, Any] = yaml.safe_load((CONF / name).read_text())
+    return content
 
 
 FILES = sorted(path.stem for path in (CONF / "callbacks").glob("*.yaml"))
@@ -27,14 +27,15 @@ def test_callbacks(file: str) -> None:
         package, _, name = options.pop("_target_").rpartition(".")
         assert package == "focusing.callbacks"
         signature = inspect.signature(getattr(focusing.callbacks, name))
-        defaults = {key: each.default for key, each in signature.parameters.items()}
+        defaults = {key: option.default for key, option in signature.parameters.items()}
         defaults.pop("console", None)  # for tests
         assert options == defaults
 
 
 def test_every_callback_is_there() -> None:
     files = [read(f"callbacks/{file}.yaml") for file in FILES]
-    targets = {each["_target_"].rpartition(".")[2] for file in files for each in file.values()}
+    callbacks = [callback for file in files for callback in file.values()]
+    targets = {callback["_target_"].rpartition(".")[2] for callback in callbacks}
     searches = {"SearchTrial"}  # belongs to the sweeper that adds it
     assert targets == set(focusing.callbacks.__all__) - searches
 
@@ -44,3 +45,25 @@ def test_loggers() -> None:
     assert read("logger/csv.yaml") == {"csv": {}}
     assert read("logger/tensorboard.yaml") == {"tensorboard": {}}
     assert read("logger/many.yaml") == {"defaults": ["csv", "wandb", "tensorboard"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(("DeadInputs", {option: 0}) for option in ("small", "neurons", "bins")),
+        *(("Explanation", options) for options in ({"samples": 0}, {"method": "guess"})),
+        ("Explanation", {"background": 1}),
+        *(("FocusTrajectory", {option: -1}) for option in ("every", "fps", "figure_every")),
+        ("FocusTrajectory", {"movie": "x"}),
+        ("Progress", {"enabled": "sometimes"}),
+        *(("PruningCurve", {option: 0}) for option in ("points", "highest")),
+        *(("StuckNeurons", {option: 0}) for option in ("window", "samples")),
+        ("Timing", {"rounds": 0}),
+    ],
+)
+def test_impossible_options_are_refused(name: str, options: dict[str, Any]) -> None:
+    if name == "Explanation":
+        pytest.importorskip("shap")
+    [(option, value)] = options.items()
+    with pytest.raises(ValueError, match=f"{option}={value!r}"):
+        getattr(focusing.callbacks, name)(**options)

@@ -1,4 +1,4 @@
-"""The path of the foci is complete, also after faults, and goes where pictures are taken."""
+"""The path of the foci is complete, also after faults, and goes to loggers that take pictures."""
 
 import logging
 from pathlib import Path
@@ -35,20 +35,20 @@ def load(folder: Path) -> dict[str, Any]:
 def test_the_file_holds_what_it_says(tmp_path: Path) -> None:
     module = Module(0.01, sigma=0.1)
     layer = module.net.hidden
-    mu, sigma = (each.detach().clone() for each in (layer.mu, layer.sigma))
+    mu, sigma = (focus.detach().clone() for focus in (layer.mu, layer.sigma))
     weight = layer.effective_weight().detach().clone()
     fit(tmp_path, module, FocusTrajectory())
-    found = load(tmp_path)
-    assert found["epoch"].tolist() == [0, 1, 2, 3]
-    assert found["hidden/mu"].shape == found["hidden/sigma"].shape == (4, 4, 1)
-    np.testing.assert_array_equal(found["hidden/mu"][0], mu)
-    np.testing.assert_array_equal(found["hidden/sigma"][0], sigma)
-    np.testing.assert_array_equal(found["hidden/mu"][-1], layer.mu.detach())
-    np.testing.assert_array_equal(found["hidden/weight_first"], weight)
-    np.testing.assert_array_equal(found["hidden/weight_last"], layer.effective_weight().detach())
-    np.testing.assert_array_equal(found["hidden/tau"], layer.tau)
-    assert found["hidden/shown"].tolist() == [0, 1, 2, 3]
-    assert (str(found["hidden/focus"]), str(found["hidden/normalizer"])) == ("gaussian", "l2")
+    arrays = load(tmp_path)
+    assert arrays["epoch"].tolist() == [0, 1, 2, 3]
+    assert arrays["hidden/mu"].shape == arrays["hidden/sigma"].shape == (4, 4, 1)
+    np.testing.assert_array_equal(arrays["hidden/mu"][0], mu)
+    np.testing.assert_array_equal(arrays["hidden/sigma"][0], sigma)
+    np.testing.assert_array_equal(arrays["hidden/mu"][-1], layer.mu.detach())
+    np.testing.assert_array_equal(arrays["hidden/weight_first"], weight)
+    np.testing.assert_array_equal(arrays["hidden/weight_last"], layer.effective_weight().detach())
+    np.testing.assert_array_equal(arrays["hidden/tau"], layer.tau)
+    assert arrays["hidden/shown"].tolist() == [0, 1, 2, 3]
+    assert (str(arrays["hidden/focus"]), str(arrays["hidden/normalizer"])) == ("gaussian", "l2")
     assert [path.name for path in tmp_path.iterdir()] == ["focus.npz"]  # nothing half written
 
 
@@ -114,44 +114,36 @@ def test_dense_nets_leave_no_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_movement_says_how_far() -> None:
-    layer, trajectory = FocusedLinear(11, 2, mu=0.5, sigma=0.1), Trajectory()
-    trajectory.record(0, {"a": layer})
-    with torch.no_grad():
-        layer.mu += torch.tensor([[0.1], [-0.3]])
-        layer.sigma *= torch.tensor([[3.0], [0.9]])
-    trajectory.record(1, {"a": layer})
-    expected = {"moved": 0.2, "sigma_first": 0.1, "sigma_last": 0.195, "widened": 0.5}
-    assert trajectory.movement({}, {"a": layer})["a"] == pytest.approx(expected)
+class TestMovement:
+    """How far the foci of a layer went, for the record."""
 
+    @staticmethod
+    def of(layer: FocusedLinear, mu: Any, sigma: Any = None, **data: Any) -> dict[str, Any]:
+        trajectory = Trajectory()
+        layers = {"a": layer, "b": FocusedLinear(11, 4, mu=0.3)}
+        trajectory.record(0, layers)
+        layer.mu.data = torch.tensor(mu)[:, None]
+        if sigma is not None:
+            layer.sigma.data = torch.tensor(sigma)[:, None]
+        trajectory.record(1, layers)
+        return trajectory.movement(data, layers)
 
-def test_movement_says_how_many_found_the_informative_inputs() -> None:
-    layers = {name: FocusedLinear(11, 4, mu=0.3) for name in "ab"}
-    trajectory = Trajectory()
-    trajectory.record(0, layers)
-    layers["a"].mu.data = torch.tensor([[0.49], [0.5], [0.7], [0.71]])
-    trajectory.record(1, layers)
-    found = trajectory.movement({"informative": [5, 8]}, layers)  # columns 5, 6 and 7
-    assert found["a"]["inside_first"] == 0
-    assert found["a"]["inside_last"] == 0.5
-    assert "inside_last" not in found["b"]  # its inputs are neurons
+    def test_how_far(self) -> None:
+        layer = FocusedLinear(11, 2, mu=0.5, sigma=0.1)
+        expected = {"moved": 0.2, "sigma_first": 0.1, "sigma_last": 0.195, "widened": 0.5}
+        assert self.of(layer, [0.6, 0.2], [0.3, 0.09])["a"] == pytest.approx(expected)
 
+    def test_how_many_went_to_the_informative_inputs(self) -> None:
+        layer = FocusedLinear(11, 4, mu=0.3)
+        movement = self.of(layer, [0.49, 0.5, 0.7, 0.71], informative=[5, 8])  # columns 5 to 7
+        assert (movement["a"]["inside_first"], movement["a"]["inside_last"]) == (0, 0.5)
+        assert "inside_last" not in movement["b"]  # its inputs are neurons
+        layer = FocusedLinear(10, 2, grid="index", mu=0.48)
+        movement = self.of(layer, [0.5, 0.9], informative=[5, 10])  # .5 to .9
+        assert (movement["a"]["inside_first"], movement["a"]["inside_last"]) == (0, 1)
 
-def test_inside_follows_the_grid() -> None:
-    layer, trajectory = FocusedLinear(10, 2, grid="index", mu=0.48), Trajectory()
-    trajectory.record(0, {"a": layer})
-    layer.mu.data = torch.tensor([[0.5], [0.9]])
-    trajectory.record(1, {"a": layer})
-    found = trajectory.movement({"informative": [5, 10]}, {"a": layer})["a"]  # .5 to .9
-    assert (found["inside_first"], found["inside_last"]) == (0, 1)
-
-
-def test_no_movement_of_foci_that_became_nan() -> None:
-    layer, trajectory = FocusedLinear(10, 2), Trajectory()
-    trajectory.record(0, {"a": layer})
-    layer.mu.data[0] = torch.nan
-    trajectory.record(1, {"a": layer})
-    assert trajectory.movement({}, {"a": layer}) == {}  # a record must be JSON
+    def test_foci_that_became_nan_have_none(self) -> None:
+        assert "a" not in self.of(FocusedLinear(10, 2), [torch.nan, 0.5])  # a record must be JSON
 
 
 def test_a_checkpoint_holds_no_more_than_the_records() -> None:
@@ -200,11 +192,3 @@ def test_no_film_of_volumes_and_a_gif_without_ffmpeg(
     paths = film_layers(recorded, tmp_path, "mp4", 5)
     assert [path.name for path in paths] == ["foci_flat.gif"]
     assert "ffmpeg is not installed" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "options", [{"every": 0}, {"fps": 0}, {"figure_every": -1}, {"movie": "x"}]
-)
-def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
-        FocusTrajectory(**options)

@@ -1,4 +1,4 @@
-"""The bar shows what matters, and nothing where nobody looks."""
+"""The bar shows what matters, and nothing where nobody watches."""
 
 import io
 import sys
@@ -42,7 +42,7 @@ def test_refreshes_depend_on_time_not_on_steps(tmp_path: Path) -> None:
     assert shown(tmp_path, interval=0.0).count("epoch") > 10
 
 
-def test_silent_where_nobody_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_where_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(tmp_path, terminal=False) == ""
     assert shown(tmp_path, enabled=False) == ""
     monkeypatch.setenv("CI", "true")
@@ -87,8 +87,3 @@ def test_the_terminal_is_given_back_after_an_error(tmp_path: Path) -> None:
 )
 def test_describe(metrics: dict[str, Any], text: str) -> None:
     assert describe(metrics) == text
-
-
-def test_wrong_options_are_refused() -> None:
-    with pytest.raises(ValueError, match="enabled='sometimes'"):
-        Progress(enabled="sometimes")

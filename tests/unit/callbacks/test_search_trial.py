@@ -1,3 +1,5 @@
+"""Trials of a search report their scores, and stop when they fall behind."""
+
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +17,12 @@ from focusing.results.store import open_study
 LIMITS = {"after_trials": 1, "after_epochs": 0}
 
 
-def report(callback: SearchTrial, values: list[float], part: str = "test") -> None:
-    """What happens at the start of each epoch, and once after the last."""
+def report(callback: SearchTrial, values: list[float], split: str = "test") -> None:
+    """What happens at the start of every epoch, and once after the last."""
     module: Any = SimpleNamespace(series={})
     callback.on_train_start(None, module)  # type: ignore[arg-type]
     for epoch in range(len(values) + 1):
-        module.series = {f"{part}/acc": values[:epoch]}
+        module.series = {f"{split}/acc": values[:epoch]}
         callback.on_train_epoch_start(None, module)  # type: ignore[arg-type]
 
 
@@ -37,9 +39,9 @@ def test_a_trial_reports_and_is_given_up(tmp_path: Path) -> None:
     first, second = study.ask(), study.ask()
     report(SearchTrial(str(path), first.number, **LIMITS), [0.5, 0.6, 0.7])
     study.tell(first, 0.7)
-    report(SearchTrial(str(path), second.number, **LIMITS), [0.55], part="val")
+    report(SearchTrial(str(path), second.number, **LIMITS), [0.55], split="val")
     with pytest.raises(PrunedError, match="after epoch 1"):  # resumed, and fell behind
-        report(SearchTrial(str(path), second.number, **LIMITS), [0.55, 0.58, 0.9], part="val")
+        report(SearchTrial(str(path), second.number, **LIMITS), [0.55, 0.58, 0.9], split="val")
     [one, two] = open_study(path, **LIMITS).trials
     assert one.intermediate_values == {0: 0.5, 1: 0.6, 2: 0.7}
     assert two.intermediate_values == {0: 0.55, 1: 0.58}

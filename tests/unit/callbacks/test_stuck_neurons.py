@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from torch import nn
 
@@ -13,16 +14,16 @@ from focusing.callbacks.stuck_neurons import explained
 from focusing.data import DataSet, Split, synthetic
 from focusing.models import MLP, focused_mlp
 from focusing.training.module import FocusingModule
-from tests.unit.training.fitting import net, optim, trained
+from tests.unit.training.fitting import measured, net, optim, trained
 
 
 def half_noise() -> DataSet:
-    """Twenty inputs of noise, then twenty of which each tells the class."""
+    """Twenty inputs of noise, then twenty that all tell the class."""
     torch.manual_seed(0)
     inputs, targets = torch.randn(400, 40), torch.randint(2, (400,))
     inputs[:, 20:] += 2.0 * targets[:, None] - 1
-    part = Split(inputs, targets)
-    return DataSet("half", "generated", part, part, classes=2)
+    split = Split(inputs, targets)
+    return DataSet("half", "generated", split, split, classes=2)
 
 
 def two_neurons(**options: Any) -> MLP:
@@ -33,16 +34,10 @@ def two_neurons(**options: Any) -> MLP:
     return network
 
 
-def fit(folder: Path, callback: StuckNeurons, network: MLP, **options: Any) -> FocusingModule:
-    rates = options.pop("settings", optim(lr=0.01, lr_mu=1e-4, lr_sigma=1e-4))
-    return trained(
-        folder,
-        network=network,
-        dataset=half_noise(),
-        settings=rates,
-        callbacks=[callback, ClipFoci()],
-        **options,
-    )
+def fit(folder: Path, *callbacks: pl.Callback, **options: Any) -> FocusingModule:
+    settings = optim(lr=0.01, lr_mu=1e-4, lr_sigma=1e-4)
+    defaults = {"network": two_neurons(), "dataset": half_noise(), "settings": settings}
+    return trained(folder, callbacks=[*callbacks, ClipFoci()], **{**defaults, **options})
 
 
 def test_a_neuron_in_noise_is_stuck_and_one_in_its_place_is_not(
@@ -50,28 +45,25 @@ def test_a_neuron_in_noise_is_stuck_and_one_in_its_place_is_not(
 ) -> None:
     callback = StuckNeurons(window=3)
     with caplog.at_level(logging.WARNING):
-        module = fit(tmp_path, callback, two_neurons(), epochs=4)
+        module = fit(tmp_path, callback, epochs=4)
     assert callback.stuck == {"hidden1": 1}
-    assert callback.measurements({}) == {
-        "measured": {"stuck": {"hidden1": {"neurons": 2, "stuck": [0]}}}
-    }
+    assert measured(callback, "stuck") == {"hidden1": {"neurons": 2, "stuck": [0]}}
     assert module.trainer.callback_metrics["focus/stuck"] == 1
     assert caplog.text.count("1 of 2 in hidden1 went nowhere in the last 3 epochs") == 1
 
 
 def test_not_before_the_window_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     callback = StuckNeurons(window=4)
-    module = fit(tmp_path, callback, two_neurons(), epochs=3)
+    module = fit(tmp_path, callback, epochs=3)
     assert callback.stuck == {"hidden1": 0}
     assert module.trainer.callback_metrics["focus/stuck"] == 0
     assert "Stuck" not in caplog.text
 
 
-class Walk(ClipFoci):
+class Walk(pl.Callback):
     """Takes the first neuron's mu along a path, whatever the optimizer does."""
 
     def __init__(self, path: list[float]) -> None:
-        super().__init__()
         self.path = path
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
@@ -91,15 +83,8 @@ def test_the_whole_way_counts_and_not_the_steps(
     tmp_path: Path, path: list[float], stuck: int
 ) -> None:
     callback = StuckNeurons(window=4, tolerance=0.5)
-    walk = Walk(path)
-    trained(
-        tmp_path,
-        network=two_neurons(),
-        dataset=half_noise(),
-        settings=optim(lr=1e-30, lr_mu=1e-30, lr_sigma=1e-30),
-        callbacks=[walk, callback],  # first the step, then the look
-        epochs=4,
-    )
+    still = optim(lr=1e-30, lr_mu=1e-30, lr_sigma=1e-30)
+    fit(tmp_path, Walk(path), callback, settings=still, epochs=4)  # first the walk
     assert callback.stuck == {"hidden1": stuck}
 
 
@@ -108,17 +93,17 @@ def test_the_whole_way_counts_and_not_the_steps(
     [({"mu": 0.25, "sigma": 0.025}, 3), ({"mu": 0.75, "sigma": 0.08}, 0)],
     ids=["in the noise", "off the noise"],
 )
-def test_the_paper_s_jammed_neurons_are_noticed(
+def test_the_jammed_neurons_of_the_paper_are_noticed(
     tmp_path: Path, foci: dict[str, float], stuck: int
 ) -> None:
     """``experiment=stuck``, and the same from the informative half."""
     callback = StuckNeurons()
-    trained(
+    fit(
         tmp_path,
+        callback,
         network=net(**foci),
         dataset=synthetic(),
         settings=optim(lr=1e-3, lr_mu=1e-3, lr_sigma=1e-4, momentum=0.9, batch_size=128),
-        callbacks=[callback, ClipFoci()],
         epochs=40,
         precision="64-true",  # in 32 bits the processor decides about one of them
     )
@@ -131,60 +116,43 @@ def test_a_dead_neuron_is_stuck(tmp_path: Path) -> None:
         network.hidden1.bias[1] = -1e4  # type: ignore[index, union-attr]  # below ReLU, for ever
         network.hidden1.weight[1] = 0.0  # type: ignore[index, union-attr]
     callback = StuckNeurons(window=1)
-    fit(tmp_path, callback, network, epochs=1)
+    fit(tmp_path, callback, network=network, epochs=1)
     assert callback.which["hidden1"].tolist() == [True, True]
 
 
-def test_fixed_foci_are_not_stuck(tmp_path: Path) -> None:
-    callback = StuckNeurons(window=1)
-    module = fit(tmp_path, callback, two_neurons(train_mu=False, train_sigma=False), epochs=2)
-    assert callback.stuck == callback.measurements({}) == {}
+def test_foci_that_are_fixed_do_not_count(tmp_path: Path) -> None:
+    fixed, half = StuckNeurons(window=1), StuckNeurons(window=2)
+    network = two_neurons(train_mu=False, train_sigma=False)
+    module = fit(tmp_path / "a", fixed, network=network, epochs=2)
+    assert fixed.stuck == fixed.measurements({}) == {}
     assert "focus/stuck" not in module.trainer.callback_metrics
+    fit(tmp_path / "b", half, network=two_neurons(train_sigma=False), epochs=2)
+    assert half.stuck == {"hidden1": 1}
 
 
-def test_with_sigma_fixed_only_mu_counts(tmp_path: Path) -> None:
-    callback = StuckNeurons(window=2)
-    fit(tmp_path, callback, two_neurons(train_sigma=False), epochs=2)
-    assert callback.stuck == {"hidden1": 1}
-
-
-def test_several_layers_are_told_apart(tmp_path: Path) -> None:
-    module = fit(tmp_path, StuckNeurons(window=1), net(hidden=[4, 3], sigma=0.3), epochs=2)
-    metrics = module.trainer.callback_metrics
+def test_several_layers_are_counted_apart(tmp_path: Path) -> None:
+    network = net(hidden=[4, 3], sigma=0.3)
+    metrics = fit(
+        tmp_path, StuckNeurons(window=1), network=network, epochs=2
+    ).trainer.callback_metrics
     assert metrics["focus/stuck"] == metrics["focus/stuck_hidden1"] + metrics["focus/stuck_hidden2"]
 
 
-def test_a_run_is_the_same_with_it_and_counting_goes_on_after_a_resume(tmp_path: Path) -> None:
-    plain = trained(tmp_path / "plain", network=two_neurons(), dataset=half_noise(), epochs=3)
-    whole, first, second = (StuckNeurons(window=3, tolerance=100) for _ in range(3))
-    options: dict[str, Any] = {"network": two_neurons(dropout=[0.5]), "dataset": half_noise()}
-    trained(tmp_path / "a", **options, callbacks=[whole], epochs=5)
-    options["network"] = two_neurons(dropout=[0.5])
-    trained(tmp_path / "b", **options, callbacks=[first], epochs=3)
-    options["network"] = two_neurons(dropout=[0.5])
-    last = tmp_path / "b" / "checkpoints" / "last.ckpt"
-    trained(tmp_path / "b", **options, callbacks=[second], epochs=5, resume_from=last.parent)
-    torch.testing.assert_close(second.state_dict(), whole.state_dict(), rtol=0, atol=0)
-    watched = StuckNeurons(window=1, tolerance=100)  # asks for the information in each epoch
-    options = {"network": two_neurons(), "dataset": half_noise()}
-    module = trained(tmp_path / "c", **options, callbacks=[watched], epochs=3)
-    assert module.series == plain.series
-
-
-@pytest.mark.parametrize("option", ["window", "samples"])
-def test_an_empty_window_is_refused(option: str) -> None:
-    with pytest.raises(ValueError, match=f"{option}=0"):
-        StuckNeurons(**{option: 0})
+def test_measuring_does_not_change_a_run(tmp_path: Path) -> None:
+    watched = StuckNeurons(window=1, tolerance=100)  # measures the information in every epoch
+    one, two = (
+        fit(tmp_path / name, *more, network=two_neurons(dropout=[0.5]))
+        for name, more in {"a": [], "b": [watched]}.items()
+    )
+    assert one.series == two.series
 
 
 class TestExplained:
     def test_by_hand(self) -> None:
-        values = torch.tensor(
-            [[0.0, 5.0, 1.0], [2.0, 5.0, 1.0], [4.0, 5.0, -1.0], [6.0, 5.0, -1.0]]
-        )
+        values = torch.tensor([[0.0, 5, 1], [2.0, 5, 1], [4.0, 5, -1], [6.0, 5, -1]])
         # Of squares 9 + 1 + 1 + 9, the means 1 and 5 of the classes explain 4 * 4; 1 - .2 * 3 / 2.
-        found = explained(values.double(), torch.tensor([0, 0, 3, 3]))
-        assert found.tolist() == pytest.approx([0.7, 0.0, 1.0])
+        share = explained(values.double(), torch.tensor([0, 0, 3, 3]))
+        assert share.tolist() == pytest.approx([0.7, 0.0, 1.0])
 
     def test_of_regression_it_is_the_squared_correlation(self) -> None:
         torch.manual_seed(0)
@@ -194,5 +162,5 @@ class TestExplained:
 
     def test_chance_explains_nothing_however_many_classes(self) -> None:
         torch.manual_seed(0)
-        found = explained(torch.randn(1024, 500).double(), torch.randint(46, (1024,)))
-        assert found.mean().item() == pytest.approx(0, abs=2e-3)
+        share = explained(torch.randn(1024, 500).double(), torch.randint(46, (1024,)))
+        assert share.mean().item() == pytest.approx(0, abs=2e-3)

@@ -1,4 +1,4 @@
-"""Steps, samples and memory add up over sessions; validation does not count."""
+"""Steps, time and memory add up over sessions; validation does not count."""
 
 import time
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
 
 from focusing.callbacks import Throughput
 from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
@@ -14,7 +13,7 @@ from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
 pytestmark = LIGHTNING
 
 
-def test_counts_and_rates(tmp_path: Path) -> None:
+def test_rates_of_all_steps(tmp_path: Path) -> None:
     callback = Throughput()
     assert callback.measurements({})["steps_per_second"] is None
     trainer(tmp_path, [callback]).fit(Module(), Batches(30, 8))
@@ -41,31 +40,16 @@ def test_validation_does_not_count(tmp_path: Path, interval: int) -> None:
     assert 0 < callback.seconds <= time.perf_counter() - start - validating
 
 
-def test_a_resumed_run_adds_up(tmp_path: Path) -> None:
-    def run(epochs: int, callback: Throughput, **options: Any) -> None:
-        saves = ModelCheckpoint(tmp_path, filename="last", enable_version_counter=False)
-        trainer(tmp_path, [callback, saves], enable_checkpointing=True, max_epochs=epochs).fit(
-            Module(), Batches(), **options
-        )
-
-    first, second = Throughput(), Throughput()
-    run(2, first)
-    run(5, second, ckpt_path=tmp_path / "last.ckpt", weights_only=True)
-    assert second.steps == 20
-    assert second.seconds > first.seconds
-
-
-def test_a_run_resumed_inside_an_epoch_is_timed(tmp_path: Path) -> None:
+def test_a_run_resumed_inside_an_epoch_adds_up(tmp_path: Path) -> None:
     class Stop(Module):
         def on_train_batch_end(self, *args: Any) -> None:
             if self.trainer.global_step == 6:
                 self.trainer.save_checkpoint(tmp_path / "middle.ckpt")
                 raise KeyError("stop")
 
-    first = Throughput()
+    first, second = Throughput(), Throughput()
     with pytest.raises(KeyError):
         trainer(tmp_path, [first]).fit(Stop(), Batches())
-    second = Throughput()
     with pytest.warns(UserWarning, match="resuming from a checkpoint that ended before"):
         trainer(tmp_path, [second], max_epochs=2).fit(
             Module(), Batches(), ckpt_path=tmp_path / "middle.ckpt", weights_only=True

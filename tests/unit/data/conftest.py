@@ -24,7 +24,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def real() -> Path:
-    given = os.environ.get("FOCUSING_DATA_DIR")
-    if not given:
+    folder = os.environ.get("FOCUSING_DATA_DIR")
+    if not folder:
         pytest.skip("needs the real files: set FOCUSING_DATA_DIR")
-    return Path(given)
+    return Path(folder)

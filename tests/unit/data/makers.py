@@ -6,14 +6,24 @@ import gzip
 import io
 import pickle
 import struct
+import tarfile
 import wave
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from tests.forkserver import CONTEXT
+
 random = np.random.default_rng(0)
+DIGIT_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -25,12 +35,12 @@ def digits(folder: Path, train: int = 60, test: int = 20) -> dict[str, np.ndarra
     """The four files of MNIST with a few random digits; train images are odd, test images even."""
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {}
-    for part, count, odd in (("train", train, 1), ("t10k", test, 0)):
+    for split, count, odd in (("train", train, 1), ("t10k", test, 0)):
         images = random.integers(1, 128, (count, 28, 28)) * 2 - odd
         labels = np.arange(count) % 10
-        arrays[f"{part}-images"], arrays[f"{part}-labels"] = images.astype(np.uint8), labels
-        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
-        (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
+        arrays[f"{split}-images"], arrays[f"{split}-labels"] = images.astype(np.uint8), labels
+        (folder / f"{split}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
+        (folder / f"{split}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
     return arrays
 
 
@@ -49,7 +59,7 @@ def cifar(folder: Path, count: int = 20) -> np.ndarray:
 
 def lists(values: Sequence[Sequence[int]]) -> np.ndarray:
     array = np.empty(len(values), dtype=object)
-    array[:] = [list(each) for each in values]
+    array[:] = [*map(list, values)]
     return array
 
 
@@ -74,3 +84,29 @@ def npz(**arrays: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
+
+
+def tar(names: dict[str, bytes]) -> bytes:
+    """A compressed tar archive of files."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in names.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def visible(folder: Path) -> list[str]:
+    """Names in a folder but for hidden ones."""
+    return sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
+
+
+def run_twice(work: Callable[..., object], *arguments: Any) -> list[int | None]:
+    """Exit codes of two processes that do the same work at once."""
+    processes = [CONTEXT.Process(target=work, args=arguments) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    return [process.exitcode for process in processes]

@@ -1,3 +1,5 @@
+"""Spoken digits, from small recordings; the MFCCs are those of librosa."""
+
 from pathlib import Path
 
 import numpy as np
@@ -56,11 +58,6 @@ def test_digits_that_nobody_says_are_missed(recordings: Path) -> None:
     assert fsdd(data_dir=recordings, speakers=["ann", "bob"]).classes == 10
 
 
-def test_sound_has_no_range(recordings: Path) -> None:
-    with pytest.raises(UserError, match="data.preprocess=unit is for values from 0 to a known"):
-        fsdd(data_dir=recordings, speakers=["ann"], preprocess="unit")
-
-
 def test_short_recordings_end_in_silence_and_long_ones_are_cut(recordings: Path) -> None:
     long = fsdd(data_dir=recordings, speakers=["ann"], frames=20).train
     loudness = long.inputs[0, 0, :, 0]  # 1 + 1500 // 160 frames of sound, one more hears its end
@@ -100,26 +97,18 @@ def test_mfcc_is_librosas(window: int) -> None:
     time = np.arange(4000) / 8000
     rising = np.sin(2 * np.pi * (200 + 3000 * time) * time)
     signal = 0.3 * np.sin(2 * np.pi * 440 * time) + 0.1 * rising
-    found = mfcc(signal, 8000, coefficients=20, bands=40, window=window, hop=100)
-    assert found.shape == (20, 41)
-    np.testing.assert_allclose(found[:10, [0, 20]].T, LIBROSA[window], atol=1e-3)
+    result = mfcc(signal, 8000, coefficients=20, bands=40, window=window, hop=100)
+    assert result.shape == (20, 41)
+    np.testing.assert_allclose(result[:10, [0, 20]].T, LIBROSA[window], atol=1e-3)
 
 
-def test_a_recording_with_a_damaged_header_is_put_aside(recordings: Path) -> None:
+@pytest.mark.parametrize("keep", [0, 20, 60, -10, None])
+def test_a_damaged_recording_is_set_aside(recordings: Path, keep: int | None) -> None:
     path = recordings / "fsdd/recordings/1_ann_4.wav"
     content = path.read_bytes()
-    path.write_bytes(content[:16] + b"\xff\xff\xff\x7f" + content[20:])
+    damaged = content[:16] + b"\xff\xff\xff\x7f" + content[20:] if keep is None else content[:keep]
+    path.write_bytes(damaged)
     with pytest.raises(UserError, match=r"1_ann_4.wav is damaged .* now 1_ann_4\.wav\.corrupt"):
-        fsdd(data_dir=recordings, speakers=["ann"])
-
-
-@pytest.mark.parametrize("keep", [0, 20, 60, -10])
-def test_a_truncated_recording_is_put_aside(recordings: Path, keep: int) -> None:
-    path = recordings / "fsdd/recordings/1_ann_4.wav"
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(
-        UserError, match=r"1_ann_4.wav is damaged .* now 1_ann_4\.wav\.corrupt; put"
-    ):
         fsdd(data_dir=recordings, speakers=["ann"])
     with pytest.raises(UserError, match="was damaged: put a good copy in its place"):
         fsdd(data_dir=recordings, speakers=["ann"])

@@ -1,38 +1,50 @@
-"""Batches: the same for a seed and an epoch, whatever happened before."""
+"""Batches, preparation and augmentation: functions of seed and epoch, whatever happened before."""
 
+import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 
 from focusing.config import drops_rest
 from focusing.data import Batches, Split
-from focusing.data.batches import epoch_seed
+from focusing.data.batches import Augment, Preparation, epoch_seed, resident
+from focusing.errors import UserError
+
+BYTES = torch.arange(256, dtype=torch.uint8).repeat(3)[: 20 * 36].view(20, 6, 6, 1)
+SPLIT = Split(BYTES, torch.arange(20))
+HALVE = Preparation(torch.tensor(0.5), torch.tensor(1.0))
 
 
-def split(samples: int = 10) -> Split:
-    return Split(torch.arange(samples).float()[:, None].expand(-1, 3), torch.arange(samples))
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
-def seen(batches: Batches) -> list[int]:
-    return [int(each) for batch in batches for each in batch.targets]
+def order(batches: Batches) -> list[int]:
+    return torch.cat([batch.targets for batch in batches]).tolist()
 
 
-def test_all_samples_once_per_epoch_and_inputs_with_their_targets() -> None:
-    batches = Batches(split(), 4, seed=0)
-    assert [len(batch.targets) for batch in batches] == [4, 4, 2]
+def inputs(batches: Batches) -> torch.Tensor:
+    return torch.cat([batch.inputs for batch in batches])
+
+
+def test_every_sample_comes_once_per_epoch_with_its_target() -> None:
+    batches = Batches(SPLIT, 8, seed=0)
+    assert [len(batch.targets) for batch in batches] == [8, 8, 4]
     assert len(batches) == 3
-    assert sorted(seen(batches)) == list(range(10))
-    assert all(torch.equal(batch.inputs[:, 0].long(), batch.targets) for batch in batches)
+    assert sorted(order(batches)) == list(range(20))
+    assert all(torch.equal(batch.inputs, BYTES[batch.targets]) for batch in batches)
+    assert order(Batches(SPLIT, 3)) == list(range(20))
 
 
 def test_the_order_depends_on_seed_and_epoch_alone() -> None:
-    one, two = Batches(split(), 4, seed=3), Batches(split(), 4, seed=3)
+    one, two = Batches(SPLIT, 4, seed=3), Batches(SPLIT, 4, seed=3)
     list(one)
     torch.rand(5)
     two.epoch = one.epoch = 7
-    assert seen(one) == seen(two)
+    assert order(one) == order(two)
     two.epoch = 8
-    assert seen(one) != seen(two)
-    assert seen(Batches(split(), 4, seed=0)) != seen(Batches(split(), 4, seed=1))
+    assert order(one) != order(two)
+    assert order(Batches(SPLIT, 4, seed=0)) != order(Batches(SPLIT, 4, seed=1))
 
 
 def test_epoch_seeds_differ() -> None:
@@ -41,27 +53,23 @@ def test_epoch_seeds_differ() -> None:
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
-def test_without_a_seed_the_order_stays() -> None:
-    assert seen(Batches(split(), 3)) == list(range(10))
-
-
 def test_a_limit_counts_batches() -> None:
-    assert seen(Batches(split(), 3, limit=2)) == list(range(6))
-    assert len(Batches(split(), 3, seed=0, limit=2)) == 2
-    assert len(seen(Batches(split(), 3, seed=0, limit=2))) == 6
-    assert len(seen(Batches(split(), 3, limit=99))) == 10
+    assert order(Batches(SPLIT, 3, limit=2)) == list(range(6))
+    shuffled = Batches(SPLIT, 3, seed=0, limit=2)
+    assert (len(shuffled), len(order(shuffled))) == (2, 6)
+    assert len(order(Batches(SPLIT, 3, limit=99))) == 20
 
 
 def test_a_bundle_holds_the_same_batches_in_the_same_order() -> None:
-    single, bundled = Batches(split(), 3, seed=5), Batches(split(), 3, seed=5, bundle=2)
+    single, bundled = Batches(SPLIT, 6, seed=5), Batches(SPLIT, 6, seed=5, bundle=2)
     assert len(bundled) == 2
-    apart = [batch for bundle in bundled for batch in bundle.chunks(3)]
-    assert [batch.targets.tolist() for batch in apart] == [b.targets.tolist() for b in single]
+    chunks = [batch for bundle in bundled for batch in bundle.chunks(6)]
+    assert [batch.targets.tolist() for batch in chunks] == [b.targets.tolist() for b in single]
 
 
-def test_what_does_not_fill_a_last_batch_is_left_out_where_asked() -> None:
-    assert [len(batch.targets) for batch in Batches(split(), 4, seed=0, drop_last=True)] == [4, 4]
-    assert len(seen(Batches(split(), 4, limit=1, drop_last=True))) == 4
+def test_drop_last_leaves_out_a_small_last_batch() -> None:
+    assert [len(batch.targets) for batch in Batches(SPLIT, 8, seed=0, drop_last=True)] == [8, 8]
+    assert len(order(Batches(SPLIT, 8, limit=1, drop_last=True))) == 8
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,148 @@ def test_what_does_not_fill_a_last_batch_is_left_out_where_asked() -> None:
         (False, 1249, True, False),
     ],
 )
-def test_auto_leaves_out_what_batch_norm_would_make_too_much_of(
+def test_auto_drops_a_batch_too_small_for_batch_norm(
     drop_last: bool | str, samples: int, batch_norm: bool, expected: bool
 ) -> None:
     assert drops_rest(drop_last, samples, 32, batch_norm=batch_norm) is expected
+
+
+def test_every_batch_is_prepared_and_the_data_stays_as_it_is() -> None:
+    before = BYTES.clone()
+    assert torch.equal(inputs(Batches(SPLIT, 7, prepare=HALVE)), BYTES * 0.5 + 1)
+    shuffled, plain = Batches(SPLIT, 7, seed=3, prepare=HALVE), Batches(SPLIT, 7, seed=3)
+    assert torch.equal(inputs(shuffled), inputs(plain) * 0.5 + 1)
+    inputs(Batches(SPLIT, 7, prepare=HALVE, augment=Augment(shift=0.2)))
+    assert torch.equal(BYTES, before)
+
+
+def test_augmentation_is_new_in_each_epoch_and_repeatable() -> None:
+    options = {"prepare": HALVE, "augment": Augment(flip=True, shift=0.2)}
+    batches = Batches(SPLIT, 7, **options)
+    first = inputs(batches)
+    batches.epoch = 1
+    assert not torch.equal(inputs(batches), first)
+    batches.epoch = 0
+    assert torch.equal(inputs(batches), first)
+    assert not torch.equal(inputs(Batches(SPLIT, 7, augment_seed=1, **options)), first)
+
+
+def test_batches_go_to_the_device_on_which_they_are_used() -> None:
+    elsewhere = torch.device("meta")
+    for batches in (Batches(SPLIT, 7, device=elsewhere), Batches(SPLIT, 7, 3, device=elsewhere)):
+        assert {batch.targets.device for batch in batches} == {elsewhere}
+    assert resident(SPLIT, elsewhere).inputs.device == elsewhere
+
+
+RAW = np.random.default_rng(0).integers(0, 256, (5000, 4, 3, 2), dtype=np.uint8)
+SOUND = np.random.default_rng(2).normal(0, [[1], [50]], (30, 2, 9))[..., None]
+TABLE = np.random.default_rng(1).normal(5, [1, 9, 0], (100, 3))
+
+
+def prepare(kind: str, values: np.ndarray = RAW, **more) -> np.ndarray:
+    return Preparation.fit(kind, values, **more)(torch.from_numpy(values)).numpy()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("author", RAW / 256 * 4 - 2),
+        ("unit", RAW / 255),
+        ("none", RAW),
+        ("pixel_mean", RAW / 255 - (RAW / 255).mean(0)),
+    ],
+)
+def test_kinds_of_preprocessing(kind: str, expected: np.ndarray) -> None:
+    result = prepare(kind)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "keep", "axes", "spread"),
+    [
+        (RAW, (-1,), (0, 1, 2), [1, 1]),  # per colour
+        (TABLE, (-1,), (0,), [1, 1, 0]),  # per column; a constant stays one
+        (SOUND, (1,), (0, 2, 3), [1, 1]),  # per coefficient
+    ],
+)
+def test_standard_has_no_mean_and_unit_variance(
+    values: np.ndarray, keep: tuple[int], axes: tuple[int, ...], spread: list[int]
+) -> None:
+    result = prepare("standard", values, keep=keep).astype(np.float64)
+    np.testing.assert_allclose(result.mean(axes), 0, atol=1e-5)
+    np.testing.assert_allclose(result.std(axes), spread, atol=1e-5)
+
+
+def test_statistics_come_from_the_training_samples_alone() -> None:
+    fitted = Preparation.fit("standard", RAW[:100])
+    np.testing.assert_allclose(fitted(torch.from_numpy(RAW[:100])).mean(), 0, atol=1e-6)
+    assert abs(fitted(torch.full((5, 4, 3, 2), 255.0)).mean()) > 1
+    values = torch.ones(2, 3)
+    Preparation.fit("unit", values.numpy())(values)
+    assert values.eq(1).all()  # not changed in place
+
+
+def test_other_kinds_of_preprocessing_are_refused() -> None:
+    with pytest.raises(UserError, match="data.preprocess=zscore is not one of author, unit"):
+        prepare("zscore")
+    with pytest.raises(UserError, match="data.preprocess=unit is for values from 0 to a known"):
+        prepare("unit", SOUND, top=None)
+
+
+IMAGES = torch.rand(200, 12, 9, 3, generator=seeded(1))
+
+
+def test_the_seed_decides_the_augmentation() -> None:
+    augment = Augment(flip=True, shift=0.1, shear=5, zoom=0.1)
+    first, second = augment(IMAGES, seeded()), augment(IMAGES, seeded())
+    assert torch.equal(first, second)
+    assert not torch.equal(first, augment(IMAGES, seeded(2)))
+    assert first.shape == IMAGES.shape
+    assert not Augment()
+    assert Augment()(IMAGES, seeded()) is IMAGES
+
+
+def test_a_flip_mirrors_about_half_of_the_images() -> None:
+    changed = Augment(flip=True)(IMAGES, seeded())
+    kept = (changed == IMAGES).flatten(1).all(1)
+    mirrored = (changed == IMAGES.flip(2)).flatten(1).all(1)
+    assert bool((kept ^ mirrored).all())
+    assert 70 < int(mirrored.sum()) < 130
+    interpolated = Augment(flip=True, shift=1e-9)(IMAGES, seeded())
+    torch.testing.assert_close(changed, interpolated, atol=1e-5, rtol=0)
+
+
+def test_a_shift_repeats_the_border_and_keeps_its_limit() -> None:
+    ramp = torch.arange(20.0).view(1, 1, 20, 1).expand(300, 10, 20, 1)
+    moved = Augment(shift=0.1)(ramp, seeded())
+    change = moved[:, 5, 10, 0] - 10
+    assert 1.8 < change.abs().max() <= 2.0001
+    assert change.abs().min() < 0.1  # not only whole pixels
+    assert moved.min() >= 0
+    assert moved.max() <= 19
+    right = moved[change.argmax()]
+    torch.testing.assert_close(right[:, -1], torch.full((10, 1), 19.0))
+
+
+@pytest.mark.parametrize("options", [{"shift": 0.2}, {"zoom": 0.3}, {"shear": 20.0}])
+def test_augmentation_is_what_scipy_does_as_keras_called_it(options: dict[str, float]) -> None:
+    image = torch.rand(1, 15, 11, 1, generator=seeded(3))  # not square
+    changed = Augment(**options)(image, seeded(4))[0, ..., 0].numpy()
+    random = torch.rand(6, generator=seeded(4)).numpy()  # in the order in which they are drawn
+    down, right, angle, tall, wide = 2 * random[:5] - 1
+    shear = np.deg2rad(options.get("shear", 0) * angle)
+    zoom = 1 + options.get("zoom", 0) * np.array([tall, wide])
+    matrix = np.array([[1, -np.sin(shear)], [0, np.cos(shear)]]) @ np.diag(zoom)
+    centre = np.array([7.0, 5.0])
+    shift = options.get("shift", 0) * np.array([15 * down, 11 * right])
+    expected = ndimage.affine_transform(
+        image[0, ..., 0].numpy(), matrix, shift + centre - matrix @ centre, order=1, mode="nearest"
+    )
+    np.testing.assert_allclose(changed, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{"shift": 2}, {"zoom": 1}, {"shear": 90}, {"shift": -0.1}])
+def test_impossible_amounts_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"data\.augment: shift="):
+        Augment(**options)

@@ -8,7 +8,7 @@ import pytest
 from focusing.data.cache import decoded
 from focusing.data.decoders import DamagedError
 from focusing.errors import UserError
-from tests.unit.data.processes import run_twice
+from tests.unit.data.makers import run_twice
 
 ARRAYS = {"inputs": np.arange(12, dtype=np.uint8).reshape(3, 4), "count": np.array(3)}
 
@@ -67,7 +67,7 @@ def test_a_builder_that_fails_leaves_nothing(cache: Path) -> None:
     assert not list(cache.glob("thing-*"))
 
 
-def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
+def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x")
 

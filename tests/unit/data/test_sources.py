@@ -1,7 +1,8 @@
+"""Files of data sets: those in the data folder come first, missing ones are downloaded."""
+
 import hashlib
-import io
 import subprocess
-import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,138 +17,121 @@ from focusing.data.sources import (
     replacement,
     tree_hash,
 )
+from tests.unit.data.makers import tar, visible
 from tests.unit.data.server import Server
+
+ARCHIVE = tar({"top/x.txt": b"x"})
 
 
 def entry(*choices: tuple[File, ...]) -> Entry:
     return Entry("thing", "The thing", ("thing", "other/place"), choices)
 
 
-def archive(names: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as packed:
-        for name, content in names.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            packed.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
-
-
 def sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def test_files_in_the_data_folder_come_first(tmp_path: Path, server: Server) -> None:
-    wanted = entry((File("a", sha(b"a"), (server.url("/a"),)),))
+@pytest.fixture
+def wanted(server: Server) -> Entry:
+    """A file that the server has."""
+    server.files["/a"] = b"a"
+    return entry((File("a", sha(b"a"), (server.url("/a"),)),))
+
+
+@pytest.fixture
+def folder(server: Server) -> File:
+    """A folder that comes in an archive of the server's."""
+    server.files["/t.tgz"] = ARCHIVE
+    return File("things", sha(ARCHIVE), (server.url("/t.tgz"),), "t.tgz", r"top/(.*\.txt)")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> str:
+    """The hash of the folder's content."""
+    (tmp_path / "right").mkdir()
+    (tmp_path / "right/x.txt").write_bytes(b"x")
+    return tree_hash(tmp_path / "right")
+
+
+def test_files_in_the_data_folder_come_first(tmp_path: Path, server: Server, wanted: Entry) -> None:
     (tmp_path / "other/place").mkdir(parents=True)
     (tmp_path / "other/place/a").write_bytes(b"a")
-    found = obtain(wanted, tmp_path)
-    assert found.paths == (tmp_path / "other/place/a",)
-    assert found.source == "official"
+    files = obtain(wanted, tmp_path)
+    assert files.paths == (tmp_path / "other/place/a",)
+    assert files.source == "official"
+    (tmp_path / "other/place/a").write_bytes(b"mine")
+    assert obtain(wanted, tmp_path).source == "local"
     assert not server.requests
 
 
-def test_a_file_that_is_not_the_official_one_is_local(tmp_path: Path) -> None:
-    (tmp_path / "thing").mkdir()
-    (tmp_path / "thing/a").write_bytes(b"mine")
-    found = find(entry((File("a", sha(b"a")),)), tmp_path)
-    assert found is not None
-    assert found.source == "local"
-
-
-def test_what_is_not_published_is_not_read(tmp_path: Path) -> None:
+def test_a_file_without_a_published_hash_is_not_hashed(tmp_path: Path) -> None:
     (tmp_path / "thing").mkdir()
     (tmp_path / "thing/a").write_bytes(b"a")
-    found = find(entry((File("a"),)), tmp_path)
-    assert found is not None
+    files = find(entry((File("a"),)), tmp_path)
+    assert files is not None
     (tmp_path / "thing/a").unlink()  # reading it would fail
-    assert found.source == "local"
-
-
-def test_a_look_downloads_nothing(tmp_path: Path, server: Server) -> None:
-    server.files["/a"] = b"a"
-    with pytest.raises(MissingError, match="a not found in"):
-        obtain(entry((File("a", sha(b"a"), (server.url("/a"),)),)), tmp_path, fetch=False)
-    assert not server.requests
+    assert files.source == "local"
 
 
 def test_any_complete_choice_will_do(tmp_path: Path) -> None:
     (tmp_path / "thing").mkdir()
     for name in ("a", "c"):
         (tmp_path / "thing" / name).touch()
-    found = find(entry((File("a"), File("b")), (File("c"),)), tmp_path)
-    assert found is not None
-    assert [path.name for path in found.paths] == ["c"]
+    files = find(entry((File("a"), File("b")), (File("c"),)), tmp_path)
+    assert files is not None
+    assert [path.name for path in files.paths] == ["c"]
 
 
-def test_what_is_missing_is_downloaded(tmp_path: Path, server: Server) -> None:
-    server.files["/a"] = b"a"
-    found = obtain(entry((File("a", sha(b"a"), (server.url("/a"),)),)), tmp_path)
-    assert found.paths[0].read_bytes() == b"a"
-    assert found.source == "official"
-    obtain(found.entry, tmp_path)
+def test_missing_files_are_downloaded_once_and_only_if_allowed(
+    tmp_path: Path, server: Server, wanted: Entry
+) -> None:
+    with pytest.raises(MissingError, match="a not found in"):
+        obtain(wanted, tmp_path, fetch=False)
+    assert not server.requests
+    for _ in range(2):
+        files = obtain(wanted, tmp_path)
+        assert files.paths[0].read_bytes() == b"a"
+        assert files.source == "official"
     assert len(server.requests) == 1
 
 
-def test_a_folder_comes_in_an_archive_that_does_not_stay(tmp_path: Path, server: Server) -> None:
-    content = archive({"top/x.txt": b"x"})
-    server.files["/t.tgz"] = content
-    file = File("things", sha(content), (server.url("/t.tgz"),), "t.tgz", r"top/(.*\.txt)")
-    found = obtain(entry((file,)), tmp_path)
-    assert (found.paths[0] / "x.txt").read_bytes() == b"x"
-    assert found.source == "official"
-    assert [p.name for p in (tmp_path / "thing").iterdir() if p.name[0] != "."] == ["things"]
-
-
 @pytest.mark.parametrize("name", ["x.txt", "y.txt"])
-def test_an_unpacked_folder_is_official_as_long_as_nobody_changes_it(
-    tmp_path: Path, server: Server, name: str
+def test_a_folder_is_extracted_and_official_until_somebody_changes_it(
+    tmp_path: Path, folder: File, name: str
 ) -> None:
-    content = archive({"top/x.txt": b"x"})
-    server.files["/t.tgz"] = content
-    file = File("things", sha(content), (server.url("/t.tgz"),), "t.tgz", r"top/(.*\.txt)")
-    wanted = entry((file,))
-    changed = obtain(wanted, tmp_path).paths[0] / name
-    assert obtain(wanted, tmp_path).source == "official"
-    changed.write_bytes(b"mine")
-    assert obtain(wanted, tmp_path).source == "local"
+    files = obtain(entry((folder,)), tmp_path)
+    assert (files.paths[0] / "x.txt").read_bytes() == b"x"
+    assert visible(tmp_path / "thing") == ["things"]  # the archive does not stay
+    assert obtain(entry((folder,)), tmp_path).source == "official"
+    (files.paths[0] / name).write_bytes(b"mine")
+    assert obtain(entry((folder,)), tmp_path).source == "local"
 
 
-def test_a_folder_of_another_content_is_kept_aside(tmp_path: Path, server: Server) -> None:
-    server.files["/t.tgz"] = archive({"top/x.txt": b"x"})
-    file = File("things", None, (server.url("/t.tgz"),), "t.tgz", r"top/(.*\.txt)", "0" * 64)
+def test_a_folder_of_another_content_is_kept_aside(tmp_path: Path, folder: File) -> None:
+    other = replace(folder, sha256=None, tree="0" * 64)
     with pytest.raises(MissingError, match=r"another content than expected.*things\.corrupt"):
-        obtain(entry((file,)), tmp_path)
-    assert [p.name for p in (tmp_path / "thing").iterdir() if p.name[0] != "."] == [
-        "things.corrupt"
-    ]
+        obtain(entry((other,)), tmp_path)
+    assert visible(tmp_path / "thing") == ["things.corrupt"]
 
 
-def test_an_archive_with_the_right_content_is_looked_for(tmp_path: Path, server: Server) -> None:
-    (tmp_path / "right").mkdir()
-    (tmp_path / "right/x.txt").write_bytes(b"right")
-    server.files["/1.tgz"] = archive({"top/x.txt": b"wrong"})
+def test_mirrors_are_tried_until_the_content_is_right(
+    tmp_path: Path, server: Server, folder: File, tree: str
+) -> None:
+    server.files["/1.tgz"] = tar({"top/x.txt": b"wrong"})
     server.files["/2.tgz"] = b"no archive at all"
-    server.files["/3.tgz"] = archive({"top/x.txt": b"right"})
-    urls = tuple(server.url(f"/{number}.tgz") for number in (1, 2, 3))
-    file = File("things", None, urls, "t.tgz", r"top/(.*\.txt)", tree_hash(tmp_path / "right"))
-    found = obtain(entry((file,)), tmp_path)
-    assert (found.paths[0] / "x.txt").read_bytes() == b"right"
-    assert found.source == "official"
-    shown = sorted(p.name for p in (tmp_path / "thing").iterdir() if p.name[0] != ".")
-    assert shown == ["t.tgz.corrupt", "things", "things.corrupt"]
+    urls = (server.url("/1.tgz"), server.url("/2.tgz"), *folder.urls)
+    files = obtain(entry((replace(folder, sha256=None, urls=urls, tree=tree),)), tmp_path)
+    assert (files.paths[0] / "x.txt").read_bytes() == b"x"
+    assert files.source == "official"
+    assert visible(tmp_path / "thing") == ["t.tgz.corrupt", "things", "things.corrupt"]
 
 
-def test_without_a_hash_a_download_begins_again(tmp_path: Path, server: Server) -> None:
-    content = archive({"top/x.txt": b"x"})
-    server.files["/t.tgz"] = content
+def test_without_a_hash_a_download_starts_again(
+    tmp_path: Path, server: Server, folder: File, tree: str
+) -> None:
     (tmp_path / "thing").mkdir()
-    (tmp_path / "thing/t.tgz.part").write_bytes(content[:20])
-    (tmp_path / "right").mkdir()
-    (tmp_path / "right/x.txt").write_bytes(b"x")
-    tree = tree_hash(tmp_path / "right")
-    file = File("things", None, (server.url("/t.tgz"),), "t.tgz", r"top/(.*\.txt)", tree)
-    obtain(entry((file,)), tmp_path)
+    (tmp_path / "thing/t.tgz.part").write_bytes(ARCHIVE[:20])
+    obtain(entry((replace(folder, sha256=None, tree=tree),)), tmp_path)
     assert server.requests == [("/t.tgz", None)]
 
 
@@ -167,11 +151,10 @@ def test_a_file_without_an_address_has_to_be_brought(tmp_path: Path) -> None:
         obtain(catalogue()["clt60"], tmp_path)
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, server: Server) -> None:
-    server.files["/a"] = b"a"
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, wanted: Entry) -> None:
     (tmp_path / "thing").write_text("in the way")
     with pytest.raises(MissingError, match=r"thing: (File exists|Not a directory)"):
-        obtain(entry((File("a", sha(b"a"), (server.url("/a"),)),)), tmp_path)
+        obtain(wanted, tmp_path)
 
 
 def test_the_hash_of_a_folder_is_what_the_shell_says(tmp_path: Path) -> None:
@@ -201,8 +184,8 @@ def test_a_download_is_promised_where_there_is_one(path: str, remedy: str) -> No
 
 
 def test_every_address_has_a_hash() -> None:
-    for each in catalogue().values():
-        for file in [file for choice in each.choices for file in choice if file.urls]:
+    for known in catalogue().values():
+        for file in [file for choice in known.choices for file in choice if file.urls]:
             assert file.sha256 or file.tree, file.name
             assert all(url.startswith(("https://", "http://")) for url in file.urls)
             assert "{" not in "".join(file.urls)

@@ -42,12 +42,12 @@ def cfg(base: DictConfig, tmp_path: Path) -> DictConfig:
 
 def records(folder: Path) -> Records:
     """By trial and model."""
-    found = {}
+    by_trial = {}
     for path in folder.glob("table1/*/seed=*/result.json"):
         record = {**json.loads(path.read_text()), "written": path.stat().st_mtime_ns}
         config = record["config"]
-        found[config["sweep"]["trial"], config["model"]["name"]] = record
-    return found
+        by_trial[config["sweep"]["trial"], config["model"]["name"]] = record
+    return by_trial
 
 
 def test_both_networks_of_every_trial_are_recorded_once(
@@ -226,10 +226,12 @@ class Deadly:
         return self.train_or_record(group, device)
 
 
-def whole_trials(found: Records) -> Records:
+def whole_trials(records: Records) -> Records:
     """Without those of trials that have one record: both networks are trained again."""
-    both = {trial for trial, _ in found if {(trial, "dense"), (trial, "focus_s")} <= found.keys()}
-    return {key: record for key, record in found.items() if key[0] in both}
+    both = {
+        trial for trial, _ in records if {(trial, "dense"), (trial, "focus_s")} <= records.keys()
+    }
+    return {key: record for key, record in records.items() if key[0] in both}
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")

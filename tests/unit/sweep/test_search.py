@@ -46,13 +46,13 @@ def done(score: float = 0.5) -> Outcome:
 
 
 def test_hydra_says_what_is_searched() -> None:
-    found, fixed = space(*SWEPT)
+    swept, fixed = space(*SWEPT)
     assert fixed == ["e=1"]
-    assert found["a"].choices == ("x", "y")
-    assert (found["b"].low, found["b"].high, found["b"].step) == (1, 7, 3)
-    assert (found["c"].low, found["c"].high, found["c"].log) == (0.1, 10, True)
-    assert (found["d"].low, found["d"].high, found["d"].log) == (2, 4, False)
-    jobs = example_jobs(example_values(found), fixed)  # every choice occurs
+    assert swept["a"].choices == ("x", "y")
+    assert (swept["b"].low, swept["b"].high, swept["b"].step) == (1, 7, 3)
+    assert (swept["c"].low, swept["c"].high, swept["c"].log) == (0.1, 10, True)
+    assert (swept["d"].low, swept["d"].high, swept["d"].log) == (2, 4, False)
+    jobs = example_jobs(example_values(swept), fixed)  # every choice occurs
     assert jobs[1].overrides == ("e=1", "a=y", "b=1", "c=0.1", "d=2")
     assert grid(space("a=x,y", "b=range(1,8,3)", "c=range(0.5,1.5,0.5)")[0])[-1] == {
         "a": "y",
@@ -79,8 +79,8 @@ def test_a_killed_search_goes_on(tmp_path: Path) -> None:
         whole.tell(job, done())
     first = search(tmp_path / "killed", n_trials=4)
     jobs = first.jobs()
-    told, lost = next(jobs), next(jobs)
-    first.tell(told, done())
+    first_job, lost = next(jobs), next(jobs)
+    first.tell(first_job, done())
     second = search(tmp_path / "killed", n_trials=6)  # the same, and more trials
     assert second.finished == 1
     rest = []
@@ -88,7 +88,7 @@ def test_a_killed_search_goes_on(tmp_path: Path) -> None:
         rest.append(job)
         second.tell(job, done(0.9 if job == lost else 0.1))
     assert rest[0] == lost
-    assert [told.overrides, *(job.overrides for job in rest)] == expected
+    assert [first_job.overrides, *(job.overrides for job in rest)] == expected
     assert second.study.best_trial.number == lost.index
     assert "Best of 6 trials: 0.9" in second.describe_best()
     assert list(search(tmp_path / "killed", n_trials=6).jobs()) == []
@@ -100,9 +100,9 @@ def test_a_grid_is_tried_once_and_failures_on_request(tmp_path: Path) -> None:
     assert len({job.overrides for job in jobs}) == len(jobs) == first.total == 6
     for job in jobs:
         first.tell(job, done() if job.index else Outcome("failed", error="no", run_dir="x"))
-    told = search(tmp_path, sampler="grid", n_trials=100)
-    assert list(told.jobs()) == []
-    [(job, outcome)] = told.failures  # an earlier call's are not forgotten
+    later = search(tmp_path, sampler="grid", n_trials=100)
+    assert list(later.jobs()) == []
+    [(job, outcome)] = later.failures  # an earlier call's are not forgotten
     assert (job.overrides, outcome.earlier) == (jobs[0].overrides, True)
     assert (outcome.error, outcome.run_dir) == ("no", "x")
     again = search(tmp_path, sampler="grid", n_trials=100, retry_failed=True)
@@ -113,14 +113,14 @@ def test_a_grid_is_tried_once_and_failures_on_request(tmp_path: Path) -> None:
 
 
 def test_tpe_learns_and_pruned_trials_are_told(tmp_path: Path) -> None:
-    found = search(tmp_path, sampler="tpe", n_trials=3, prune=True)
-    jobs = list(found.jobs())
+    tpe = search(tmp_path, sampler="tpe", n_trials=3, prune=True)
+    jobs = list(tpe.jobs())
     assert "number:2" in jobs[2].overrides[-1]
-    found.tell(jobs[0], Outcome("pruned"))
-    found.tell(jobs[1], Outcome("busy"))  # not over yet
-    assert [trial.state.name for trial in found.study.trials] == ["PRUNED", "RUNNING", "RUNNING"]
+    tpe.tell(jobs[0], Outcome("pruned"))
+    tpe.tell(jobs[1], Outcome("busy"))  # not over yet
+    assert [trial.state.name for trial in tpe.study.trials] == ["PRUNED", "RUNNING", "RUNNING"]
     with pytest.raises(UserError, match=r"direction=minimize"):
-        found.tell(jobs[2], Outcome("done", score=1.0, metric="mae"))
+        tpe.tell(jobs[2], Outcome("done", score=1.0, metric="mae"))
 
 
 def test_the_same_command_has_the_same_study() -> None:

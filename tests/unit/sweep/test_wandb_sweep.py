@@ -50,19 +50,19 @@ def test_a_table_that_is_no_rectangle_has_several(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "my.yaml"
-    given = ["experiment=table4_other", "data=boston,imdb"]
-    write_sweep([*given, "--out", str(out), "--entity", "team"])
+    words = ["experiment=table4_other", "data=boston,imdb"]
+    write_sweep([*words, "--out", str(out), "--entity", "team"])
     files = sorted(tmp_path.iterdir())
     assert len(files) == len(capsys.readouterr().out.splitlines()) == 2
-    found = {path.stem: yaml.safe_load(path.read_text()) for path in files}
-    assert found["my_housing"]["metric"] == {"name": "score/paper", "goal": "minimize"}
-    assert found["my_reviews"]["metric"]["goal"] == "maximize"
-    assert {sweep["entity"] for sweep in found.values()} == {"team"}
-    write_sweep([*given, "--dry-run"])
+    sweeps_by_file = {path.stem: yaml.safe_load(path.read_text()) for path in files}
+    assert sweeps_by_file["my_housing"]["metric"] == {"name": "score/paper", "goal": "minimize"}
+    assert sweeps_by_file["my_reviews"]["metric"]["goal"] == "maximize"
+    assert {sweep["entity"] for sweep in sweeps_by_file.values()} == {"team"}
+    write_sweep([*words, "--dry-run"])
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [sweep["name"] for sweep in printed] == ["table4_other housing", "table4_other reviews"]
-    runs = sum(int(describe_size(sweep).split()[0]) for sweep in found.values())
-    assert runs == len(jobs_of(given))
+    runs = sum(int(describe_size(sweep).split()[0]) for sweep in sweeps_by_file.values())
+    assert runs == len(jobs_of(words))
 
 
 def test_a_search() -> None:

@@ -101,3 +101,9 @@ class CountSteps(pl.Callback):
 
     def _count(self, *_: Any) -> None:
         self.steps += 1
+
+
+def measured(callback: Any, name: str) -> dict[str, Any]:
+    """What a callback adds to ``record["measured"]`` under its name."""
+    result: dict[str, Any] = callback.measurements({})["measured"][name]
+    return result

@@ -34,16 +34,11 @@ if AVAILABLE:  # without a compiler the loops would take minutes
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
-BLOCK = 16
-"""Matrix products are fastest on multiples of this many neurons and inputs."""
-SLAB_BLOCKS = 6
-"""Blocks of neurons in a slab: fewer would waste less of a band, but every slab has its cost."""
-MAX_BAND_SHARE = 0.8
-"""Share of the products from which on one product over everything is faster than a band."""
-PLAN_STEPS = 64
-"""A plan is made anew after so many steps, as foci that shrink leave it too wide."""
-MIN_POOLED = 2**14
-"""Fewer values than these are as soon had from the system as from a buffer pool."""
+BLOCK = 16  # matrix products are fastest on multiples of this many neurons and inputs
+SLAB_BLOCKS = 6  # in a slab: fewer would waste less of a band, but every slab has its cost
+MAX_BAND_SHARE = 0.8  # of the products: above it, one product over everything is faster
+PLAN_STEPS = 64  # until a plan is made anew, as foci that shrink leave it too wide
+MIN_POOLED = 2**14  # fewer values are as soon had from the system as from a buffer pool
 NO_MASK = np.empty((0, 0), np.bool_)
 
 

@@ -117,18 +117,9 @@ def gradients_with_graph(
     mask: Tensor | None,
     normalizer: str,
 ) -> Gradients:
-    """Gradients of x, weight, bias, mu and sigma for ``create_graph=True``: by plain autograd.
+    """The gradients that are needed of x, weight, bias, mu and sigma, by plain autograd.
 
-    Args:
-        needs: which of these five are wanted, in this order.
-        grad_y: gradient of the output.
-        x: as for :func:`focused_linear`, like all others.
-        weight: weights.
-        mu: centres.
-        sigma: apertures.
-        tau: positions.
-        mask: connections to keep.
-        normalizer: name of the normaliser.
+    For ``create_graph=True``, which asks for gradients of gradients.
     """
     # Views, as the path from x to a weight that was computed from it is not ours to follow.
     x, weight, mu, sigma = own = [tensor.view_as(tensor) for tensor in (x, weight, mu, sigma)]

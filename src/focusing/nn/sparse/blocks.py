@@ -33,22 +33,16 @@ from focusing.nn.ops.kernels import compiled
 
 _FEATURES = config.CPU_FEATURES  # type: ignore[attr-defined]
 _FEATURES = binding.get_host_cpu_features().flatten() if _FEATURES is None else _FEATURES
+# Numbers in a vector: any are correct anywhere, these are fast.
 LANES = 16 if "+avx512f" in _FEATURES else 8 if "+avx" in _FEATURES else 4
-"""Numbers in a vector. Any are correct anywhere; these are fast."""
+# Samples that are computed at once: two vectors of them where there are 32 registers, not 16.
 PANEL = LANES * (2 if LANES == 16 or platform.machine() in ("aarch64", "arm64") else 1)
-"""Samples that are computed at once: where there are 32 registers, not 16, two vectors of them."""
-NEURONS = 8
-"""Neurons of a block, which are computed at once."""
-MIN_PANEL_SAMPLES = 4
-"""Fewer samples than these are computed one by one."""
-CANDIDATES = 256
-"""Neurons that are compared to fill a block."""
-TASK_SIZE = 15
-"""Whole numbers that tell threads what to do."""
-BYTES = 4
-"""Of a number in single precision, and of an index in memory."""
-_CHAINS = 8
-"""Sums that grow side by side, as an addition takes as long as so many can begin."""
+NEURONS = 8  # of a block, which are computed at once
+MIN_PANEL_SAMPLES = 4  # fewer samples than these are computed one by one
+MAX_CANDIDATES = 256  # neurons that are compared to fill a block
+TASK_SIZE = 15  # whole numbers that tell threads what to do
+BYTES = 4  # of a number in single precision, and of an index in memory
+_CHAINS = 8  # sums that grow side by side, as an addition takes as long as so many can begin
 _FLOAT, _SHORT, _INDEX = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _Task = ctypes.c_ssize_t * TASK_SIZE
 Ints = npt.NDArray[np.intp]
@@ -106,12 +100,9 @@ class Blocks:
 
 
 def group_neurons(used: npt.NDArray[np.bool_]) -> list[Ints]:
-    """Groups of neurons that need nearly the same inputs.
+    """Group neurons that need nearly the same inputs; ``used`` says which, (n, m).
 
     Whichever neuron adds least to the work of a group joins it, until it is full.
-
-    Args:
-        used: which inputs each neuron needs, (n, m).
     """
     needs = [int.from_bytes(np.packbits(row).tobytes(), "big") for row in used]  # sets of bits
     left = np.argsort(used.argmax(1), kind="stable").tolist()
@@ -124,7 +115,7 @@ def group_neurons(used: npt.NDArray[np.bool_]) -> list[Ints]:
             added = [
                 len(group) * needs[neuron].bit_count()
                 - (len(group) + 1) * (needs[neuron] & inputs).bit_count()
-                for neuron in left[:CANDIDATES]
+                for neuron in left[:MAX_CANDIDATES]
             ]
             group.append(left.pop(added.index(min(added))))
             inputs |= needs[group[-1]]
@@ -358,8 +349,7 @@ def _transpose(source, width, rows, columns, target, target_width):  # type: ign
 def run_task(task):  # type: ignore[no-untyped-def]
     """Compute outputs until none are left, beside other threads that do the same.
 
-    Args:
-        task: address of the whole numbers that :class:`Blocks` puts together.
+    A task is the address of the whole numbers that :class:`Blocks` puts together.
     """
     fields = carray(_indices(task), TASK_SIZE)
     x, out, space, samples, threads, inputs, neurons, blocks = fields[2:10]

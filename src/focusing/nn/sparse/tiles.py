@@ -8,7 +8,6 @@ over an image, over a copy of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,6 @@ Bools = npt.NDArray[np.bool_]
 
 BLOCK = 16
 """Neurons are counted in blocks of this size, which is what a matrix product fills anyway."""
-MAX_BLOCKS = 64
-"""Blocks to begin with; all pairs of them are compared."""
 MAX_SINGLE_SHARE = 0.8
 """Tiles must promise to need less than this share of a single sample's time."""
 
@@ -49,7 +46,7 @@ class Tile:
     def cost(self, call: float = CALL, move: float = MOVE, load: float = LOAD) -> float:
         """Multiply-adds per sample, or what takes as long."""
         per_input = load + (0 if isinstance(self.columns, slice) else move)
-        return float(_cost(len(self.rows), self.width, call, per_input))
+        return call + (-(-len(self.rows) // BLOCK) * BLOCK + per_input) * self.width
 
 
 @dataclass(frozen=True)
@@ -92,22 +89,17 @@ def choose_tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Ti
         restore: whether outputs must come out in the order of the neurons.
     """
     neurons, inputs = used.shape
-    rows = np.arange(neurons)
+    rows, extent = np.arange(neurons), _extent(used, positions)
     best = Tiling([Tile(rows, slice(0, inputs))])
     cost, limit = best.cost(), MAX_SINGLE_SHARE * best.cost(single=True)
-    size = BLOCK * -(-neurons // (BLOCK * MAX_BLOCKS))
-    extent = _extent(used, positions)
-    in_order = np.split(rows, range(size, neurons, size))
-    partitions = [in_order, _halve(used, extent, rows, size)]
-    if positions.shape[1] > 1:
-        partitions.append(_halve(used, extent, rows, size, patches=True))
-    for blocks in partitions:
-        for factor in (1, 4, 16, 64):  # fewer tiles, if many are too many for one sample
-            tiling = Tiling(_merge(used, blocks, factor * CALL, neighbours=blocks is in_order))
-            if tiling.cost(single=True, restore=restore) <= limit:
-                if tiling.cost(restore=restore) < cost:
-                    best, cost = tiling, tiling.cost(restore=restore)
-                break
+    for power in range(max(1, neurons.bit_length() - 3)):  # the last size holds all neurons
+        size = BLOCK * 2**power
+        in_order = np.split(rows, range(size, neurons, size))
+        for blocks in (in_order, _halve(used, extent, rows, size)):
+            tiling = Tiling([_tile(used, block) for block in blocks])
+            fits = tiling.cost(single=True, restore=restore) <= limit
+            if fits and tiling.cost(restore=restore) < cost:
+                best, cost = tiling, tiling.cost(restore=restore)
     return best
 
 
@@ -122,67 +114,18 @@ def _extent(used: Bools, positions: Floats) -> Floats:
     return np.where(np.isfinite(extent), extent, 0.0)  # of neurons that need nothing
 
 
-def _halve(
-    used: Bools, extent: Floats, rows: Ints, size: int, *, patches: bool = False
-) -> list[Ints]:
+def _halve(used: Bools, extent: Floats, rows: Ints, size: int) -> list[Ints]:
     """Blocks of neurons that need nearly the same inputs: halves of halves of halves.
 
-    Neurons are sorted by a side of their extent before they are halved: by the side that differs
-    most, which makes patches of an image, or else by the one whose halves are cheapest.
+    Neurons are sorted by the side of their extent whose halves are cheapest.
     """
     if len(rows) <= size:
         return [rows]
-    sides = extent[rows]
-    if patches:
-        sides = sides[:, [np.argmax(np.ptp(sides, axis=0))]]
     half = max(1, round(len(rows) / 2 / size)) * size
-    orders = [rows[np.argsort(side, kind="stable")] for side in sides.T]
+    orders = [rows[np.argsort(side, kind="stable")] for side in extent[rows].T]
     pairs = [(np.sort(order[:half]), np.sort(order[half:])) for order in orders]
-    pair = min(pairs, key=lambda halves: sum(_tile(used, half).cost() for half in halves))
-    return [block for half in pair for block in _halve(used, extent, half, size, patches=patches)]
-
-
-def _merge(used: Bools, blocks: list[Ints], call: float, *, neighbours: bool) -> list[Tile]:
-    """Join the two tiles that save most by it, and so on, as long as any do.
-
-    Args:
-        used: which inputs each neuron needs.
-        blocks: the neurons of each tile to begin with.
-        call: cost of a tile beyond its arithmetic.
-        neighbours: join no others, such that the neurons stay in their order.
-    """
-    tiles = list(blocks)
-    needs = np.stack([used[rows].any(0) for rows in blocks]).astype(np.float32)
-    while len(tiles) > 1:
-        size, count = np.array([len(rows) for rows in tiles]), needs.sum(1)
-        first = np.where(count, needs.argmax(1), needs.shape[1])
-        last = np.where(count, needs.shape[1] - needs[:, ::-1].argmax(1), 0)
-        one, other = np.triu_indices(len(tiles), 1)
-        if neighbours:
-            one, other = one[other == one + 1], other[other == one + 1]
-        own = _cheaper(size, (last - first).clip(0), count, call)
-        span = np.maximum(last[one], last[other]) - np.minimum(first[one], first[other])
-        either = count[one] + count[other] - (needs @ needs.T)[one, other]
-        joint = _cheaper(size[one] + size[other], span.clip(0), either, call)
-        saved = own[one] + own[other] - joint
-        best = saved.argmax()
-        if saved[best] <= 0:
-            break
-        kept, joined = one[best], other[best]
-        tiles[kept] = np.sort(np.concatenate([tiles[kept], tiles.pop(joined)]))
-        needs[kept] = np.maximum(needs[kept], needs[joined])
-        needs = np.delete(needs, joined, 0)
-    return [_tile(used, rows) for rows in tiles]
-
-
-def _cost(rows: Any, width: Any, call: float = CALL, per_input: float = LOAD) -> Any:
-    return call + (-(-rows // BLOCK) * BLOCK + per_input) * width
-
-
-def _cheaper(rows: Ints, span: Ints, count: Floats, call: float) -> Floats:
-    """Cost of tiles on the slice from their first to their last input, or on a copy of each."""
-    cost: Floats = np.minimum(_cost(rows, span, call), _cost(rows, count, call, LOAD + MOVE))
-    return cost
+    pair = min(pairs, key=lambda pair: sum(_tile(used, part).cost() for part in pair))
+    return [block for part in pair for block in _halve(used, extent, part, size)]
 
 
 def _tile(used: Bools, rows: Ints) -> Tile:

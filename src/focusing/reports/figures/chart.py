@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -141,19 +142,10 @@ class Edition:
         suffixes: tuple[str, ...] = (".png", ".svg"),
         **tags: str,
     ) -> Chart:
-        """A figure about runs of this edition; see :class:`Chart`.
+        """A figure about runs of this edition: a :class:`Chart`.
 
-        Args:
-            name: subject of the figure, and what else its file name holds.
-            title: what it shows; the edition follows in brackets.
-            caption: of the chart.
-            rows: of the chart.
-            plot: of the chart.
-            data: names of its data sets, unless the rows hold them.
-            model: names of its models, unless the rows hold them.
-            home: see :meth:`name`.
-            suffixes: of the chart.
-            **tags: further tags.
+        Its file name begins with ``name``, and its title ends with the edition. The tags ``data``
+        and ``model`` come from the rows unless they are passed; for ``home`` see :meth:`name`.
         """
         data = [row["data"] for row in rows] if data is None else data
         model = [row["model"] for row in rows] if model is None else model
@@ -188,6 +180,11 @@ def blocks_by_model(
         ordered = sorted(blocks(runs.runs), key=lambda block: data_order(block.data))
         for model in FOCUSED_MODELS:
             yield runs, model, [block for block in ordered if model in block.models]
+
+
+def block_columns(block: Block) -> dict[str, str]:
+    """What a block is about, in columns of a CSV file."""
+    return {"data": block.data, "source": block.source, "options": " ".join(block.options)}
 
 
 def never_run(collection: Collection, expected: Mapping[str, str]) -> list[Missing]:
@@ -229,22 +226,27 @@ def data_seed(run: Run) -> Any:
     return (run.config.get("data") or {}).get("seed")
 
 
-def foci_or_note(run: Run, charts: Charts) -> list[LayerFoci]:
-    """The foci of a run; none, and a note among the charts, if their file is damaged."""
+@contextmanager
+def noting_damage(charts: Charts) -> Iterator[None]:
+    """Leave out what a damaged file would show, and note the file among the charts."""
     try:
-        return read_foci(run.path, run.sizes)
+        yield
     except DamagedError as error:
         charts.append(Damaged.of(error))
-        return []
+
+
+def foci_or_note(run: Run, charts: Charts) -> list[LayerFoci]:
+    """The foci of a run; none, and a note among the charts, if their file is damaged."""
+    with noting_damage(charts):
+        return read_foci(run.path, run.sizes)
+    return []
 
 
 def ends_or_note(run: Run, which: str, charts: Charts) -> dict[str, tuple[Array, Array]]:
     """First and last mu or sigma of every layer; none, and a note, if their file is damaged."""
-    try:
+    with noting_damage(charts):
         return first_and_last(run.path, which)
-    except DamagedError as error:
-        charts.append(Damaged.of(error))
-        return {}
+    return {}
 
 
 def protocols_to_show(names: Iterable[str]) -> list[str]:

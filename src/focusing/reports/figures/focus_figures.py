@@ -28,6 +28,7 @@ from focusing.reports.figures.chart import (
     Charts,
     Edition,
     Row,
+    block_columns,
     blocks_by_model,
     data_seed,
     describe_run,
@@ -292,18 +293,15 @@ def path_charts(collection: Collection) -> Charts:
 def _path_rows(block: Block, foci: LayerFoci) -> list[Row]:
     """All neurons at both ends."""
     return [
-        {"data": block.data, "source": block.source, "options": " ".join(block.options)}
-        | {"layer": foci.layer, "neuron": neuron, "epoch": int(foci.epochs[at])}
-        | coordinates(foci, at, neuron)
+        {**block_columns(block), "layer": foci.layer, "neuron": neuron}
+        | {"epoch": int(foci.epochs[at]), **coordinates(foci, at, neuron)}
         for neuron in range(foci.neurons)
         for at in (0, -1)
     ]
 
 
 def _draw_paths(shown: Sequence[tuple[Block, LayerFoci]]) -> Figure:
-    panels = plotting.data_panels(
-        [(block.data, block.source, block.options) for block, _ in shown], 1.7
-    )
+    panels = plotting.data_panels([block_columns(block) for block, _ in shown], 1.7)
     plane = shown[0][1].dimensions == 2
     for axes, (_, foci) in zip(panels.axes, shown, strict=True):
         x, y = (foci.mu[..., 1], foci.mu[..., 0]) if plane else (foci.mu, foci.sigma)

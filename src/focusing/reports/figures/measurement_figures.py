@@ -16,13 +16,13 @@ from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
     Chart,
     Charts,
-    Damaged,
     Edition,
     Row,
     Rows,
     describe_run,
     edition_blocks,
     median_run,
+    noting_damage,
     or_missing,
     run_count,
 )
@@ -269,10 +269,8 @@ def shap_charts(collection: Collection) -> Charts:
         for model, runs in block.models.items():
             explained = [run for run in runs if _shap_file(run)]
             if explained:
-                try:
+                with noting_damage(charts):
                     charts.append(_shap_chart(edition, block, model, explained))
-                except DamagedError as error:
-                    charts.append(Damaged.of(error))
     return or_missing(charts, SHAP_TITLE, "explain")
 
 

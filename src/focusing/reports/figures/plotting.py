@@ -5,7 +5,7 @@ Whatever concerns the look of several figures is decided here, once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
@@ -103,17 +103,23 @@ def small_multiples(
     return Panels(figure, list(grid[:count]), columns)
 
 
-def data_panels(places: Sequence[tuple[str, str, Sequence[str]]], height: float) -> Panels:
+def data_panels(
+    rows: Sequence[Mapping[str, Any]], height: float, notes: Sequence[str] = ()
+) -> Panels:
     """A panel for every data set, its name, source and options above it.
 
     Args:
-        places: name, source and options of the data sets.
+        rows: a row of every panel: its columns ``data``, ``source`` and ``options`` are used.
         height: of a panel in inches, without the header.
+        notes: a note on every panel, written between source and options.
     """
-    headers = [header_lines(source, options) for _, source, options in places]
-    panels = small_multiples(len(places), height, headers)
-    for axes, (data, *_), lines in zip(panels.axes, places, headers, strict=True):
-        panel_title(axes, data_name(data), *lines)
+    headers = [
+        header_lines(row["source"], [*notes[place : place + 1], *row["options"].split()])
+        for place, row in enumerate(rows)
+    ]
+    panels = small_multiples(len(rows), height, headers)
+    for axes, row, lines in zip(panels.axes, rows, headers, strict=True):
+        panel_title(axes, data_name(row["data"]), *lines)
     return panels
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -101,11 +102,10 @@ def _is_published(row: Row) -> bool:
 
 
 def _draw_table(rows: Rows) -> Figure:
-    places = group_by(rows, lambda row: (row["data"], row["source"], row["options"]))
-    panels = plotting.data_panels(
-        [(data, source, options.split()) for data, source, options in places], 1.6
-    )
-    for number, (axes, points) in enumerate(zip(panels.axes, places.values(), strict=True)):
+    key = operator.itemgetter("data", "source", "options")
+    places = list(group_by(rows, key).values())
+    panels = plotting.data_panels([points[0] for points in places], 1.6)
+    for number, (axes, points) in enumerate(zip(panels.axes, places, strict=True)):
         _draw_table_panel(axes, points)
         if number % panels.columns == 0 or points[0]["unit"] != rows[0]["unit"]:
             axes.set_ylabel(score_label(points[0]["unit"]))

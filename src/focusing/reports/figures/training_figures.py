@@ -20,6 +20,7 @@ from focusing.reports.figures.chart import (
     Charts,
     Row,
     Rows,
+    block_columns,
     editions,
     joined,
     missing,
@@ -128,7 +129,7 @@ def _loss_caption(rows: Rows, left_out: Sequence[Pair]) -> str:
 def _loss_rows(panel: int, block: Block, focused: str) -> list[Row]:
     """Mean, least and greatest loss of the runs of both networks at every epoch."""
     models, check = comparable_runs({m: block.models[m] for m in (dense_twin(focused), focused)})
-    about = {"data": block.data, "source": block.source, "options": " ".join(block.options)}
+    about = block_columns(block)
     rows: list[Row] = []
     for model, runs in models.items():
         series = [run.series() for run in runs]
@@ -161,14 +162,8 @@ def _draw_losses(rows: Rows) -> Figure:
     groups = list(group_by(rows, lambda row: row["panel"]).values())
     solid = [_solid_split(points) for points in groups]
     differ = len(set(solid)) > 1
-    panels = plotting.data_panels(
-        [
-            (points[0]["data"], points[0]["source"],
-             [*([f"solid: {split}"] if differ else []), *points[0]["options"].split()])
-            for points, split in zip(groups, solid, strict=True)
-        ],
-        1.65,
-    )  # fmt: skip
+    notes = [f"solid: {split}" for split in solid] if differ else []
+    panels = plotting.data_panels([points[0] for points in groups], 1.65, notes)
     for axes, points in zip(panels.axes, groups, strict=True):
         _draw_loss_panel(axes, points)
     panels.label("epochs", "loss")
@@ -243,9 +238,7 @@ def _timing_rows(block: Block, model: str, run: Run) -> list[Row]:
     ratios = timing.get("ratio") or {}
     return [
         {
-            "data": block.data,
-            "source": block.source,
-            "options": " ".join(block.options),
+            **block_columns(block),
             "model": model,
             "seed": run.seed,
             "kind": kind,
@@ -321,8 +314,8 @@ def optimism_charts(collection: Collection) -> Charts:
         most_runs = sorted(records, key=lambda row: -row["n"])[:MAX_OPTIMISM_ROWS]
         rows = sorted(most_runs, key=_optimism_order)
         hidden = len(records) - len(rows)
-        tags = {name: joined(row[name] for row in rows) for name in ("size", "variant")}
-        tags |= {name: joined(row[name] for row in rows) for name in ("data", "model")}
+        columns = ("size", "variant", "data", "model")
+        tags = {name: joined(row[name] for row in rows) for name in columns}
         charts.append(
             Chart(
                 table.name,

@@ -19,9 +19,9 @@ from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
     Chart,
     Charts,
-    Damaged,
     Edition,
     Row,
+    block_columns,
     blocks_by_model,
     describe_run,
     edition_blocks,
@@ -29,6 +29,7 @@ from focusing.reports.figures.chart import (
     ends_or_note,
     foci_or_note,
     median_run,
+    noting_damage,
     or_missing,
     run_count,
 )
@@ -108,21 +109,18 @@ def _aperture_edges(layers: Apertures) -> Array:
 
 
 def _aperture_rows(block: Block, layers: Apertures) -> list[Row]:
-    about = {"data": block.data, "source": block.source, "options": " ".join(block.options)}
     edges = _aperture_edges(layers)
     return [
         row
         for name, (sigmas, initial, runs) in layers.items()
         for row in plotting.histogram_rows(
-            sigmas, edges, **about, layer=name, runs=runs, initial=initial
+            sigmas, edges, **block_columns(block), layer=name, runs=runs, initial=initial
         )
     ]
 
 
 def _draw_apertures(shown: Sequence[tuple[Block, Apertures]]) -> Figure:
-    panels = plotting.data_panels(
-        [(block.data, block.source, block.options) for block, _ in shown], 1.55
-    )
+    panels = plotting.data_panels([block_columns(block) for block, _ in shown], 1.55)
     for axes, (_, layers) in zip(panels.axes, shown, strict=True):
         for _, initial, _ in layers.values():
             axes.axvline(initial, color=GREY, ls=":", lw=1)
@@ -299,10 +297,8 @@ def dead_input_charts(collection: Collection) -> Charts:
         }
         models = {model: runs for model, runs in models.items() if runs}
         if models:
-            try:
+            with noting_damage(charts):
                 charts.append(_dead_chart(edition, block, models))
-            except DamagedError as error:
-                charts.append(Damaged.of(error))
     return or_missing(charts, DEAD_TITLE, "redundancy")
 
 

@@ -1,9 +1,11 @@
+"""Boston housing and DNA, from small files in the real formats."""
+
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from focusing.data import boston, dna, hold_out
+from focusing.data import boston, dna
 from focusing.data.decoders import DamagedError
 from focusing.data.tabular import read_dna
 from focusing.errors import UserError
@@ -51,7 +53,7 @@ def test_zeros_on_either_side(tmp_path: Path, housing: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda text: text[:5000], lambda text: text + " x"])
-def test_a_damaged_table_is_put_aside(tmp_path: Path, housing: Path, change) -> None:
+def test_a_damaged_table_is_set_aside(tmp_path: Path, housing: Path, change) -> None:
     housing.write_text(change(housing.read_text()))
     with pytest.raises(UserError, match=r"housing.data is damaged .* now housing\.data\.corrupt"):
         boston(data_dir=tmp_path)
@@ -61,21 +63,6 @@ def test_a_damaged_table_is_put_aside(tmp_path: Path, housing: Path, change) -> 
 def test_dollars_have_no_range(tmp_path: Path, housing: Path) -> None:
     with pytest.raises(UserError, match="data.preprocess=author is for values from 0 to a known"):
         boston(data_dir=tmp_path, preprocess="author")
-
-
-def test_ten_folds_of_boston(tmp_path: Path, housing: Path) -> None:
-    folds = [boston(data_dir=tmp_path, split="kfold10", fold=fold).test for fold in range(10)]
-    assert sorted(len(fold.targets) for fold in folds) == [50] * 4 + [51] * 6
-
-
-def test_statistics_leave_out_what_is_held_out(tmp_path: Path, housing: Path) -> None:
-    options = {"data_dir": tmp_path, "preprocess": "standard", "run_seed": 3}
-    data = boston(holdout=0.25, **options)
-    kept, held = hold_out(data.train, 0.25, seed=3, classes=0)
-    np.testing.assert_allclose(kept.inputs.mean(0), 0, atol=1e-5)
-    np.testing.assert_allclose(kept.inputs.std(0, correction=0), 1, atol=1e-5)
-    assert held.inputs.mean(0).abs().max() > 0.01
-    assert data.fingerprint != boston(**options).fingerprint
 
 
 ROWS = np.random.default_rng(1).integers(0, 2, (3186, 180))
@@ -148,7 +135,7 @@ def test_a_damaged_arff_file(tmp_path: Path, value: str) -> None:
         read_dna((path,), {"dna.arff": 31})
 
 
-def test_a_dna_file_that_ends_after_some_line_is_put_aside(tmp_path: Path) -> None:
+def test_a_dna_file_that_ends_after_some_line_is_set_aside(tmp_path: Path) -> None:
     libsvm(tmp_path / "dna/dna.scale", ROWS[:2000], CLASSES[:2000])
     libsvm(tmp_path / "dna/dna.scale.t", ROWS[:1000], CLASSES[:1000])
     with pytest.raises(

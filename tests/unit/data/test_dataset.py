@@ -1,0 +1,123 @@
+"""Data sets as a whole: their options, their fakes, their fingerprints."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import focusing.data
+from focusing.compose import config_dir
+from focusing.data import DataSet, boston, catsdogs, dna, hold_out, imdb, lfw, mnist
+from focusing.data.commands import read_data
+from focusing.data.dataset import RUN_OPTIONS
+from tests.unit.data import makers
+
+SHAPES = {
+    "synthetic": ((40,), 2),
+    "mnist": ((28, 28, 1), 10),
+    "clt": ((60, 60, 1), 10),
+    "cifar10": ((32, 32, 3), 10),
+    "fashion": ((28, 28, 1), 10),
+    "lfw": ((50, 37, 1), 62),
+    "fsdd": ((20, 40, 1), 10),
+    "boston": ((13,), 0),
+    "reuters": ((1000,), 46),
+    "dna": ((180,), 3),
+    "imdb": ((400,), 2),
+    "catsdogs": ((125, 125, 3), 2),
+}
+
+
+def test_there_is_a_config_for_every_set() -> None:
+    assert {path.stem for path in (Path(config_dir()) / "data").glob("*.yaml")} == {*SHAPES}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_signatures_name_every_option_of_the_config(name: str) -> None:
+    signature = inspect.signature(getattr(focusing.data, name))
+    assert signature.return_annotation in (DataSet, "DataSet")
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    assert kinds == {inspect.Parameter.KEYWORD_ONLY}
+    config = OmegaConf.load(Path(config_dir()) / "data" / f"{name}.yaml")
+    options = {*config} - {"defaults", "name", "_target_"}
+    assert options <= {*signature.parameters} - {*RUN_OPTIONS}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_config_has_a_fake_of_the_right_shape(name: str, tmp_path: Path) -> None:
+    data = read_data(name, tmp_path / "nothing", ["data.fake=true"])
+    shape, classes = SHAPES[name]
+    assert data.source == "fake"
+    assert data.train.inputs.shape[1:] == data.test.inputs.shape[1:] == shape
+    assert data.classes == classes
+    for split in (data.train, data.test):
+        if classes:
+            assert set(split.targets.tolist()) == set(range(classes))
+        else:
+            assert split.targets.dtype == torch.float32
+    assert data.train.inputs.dtype == (torch.int32 if name == "imdb" else torch.float32)
+    assert bool(data.vocabulary) == (name == "imdb")
+
+
+def test_fakes_are_repeatable_and_as_large_as_real_data() -> None:
+    first, second = mnist(fake=True), mnist(fake=True)
+    assert torch.equal(first.train.inputs, second.train.inputs)
+    assert first.fingerprint == second.fingerprint
+    tokens = [imdb(fake=True, ngrams=ngrams).vocabulary for ngrams in (1, 2, 3)]
+    assert tokens == pytest.approx([20_000, 1_205_229, 4_682_966], rel=0.01)
+
+
+@pytest.mark.parametrize(("split", "count"), [("random", 103), ("official", 128), ("kfold10", 52)])
+def test_the_papers_share_of_dna_leaves_the_split_to_the_user(split: str, count: int) -> None:
+    assert len(dna(split=split, fake=True).test.targets) == count
+
+
+def test_the_fingerprint_covers_content_split_and_preprocessing(tmp_path: Path) -> None:
+    makers.digits(tmp_path / "mnist")
+    options = ({}, {"preprocess": "unit"}, {"limit_train": 9}, {"split": "random"}, {"pad": 1})
+    prints = [mnist(data_dir=tmp_path, **chosen).fingerprint for chosen in options]
+    assert prints[0] == mnist(data_dir=tmp_path).fingerprint
+    makers.digits(tmp_path / "mnist")
+    assert len({*prints, mnist(data_dir=tmp_path).fingerprint}) == 6
+
+
+def test_the_fingerprint_covers_augmentation() -> None:
+    changes = ({}, {"flip": False}, {"flip": True}, {"shift": 0.1})
+    options = {"fake": True, "split": "random", "test_share": 0.25}
+    prints = [lfw(augment=change, **options).fingerprint for change in changes]
+    assert [fingerprint == prints[0] for fingerprint in prints] == [True, True, False, False]
+
+
+def test_peeking_is_enough_for_the_fingerprint(tmp_path: Path) -> None:
+    makers.digits(tmp_path / "mnist")
+    options = {"data_dir": tmp_path, "preprocess": "standard", "split": "random", "limit_test": 3}
+    data, peeked = mnist(**options), mnist(**options, peek=True)
+    assert (peeked.source, peeked.fingerprint) == (data.source, data.fingerprint)
+    assert peeked.train.inputs.dtype == torch.uint8  # nothing was computed
+
+
+def test_statistics_leave_out_the_validation_split() -> None:
+    options = {"fake": True, "preprocess": "standard", "run_seed": 3}
+    data = boston(holdout=0.25, **options)
+    kept, held = hold_out(data.train, 0.25, seed=3, classes=0)
+    np.testing.assert_allclose(kept.inputs.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(kept.inputs.std(0, correction=0), 1, atol=1e-5)
+    assert held.inputs.mean(0).abs().max() > 0.01
+    assert data.fingerprint != boston(**options).fingerprint
+
+
+def test_a_large_set_keeps_its_bytes_and_is_prepared_by_the_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = {"fake": True, "size": 8, "preprocess": "pixel_mean", "split": "random"}
+    ready = catsdogs(**options)
+    monkeypatch.setattr("focusing.data.dataset.LARGE", 100)
+    raw = catsdogs(**options)
+    assert ready.prepare is None
+    assert raw.train.inputs.element_size() == 1
+    assert raw.prepare is not None
+    np.testing.assert_array_equal(raw.prepare(raw.test.inputs), ready.test.inputs)
+    assert raw.fingerprint == ready.fingerprint

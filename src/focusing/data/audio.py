@@ -81,14 +81,9 @@ def fsdd(
         return {"inputs": inputs, "targets": labels}
 
     entry = decoded("fsdd", {"files": tree_hash(folder, names), **recipe}, build)
-    raw = Raw(
-        entry.arrays["inputs"],
-        entry.arrays["targets"],
-        *(official, 10, files.source, entry.content),
-        top=None,
-        keep=(1,),  # each coefficient has its own scale
-        test_share=TEST_SHARE,
-    )
+    about: dict[str, Any] = {"top": None, "test_share": TEST_SHARE}
+    about["keep"] = (1,)  # each coefficient has its own scale
+    raw = Raw.of(entry, files.source, 10, official, **about)
     return assemble("fsdd", raw, options)
 
 

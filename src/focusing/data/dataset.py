@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from focusing.data.batches import FITTED, Augment, Preparation
-from focusing.data.cache import Arrays, decoded
+from focusing.data.cache import Arrays, Decoded, decoded
 from focusing.data.sources import DataFiles, catalogue, obtain
 from focusing.data.splits import Index, Split, SplitOptions, held_out, partition
 from focusing.errors import UserError
@@ -207,6 +207,17 @@ class Raw:
     test_share: float | None = None
     labels: Sequence[str] = ()
 
+    @classmethod
+    def of(
+        cls, entry: Decoded, source: str, classes: int, official: int | None = None, **about: Any
+    ) -> Raw:
+        """Make it of decoded arrays; ``train`` and ``vocabulary`` among them are numbers."""
+        arrays = entry.arrays
+        official = official or int(arrays.get("train", 0)) or None
+        about["vocabulary"] = int(arrays.get("vocabulary", 0))
+        raw = (arrays["inputs"], arrays["targets"], official, classes, source, entry.content)
+        return cls(*raw, **about)
+
 
 def read_raw(
     name: str,
@@ -216,7 +227,7 @@ def read_raw(
     shape: tuple[int, ...],
     classes: int,
     key: Mapping[str, Any] | None = None,
-    official_share: float | None = None,
+    official_share: float = 0.0,
     vocabulary: int = 0,
     **about: Any,
 ) -> Raw:
@@ -230,7 +241,7 @@ def read_raw(
         shape: shape of a fake sample.
         classes: number of classes; 0 for regression.
         key: what the arrays depend on besides the files.
-        official_share: share of the official training data, if the files do not tell it.
+        official_share: share of the official training data, if ``decode`` makes no ``train``.
         vocabulary: number of different tokens of a fake text.
         **about: further fields of :class:`Raw`.
     """
@@ -238,14 +249,8 @@ def read_raw(
         return fake(shape, classes, vocabulary=vocabulary, **about)
     files = options.files(name)
     entry = decoded(name, {"files": files.hashes, **(key or {})}, lambda: decode(files))
-    inputs, targets = entry.arrays["inputs"], entry.arrays["targets"]
-    if official_share is None:
-        official = int(entry.arrays["train"]) or None
-    else:
-        official = int(len(inputs) * official_share)
-    vocabulary = int(entry.arrays.get("vocabulary", 0))
-    about["vocabulary"] = vocabulary
-    return Raw(inputs, targets, official, classes, files.source, entry.content, **about)
+    official = int(len(entry.arrays["inputs"]) * official_share)
+    return Raw.of(entry, files.source, classes, official, **about)
 
 
 def fake(

@@ -191,9 +191,7 @@ def clt(
         entry = decoded("clt", origin, lambda: _generate_clutter(digits, cut, counts, **recipe))
         source = "generated" if digits.source == "official" else f"generated, {digits.source}"
         top = 255.0
-    inputs, targets, official = (entry.arrays[name] for name in ("inputs", "targets", "train"))
-    raw = Raw(inputs, targets, int(official), 10, source, entry.content, top)
-    return assemble("clt", raw, options)
+    return assemble("clt", Raw.of(entry, source, 10, top=top), options)
 
 
 def clutter(

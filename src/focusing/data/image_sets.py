@@ -132,14 +132,8 @@ def lfw(
     labels = np.repeat(np.arange(len(people)), [len(names) for names in people.values()])
     origin = {"stretch": stretch, "size": FACE_SIZE}
     entry = _decode("lfw", files, names, labels, origin, lambda path: _face(path, stretch))
-    raw = Raw(
-        entry.arrays["inputs"],
-        entry.arrays["targets"],
-        *(None, len(people), files.source, entry.content),
-        test_share=FACES_TEST,
-        labels=tuple(people),
-    )
-    return assemble("lfw", raw, options)
+    raw = Raw.of(entry, files.source, len(people), test_share=FACES_TEST)
+    return assemble("lfw", replace(raw, labels=tuple(people)), options)
 
 
 @takes_options
@@ -175,13 +169,7 @@ def catsdogs(
             return np.asarray(colours)
 
     entry = _decode("catsdogs", files, names, labels, origin, read)
-    raw = Raw(
-        entry.arrays["inputs"],
-        entry.arrays["targets"],
-        *(None, 2, files.source, entry.content),
-        test_share=PETS_TEST,
-        labels=("cat", "dog"),
-    )
+    raw = Raw.of(entry, files.source, 2, test_share=PETS_TEST, labels=("cat", "dog"))
     return assemble("catsdogs", raw, options)
 
 
@@ -189,9 +177,7 @@ def read_mnist(options: FileOptions, on_missing: str) -> Raw:
     """The digits themselves; the cluttered ones are made of them too."""
     missing = on_missing == "sample" and find(catalogue()["mnist"], options.folder) is None
     if missing and not options.fake:
-        entry = decoded("mnist-sample", {}, sample_digits)
-        inputs, targets, train = (entry.arrays[name] for name in ("inputs", "targets", "train"))
-        return Raw(inputs, targets, int(train), 10, "sample-5k", entry.content)
+        return Raw.of(decoded("mnist-sample", {}, sample_digits), "sample-5k", 10)
     return read_raw("mnist", options, _digits, shape=(28, 28, 1), classes=10)
 
 

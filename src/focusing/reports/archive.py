@@ -16,7 +16,7 @@ from focusing.reports.figures.chart import median_run
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
 from focusing.reports.report import given_folders, nothing
-from focusing.reports.tables.blocks import blocks
+from focusing.reports.tables.run_blocks import blocks
 from focusing.reports.tables.settings import settings_of
 from focusing.results.arrays import read_arrays
 from focusing.results.collect import Collection, Run, collect, record_files

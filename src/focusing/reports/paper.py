@@ -104,5 +104,5 @@ def published_tables() -> dict[str, PublishedTable]:
 def width_mean(data: str, model: str, hidden: Any) -> float | None:
     """Mean accuracy of the author's networks of this width, in percent; None if not known."""
     width = hidden[0] if isinstance(hidden, list) and hidden else None
-    found: float | None = paper()["width"].get(data, {}).get(width, {}).get(model)
-    return found
+    mean: float | None = paper()["width"].get(data, {}).get(width, {}).get(model)
+    return mean

@@ -1,1 +1,1 @@
-"""What a run leaves, and how it is found again."""
+"""What a run leaves on disk, and how it is read again."""

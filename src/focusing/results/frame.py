@@ -89,11 +89,6 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
     return dict(groups)
 
 
-def by_edition(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
-    """Runs by experiment, size and variant."""
-    return group_by(runs, lambda run: (run.experiment, run.size, run.variant))
-
-
 @lru_cache(maxsize=2**14)  # every table and figure asks
 def settings(run: Run) -> Settings:
     """The options of a run that can change its score: dotted name -> plain value.

@@ -1,4 +1,4 @@
-"""Which configs are the same experiment, and the folder of each.
+"""Which configs are the same experiment, and the folder of a run.
 
 Two configs compute the same if they differ from the schema's defaults in the same way. So an option
 that is new, and at its default, changes no hash, and finished runs stay finished. What else changes

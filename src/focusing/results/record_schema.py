@@ -27,151 +27,128 @@ from focusing.validation import (
 )
 
 COUNT, SHARE, POSITIVE = whole(), number(0, 1), number(0)
-FAILED = fields(error=text)
-
-
-def _unless_failed(check: Check) -> Check:
-    """What a callback measured; if that failed, it says why instead."""
-
-    def either(value: Any) -> None:
-        (FAILED if type(value) is dict and "error" in value else optional(check))(value)
-
-    return either
-
-
-POINT = fields({"sparsity": SHARE}, threshold=optional(POSITIVE), acc=SHARE, mae=POSITIVE)
-SIZES = optional(fields(mean_abs=POSITIVE))
-WHEN = fields({"dead": SIZES, "live": SIZES})
 COUNTS = ("before_dead", "before_live", "after_dead", "after_live")
+"""Lists of the histogram of weights at dead and live inputs."""
 NEEDED = {
     "dead_inputs": ("file", "dead", "inputs", "before", "after", "histogram"),
     "explanation": ("file", "method", "background", "gap"),
     "timing": ("ratio", "quartiles", "rounds", "device", "threads"),
 }
 """What a measurement must have if it has the first of these."""
-ANALYSES = {
-    "pruning": fields(
-        curve=optional(items(POINT)),
-        magnitude=optional(items(POINT)),
-        connections=optional(
-            items(
-                fields({"threshold": POSITIVE, "layers": mapping(items(COUNT, 1))}),
-            )
-        ),
-    ),
-    "dead_inputs": fields(
-        dead=COUNT,
-        inputs=COUNT,
-        file=name,
-        before=WHEN,
-        after=WHEN,
-        histogram=fields({"edges": numbers, **dict.fromkeys(COUNTS, items(COUNT))}),
-    ),
-    "explanation": fields(
-        file=name,
-        method=label,
-        background=COUNT,
-        gap=fields({"largest": POSITIVE, "relative": POSITIVE}),
-    ),
-    "timing": fields(
-        device=label,
-        threads=COUNT,
-        rounds=COUNT,
-        ratio=optional(mapping(optional(POSITIVE))),
-        quartiles=optional(mapping(optional(items(POSITIVE, 2, 2)))),
-    ),
-}
-MEASURED: dict[str, Check] = {
-    "stuck": optional(mapping(fields({"neurons": COUNT, "stuck": items(COUNT)}))),
-    **{what: _unless_failed(check) for what, check in ANALYSES.items()},
-}
-LAYER = fields(
-    moved=POSITIVE,
-    sigma_first=POSITIVE,
-    sigma_last=POSITIVE,
-    widened=SHARE,
-    inside_first=SHARE,
-    inside_last=SHARE,
+
+
+def _all(check: Check, names: str) -> dict[str, Check]:
+    """Fields of the same kind."""
+    return dict.fromkeys(names.split(), check)
+
+
+def _unless_failed(check: Check) -> Check:
+    """What a callback measured; if that failed, it says why instead."""
+    failed, measured = fields(error=text), optional(check)
+
+    def either(value: Any) -> None:
+        (failed if type(value) is dict and "error" in value else measured)(value)
+
+    return either
+
+
+_POINTS = optional(
+    items(fields({"sparsity": SHARE}, threshold=optional(POSITIVE), acc=SHARE, mae=POSITIVE))
 )
-CONFIG = fields(
+_CONNECTIONS = fields({"threshold": POSITIVE, "layers": mapping(items(COUNT, 1))})
+_WEIGHTS = fields(_all(optional(fields(mean_abs=POSITIVE)), "dead live"))
+_PRUNING = fields(curve=_POINTS, magnitude=_POINTS, connections=optional(items(_CONNECTIONS)))
+_DEAD_INPUTS = fields(
+    {},
+    **_all(COUNT, "dead inputs"),
+    **_all(_WEIGHTS, "before after"),
+    file=name,
+    histogram=fields({"edges": numbers, **dict.fromkeys(COUNTS, items(COUNT))}),
+)
+_EXPLANATION = fields(
+    file=name, method=label, background=COUNT, gap=fields(_all(POSITIVE, "largest relative"))
+)
+_TIMING = fields(
+    {},
+    **_all(COUNT, "threads rounds"),
+    device=label,
+    ratio=optional(mapping(optional(POSITIVE))),
+    quartiles=optional(mapping(optional(items(POSITIVE, 2, 2)))),
+)
+_MEASURED = fields(
+    stuck=optional(mapping(fields({"neurons": COUNT, "stuck": items(COUNT)}))),
+    pruning=_unless_failed(_PRUNING),
+    dead_inputs=_unless_failed(_DEAD_INPUTS),
+    explanation=_unless_failed(_EXPLANATION),
+    timing=_unless_failed(_TIMING),
+)
+_FOCUS = fields(
+    {},
+    **_all(POSITIVE, "moved sigma_first sigma_last"),
+    **_all(SHARE, "widened inside_first inside_last"),
+)
+_CONFIG = fields(
     {
         "data": fields(
             {"name": label},
+            **_all(optional(COUNT), "seed fold split_seed"),
             augment=fields(),
-            seed=optional(COUNT),
-            fold=optional(COUNT),
-            split_seed=optional(COUNT),
             split=optional(label),
         ),
         "model": fields({"name": label}),
         "protocol": fields({"name": one_of("paper", "holdout", "last")}, holdout=optional(SHARE)),
     },
-    size=label,
-    variant=label,
+    **_all(label, "size variant"),
+    **_all(fields(), "trainer callbacks paths"),
     optim=fields({"batch_size": whole(1)}),
-    trainer=fields(),
-    callbacks=fields(),
     logger=mapping(optional(fields())),
-    paths=fields(),
-    sweep=fields(trial=optional(COUNT), trials=optional(COUNT), changed=optional(text)),
+    sweep=fields({}, **_all(optional(COUNT), "trial trials"), changed=optional(text)),
 )
-DATA = fields(
+_TRIAL_DATA = fields({"noise": COUNT, "informative": whole(1), "noise_position": label})
+"""What tables of random trials read of ``config.data``."""
+_DATA = fields(
     {"name": label},
+    **_all(COUNT, "train val test classes"),
     source=text,
     fingerprint=name,
     content=optional(name),
-    train=COUNT,
-    val=COUNT,
-    test=COUNT,
     inputs=whole(1),
-    classes=COUNT,
     shape=items(whole(1)),
     informative=optional(items(COUNT, 2, 2)),
 )
-DRAWN = fields({"noise": COUNT, "informative": whole(1), "noise_position": label})
-"""What tables of random trials read of ``config.data``."""
-SCORE = optional(fields({"value": POSITIVE, "epoch": COUNT}))
 TEST_METRICS = optional(
     fields(
-        accuracy=optional(SHARE),
-        macro_f1=optional(SHARE),
-        calibration_error=optional(SHARE),
-        confusion_matrix=items(items(COUNT)),
-        mae=optional(POSITIVE),
-        mse=optional(POSITIVE),
+        {},
+        **_all(optional(SHARE), "accuracy macro_f1 calibration_error"),
+        **_all(optional(POSITIVE), "mae mse"),
         r2=optional(number()),
+        confusion_matrix=items(items(COUNT)),
     )
 )
 """Of the test data after the last epoch; records of version 1.0 do not have them."""
-RECORD = fields(
+_RECORD = fields(
     {
         "schema": whole(SCHEMA, SCHEMA),
-        "experiment": name,
-        "config": CONFIG,
-        "config_hash": name,
+        **_all(name, "experiment config_hash"),
+        "config": _CONFIG,
         "seed": COUNT,
         "status": one_of("done", "failed", "pruned"),
-        "scores": mapping(SCORE),
+        "scores": mapping(optional(fields({"value": POSITIVE, "epoch": COUNT}))),
     },
-    data=optional(DATA),
+    **_all(optional(POSITIVE), "wall_seconds cpu_seconds steps_per_second"),
+    **_all(optional(label), "started finished"),
+    data=optional(_DATA),
     metric=optional(one_of(*SERIES_OF)),
     error=optional(text),
-    network=optional(
-        fields(parameters=COUNT, trained=COUNT, connections=COUNT, multiply_adds=COUNT)
-    ),
-    focus=optional(mapping(LAYER)),
-    measured=optional(fields({}, **MEASURED)),
+    network=optional(fields({}, **_all(COUNT, "parameters trained connections multiply_adds"))),
+    focus=optional(mapping(_FOCUS)),
+    measured=optional(_MEASURED),
     test_metrics=TEST_METRICS,
     series=optional(mapping(numbers)),
-    wall_seconds=optional(POSITIVE),
-    cpu_seconds=optional(POSITIVE),
-    steps_per_second=optional(POSITIVE),
     peak_memory_bytes=optional(COUNT),
     versions=optional(mapping(text)),
     git=optional(fields(commit=text, dirty=truth)),
     machine=optional(fields()),
-    started=optional(label),
-    finished=optional(label),
 )
 
 
@@ -200,7 +177,7 @@ def check_record(record: Any) -> None:
         raise Wrong("was not written by focusing")
     if record["schema"] != SCHEMA:
         raise Wrong(f"has schema {short(record['schema'])}, this version reads {SCHEMA}")
-    RECORD(record)
+    _RECORD(record)
     _check_scores(record)
     _check_data(record)
     _check_measured(record)
@@ -235,7 +212,7 @@ def _check_data(record: Mapping[str, Any]) -> None:
         if isinstance(options, dict) and not isinstance(options.get("_target_", ""), str):
             raise Wrong("is not a text", "_target_", group, "config")
     if (config.get("sweep") or {}).get("trial") is not None:
-        DRAWN(config["data"])
+        _TRIAL_DATA(config["data"])
 
 
 def _check_measured(record: Mapping[str, Any]) -> None:
@@ -252,10 +229,10 @@ def _check_measured(record: Mapping[str, Any]) -> None:
         if any(score not in point for point in pruning.get(rule) or ()):
             raise Wrong(f"has points without {score}", rule, "pruning", "measured")
     for name_, needed in NEEDED.items():
-        given = measured.get(name_) or {}
+        analysis = measured.get(name_) or {}
         trigger, *others = needed
-        for other in others if given.get(trigger) else ():
-            if other not in given:
+        for other in others if analysis.get(trigger) else ():
+            if other not in analysis:
                 raise Wrong("is missing", other, name_, "measured")
     histogram = (measured.get("dead_inputs") or {}).get("histogram") or {}
     if len({len(histogram.get(key, ())) for key in COUNTS}) > 1 or (

@@ -19,7 +19,7 @@ from scipy import stats  # type: ignore[import-untyped]
 DDOF = 1
 CONFIDENCE = 0.95
 RESAMPLES = 9999
-ENOUGH_TO_RESAMPLE = 20
+MIN_TO_RESAMPLE = 20
 """A nominal 95 % bootstrap interval of a mean holds it in 83 % of cases with five values, in 93 %
 with twenty; Student's in 95 %: fewer values than this get the latter."""
 
@@ -102,12 +102,12 @@ def compare(
     """Compare two models.
 
     Args:
-        ours: score of each repeat of a model, by its seed (or whatever makes a pair).
-        theirs: the same of the other.
+        ours: score of every replicate of a model, by its seed (or whatever makes a pair).
+        theirs: scores of the other model.
         lower_is_better: the score is an error.
-        paired: repeats have something in common that scores depend on, such as their test data:
+        paired: replicates have something in common that scores depend on, such as their test data:
             the paired test counts, if all pair up. Equal seeds alone are no such thing.
-        overlap: test samples for each training sample, if repeats are random splits of the same
+        overlap: test samples per training sample, if replicates are random splits of the same
             samples.
     """
     x, y = list(ours.values()), list(theirs.values())
@@ -158,8 +158,8 @@ def resampled_p(gaps: Sequence[float], overlap: float) -> float | None:
     data.
 
     Args:
-        gaps: the differences, one for each split.
-        overlap: test samples for each training sample.
+        gaps: the differences, one per split.
+        overlap: test samples per training sample.
     """
     if len(gaps) < 2 or _constant(gaps):
         return None
@@ -194,9 +194,9 @@ def holm(
     """Holm's correction over all tests of a table; None stays None and is not counted.
 
     Args:
-        p_values: one for each test.
-        counts_as: a label for each test. Tests with the same label count once: the first stands for
-            all, and each other is corrected as if it stood in the place of the first.
+        p_values: one per test.
+        counts_as: a label per test. Tests with the same label count once: the first stands for all,
+            and every other is corrected as if it stood in the place of the first.
     """
     labels = list(range(len(p_values))) if counts_as is None else counts_as
     family: dict[Hashable, float] = {}
@@ -223,8 +223,8 @@ def _t_test(
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # one side may be constant
-        found = stats.ttest_ind(x, y, equal_var=equal_var)
-    return float(found.statistic), float(found.pvalue)
+        test = stats.ttest_ind(x, y, equal_var=equal_var)
+    return float(test.statistic), float(test.pvalue)
 
 
 @lru_cache(maxsize=8192)  # tables, figures and the page ask for the same ones, in any order
@@ -232,12 +232,12 @@ def _interval(*samples: tuple[float, ...]) -> Interval | None:
     if min(map(len, samples)) < 2:
         return None
     if all(map(_constant, samples)):
-        value = float(_difference_of_means(*[np.asarray(each) for each in samples]))
+        value = float(_difference_of_means(*map(np.asarray, samples)))
         return Interval(value, value, "constant")
-    if min(map(len, samples)) >= ENOUGH_TO_RESAMPLE:
-        found = _bootstrap(_difference_of_means, samples)
-        if found is not None:
-            return found
+    if min(map(len, samples)) >= MIN_TO_RESAMPLE:
+        interval = _bootstrap(_difference_of_means, samples)
+        if interval is not None:
+            return interval
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         test = (

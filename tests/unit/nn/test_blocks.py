@@ -13,7 +13,8 @@ import torch
 
 from focusing import FocusedLinear
 from focusing.nn.sparse import blocks
-from focusing.nn.sparse.blocks import LANES, NEURONS, PANEL, Blocks, group_neurons
+from focusing.nn.sparse.blocks import LANES, NEURONS, PANEL, Blocks
+from focusing.nn.sparse.tiles import group_neurons
 from tests.unit.nn.oracle import assert_same
 
 
@@ -65,14 +66,14 @@ def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_neurons_that_need_the_same_are_grouped() -> None:
-    groups = group_neurons(sparse(100, 40).numpy() != 0)
+    groups = group_neurons(sparse(100, 40).numpy() != 0, NEURONS)
     assert [len(group) for group in groups] == [NEURONS] * 12 + [4]
     assert sorted(np.concatenate(groups)) == list(range(100))
     used = np.zeros((4 * NEURONS, 40), bool)
     kinds = np.random.default_rng(0).permutation(np.arange(4).repeat(NEURONS))
     for neuron, kind in enumerate(kinds):
         used[neuron, kind::4] = True  # no slice of inputs would do
-    assert all(len(set(kinds[group])) == 1 for group in group_neurons(used))
+    assert all(len(set(kinds[group])) == 1 for group in group_neurons(used, NEURONS))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Table
-from focusing.reports.tables.blocks import TRIALS_EXPERIMENT, composed
+from focusing.reports.tables.run_blocks import TRIALS_EXPERIMENT, composed
 from focusing.results.identity import config_hash
 from focusing.results.record import scores
 from focusing.results.store import write_record

@@ -1,6 +1,7 @@
 """Arrays beside a record that cannot be read: their figure is left out, the rest is drawn."""
 
 import io
+import json
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from focusing.errors import DamagedError
 from focusing.reports.figures.chart import Chart, Damaged
@@ -126,7 +128,13 @@ def test_the_figure_is_left_out_and_the_rest_is_drawn(
     assert missing_lines(collection)[0].startswith(f"Not drawn: {left_out.file} is damaged")
     assert any(c.name.startswith("foci_sides") for c in figures if isinstance(c, Chart))
     write_figures(collection, tmp_path / "out")
-    assert left_out.file in (tmp_path / "out" / "figures" / "all.md").read_text()
+    folder = tmp_path / "out" / "figures"
+    assert left_out.file in (folder / "all.md").read_text()
+    index = json.loads((folder / "index.json").read_text())
+    names = {name for entry in index["figures"] for name in entry["files"]}
+    assert names | {"index.json", "all.md"} == {path.name for path in folder.iterdir()}
+    with Image.open(folder / "film_sides_paper_paper.gif") as film:
+        assert film.n_frames == 5  # the foci move
     write_page(collection, tmp_path / "out")
     assert left_out.file in (tmp_path / "out" / "index.html").read_text()
     archive([str(tmp_path / "runs"), "--out", str(tmp_path / "archive")])

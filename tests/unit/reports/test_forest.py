@@ -27,14 +27,17 @@ def test_the_longest_runs_stand_beside_the_paper(tmp_path: Path) -> None:
     leave_pair(tmp_path, "fashion", 0.01)
     leave_pair(tmp_path, "fashion", 0.05, options={"trainer.max_epochs": 60})
     leave_pair(tmp_path, "fashion", 0.02, variant="author")
-    found = points(tmp_path, "Fashion, Focus-s")
-    assert found["published"]["difference"] == pytest.approx(0.9)
-    assert found["published"]["low"] == pytest.approx(
+    series = points(tmp_path, "Fashion, Focus-s")
+    assert series["published"]["difference"] == pytest.approx(0.9)
+    assert series["published"]["low"] == pytest.approx(
         0.9 - 2.306 * (0.3**2 + 0.07**2) ** 0.5 / 2, 1e-4
     )
-    assert found["paper"]["difference"] == pytest.approx(1)
-    assert found["paper"]["as_published"]
-    assert found["author"]["difference"] == pytest.approx(2)
+    assert series["paper"]["difference"] == pytest.approx(1)
+    assert series["paper"]["as_published"]
+    assert series["author"]["difference"] == pytest.approx(2)
+    [chart] = forest_charts(collect([tmp_path]))
+    labels = [label.get_text() for label in chart.draw().axes[0].get_yticklabels()]
+    assert labels[:2] == ["Table 2, simple networks", "MNIST, Fixed-s"]
 
 
 def test_smaller_runs_are_hollow(tmp_path: Path) -> None:
@@ -49,14 +52,6 @@ def test_less_error_is_right_of_zero(tmp_path: Path) -> None:
             options = {"data.fold": fold}
             leave(tmp_path, "table4_other", "boston", model, 0, [error + fold], options=options)
     assert points(tmp_path, "Boston, Focus-s")["paper"]["difference"] == pytest.approx(0.2)
-
-
-def test_it_draws(tmp_path: Path) -> None:
-    leave_pair(tmp_path, "fashion", 0.01)
-    [chart] = forest_charts(collect([tmp_path]))
-    assert isinstance(chart, Chart)
-    labels = [axis.get_text() for axis in chart.draw().axes[0].get_yticklabels()]  # type: ignore[union-attr]
-    assert labels[:2] == ["Table 2, simple networks", "MNIST, Fixed-s"]
 
 
 def test_without_runs_there_is_nothing_to_compare(tmp_path: Path) -> None:

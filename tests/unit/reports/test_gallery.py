@@ -13,7 +13,7 @@ from PIL import Image
 from focusing.reports.figures.chart import Chart, Missing, describe_run, median_run
 from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
 from focusing.reports.tables.settings import labels, settings_of
-from focusing.results.collect import Run, collect
+from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 
 
@@ -104,76 +104,59 @@ def test_widths_have_means_intervals_and_the_authors_numbers(tmp_path: Path) -> 
     assert [line.get_ydata()[0] for line in crosses] == [97.962, 98.876, 97.944, 99.098]
 
 
-def test_other_sources_and_sizes_stay_apart(tmp_path: Path) -> None:
-    for value, score in ((1e-5, 0.8), (1e-1, 0.7)):
-        more = {"options": {"optim.sigma_l2": value}}
-        leave(tmp_path, "sigma_reg", "mnist", "focus_s", 0, [score], **more)
-        leave(tmp_path, "sigma_reg", "mnist", "focus_s", 17, [score + 0.1], source="other", **more)
-        leave(tmp_path, "sigma_reg", "mnist", "focus_s", 34, [0.1], size="quick", **more)
+def test_panels_of_a_sweep(tmp_path: Path) -> None:
+    def run(data: str, model: str, score: float, **more: Any) -> None:
+        for value in (1e-10, 1e-5, 1e-3):
+            options = {"optim.sigma_l2": value}
+            seed = int(100 * score)
+            leave(tmp_path, "sigma_reg", data, model, seed, [score], options=options, **more)
+
+    run("mnist", "cnn_focus", 0.9)
+    run("mnist", "focus_s", 0.5)
+    run("clt", "focus_s", 0.6)
+    run("clt", "focus_s", 0.7, source="other")
+    run("clt", "focus_s", 0.1, size="quick")
     figures = figures_of(tmp_path)
     assert {name for name in figures if name.startswith("sigma_reg")} == {
         "sigma_reg_paper_paper_paper", "sigma_reg_quick_paper_paper",
     }  # fmt: skip
-    chart = figures["sigma_reg_paper_paper_paper"]
-    means = {(row["source"], row["x"]): row["mean"] for row in chart.rows}
-    assert means == pytest.approx(
-        {("official", 1e-5): 80, ("official", 0.1): 70, ("other", 1e-5): 90, ("other", 0.1): 80}
-    )
-    panels = drawn(chart).axes
-    assert [axes.get_xscale() for axes in panels] == ["log", "log"]
-    assert [axes.texts[0].get_text() for axes in panels] == ["official", "other"]
+    figure = drawn(figures["sigma_reg_paper_paper_paper"])
+    assert titles_of(figure) == ["MNIST, Focus-s", "CLT, Focus-s", "CLT, Focus-s", "MNIST, CNN+Fcs"]
+    assert [axes.texts[0].get_text() for axes in figure.axes][1:3] == ["official", "other"]
+    for axes, score in zip(figure.axes, (50, 60, 70, 90), strict=True):
+        assert list(axes.lines[0].get_ydata()) == pytest.approx([score] * 3)
+        assert axes.get_xscale() == "log"
 
 
-def test_sweeps_have_a_panel_for_every_data_set_and_kind_of_network(tmp_path: Path) -> None:
-    for model, level in (("focus_s", 0.5), ("cnn_focus", 0.9)):
-        for data in ("mnist", "clt"):
-            for value in (1e-10, 1e-5, 1e-3):
-                leave(tmp_path, "sigma_reg", data, model, 0, [level], size="quick",
-                      options={"optim.sigma_l2": value})  # fmt: skip
-    figure = drawn(figures_of(tmp_path)["sigma_reg_quick_paper_paper"])
-    assert titles_of(figure) == ["MNIST, Focus-s", "CLT, Focus-s", "MNIST, CNN+Fcs", "CLT, CNN+Fcs"]
-    assert [list(axes.lines[0].get_ydata()) for axes in figure.axes] == [
-        [50.0] * 3, [50.0] * 3, [90.0] * 3, [90.0] * 3,
-    ]  # fmt: skip
-
-
-def leave_trials(folder: Path, trials: list[tuple[int, float, float]]) -> None:
+def test_trials_are_points_above_or_below_the_diagonal(tmp_path: Path) -> None:
+    trials = [(0, 0.8, 0.7), (4, 0.5, 0.6), (4, 0.4, 0.6), (2, 0.1, 0.9), (2, 0.1, 0.2)]
     for number, (noise, dense, focused) in enumerate(trials):
         options = {"sweep.trial": number, "data.noise": noise, "data.informative": 4,
                    "data.noise_position": "left", "data.seed": number}  # fmt: skip
         for model, score in (("dense", dense), ("focus_s", focused)):
-            leave(folder, "table1", "synthetic", model, 0, [score], options=options)
-
-
-def test_trials_are_points_above_or_below_the_diagonal(tmp_path: Path) -> None:
-    leave_trials(tmp_path, [(0, 0.8, 0.7), (4, 0.5, 0.6), (4, 0.4, 0.6)])
+            leave(tmp_path, "table1", "synthetic", model, 0, [score], options=options)
     leave(tmp_path, "table1", "synthetic", "focus_s", 0, [0.9], options={"sweep.trial": 9})  # alone
     chart = figures_of(tmp_path)["trials_table1_paper_paper_focus_s_paper"]
     assert [(r["trial"], r["noise"], r["dense"], r["focused"]) for r in chart.rows] == [
         (0, "0", 80, 70), (1, "1", 50, 60), (2, "1", 40, 60),
+        (3, "0.5", 10, 90), (4, "0.5", 10, 20),
     ]  # fmt: skip
-    clean, noisy = drawn(chart).axes
-    assert (clean.get_title("left"), noisy.get_title("left")) == ("no noise", "noise 1")
-    for axes, points in ((clean, ([80], [70])), (noisy, ([50, 40], [60, 60]))):
-        diagonal, trials = axes.lines
+    figure = drawn(chart)
+    assert titles_of(figure) == ["no noise", "noise 0.5", "noise 1"]
+    points = ([80], [70]), ([10, 10], [90, 20]), ([50, 40], [60, 60])
+    for axes, (x, y) in zip(figure.axes, points, strict=True):
+        diagonal, scatter = axes.lines
         assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
-        assert (list(trials.get_xdata()), list(trials.get_ydata())) == points
+        assert (list(scatter.get_xdata()), list(scatter.get_ydata())) == (x, y)
         assert axes.get_xlabel() == "test accuracy of Dense (%)"
-    [header] = [text.get_text() for text in noisy.texts]
+    [header] = [text.get_text() for text in figure.axes[2].texts]
     assert header.startswith("+15.00 [")
     assert header.endswith("n=2")
-
-
-def test_nothing_is_written_into_the_next_panel_of_trials(tmp_path: Path) -> None:
-    leave_trials(tmp_path, [(2 * (n % 3), 0.1, 0.9 - n / 10) for n in range(6)])
-    figure = drawn(figures_of(tmp_path)["trials_table1_paper_paper_focus_s_paper"])
     figure.draw_without_rendering()
-    assert len(figure.axes) == 3
-    for axes, right in zip(figure.axes, figure.axes[1:], strict=False):
+    for axes, right in zip(figure.axes, figure.axes[1:], strict=False):  # no text in the next panel
         ends = [text.get_window_extent().x1 for text in (*axes.texts, axes.xaxis.label)]
         assert max(ends) < right.get_window_extent().x0
-    widths = [axes.get_window_extent().width for axes in figure.axes]
-    assert min(widths) > 0.25 * figure.bbox.width
+    assert min(axes.get_window_extent().width for axes in figure.axes) > 0.25 * figure.bbox.width
 
 
 def test_panels_of_losses_say_which_split_they_show(tmp_path: Path) -> None:
@@ -311,31 +294,24 @@ def test_without_runs_of_a_kind_nothing_is_invented(tmp_path: Path) -> None:
     assert all(isinstance(figure, Missing) for figure in all_figures(collect([tmp_path])))
 
 
-class TestMedianRun:
-    @staticmethod
-    def runs(folder: Path, count: int) -> list[Run]:
-        for seed in range(count):
-            leave(folder, "mine", "dna", "focus_s", seed, [0.1 * (seed + 1)])
-        return list(collect([folder]).runs)
+def test_a_typical_run_is_in_the_middle(tmp_path: Path) -> None:
+    for seed in range(5):
+        leave(tmp_path, "mine", "dna", "focus_s", seed, [0.1 * (seed + 1)])
+    runs = list(collect([tmp_path]).runs)
+    assert [median_run(runs[:count]).seed for count in range(1, 6)] == [0, 1, 1, 2, 2]
+    for seed in (0, 3):
+        (runs[seed].path / "focus.npz").touch()
+    assert median_run(runs).seed == 3  # of those that have arrays
+    assert describe_run(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (paper)"
+    assert describe_run(runs[3], runs[3:4]) == "seed 3"
 
-    @pytest.mark.parametrize(("count", "seed"), [(1, 0), (2, 1), (4, 2), (5, 2)])
-    def test_it_is_in_the_middle(self, tmp_path: Path, count: int, seed: int) -> None:
-        assert median_run(self.runs(tmp_path, count)).seed == seed
 
-    def test_of_those_that_have_arrays(self, tmp_path: Path) -> None:
-        runs = self.runs(tmp_path, 5)
-        for seed in (0, 3):
-            (runs[seed].path / "focus.npz").touch()
-        assert median_run(runs).seed == 3
-        assert describe_run(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (paper)"
-        assert describe_run(runs[3], runs[3:4]) == "seed 3"
-
-    def test_generated_data_is_named_by_its_seed(self, tmp_path: Path) -> None:
-        for number in range(2):
-            options = {"data.seed": number}
-            leave(tmp_path, "mine", "synthetic", "focus_s", 7, [0.5], options=options)
-        runs = collect([tmp_path]).runs
-        assert describe_run(runs[0], runs).startswith("seed 7, data.seed ")
+def test_generated_data_is_named_by_its_seed(tmp_path: Path) -> None:
+    for number in range(2):
+        options = {"data.seed": number}
+        leave(tmp_path, "mine", "synthetic", "focus_s", 7, [0.5], options=options)
+    runs = collect([tmp_path]).runs
+    assert describe_run(runs[0], runs).startswith("seed 7, data.seed ")
 
 
 def test_settings_of_one_number_are_named_by_it(tmp_path: Path) -> None:

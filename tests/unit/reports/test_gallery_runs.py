@@ -1,18 +1,16 @@
 """Figures of real, tiny runs in which everything was measured."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
-from PIL import Image
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.archive import write_archives
 from focusing.reports.figures.chart import Chart
-from focusing.reports.figures.gallery import all_figures, write_figures
+from focusing.reports.figures.gallery import all_figures
 from focusing.reports.figures.weight_figures import image_shape, three_neurons
 from focusing.reports.foci import read_foci
 from focusing.reports.tables.files import all_tables, markdown
@@ -40,7 +38,15 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
 
 @pytest.fixture(scope="module")
 def charts(collection: Collection) -> dict[str, Chart]:
-    return {each.name: each for each in all_figures(collection) if isinstance(each, Chart)}
+    return charts_of(collection)
+
+
+def charts_of(collection: Collection) -> dict[str, Chart]:
+    return {chart.name: chart for chart in all_figures(collection) if isinstance(chart, Chart)}
+
+
+def rows_where(chart: Chart, **columns: Any) -> list[Any]:
+    return [row for row in chart.rows if columns.items() <= row.items()]
 
 
 def drawn(chart: Chart) -> Any:
@@ -58,10 +64,12 @@ def test_sparsity_has_both_rules_the_twin_and_thresholds(
 ) -> None:
     chart = charts["sparsity_everything_smoke_paper_focus_s"]
     told = focused(collection).measured["pruning"]
-    curve = [row for row in chart.rows if row["rule"] == "focus"]
+    curve = rows_where(chart, rule="focus")
     assert [row["threshold"] for row in curve] == [0, *np.linspace(1e-7, 1.5, 4)]
-    assert [row["sparsity"] for row in curve] == [100 * each["sparsity"] for each in told["curve"]]
-    assert [row["score"] for row in curve] == [100 * each["acc"] for each in told["curve"]]
+    assert [row["sparsity"] for row in curve] == [
+        100 * point["sparsity"] for point in told["curve"]
+    ]
+    assert [row["score"] for row in curve] == [100 * point["acc"] for point in told["curve"]]
     rules = {(row["model"], row["rule"]) for row in chart.rows}
     assert rules == {("focus_s", "focus"), ("focus_s", "magnitude"), ("dense", "magnitude")}
     figure = drawn(chart)
@@ -83,10 +91,7 @@ def test_connections_are_those_of_the_neurons(
     base, strict = focused(collection).measured["pruning"]["connections"]
     for level in (base, strict):
         for layer, kept in level["layers"].items():
-            rows = [
-                row for row in chart.rows
-                if (row["layer"], row["threshold"]) == (layer, level["threshold"])
-            ]  # fmt: skip
+            rows = rows_where(chart, layer=layer, threshold=level["threshold"])
             assert sum(row["neurons"] for row in rows) == len(kept) == 12
             assert rows[0]["median"] == np.median(kept)
     titles = [axes.get_title(loc="left") for axes in drawn(chart).axes]
@@ -99,8 +104,7 @@ def test_shap_pictures_add_up_as_far_as_the_caption_says(
     chart = charts["shap_everything_smoke_paper_mnist_focus_s"]
     gap = focused(collection).measured["explanation"]["gap"]
     assert f"by {gap['largest']:.2g} at most" in chart.caption
-    first = chart.rows[0]["sample"], chart.rows[0]["class"]
-    one = [row for row in chart.rows if (row["sample"], row["class"]) == first]
+    one = rows_where(chart, **{name: chart.rows[0][name] for name in ("sample", "class")})
     assert len(one) == 36 * 36
     total = sum(float(row["shap"]) for row in one)
     expected = one[0]["output"] - one[0]["expected"]
@@ -123,10 +127,7 @@ def test_timing_shows_ratios_of_focused_networks_only(
 def test_dead_inputs_before_and_after(collection: Collection, charts: dict[str, Chart]) -> None:
     chart = charts["redundancy_everything_smoke_paper"]
     told = focused(collection).measured["dead_inputs"]
-    rows = [
-        row for row in chart.rows
-        if (row["model"], row["when"], row["inputs"]) == ("focus_s", "after", "dead")
-    ]  # fmt: skip
+    rows = rows_where(chart, model="focus_s", when="after", inputs="dead")
     assert [row["weights"] for row in rows] == told["histogram"]["after_dead"]
     assert rows[0]["mean_abs"] == told["after"]["dead"]["mean_abs"]
     assert f"{told['dead']} of 1296 inputs never change" in chart.caption
@@ -180,19 +181,6 @@ def test_small_networks_show_foci_paths_and_weights(charts: dict[str, Chart]) ->
     assert drawn(path).axes[0].get_xlabel() == r"centre $\mu$"
 
 
-def test_everything_is_written_and_the_film_moves(
-    collection: Collection, charts: dict[str, Chart], tmp_path: Path
-) -> None:
-    few = Collection(tuple(run for run in collection.runs if run.size == "paper"))
-    write_figures(few, tmp_path)
-    folder = tmp_path / "figures"
-    index = json.loads((folder / "index.json").read_text())
-    names = {name for entry in index["figures"] for name in entry["files"]}
-    assert names | {"index.json", "all.md"} == {path.name for path in folder.iterdir()}
-    with Image.open(folder / "film_learning_to_focus_paper_paper.gif") as film:
-        assert getattr(film, "n_frames") == 4  # noqa: B009 - only animations have it
-
-
 def test_an_archive_makes_the_same_report(
     collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,14 +189,10 @@ def test_an_archive_makes_the_same_report(
     kept = collect([tmp_path])
     assert [*map(markdown, all_tables(kept))] == [*map(markdown, all_tables(collection))]
     before, after = (
-        {each.name: each for each in all_figures(runs) if isinstance(each, Chart)}
+        {name: (chart.caption, len(chart.rows)) for name, chart in charts_of(runs).items()}
         for runs in (collection, kept)
     )
-    assert {name: chart.caption for name, chart in after.items()} == {
-        name: chart.caption for name, chart in before.items()
-    }
-    rows = {name: len(chart.rows) for name, chart in before.items()}
-    assert {name: len(chart.rows) for name, chart in after.items()} == rows
+    assert after == before
     assert any(name.startswith("shap") for name in after)
 
 

@@ -1,8 +1,5 @@
 """Parts that figures share."""
 
-import io
-import warnings
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -77,12 +74,10 @@ def test_panels_grow_with_their_headers() -> None:
     )
     assert few == ["official", "optim.option0=0"]
     assert (len(many), many[-1]) == (MAX_HEADER_LINES, "… (all in the table)")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # of a layout that does not fit
-        panels = small_multiples(2, 1.65, [few, many])
-        for axes, lines in zip(panels.axes, (few, many), strict=True):
-            panel_title(axes, "MNIST", *lines)
-        panels.figure.savefig(io.BytesIO())
+    panels = small_multiples(2, 1.65, [few, many])
+    for axes, lines in zip(panels.axes, (few, many), strict=True):
+        panel_title(axes, "MNIST", *lines)
+    panels.figure.draw_without_rendering()  # a layout that does not fit is a warning, thus an error
     height = panels.figure.get_figheight()
     assert height == pytest.approx(1.65 + MAX_HEADER_LINES * LINE_HEIGHT / 72)
     assert panels.axes[1].get_position().height > 0.3

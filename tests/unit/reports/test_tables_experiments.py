@@ -10,9 +10,9 @@ from scipy import stats as scipy_stats
 
 from focusing.reports.figures.focus_figures import foci_charts
 from focusing.reports.figures.score_figures import sweep_charts
-from focusing.reports.tables.blocks import composed
 from focusing.reports.tables.experiments import experiment_tables
 from focusing.reports.tables.files import all_tables
+from focusing.reports.tables.run_blocks import composed
 from focusing.reports.tables.settings import labels, settings_of
 from focusing.reports.terminal import table_lines
 from focusing.results.collect import collect

@@ -11,8 +11,8 @@ from scipy import stats as scipy_stats
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Row, Table
-from focusing.reports.tables.blocks import blocks, composed
 from focusing.reports.tables.paper_tables import paper_tables
+from focusing.reports.tables.run_blocks import blocks, composed
 from focusing.results.collect import collect
 from focusing.results.stats import resampled_p
 from tests.unit.reports.records import leave, of_protocol

@@ -20,7 +20,6 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import carray, types  # type: ignore[attr-defined]
@@ -30,6 +29,7 @@ from torch import Tensor
 
 from focusing.nn.ops.cpu import workspace
 from focusing.nn.ops.kernels import compiled
+from focusing.nn.sparse.tiles import group_neurons
 
 _FEATURES = config.CPU_FEATURES  # type: ignore[attr-defined]
 _FEATURES = binding.get_host_cpu_features().flatten() if _FEATURES is None else _FEATURES
@@ -39,13 +39,11 @@ LANES = 16 if "+avx512f" in _FEATURES else 8 if "+avx" in _FEATURES else 4
 PANEL = LANES * (2 if LANES == 16 or platform.machine() in ("aarch64", "arm64") else 1)
 NEURONS = 8  # of a block, which are computed at once
 MIN_PANEL_SAMPLES = 4  # fewer samples than these are computed one by one
-MAX_CANDIDATES = 256  # neurons that are compared to fill a block
 TASK_SIZE = 15  # whole numbers that tell threads what to do
 BYTES = 4  # of a number in single precision, and of an index in memory
 _CHAINS = 8  # sums that grow side by side, as an addition takes as long as so many can begin
 _FLOAT, _SHORT, _INDEX = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _Task = ctypes.c_ssize_t * TASK_SIZE
-Ints = npt.NDArray[np.intp]
 Value = Any
 
 
@@ -61,7 +59,7 @@ class Blocks:
         matrix = weight.detach().numpy()
         neurons, inputs = matrix.shape
         used = matrix != 0
-        groups = group_neurons(used)
+        groups = group_neurons(used, NEURONS)
         needed = [np.flatnonzero(used[group].any(0)) for group in groups]
         places = np.cumsum([0, *map(len, needed)])
         columns = np.concatenate(needed).astype(np.int32)
@@ -97,30 +95,6 @@ class Blocks:
 
     def __getstate__(self) -> Any:
         raise TypeError("Blocks hold addresses and cannot be copied; their layer can be.")
-
-
-def group_neurons(used: npt.NDArray[np.bool_]) -> list[Ints]:
-    """Group neurons that need nearly the same inputs; ``used`` says which, (n, m).
-
-    Whichever neuron adds least to the work of a group joins it, until it is full.
-    """
-    needs = [int.from_bytes(np.packbits(row).tobytes(), "big") for row in used]  # sets of bits
-    left = np.argsort(used.argmax(1), kind="stable").tolist()
-    groups = []
-    while left:
-        group = [left.pop(0)]
-        inputs = needs[group[0]]
-        while left and len(group) < NEURONS:
-            # All others pay for inputs that only one needs, and that one for what it needs not.
-            added = [
-                len(group) * needs[neuron].bit_count()
-                - (len(group) + 1) * (needs[neuron] & inputs).bit_count()
-                for neuron in left[:MAX_CANDIDATES]
-            ]
-            group.append(left.pop(added.index(min(added))))
-            inputs |= needs[group[-1]]
-        groups.append(np.sort(group))
-    return groups
 
 
 @cache

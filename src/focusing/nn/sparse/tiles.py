@@ -2,7 +2,7 @@
 
 A focused neuron needs the inputs around its centre. Neurons that need nearly the same inputs make
 a tile: a small dense matrix over the slice of inputs that they need, or, where these are scattered
-over an image, over a copy of them.
+over an image, over a copy of them. The smaller blocks of ``blocks.py`` are groups of neurons, too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ BLOCK = 16
 """Neurons are counted in blocks of this size, which is what a matrix product fills anyway."""
 MAX_SINGLE_SHARE = 0.8
 """Tiles must promise to need less than this share of a single sample's time."""
+MAX_CANDIDATES = 256
+"""Neurons that are compared to fill a group."""
 
 # Costs are counted in multiply-adds per sample, fitted to measurements on a core that does 85 of
 # them per ns. A tile costs a call; an input costs a load, and a copy if it has to be moved.
@@ -135,3 +137,27 @@ def _tile(used: Bools, rows: Ints) -> Tile:
     span = Tile(rows, slice(int(needed[0]), int(needed[-1]) + 1))
     picked = Tile(rows, needed)
     return picked if picked.cost() < span.cost() else span
+
+
+def group_neurons(used: Bools, size: int) -> list[Ints]:
+    """Groups of so many neurons that need nearly the same inputs; ``used`` says which, (n, m).
+
+    Whichever neuron adds least to the work of a group joins it, until it is full.
+    """
+    needs = [int.from_bytes(np.packbits(row).tobytes(), "big") for row in used]  # sets of bits
+    left = np.argsort(used.argmax(1), kind="stable").tolist()
+    groups = []
+    while left:
+        group = [left.pop(0)]
+        inputs = needs[group[0]]
+        while left and len(group) < size:
+            # All others pay for inputs that only one needs, and that one for what it needs not.
+            added = [
+                len(group) * needs[neuron].bit_count()
+                - (len(group) + 1) * (needs[neuron] & inputs).bit_count()
+                for neuron in left[:MAX_CANDIDATES]
+            ]
+            group.append(left.pop(added.index(min(added))))
+            inputs |= needs[group[-1]]
+        groups.append(np.sort(group))
+    return groups

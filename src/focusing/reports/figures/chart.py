@@ -14,11 +14,11 @@ from focusing.drawing import Array, LayerFoci, figure_style
 from focusing.errors import DamagedError, printable
 from focusing.reports.foci import FILE as FOCI_FILE
 from focusing.reports.foci import first_and_last, read_foci
-from focusing.reports.names import PROTOCOLS, data_order, edition
+from focusing.reports.names import PROTOCOLS, data_order
 from focusing.reports.tables import file_name
-from focusing.reports.tables.blocks import Block, blocks, command
+from focusing.reports.tables.run_blocks import Block, blocks, command
+from focusing.reports.tables.run_blocks import editions as run_editions
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import group_by
 
 MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
 """Experiments about a measurement, which has a figure of its own: they need no others."""
@@ -158,9 +158,7 @@ class Edition:
 def editions(collection: Collection, random_trials: bool = False) -> tuple[Edition, ...]:
     """All experiments but random trials, or only these, as published first."""
     runs = [run for run in collection.runs if (run.trial is not None) == random_trials]
-    groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
-    ordered = sorted(groups, key=lambda key: (key[0], *edition(*key[1:])))
-    return tuple(Edition(*key, tuple(groups[key])) for key in ordered)
+    return tuple(Edition(**about, runs=tuple(members)) for about, members in run_editions(runs))
 
 
 def edition_blocks(collection: Collection) -> Iterator[tuple[Edition, Block]]:

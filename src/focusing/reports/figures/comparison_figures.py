@@ -29,8 +29,8 @@ from focusing.reports.figures.plotting import BLUE, GREEN, ORANGE, PAGE_WIDTH
 from focusing.reports.names import PROTOCOLS, SIZES, data_name, model_name
 from focusing.reports.paper import REPEATS, Published, paper, published_tables
 from focusing.reports.tables import between, signed
-from focusing.reports.tables.blocks import TRIALS_EXPERIMENT, Block, blocks
 from focusing.reports.tables.files import all_tables
+from focusing.reports.tables.run_blocks import TRIALS_EXPERIMENT, Block, blocks
 from focusing.reports.tables.trial_tables import BASE, noise_level, trial_pairs
 from focusing.results.collect import Collection
 from focusing.results.frame import replicate_key

@@ -43,7 +43,7 @@ from focusing.reports.figures.plotting import BLUE, ORANGE
 from focusing.reports.foci import coordinates
 from focusing.reports.names import data_name, model_name
 from focusing.reports.run_figures import layer_figures
-from focusing.reports.tables.blocks import Block
+from focusing.reports.tables.run_blocks import Block
 from focusing.reports.tables.settings import Setting, settings_of, short_labels, varied_note
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI

@@ -28,7 +28,7 @@ from focusing.reports.figures.chart import (
 )
 from focusing.reports.figures.plotting import PAGE_WIDTH, model_style, signed_image
 from focusing.reports.names import data_name, dense_twin, model_name
-from focusing.reports.tables.blocks import Block
+from focusing.reports.tables.run_blocks import Block
 from focusing.results.arrays import check_arrays, read_arrays
 from focusing.results.collect import Collection, Run
 

@@ -30,8 +30,8 @@ from focusing.reports.figures.chart import (
 )
 from focusing.reports.figures.plotting import BLUE, SKY, draw_point, model_style
 from focusing.reports.names import MODELS, data_name, data_order, dense_twin, model_name
-from focusing.reports.tables.blocks import Block, blocks
 from focusing.reports.tables.diagnostics import optimism_tables
+from focusing.reports.tables.run_blocks import Block, blocks
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 

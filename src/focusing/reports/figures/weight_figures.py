@@ -36,7 +36,7 @@ from focusing.reports.figures.chart import (
 from focusing.reports.figures.plotting import PAGE_WIDTH, corner_text, model_style, signed_image
 from focusing.reports.foci import coordinates
 from focusing.reports.names import MODELS, data_name, model_name
-from focusing.reports.tables.blocks import Block, blocks
+from focusing.reports.tables.run_blocks import Block, blocks
 from focusing.results.arrays import check_arrays, read_arrays
 from focusing.results.collect import Collection, Run
 

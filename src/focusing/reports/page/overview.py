@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, edition
-from focusing.reports.tables.blocks import typed_options
+from focusing.reports.tables.run_blocks import typed_options
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by, settings, varying_options
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from focusing.reports.names import data_name, edition
 from focusing.reports.tables import Unit
-from focusing.reports.tables.blocks import blocks
+from focusing.reports.tables.run_blocks import blocks
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 from focusing.results.stats import Spread, spread

@@ -26,9 +26,9 @@ from focusing.reports.tables import (
     table_of,
     text,
 )
-from focusing.reports.tables.blocks import blocks
+from focusing.reports.tables.run_blocks import blocks, editions
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import by_edition, frame, group_by, replicate_key
+from focusing.results.frame import frame, group_by, replicate_key
 from focusing.results.stats import spread
 
 PAPER_THRESHOLD = 1.0
@@ -162,12 +162,10 @@ def course_tables(collection: Collection) -> list[Table]:
     )
     tables = []
     for experiment, published in published_tables().items():
-        groups = group_by(collection.of(experiment), lambda run: (run.size, run.variant))
-        for size, variant in sorted(groups, key=lambda key: edition(*key)):
-            about = {"experiment": experiment, "size": size, "variant": variant}
-            records = [about | record for record in _course_records(groups[size, variant])]
-            title = f"{published.title}: course of training (size={size}, variant={variant})"
-            name = f"course_{experiment}_{size}_{variant}"
+        for about, runs in editions(collection.of(experiment)):
+            records = [about | record for record in _course_records(runs)]
+            title = ": course of training (size={size}, variant={variant})".format(**about)
+            name, title = "_".join(("course", *about.values())), f"{published.title}{title}"
             if records:
                 tables.append(table_of(name, title, columns, records, [NOTE_COURSE]))
     return tables
@@ -244,14 +242,13 @@ def pruning_tables(collection: Collection) -> list[Table]:
         Column("by magnitude, up to (%)", "right", _show("keeps_magnitude", 1)),
         Column("as good as dense, up to (%)", "right", _show("as_dense")),
     )
-    editions = by_edition(
+    measured = [
         run for run in collection.runs if (run.measured.get("pruning") or {}).get("magnitude")
-    )
+    ]
     tables = []
-    for key in sorted(editions, key=lambda key: (key[0], *edition(*key[1:]))):
-        about = dict(zip(("experiment", "size", "variant"), key, strict=True))
+    for about, members in editions(measured):
         records = []
-        for block in blocks(editions[key]):
+        for block in blocks(members):
             for model, runs in block.models.items():
                 twin = dense_twin(model)
                 pruned = _pruned(runs, block.models.get(twin, []) if model != twin else [])
@@ -265,8 +262,8 @@ def pruning_tables(collection: Collection) -> list[Table]:
                 }
                 records += [named | pruned] if pruned else []
         if records:
-            title = f"Pruning (experiment {key[0]}, size={key[1]}, variant={key[2]})"
-            name = "_".join(("pruning", *key))
+            title = "Pruning (experiment {experiment}, size={size}, variant={variant})"
+            name, title = "_".join(("pruning", *about.values())), title.format(**about)
             tables.append(table_of(name, title, columns, records, [NOTE_PRUNING]))
     return tables
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from focusing.reports.names import PROTOCOLS, data_name, edition, model_name
+from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.paper import published_tables, width_mean
 from focusing.reports.tables import (
     NOTHING,
@@ -19,7 +19,7 @@ from focusing.reports.tables import (
     number,
     text,
 )
-from focusing.reports.tables.blocks import limits
+from focusing.reports.tables.run_blocks import editions, limits
 from focusing.reports.tables.settings import (
     UNCHANGED,
     Setting,
@@ -29,7 +29,7 @@ from focusing.reports.tables.settings import (
     varied_note,
 )
 from focusing.results.collect import Collection
-from focusing.results.frame import SECONDS, by_edition
+from focusing.results.frame import SECONDS
 from focusing.results.stats import Spread
 
 MAX_QUANTITIES = 8
@@ -68,13 +68,11 @@ def experiment_tables(collection: Collection) -> list[Table]:
     """Tables for every experiment, size and variant that has none of its own."""
     own = set(published_tables())
     runs = [run for run in collection.runs if run.experiment not in own and run.trial is None]
-    editions = by_edition(runs)
     tables = []
-    for key in sorted(editions, key=lambda key: (key[0], *edition(*key[1:]))):
-        settings = settings_of(editions[key])
-        name = file_name("experiment", *key)
-        title = f"Experiment {key[0]} (size={key[1]}, variant={key[2]})"
-        about = dict(zip(("experiment", "size", "variant"), key, strict=True))
+    for about, members in editions(runs):
+        settings = settings_of(members)
+        name = file_name("experiment", *about.values())
+        title = "Experiment {experiment} (size={size}, variant={variant})".format(**about)
         tables.append(_scores(name, title, about, settings))
         tables += _measured(f"{name}_measured", f"{title}: measurements", about, settings)
     return tables

@@ -138,12 +138,12 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
 
 
 def csv_text(table: Table) -> str:
-    """The numbers of a table in full precision, one line for each."""
+    """The numbers of a table in full precision, a line per record."""
     return records_csv(table.records)
 
 
 def records_csv(records: Sequence[Record]) -> str:
-    """Records with all names that any of them has, one line for each."""
+    """Records as CSV, with all names that any of them has."""
     names = list(dict.fromkeys(name for record in records for name in record))
     file = io.StringIO()
     writer = csv.DictWriter(file, names, restval="", lineterminator="\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from focusing.reports.names import MODELS, PROTOCOLS, edition, model_name
+from focusing.reports.names import MODELS, PROTOCOLS, model_name
 from focusing.reports.paper import Published, PublishedTable, published_tables
 from focusing.reports.tables import (
     NOTHING,
@@ -22,7 +22,7 @@ from focusing.reports.tables import (
     table_of,
     text,
 )
-from focusing.reports.tables.blocks import Block, Scored, blocks, command, scored
+from focusing.reports.tables.run_blocks import Block, Scored, blocks, command, editions, scored
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 from focusing.results.stats import Comparison, compare, holm
@@ -179,12 +179,12 @@ def paper_tables(collection: Collection) -> list[Table]:
     """Tables 2 to 4, with their tests: one pair for every size and variant."""
     tables = []
     for experiment, published in published_tables().items():
-        groups = group_by(collection.of(experiment), lambda run: (run.size, run.variant))
-        if not groups:
+        runs = collection.of(experiment)
+        if not runs:
             fill = {"1": command(experiment, "paper", "paper", ())}
             tables.append(Table(experiment, published.title, (), (), ("No runs yet.",), fill))
-        for size, variant in sorted(groups, key=lambda key: edition(*key)):
-            sheet = compute(published, size, variant, groups[size, variant])
+        for about, members in editions(runs):
+            sheet = compute(published, about["size"], about["variant"], members)
             tables.append(_scores_table(sheet))
             if sheet.tested():
                 tables.append(_tests_table(sheet))

@@ -25,7 +25,7 @@ from focusing.reports.tables import (
     signed,
     text,
 )
-from focusing.reports.tables.blocks import Scored, planned_settings, scored
+from focusing.reports.tables.run_blocks import Scored, planned_settings, scored
 from focusing.results.collect import Run
 from focusing.results.frame import (
     data_versions,

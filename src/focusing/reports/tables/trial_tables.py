@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 
-from focusing.reports.names import PROTOCOLS, edition, model_name
+from focusing.reports.names import PROTOCOLS, model_name
 from focusing.reports.paper import paper
 from focusing.reports.tables import (
     Cell,
@@ -24,12 +24,20 @@ from focusing.reports.tables import (
     signed,
     text,
 )
-from focusing.reports.tables.blocks import TRIALS_EXPERIMENT, Block, blocks, command, scored
+from focusing.reports.tables.run_blocks import (
+    TRIALS_EXPERIMENT,
+    Block,
+    blocks,
+    command,
+    editions,
+    scored,
+)
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import by_edition, replicate_key
+from focusing.results.frame import replicate_key
 from focusing.results.stats import holm, mean_interval, paired_p, probability_of_improvement
 
 BASE = "dense"
+TITLE = "Table 1, random trials"
 NO_NOISE = "0"
 LEVELS = (NO_NOISE, "0.5", "1")
 POSITIONS = ("left", "sides")
@@ -77,8 +85,7 @@ def trial_tables(collection: Collection) -> list[Table]:
     """One table for every experiment of trials, size, variant and focused model."""
     if not any(run.trial is not None for run in collection.of(TRIALS_EXPERIMENT)):
         fill = {"1": command(TRIALS_EXPERIMENT, "paper", "paper", ())}
-        title = "Table 1, random trials"
-        return [Table(TRIALS_EXPERIMENT, title, (), (), ("No runs yet.",), fill)]
+        return [Table(TRIALS_EXPERIMENT, TITLE, (), (), ("No runs yet.",), fill)]
     tables = []
     for name, title, block, model in _blocks(collection):
         table = _by_noise(name, title, block, model)
@@ -103,18 +110,16 @@ def marginal_tables(collection: Collection) -> list[Table]:
 
 def _blocks(collection: Collection) -> Iterator[tuple[str, str, Block, str]]:
     """Name and title of a table, its trials, and the focused model that it is about."""
-    editions = by_edition(run for run in collection.runs if run.trial is not None)
-    for key in sorted(editions, key=lambda key: (key[0], *edition(*key[1:]))):
-        experiment, size, variant = key
-        for place, block in enumerate(blocks(editions[key])):
+    trials = [run for run in collection.runs if run.trial is not None]
+    for about, runs in editions(trials):
+        experiment, size, variant = about.values()
+        for place, block in enumerate(blocks(runs)):
             for model in sorted(set(block.models) - {BASE}) or ["focus_s"]:
                 count = [str(place + 1)] if place else []
                 other = [] if model == "focus_s" else [model]
                 name = file_name(experiment, size, variant, *count, *other)
                 options = "".join(f", {option}" for option in block.options)
-                kind = experiment
-                if experiment == TRIALS_EXPERIMENT:
-                    kind = "Table 1, random trials"
+                kind = TITLE if experiment == TRIALS_EXPERIMENT else experiment
                 yield name, f"{kind} (size={size}, variant={variant}{options})", block, model
 
 

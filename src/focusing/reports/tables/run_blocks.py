@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from focusing.compose import config_dir, prepare_hydra
-from focusing.reports.names import data_name
+from focusing.reports.names import data_name, edition
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Cell, Unit, between, interval_record, number, text
 from focusing.results.collect import Run
@@ -94,6 +94,13 @@ class Block:
         name = data_name(self.data) + (" (MAE)" if self.unit.lower_is_better else "")
         version = f"data version {self.version + 1}" if self.version else ""
         return text(name, self.source, version, *self.options)
+
+
+def editions(runs: Iterable[Run]) -> Iterator[tuple[dict[str, str], list[Run]]]:
+    """Experiment, size and variant, as in a CSV file, with their runs; as published first."""
+    groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
+    for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
+        yield dict(zip(("experiment", "size", "variant"), key, strict=True)), groups[key]
 
 
 def blocks(runs: Sequence[Run]) -> list[Block]:

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from focusing import BandedLinear, FocusedLinear
 from focusing.nn.sparse.banded import Dense
 from focusing.nn.sparse.blocks import Blocks
-from tests.unit.nn.oracle import FOCI, assert_same
+from tests.unit.nn.oracle import assert_same
 
 PRODUCTS = {"dense": Dense, "blocks": Blocks, "threaded": partial, "tiles": types.MethodType}
 
@@ -74,12 +74,6 @@ def test_equals_the_layer(neurons: int, topology: Any) -> None:
             y = banded(torch.ones(shape))
             assert y.shape == (*shape[:-1], neurons)
         assert not any(value.requires_grad for value in banded.state_dict().values())
-
-
-@pytest.mark.parametrize("focus", FOCI)
-def test_any_focus(focus: str) -> None:
-    layer, x = FocusedLinear(60, 20, focus=focus, sigma=0.05).eval(), torch.randn(4, 60)
-    assert_same(layer.banded()(x), layer(x))
 
 
 def test_neurons_that_need_nothing() -> None:

@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +28,9 @@ from tests.unit.nn.oracle import (
     measured,
 )
 
-MOVES = [
-    (0.5, 0.3),
-    (0.9, 0.3),
-    (10.0, 0.3),  # a wild step
-    (0.1, 0.02),
-    (0.4, 0.01),
-    (-3.0, 0.05),
-    (0.98, 0.02),
-    (2.5, 0.2),  # outside, and wider than before
-    (0.02, 0.01),  # centres stay at a border, apertures change
-    (0.02, 1.0),
-]
+# mu and sigma: 10.0 is a wild step; at 0.02, a border, only apertures change; 2.5 is outside.
+MOVES = [(0.5, 0.3), (0.9, 0.3), (10.0, 0.3), (0.1, 0.02), (0.4, 0.01), (-3.0, 0.05)]
+MOVES += [(0.98, 0.02), (2.5, 0.2), (0.02, 0.01), (0.02, 1.0)]
 
 
 @pytest.mark.parametrize("topology", [None, (8, 16)])
@@ -222,32 +213,22 @@ def test_tensors_may_move_to_shared_memory() -> None:
 
 @pytest.mark.parametrize("sigma", [0.02, 0.3])
 def test_threads_may_share_a_layer(sigma: float) -> None:
-    layer = FocusedLinear(300, 200, sigma=sigma).eval()
-    inputs = torch.randn(4, 50, 16, 300)
-    with torch.no_grad():
-        expected = [[layer(x) for x in own] for own in inputs]
-    wrong: list[Any] = []
+    layer, inputs = FocusedLinear(300, 200, sigma=sigma).eval(), torch.randn(4, 50, 16, 300)
 
-    def work(own: torch.Tensor, wanted: list[torch.Tensor]) -> None:
-        try:
-            with torch.no_grad():
-                outputs = [layer(x) for x in own]
-            wrong.extend(y for y, z in zip(outputs, wanted, strict=True) if not torch.equal(y, z))
-        except Exception as error:
-            wrong.append(error)
+    @torch.no_grad()
+    def outputs(own: torch.Tensor) -> list[torch.Tensor]:
+        return [layer(x) for x in own]
 
-    pairs = zip(inputs, expected, strict=True)
-    threads = [threading.Thread(target=work, args=pair) for pair in pairs]
+    expected = [outputs(own) for own in inputs]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(outputs, inputs))
     finally:
         sys.setswitchinterval(interval)
-    assert not wrong
+    for y, wanted in zip(results, expected, strict=True):
+        assert torch.equal(torch.stack(y), torch.stack(wanted))
 
 
 @numba.njit

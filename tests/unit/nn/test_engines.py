@@ -171,24 +171,6 @@ def test_large_layers_agree_in_float32(shape: tuple[int, int, Any], normalizer: 
             expected.check(measured(layer, x, grad_y), 1e-4, f"{backend}, mu {mu}")
 
 
-@pytest.mark.parametrize("normalizer", NORMALIZERS)
-@pytest.mark.parametrize("topology", [None, (6, 7), (3, 4, 5)], ids=str)
-def test_torch_operations_equal_the_formulas(topology: Any, normalizer: str) -> None:
-    """Every place and width, pruned or not: what other devices compute."""
-    inputs = math.prod(topology or (40,))
-    options: Any = {"topology": topology, "normalizer": normalizer, "dtype": torch.float64}
-    layer = FocusedLinear(inputs, 20, backend="torch", **options)
-    for number, (mu, sigma) in enumerate((mu, sigma) for mu in MUS for sigma in SIGMAS):
-        set_foci(layer, mu, sigma, torch.Generator().manual_seed(3))
-        layer.mask = None
-        if number % 2:
-            layer.prune(0.5)
-        x = torch.randn(4, inputs, dtype=torch.float64, requires_grad=True)
-        grad_y = torch.randn(4, 20, dtype=torch.float64)
-        expected = derivatives(layer, x, grad_y)
-        expected.check(measured(layer, x, grad_y), 1e-9, f"mu {mu}, sigma {sigma}")
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("normalizer", ["l2", "sum", "mean"])
 @every_backend

@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
-from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from focusing import FocusedLinear
-from tests.unit.nn.oracle import BACKENDS, FOCI, assert_same
+from tests.unit.nn.oracle import FOCI, assert_same
 
 
 @pytest.mark.parametrize("focus", ["gaussian", "triangle"])
@@ -133,14 +132,3 @@ def test_recorded_and_fake_computations(size: tuple[int, int], sigma: float) -> 
     with FakeTensorMode(allow_non_fake_inputs=True):
         assert layer(torch.empty(4, size[0])).shape == (4, size[1])
     assert_same(recorded(other), layer(other))
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_forward_derivatives(backend: str) -> None:
-    layer = FocusedLinear(24, 10, backend=backend)
-    x, tangent = torch.randn(4, 24), torch.randn(4, 24)
-    with forward_ad.dual_level():
-        y = layer(forward_ad.make_dual(x, tangent))
-        result = forward_ad.unpack_dual(y).tangent
-    assert_same(result, tangent @ layer.effective_weight().t())

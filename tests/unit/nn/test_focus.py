@@ -16,7 +16,6 @@ from tests.unit.nn.oracle import (
     TINY,
     assert_same,
     coefficients,
-    derivatives,
     measured,
 )
 
@@ -98,49 +97,6 @@ def test_gradcheck(focus: str, normalizer: str, axes: int) -> None:
 
 def test_second_derivatives_of_the_reference() -> None:
     assert torch.autograd.gradgradcheck(*as_function(make(backend="reference"), batch=1))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_gradient_goes_through_the_normaliser(backend: str) -> None:
-    """The paper's derivatives treat s as a constant: ours must be the full ones, and differ."""
-    layer = make(backend=backend, cutoff=TINY)
-    x, grad_y = torch.randn(3, INPUTS).double(), torch.randn(3, 4).double()
-    expected, results = derivatives(layer, x, grad_y), measured(layer, x, grad_y)
-    expected.check(results, 1e-10, backend)
-    tau, mu, sigma = foci(layer)
-    slope = (tau[:, 0] - mu) / sigma**2
-    effective = layer.effective_weight().detach().numpy()
-    without = ((grad_y.T @ x).numpy() * effective * slope).sum(1)
-    assert np.abs(results["mu"].numpy()[:, 0] - without).max() > 0.1
-
-
-@pytest.mark.parametrize("focus", FOCI)
-def test_what_the_normalisers_promise(focus: str) -> None:
-    for sigma in (0.01, 0.1, 1.0):
-        options: Any = {"focus": focus, "sigma": sigma, "mu": "random"}
-        if focus != "negated_gaussian" or sigma == 0.1:
-            norm = FocusedLinear(100, 7, **options).phi().square().sum(1).sqrt()
-            torch.testing.assert_close(norm, torch.full((7,), 10.0), rtol=1e-5, atol=0)
-        mean = FocusedLinear(100, 7, normalizer="mean", **options).phi().abs().mean(1)
-        torch.testing.assert_close(mean, torch.ones(7))  # the code of 2018
-        total = FocusedLinear(100, 7, normalizer="sum", **options).phi().abs().sum(1)
-        torch.testing.assert_close(total, torch.full((7,), 10.0))  # Algorithm 2 as printed
-
-
-@pytest.mark.parametrize("focus", ["gaussian", "triangle", "bernoulli"])
-@pytest.mark.parametrize("normalizer", NORMALIZERS)
-def test_phi_tends_to_a_constant_as_sigma_grows(focus: str, normalizer: str) -> None:
-    """To 1, but for Algorithm 2 as printed, which must be a misprint."""
-    limit = 1 / math.sqrt(50) if normalizer == "sum" else 1.0
-
-    def distance(sigma: float) -> float:
-        layer = FocusedLinear(50, 3, focus=focus, sigma=sigma, normalizer=normalizer)
-        return (layer.phi() / limit - 1).abs().max().item()
-
-    gaps = [distance(sigma) for sigma in (0.3, 1.0, 10.0, 1e3)]
-    assert gaps == sorted(gaps, reverse=True)
-    assert gaps[0] > 0.1
-    assert gaps[-1] < (2e-6 if focus != "triangle" else 1e-3)
 
 
 @pytest.mark.parametrize(("sigma", "peak"), [(0.025, 4.75), (0.1, 2.38)])

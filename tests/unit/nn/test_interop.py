@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -193,6 +194,9 @@ def test_forward_mode_and_gradients_of_samples(backend: str) -> None:
     layer, x, direction = make(backend), torch.randn(5, 24), torch.randn(5, 24)
     _, tangent = jvp(layer, (x,), (direction,))
     assert_same(tangent, direction @ layer.effective_weight().T)
+    with forward_ad.dual_level():
+        y = layer(forward_ad.make_dual(x, direction))
+        assert_same(forward_ad.unpack_dual(y).tangent, tangent)
     parameters = dict(layer.named_parameters())
     per_sample = vmap(grad(lambda p, x: functional_call(layer, p, x).square().sum()), (None, 0))
     total = per_sample(parameters, x)["mu"].sum(0)

@@ -54,7 +54,7 @@ def test_a_report(
         ([".", "--serve", "x"], "x is not a folder."),
         (
             [".", "--port", "x"],
-            "focusing report: argument --port: x is not a number from 0 to",
+            "focusing report: argument --port: invalid int value: 'x'",
         ),
     ],
 )

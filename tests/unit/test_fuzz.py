@@ -185,10 +185,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 @fuzz
 def test_options(place: Path, overrides: list[str]) -> None:
     """As far as training, which would take what it takes."""
-    with (
-        only_sentences(place),
-        initialize_config_dir(str(config_dir()), version_base="1.3"),
-    ):
+    with only_sentences(place), initialize_config_dir(str(config_dir()), version_base="1.3"):
         config = check(compose("train", overrides))
         run_folder(config)
         config["data"]["fake"] = config["data"]["name"] != "synthetic"

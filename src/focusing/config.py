@@ -230,13 +230,18 @@ def _options(signature: str) -> dict[str, tuple[Any, Any]]:
             case ast.Name(id=kind) if name == "options":  # an object that holds more of them
                 options |= _options(f"{module}.{kind}")
             case ast.BinOp(left=ast.Name(id=kind), right=ast.Subscript(value=ast.Name("Mapping"))):
-                nested = _make_dataclass(f"{kind}Options", _options(f"{module}.{kind}"))
+                nested = _nested_schema(f"{module}.{kind}")
                 options[name] = (nested, nested())
             case ast.BinOp(left=ast.Subscript(value=ast.Name("Mapping"))):  # of a layer inside
                 continue
             case _:
                 options[name] = (_config_type(annotation), default)
     return options
+
+
+@cache
+def _nested_schema(signature: str) -> type:
+    return _make_dataclass(f"{signature.rpartition('.')[2]}Options", _options(signature))
 
 
 def _make_dataclass(class_name: str, options: dict[str, tuple[Any, Any]]) -> type:

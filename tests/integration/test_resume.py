@@ -100,5 +100,4 @@ def test_resume_never_begins_again(tmp_path: Path) -> None:
     done = run_forked(TRAIN, *OPTIONS, "resume=never", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [folder] = run_dirs(tmp_path)
-    assert len(record(folder)["series"]["test/acc"]) == 4
-    assert rows(tmp_path) == 4
+    assert len(record(folder)["series"]["test/acc"]) == rows(tmp_path) == 4

@@ -118,9 +118,7 @@ def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
         assert None not in run["scores"].values()
 
 
-@pytest.mark.parametrize(
-    ("model", "optim"), [("focus_s", "adam"), ("focus_c", "rmsprop"), ("fixed_s", "adam")]
-)
+@pytest.mark.parametrize(("model", "optim"), [("focus_s", "adam"), ("fixed_s", "rmsprop")])
 def test_every_option_of_the_optimizer_runs(tmp_path: Path, model: str, optim: str) -> None:
     options = [
         *("l2=1e-4", "sigma_l2=1e-4", "clip_value=1", "accumulate=2", "decay_epochs=[1]"),
@@ -135,7 +133,6 @@ def test_every_option_of_the_optimizer_runs(tmp_path: Path, model: str, optim: s
     ("override", "expected"),
     [
         ("model.sgima=0.1", "Error: model.sgima is not an option, did you mean model.sigma?"),
-        ("callbacks.stuck._target_=os.system", "os.system is refused"),
         (f"+callbacks.x={SUBPROCESS}", "SubprocessHandler is refused"),
         ("callbacks.trajectory.every=abc", "callbacks.trajectory"),
         ("+callbacks.x=3", "callbacks.x"),
@@ -156,7 +153,7 @@ def test_a_callback_of_ones_own_is_trusted_by_name(
     (tmp_path / "watching.py").write_text(
         "import pytorch_lightning as pl\n"
         "class Watch(pl.Callback):\n"
-        "    def measured(self): return {'watch': {'seen': 7}}\n"
+        "    def measurements(self, record): return {'measured': {'watch': {'seen': 7}}}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("focusing.instantiate._trusted", set())
@@ -173,16 +170,6 @@ def test_a_callback_of_ones_own_is_trusted_by_name(
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     done = run_here("eval", *trusting, str(folder), cwd=tmp_path)
     assert "another _target_, which is refused" in sentence(done)
-
-
-def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path) -> None:
-    # Batch norm forgives much; without it a huge rate does not.
-    options = [*SMALL, "model.batch_norm=false", "optim.lr=1e12"]
-    done = run_here("train", *options, cwd=tmp_path)
-    assert "try a smaller optim.lr" in sentence(done)
-    [folder] = run_dirs(tmp_path)
-    assert record(folder)["status"] == "failed"
-    assert "after epoch" in record(folder)["error"]
 
 
 def test_help_lists_groups_and_options(tmp_path: Path) -> None:
@@ -206,7 +193,7 @@ def test_two_loops_may_be_compared_in_json(
     for row in rows:
         assert row["ratio"] == pytest.approx(row["ours_ms_per_step"] / row["bare_ms_per_step"])
         assert f"{row['case']:26} {row['bare_ms_per_step']:9.3f}" in shown
-    assert [row["most"] for row in rows] == [1.10, 1.80]
+    assert [row["allowed"] for row in rows] == [1.10, 1.80]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -57,7 +57,9 @@ def check_default_run(folder: Path) -> None:
         *("config.yaml", "result.json", "metrics.csv", "focus.npz", "checkpoints", "figures")
     }
     figures = {path.stem for path in (folder / "figures").glob("[!.]*")}
-    assert figures == {"foci_hidden1", "trajectory_hidden1", "weights_hidden1", "losses"}
+    assert figures == {
+        *("foci_hidden1", "trajectory_hidden1", "weights_hidden1", "losses", "confusion")
+    }
     run = record(folder)
     assert (run["schema"], run["status"], run["error"]) == (1, "done", None)
     assert run["config"] == yaml.safe_load((folder / "config.yaml").read_text())

@@ -1,4 +1,7 @@
-"""A config may name what conf/ names, what the user trusts, and nothing that runs programs."""
+"""A config may name what conf/ names, what the user trusts, and nothing that runs programs.
+
+Neither can Hydra's own part of a config.
+"""
 
 import re
 import subprocess
@@ -11,21 +14,42 @@ import pytest
 import pytorch_lightning as pl
 import torch
 import yaml
+from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from focusing import instantiate as module
 from focusing.callbacks import ClipFoci
 from focusing.cli import take_trust
-from focusing.compose import config_dir
+from focusing.compose import config_dir, prepare_hydra
 from focusing.config import SCHEMA_TARGETS
 from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.experiments.trials import sweep_task
-from focusing.instantiate import TARGETS, instantiate, trust
+from focusing.instantiate import TARGETS, check_hydra, instantiate, trust
 from focusing.models import Network
 from focusing.sweep import search
-from tests.unit.config.foreign import FOREIGN
 
+NAMES = """
+os.system builtins.eval subprocess.Popen numpy.zeros focusing_evil.Thing focusing focusing.data
+focusing.models.network.torch.load focusing.data.image_sets.mnist focusing.models.Network
+focusing.models.MLP focusing.nn.FocusedLinear focusing.cli.main focusing.data.download.download
+focusing.data.dataset.ImageOptions focusing.reports.report.main focusing.results.store.json.loads
+focusing.results.record.subprocess.Popen focusing.results.store.write_record focusing.run.train
+focusing.shipping.prune.run focusing.training.loggers.MetricsFile torch.os.system torch.load
+torch.hub.load torch.nn.Module torch.nn.Linear torch.PyTorchFileWriter torch.distributed.FileStore
+torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler
+torch.distributed.elastic.rendezvous.etcd_server.EtcdServer torch.fx.GraphModule
+torch.distributed.launcher.api.elastic_launch torch.multiprocessing.pool.Pool
+torch.package.PackageImporter torch.profiler.profile torch.utils.benchmark.Timer
+torch.utils.cpp_extension.load torch.utils.data.DataLoader torch.utils.tensorboard.SummaryWriter
+torch._inductor.codecache.PyCodeCache torch._weights_only_unpickler.Unpickler
+torchmetrics.text.bert.BERTScore pytorch_lightning.LightningModule.load_from_checkpoint
+pytorch_lightning.Trainer pytorch_lightning.callbacks.LambdaCallback
+pytorch_lightning.callbacks.ModelCheckpoint pytorch_lightning.cli.LightningCLI
+pytorch_lightning.loggers.CSVLogger pytorch_lightning.strategies.DDPStrategy
+pytorch_lightning.strategies.launchers.subprocess_script._SubprocessScriptLauncher
+"""
+"""What a config could call if it was trusted by package, or that look as if it could."""
 KINDS = {"callbacks": pl.Callback, "data": DataSet, "models": Network}
 
 
@@ -78,28 +102,22 @@ def _targets(node: Any) -> list[str]:
     return [name for value in node for name in _targets(value)] if isinstance(node, list) else []
 
 
-@pytest.mark.parametrize("name", sorted(TARGETS))
-def test_everything_listed_is_of_one_kind(name: str) -> None:
-    target = module._resolve(name)
-    kinds = [package for package, kind in KINDS.items() if module._makes(target, kind)]
-    assert kinds == [name.split(".")[1]]
-
-
-@pytest.mark.parametrize("name", FOREIGN)
-def test_nothing_else_is_called_or_imported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "import_module", lambda home: pytest.fail(f"{home} was imported"))
-    for kind in KINDS.values():
-        with pytest.raises(UserError, match="is refused: a config may only name"):
-            instantiate({"_target_": name}, kind)
+def test_everything_listed_is_of_one_kind() -> None:
+    for name in TARGETS:
+        target = module._resolve(name)
+        kinds = [package for package, kind in KINDS.items() if module._makes(target, kind)]
+        assert kinds == [name.split(".")[1]]
 
 
 @pytest.mark.parametrize("kind", KINDS.values())
-@pytest.mark.parametrize(
-    "node", [None, 3, [], {}, {"hidden": 3}, {"_target_": None}, {"_target_": ["a"]}]
-)
-def test_says_what_is_no_target(node: Any, kind: type) -> None:
-    with pytest.raises(UserError, match="is not a _target_ with its options"):
-        instantiate(node, kind)
+def test_nothing_else_is_called_or_imported(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "import_module", lambda home: pytest.fail(f"{home} was imported"))
+    for name in NAMES.split():
+        with pytest.raises(UserError, match=f"{name} is refused: a config may only name"):
+            instantiate({"_target_": name}, kind)
+    for node in (None, 3, [], {}, {"hidden": 3}, {"_target_": None}, {"_target_": ["a"]}):
+        with pytest.raises(UserError, match="is not a _target_ with its options"):
+            instantiate(node, kind)
 
 
 def test_another_kind_is_refused_before_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,3 +205,108 @@ def test_trust_goes_along_to_the_processes_of_a_sweep(own: Path) -> None:
 def test_a_command_imports_little_for_it() -> None:
     code = "import sys, focusing.instantiate; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+# Hydra's own part --------------------------------------------------------------------------------
+
+EVIL = {
+    "_target_": "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
+}
+
+
+def hydra(**parts: Any) -> Any:
+    """Hydra's part as it is by default, with some changes."""
+    plugin = {"_target_": "hydra_plugins.x.Y", "folder": "${hydra.sweep.dir}/x", "more": None}
+    known: dict[str, Any] = {
+        "job": {"env_set": {}, "name": "train"},
+        "sweep": {"dir": "."},
+        "runtime": {"output_dir": "???"},
+        "callbacks": {},
+        "launcher": plugin,
+        "sweeper": plugin,
+        "hydra_logging": {"handlers": {"a": {"class": "logging.StreamHandler"}}},
+        "job_logging": None,
+    }
+    return OmegaConf.create({"hydra": {**known, **parts}, "evil": EVIL, "os": "os"}).hydra
+
+
+def handler(**options: Any) -> dict[str, Any]:
+    return {"root": {"level": "INFO"}, "handlers": {"one": options}}
+
+
+STDOUT = "ext://sys.stdout"
+FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"job_logging": handler(**{"class": "logging.FileHandler", "filename": FILE})},
+        {"job_logging": handler(**{"class": "logging.StreamHandler", "stream": STDOUT})},
+        {"launcher": None, "sweeper": {"_target_": "x.Y", "params": {"a": ["b", 1]}}},
+    ],
+)
+def test_what_is_harmless_passes(parts: dict[str, Any]) -> None:
+    check_hydra(hydra(**parts), sweeps=True)
+
+
+@pytest.mark.parametrize(
+    ("parts", "option"),
+    [
+        ({"callbacks": {"x": EVIL}}, r"callbacks\.x\._target_"),
+        ({"callbacks": {"x": "${evil}"}}, r"callbacks\.x\._target_"),
+        (
+            {"callbacks": {"x": {"y": [{"_target_": "${os}.system"}]}}},
+            r"y\.0\._target_='os.system'",
+        ),
+        ({"launcher": {"_target_": "hydra_plugins.x.Y", "a": EVIL}}, r"launcher\.a\._target_"),
+        ({"sweeper": {"_target_": "x.Y", "a": [{"b": EVIL}]}}, r"sweeper\.a\.0\.b\._target_"),
+        ({"sweeper": {"_target_": "x.Y", "a": "${evil}"}}, r"sweeper\.a\._target_"),
+        ({"job": {"env_set": {"GIT_CONFIG_COUNT": "1"}}}, r"job\.env_set"),
+        (
+            {"job_logging": handler(**{"class": "subprocess.Popen"})},
+            r"one\.class='subprocess.Popen'",
+        ),
+        (
+            {"hydra_logging": handler(**{"()": EVIL["_target_"]})},
+            r"hydra_logging\.handlers\.one\.\(\)",
+        ),
+        ({"job_logging": handler(**{"class": "${os}.X"})}, r"one\.class"),
+        ({"job_logging": handler(stream="ext://os.system")}, r"one\.stream"),
+        ({"job_logging": handler(filename="/etc/passwd")}, r"one\.filename"),
+        ({"job_logging": handler(mode="w")}, r"one\.mode"),
+        ({"job_logging": {"handlers": "${evil}"}}, r"job_logging\.handlers"),
+        ({"job_logging": "${evil}"}, "job_logging"),
+    ],
+)
+def test_what_is_not_is_refused(parts: dict[str, Any], option: str) -> None:
+    with pytest.raises(UserError, match=rf"^hydra\..*{option}.* is refused"):
+        check_hydra(hydra(**parts), sweeps=True)
+
+
+def test_a_callback_of_ones_own_needs_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_trusted", {"my_code.Watch"})
+    check_hydra(hydra(callbacks={"x": {"_target_": "my_code.Watch"}}), sweeps=False)
+    with pytest.raises(UserError, match="add --trust-target my_code.Other"):
+        check_hydra(hydra(callbacks={"x": {"_target_": "my_code.Other"}}), sweeps=False)
+
+
+@pytest.mark.parametrize("choice", ["default", "none"])
+def test_hydras_own_choices_of_loggers_pass(choice: str) -> None:
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        assert compose("train", [f"hydra/job_logging={choice}"])
+
+
+def test_whatever_composes_is_guarded(tmp_path: Path) -> None:
+    file = tmp_path / "touched"
+    prepare_hydra()
+    prepare_hydra()
+    evil = f"+hydra.callbacks.x={{_target_:{EVIL['_target_']},entrypoint:touch,args:[{file}]}}"
+    with (
+        initialize_config_dir(str(config_dir()), version_base="1.3"),
+        pytest.raises(UserError, match=r"hydra\.callbacks\.x\._target_"),
+    ):
+        compose("train", [evil])
+    assert not file.exists()

@@ -272,11 +272,13 @@ class History:
         series: metric name -> (rows,) for each epoch; ``focus/sigma_mean`` has a row per trial.
         foci: mu and sigma, (2, T, n, 1), at the start and after each epoch.
         best: for each row, the best value so far of the choosing metric, and its state.
+        test_outputs: of the last epoch, (2T, C, samples).
     """
 
     series: dict[str, list[Tensor]] = field(default_factory=dict)
     foci: list[Tensor] = field(default_factory=list)
     best: list[tuple[float, State]] = field(default_factory=list)
+    test_outputs: Tensor | None = None
 
 
 @torch.inference_mode()
@@ -328,6 +330,8 @@ def fit_stack(
         for name, split in evaluated.items():
             outputs = [stack.outputs(x) for x in torch.split(split.inputs, EVALUATION_BATCH, 1)]
             scores |= _score(name, outputs, split.targets)
+            if name == "test" and epoch == epochs - 1:
+                history.test_outputs = torch.cat(outputs, 2).cpu()
         scores["focus/sigma_mean"] = stack.sigma.mean((1, 2))
         for name, values in scores.items():
             history.series.setdefault(name, []).append(values.double().cpu())

@@ -23,6 +23,7 @@ from focusing.results.identity import run_folder
 from focusing.results.record import describe_end, describe_start
 from focusing.results.store import FinishedError, atomic_write, claim, record_of, write_record
 from focusing.training.checkpoint import chosen_checkpoint, encode
+from focusing.training.metrics import detailed_metrics
 from focusing.training.trainer import build_net, load_data, split_data
 from focusing.training.trajectory import Trajectory
 
@@ -42,30 +43,19 @@ class Pair(NamedTuple):
         return int(self.focused["sweep"]["trial"])
 
 
-class RunState(NamedTuple):
-    """What the folder of a run says.
+def record_if_any(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a run, here or in the archive; empty if there is none.
 
-    Attributes:
-        status: of its record; None: there is none yet.
-        error: a sentence, if it failed.
-        record: the record, if it can be read.
+    A record of another version counts as a failure.
     """
-
-    status: str | None
-    error: str | None
-    record: dict[str, Any] | None
-
-
-def run_state(config: Mapping[str, Any]) -> RunState:
-    """Read the state of a run; a record of another version counts as a failure."""
     try:
         record = record_of(run_folder(config))
     except UserError as error:
-        return RunState("failed", f"{error} Delete it to run this again.", None)
+        return {"status": "failed", "error": f"{error} Delete it to run this again."}
     if record is None:
         archived = published(config)
-        return RunState("done" if archived else None, None, archived.record() if archived else None)
-    return RunState(record["status"], record.get("error"), record)
+        return archived.record() if archived else {}
+    return record
 
 
 @dataclass
@@ -179,7 +169,7 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
     for row, run in enumerate(runs):
         if run.wanted:
             run.net.load_state_dict(stack.state(row))
-            _write_run(run, history, row, measured)
+            _write_run(run, history, row, measured, stacked["test"].targets[row // 2].cpu())
 
 
 def _prepare(config: dict[str, Any], wanted: bool, data: DataSet, splits: dict[str, Split]) -> _Run:
@@ -189,11 +179,18 @@ def _prepare(config: dict[str, Any], wanted: bool, data: DataSet, splits: dict[s
     return _Run(config, net, describe_start(config, data, splits, net), trajectory, wanted)
 
 
-def _write_run(run: _Run, history: History, row: int, measured: Mapping[str, Any]) -> None:
-    """Write what a single run writes at its end."""
+def _write_run(
+    run: _Run, history: History, row: int, measured: Mapping[str, Any], targets: torch.Tensor
+) -> None:
+    """Write what a single run writes at its end; ``targets`` are those of the test split."""
     run_dir, config = run_folder(run.config), run.config
     series, error = _series(history, row)
     more = {**measured, "peak_memory_bytes": Throughput().peak_memory_bytes}
+    if history.test_outputs is not None and not error:
+        classes = len(run.net.get_parameter("output.bias"))
+        more["test_metrics"] = detailed_metrics(
+            [history.test_outputs[row, :classes].t()], [targets]
+        )
     layers, options = run.net.focused_layers(), config["callbacks"].get("trajectory")
     if layers and options:
         _fill_trajectory(run.trajectory, history, row // 2, options["every"])

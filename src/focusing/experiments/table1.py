@@ -28,7 +28,7 @@ from rich.table import Table
 from focusing.compose import check, prepare_hydra
 from focusing.config import SCHEMA_TARGETS, Optim, group_schemas
 from focusing.errors import UserError
-from focusing.experiments.stack_records import DTYPES, Pair, run_state, train_group
+from focusing.experiments.stack_records import DTYPES, Pair, record_if_any, train_group
 from focusing.experiments.trials import Trial, command_line_options, draw
 from focusing.results.identity import ONLOOKERS, run_folder
 from focusing.sweep.jobs import (
@@ -282,7 +282,7 @@ def _record_failures(group: Group, error: str, trace: str | None = None) -> dict
     """Record that trials failed, except for runs that have a record."""
     for pair in group:
         for config in pair:
-            if run_state(config).status is None:
+            if not record_if_any(config):
                 record_failure(run_folder(config), config, error, trace)
     return {pair.trial: error for pair in group}
 
@@ -309,17 +309,18 @@ def _keep_memory() -> None:
 def _is_finished(pair: Pair, retry_failed: bool = False) -> bool:
     """Whether there is nothing to run for a trial."""
     final = ("done",) if retry_failed else ("done", "failed")
-    return all(run_state(config).status in final for config in pair)
+    return all(record_if_any(config).get("status") in final for config in pair)
 
 
 def _count(
     status: SweepStatus, pair: Pair, error: str | None = None, *, earlier: bool = False
 ) -> None:
     """Show what became of a trial, unless another process has it."""
-    states = [run_state(config) for config in pair]
-    if error is None and any(state.status is None for state in states):
+    records = [record_if_any(config) for config in pair]
+    if error is None and not all(records):
         return
-    error = error or next((state.error for state in states if state.status == "failed"), None)
+    errors = [record["error"] for record in records if record and record["status"] == "failed"]
+    error = error or next(iter(errors), None)
     outcome = Outcome("failed" if error else "done", earlier, error=error)
     status.add(Job(pair.trial, (f"sweep.trial={pair.trial}",)), outcome)
 
@@ -328,20 +329,20 @@ def _failures(pair: Pair, error: str | None, *, earlier: bool) -> list[Result]:
     """The failed runs of a trial; ``error`` is that of a trial that may have no records."""
     failed = []
     for config in pair:
-        state = run_state(config)
-        if state.status == "failed" or (state.status is None and error):
+        record = record_if_any(config)
+        if record["status"] == "failed" if record else error:
             names = (f"sweep.trial={pair.trial}", f"model={config['model']['name']}")
             where = str(run_folder(config))
-            outcome = Outcome("failed", earlier, run_dir=where, error=state.error or error)
+            outcome = Outcome("failed", earlier, run_dir=where, error=record.get("error") or error)
             failed.append((Job(pair.trial, names), outcome))
     return failed
 
 
 def _scores(pair: Pair) -> list[tuple[float, float]]:
     """The scores of the dense and the focused run; empty unless both are done."""
-    records = [run_state(config).record for config in pair]
+    records = [record_if_any(config) for config in pair]
     protocol = pair.focused["protocol"]["name"]
-    done = [record for record in records if record and record["status"] == "done"]
+    done = [record for record in records if record.get("status") == "done"]
     values = [float(record["scores"][protocol]["value"]) for record in done]
     return [(values[0], values[1])] if len(values) == 2 else []
 

@@ -1,4 +1,4 @@
-"""The real files, where FOCUSING_DATA_DIR has them."""
+"""The real files, where FOCUSING_DATA_DIR has them: sizes, and values that others publish."""
 
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,12 @@ import focusing.data
 from focusing.data import DataSet
 from focusing.data.sources import catalogue, find
 
-FILES = {"clt": "mnist"}
 
-
-@pytest.fixture
-def load(real: Path):
-    def load(name: str, **options: Any) -> DataSet:
-        files = "clt40" if options.get("variant") else FILES.get(name, name)
-        if find(catalogue()[files], real) is None:
-            pytest.skip(f"{files} is not in FOCUSING_DATA_DIR")
-        return getattr(focusing.data, name)(data_dir=real, **options)
-
-    return load
+def load(folder: Path, name: str, **options: Any) -> DataSet:
+    files = {"clt": "clt40" if "variant" in options else "mnist"}.get(name, name)
+    if find(catalogue()[files], folder) is None:
+        pytest.skip(f"{files} is not in FOCUSING_DATA_DIR")
+    return getattr(focusing.data, name)(data_dir=folder, **options)
 
 
 def counts(*targets: torch.Tensor) -> list[int]:
@@ -30,99 +24,70 @@ def counts(*targets: torch.Tensor) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "shape", "tests"),
+    ("name", "options", "shape", "tests", "classes"),
     [
-        ("mnist", {"preprocess": "unit"}, (60000, 28, 28, 1), 10000),
-        ("fashion", {"preprocess": "unit"}, (60000, 28, 28, 1), 10000),
-        ("cifar10", {"preprocess": "unit"}, (50000, 32, 32, 3), 10000),
-        ("clt", {"preprocess": "unit"}, (60000, 60, 60, 1), 10000),
-        ("clt", {"preprocess": "unit", "variant": "small"}, (11000, 40, 40, 1), 1000),
-        ("lfw", {"preprocess": "author", "split": "random"}, (2267, 50, 37, 1), 756),
-        ("fsdd", {"split": "random"}, (1250, 20, 40, 1), 1250),
-        ("boston", {}, (404, 13), 102),
-        ("dna", {}, (2000, 180), 1186),
-        ("dna", {"split": "random"}, (2548, 180), 638),
-        ("reuters", {}, (8982, 1000), 2246),
-        ("imdb", {}, (25000, 400), 25000),
-        ("catsdogs", {"split": "random"}, None, None),
+        ("clt", {"variant": "small"}, (11000, 40, 40, 1), 1000, None),
+        ("lfw", {"split": "random", "preprocess": "author"}, (2267, 50, 37, 1), 756, None),
+        ("fsdd", {"split": "random"}, (1250, 20, 40, 1), 1250, [250] * 10),
+        ("dna", {}, (2000, 180), 1186, [767, 765, 1654]),
+        ("dna", {"split": "random"}, (2548, 180), 638, [767, 765, 1654]),
+        ("catsdogs", {"split": "random", "limit_train": 9}, (9, 125, 125, 3), None, None),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_real_data(load, name: str, options, shape: tuple[int, ...] | None, tests: int) -> None:
-    data = load(name, **options)
-    inputs, targets = data.train
-    if shape is not None:
-        assert (inputs.shape, len(data.test.targets)) == (shape, tests)
-    check = CHECKS.get(data.source if name == "clt" else name)
-    if check:
-        check(data, inputs, targets)
+def test_sizes_and_classes(
+    real: Path, name: str, options: dict[str, Any], shape: tuple, tests: int, classes: list[int]
+) -> None:
+    data = load(real, name, **options)
+    assert data.train.inputs.shape == shape
+    assert len(data.test.targets) == (tests or len(data.test.targets))
+    samples = counts(data.train.targets, data.test.targets)
+    assert samples == (classes or samples)
+    if name == "lfw":
+        assert sorted(samples)[-3:] == [144, 236, 530]
+        assert -2 <= data.train.inputs.min() < data.train.inputs.max() < 2
 
 
-def check_mnist(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert data.source == "official"
-    assert inputs.mean().item() == pytest.approx(0.1307, abs=5e-5)
-    assert inputs.std().item() == pytest.approx(0.3081, abs=5e-5)
-    assert counts(targets) == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+@pytest.mark.parametrize(
+    ("name", "mean", "classes"),
+    [
+        ("mnist", [0.1307], [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]),
+        ("fashion", [0.2860], [6000] * 10),
+        ("cifar10", [0.4914, 0.4822, 0.4465], [5000] * 10),
+    ],
+)
+def test_means_of_images(real: Path, name: str, mean: list[float], classes: list[int]) -> None:
+    data = load(real, name, preprocess="unit")
+    assert (data.source, len(data.test.targets)) == ("official", 10000)
+    assert counts(data.train.targets) == classes
+    assert data.train.inputs.mean((0, 1, 2)).tolist() == pytest.approx(mean, abs=1e-4)
 
 
-def check_fashion(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert (counts(targets), counts(data.test.targets)) == ([6000] * 10, [1000] * 10)
-    assert inputs.mean().item() == pytest.approx(0.2860, abs=5e-5)
+def test_generated_clutter_never_changes(real: Path) -> None:
+    data = load(real, "clt", preprocess="unit")
+    assert (data.train.inputs.shape, len(data.test.targets)) == ((60000, 60, 60, 1), 10000)
+    assert data.source == "generated"
+    assert data.fingerprint == "d69cafcfaf9b050f"  # results are compared over years
 
 
-def check_cifar10(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert counts(targets) == [5000] * 10
-    mean = inputs.mean((0, 1, 2)).tolist()
-    assert mean == pytest.approx([0.49139968, 0.48215841, 0.44653091], abs=1e-5)
-
-
-def check_generated(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert counts(data.test.targets)[0] == 980
-    # The generator's numbers must never change: results are compared over years.
-    assert data.fingerprint == "d69cafcfaf9b050f"
-
-
-def check_small(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert inputs.max() == 1
-
-
-def check_lfw(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert data.classes == 62
-    assert sorted(counts(targets, data.test.targets))[-3:] == [144, 236, 530]
-    assert inputs.min() >= -2
-    assert inputs.max() < 2
-
-
-def check_fsdd(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert counts(targets) == [125] * 10
-
-
-def check_boston(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+def test_boston_is_keras(real: Path) -> None:
+    data = load(real, "boston")
+    assert (data.train.inputs.shape, len(data.test.targets)) == ((404, 13), 102)
     keras = [1.23247, 0.0, 8.14, 0.0, 0.538, 6.142, 91.7, 3.9769, 4.0, 307.0, 21.0, 396.9, 18.72]
-    assert inputs[0].tolist() == pytest.approx(keras)
-    assert targets[0].item() == pytest.approx(15.2)
+    assert data.train.inputs[0].tolist() == pytest.approx(keras)
+    assert data.train.targets[0].item() == pytest.approx(15.2)
 
 
-def check_dna(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert counts(targets, data.test.targets) == [767, 765, 1654]
+def test_reuters_is_keras(real: Path) -> None:
+    data = load(real, "reuters")
+    assert (data.train.inputs.shape, len(data.test.targets)) == ((8982, 1000), 2246)
+    assert data.train.targets[:5].tolist() == [3, 4, 3, 4, 4]
+    assert set(data.train.targets.tolist()) == set(range(46))
 
 
-def check_reuters(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert targets[:5].tolist() == [3, 4, 3, 4, 4]  # as Keras gives them
-    assert set(targets.tolist()) == set(range(46))
-
-
-def check_imdb(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert counts(targets) == counts(data.test.targets) == [12500, 12500]
-    first, test = inputs[0], data.test.inputs[0]
+def test_imdb_is_keras(real: Path) -> None:
+    data = load(real, "imdb")
+    assert data.train.inputs.shape == data.test.inputs.shape == (25000, 400)
+    assert counts(data.train.targets) == counts(data.test.targets) == [12500, 12500]
+    first, test = data.train.inputs[0], data.test.inputs[0]
     assert first[first != 0][:6].tolist() == [1, 14, 22, 16, 43, 530]  # "this film was just ..."
-    assert test[test != 0][:9].tolist() == [1, 591, 202, 14, 31, 6, 717, 10, 10]  # as Keras' docs
-
-
-def check_catsdogs(data: DataSet, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    assert inputs.shape[1:] == (125, 125, 3)
-    assert len(set(counts(targets, data.test.targets))) == 1
-
-
-CHECKS = {name[6:]: check for name, check in globals().items() if name.startswith("check_")}
-CHECKS["small, official"] = CHECKS.pop("small")
+    assert test[test != 0][:9].tolist() == [1, 591, 202, 14, 31, 6, 717, 10, 10]

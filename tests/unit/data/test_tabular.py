@@ -50,6 +50,8 @@ def test_zeros_on_either_side(tmp_path: Path, housing: Path) -> None:
     assert not data.train.inputs[:, 18:].any()
     assert data.informative == (5, 18)
     np.testing.assert_allclose(data.train.inputs[:, 5:18].mean(0), 0, atol=1e-6)
+    with pytest.raises(UserError, match="data.preprocess=author is for values from 0 to a known"):
+        boston(data_dir=tmp_path, preprocess="author")
 
 
 @pytest.mark.parametrize("change", [lambda text: text[:5000], lambda text: text + " x"])
@@ -60,22 +62,22 @@ def test_a_damaged_table_is_set_aside(tmp_path: Path, housing: Path, change) -> 
     assert not housing.exists()
 
 
-def test_dollars_have_no_range(tmp_path: Path, housing: Path) -> None:
-    with pytest.raises(UserError, match="data.preprocess=author is for values from 0 to a known"):
-        boston(data_dir=tmp_path, preprocess="author")
-
-
 ROWS = np.random.default_rng(1).integers(0, 2, (3186, 180))
 CLASSES = np.arange(3186) % 3 + 1
 
 
 def libsvm(path: Path, rows: np.ndarray, classes: np.ndarray) -> None:
-    lines = [
-        f"{label} " + " ".join(f"{column + 1}:1" for column in np.flatnonzero(row)) + " \n"
-        for row, label in zip(rows, classes, strict=True)
-    ]
+    cells = [" ".join(f"{column + 1}:1" for column in np.flatnonzero(row)) for row in rows]
     path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(lines))
+    path.write_text("".join(f"{n} {row} \n" for n, row in zip(classes, cells, strict=True)))
+
+
+def arff(path: Path, rows: np.ndarray, classes: np.ndarray) -> None:
+    head = "% comment\n@relation dna\n" + "".join(f"@attribute A{i} {{0,1}}\n" for i in range(180))
+    table = np.column_stack([rows, classes])
+    body = "".join(",".join(map(str, row)) + "\n" for row in table)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"{head}@attribute class {{1,2,3}}\n@data\n{body}")
 
 
 def test_dna_from_libsvm(tmp_path: Path) -> None:
@@ -85,15 +87,13 @@ def test_dna_from_libsvm(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.train.inputs, ROWS[:2000])
     np.testing.assert_array_equal(data.test.targets, CLASSES[2000:] - 1)
     assert data.labels == ("ei", "ie", "n")
-
-
-def arff(path: Path, rows: np.ndarray, classes: np.ndarray) -> None:
-    head = "% comment\n@relation dna\n" + "".join(f"@attribute A{i} {{0,1}}\n" for i in range(180))
-    body = "".join(
-        ",".join(map(str, row)) + f",{label}\n" for row, label in zip(rows, classes, strict=True)
-    )
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"{head}@attribute class {{1,2,3}}\n@data\n{body}")
+    libsvm(tmp_path / "dna/dna.scale.t", ROWS[:1000], CLASSES[:1000])  # cut off after a line
+    with pytest.raises(
+        UserError,
+        match=r"1000 rows instead of 1186\): it is now dna\.scale\.t\.corrupt; run again to dow",
+    ):
+        dna(data_dir=tmp_path)
+    assert (tmp_path / "dna/dna.scale").exists()
 
 
 def test_dna_from_arff_has_no_official_split(tmp_path: Path) -> None:
@@ -133,14 +133,3 @@ def test_a_damaged_arff_file(tmp_path: Path, value: str) -> None:
     path.write_text(path.read_text() + f"{value}," * 180 + "1\n")
     with pytest.raises(DamagedError, match=r"dna.arff is damaged"):
         read_dna((path,), {"dna.arff": 31})
-
-
-def test_a_dna_file_that_ends_after_some_line_is_set_aside(tmp_path: Path) -> None:
-    libsvm(tmp_path / "dna/dna.scale", ROWS[:2000], CLASSES[:2000])
-    libsvm(tmp_path / "dna/dna.scale.t", ROWS[:1000], CLASSES[:1000])
-    with pytest.raises(
-        UserError,
-        match=r"1000 rows instead of 1186\): it is now dna\.scale\.t\.corrupt; run again to dow",
-    ):
-        dna(data_dir=tmp_path)
-    assert (tmp_path / "dna/dna.scale").exists()

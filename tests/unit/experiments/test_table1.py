@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
 
 from focusing.compose import check
 from focusing.errors import UserError
@@ -78,14 +79,10 @@ def test_both_networks_of_every_trial_are_recorded_once(
     assert after[3, "focus_s"]["series"] == before[3, "focus_s"]["series"]
 
 
-def test_impossible_draws_are_counted(cfg: DictConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    def is_suitable(seed: int) -> bool:
-        trial = draw(seed, 0)
-        return trial.changed is not None and trial.settings["data.n_samples"] < 1000
-
-    cfg.sweep.trials, cfg.seed = 1, next(filter(is_suitable, range(999)))
-    run_stacked(cfg)
-    assert "Not possible as drawn: 1 trials (1 x length 4 raised to 5)." in capsys.readouterr().out
+def test_impossible_draws_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(width=200).print(table1.summarize([draw(0, index) for index in range(750)], []))
+    shown = capsys.readouterr().out
+    assert "Not possible as drawn: 34 trials (34 x length 4 raised to 5)." in shown
 
 
 def test_a_trial_that_another_process_has_is_left_to_it(cfg: DictConfig, tmp_path: Path) -> None:
@@ -154,29 +151,16 @@ def test_a_trial_that_cannot_be_trained_fails_alone(cfg: DictConfig, tmp_path: P
     assert records(tmp_path)[6, "dense"]["error"] == errors[6]
 
 
-def test_the_command_line_wins_over_the_draw() -> None:
-    config = checked("experiment=table1", "model.hidden=7")
-    pair = pair_of(config, draw(0, 0), fixed={"model.hidden": [7]})
-    assert pair.dense["model"]["hidden"] == pair.focused["model"]["hidden"] == [7]
-    assert pair.dense["data"]["n_samples"] == draw(0, 0).settings["data.n_samples"]
-
-
 def test_groups_hold_every_trial_once_and_shapes_that_are_equal(cfg: DictConfig) -> None:
     config = check(cfg)
     pairs = [pair_of(config, draw(0, index)) for index in range(300)]
     stacks = list(groups(pairs, CPU))
     assert sorted(pair.trial for stack in stacks for pair in stack) == list(range(300))
     for stack in stacks:
-        shapes = {
-            (
-                pair.dense["data"]["n_samples"],
-                pair.dense["data"]["informative"] + pair.dense["data"]["noise"],
-                *pair.dense["model"]["hidden"],
-                pair.dense["optim"]["batch_size"],
-            )
-            for pair in stack
-        }
-        assert len(shapes) == 1
+        runs = [pair.dense for pair in stack]
+        assert len({run["data"]["n_samples"] for run in runs}) == 1
+        assert len({run["data"]["informative"] + run["data"]["noise"] for run in runs}) == 1
+        assert len({(*run["model"]["hidden"], run["optim"]["batch_size"]) for run in runs}) == 1
     assert len(list(groups(pairs, torch.device("cuda")))) < len(stacks)
 
 
@@ -277,14 +261,3 @@ def _lives(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
-
-
-def test_no_process_is_started_for_seconds_of_work(
-    cfg: DictConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table1, "Pool", None)  # would fail
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    cfg.sweep.trials = 2
-    run_stacked(cfg)
-    assert table1.MIN_POOL_SECONDS > 1

@@ -15,7 +15,8 @@ from focusing.reports.figures import gallery
 from focusing.reports.page import site
 from focusing.reports.tables.files import write_tables
 from focusing.results.collect import Collection, collect
-from focusing.training.wandb_run import _run_id, run_id
+from focusing.training.wandb_run import _new_run_id, run_id
+from tests.command_line import archive as archive_command
 from tests.unit.reports.records import leave
 from tests.unit.reports.test_archive import leave_foci
 
@@ -105,7 +106,7 @@ def test_an_archive_is_written_nowhere_else(tmp_path: Path, key: str, name: str)
     (folder / "result.json").write_text(json.dumps(record))
     before = {*tmp_path.rglob("*"), here / "results"}
     with suppress(UserError):
-        archive.main([str(here / "outputs"), "--out", str(here / "results")])
+        archive_command([str(here / "outputs"), "--out", str(here / "results")])
     made = set(tmp_path.rglob("*")) - before
     assert all(here / "results" in path.parents for path in made)
 
@@ -149,5 +150,5 @@ def test_the_id_of_a_wandb_run_is_written_here(kept: Path, tmp_path: Path) -> No
     (folder / "run_id").symlink_to(kept)
     kept.write_text("two\nlines")
     assert run_id(tmp_path / "out") is None
-    assert _run_id(tmp_path / "out") == run_id(tmp_path / "out")
+    assert _new_run_id(tmp_path / "out") == run_id(tmp_path / "out")
     assert kept.read_text() == "two\nlines"

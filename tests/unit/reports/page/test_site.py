@@ -158,7 +158,7 @@ class TestPictures:
             title="Foci (e, size=paper, variant=paper)",
             caption="Of <5> runs.",
             rows=({"x": 1},),
-            draw=lambda: picture("gif", more=more),
+            plot=lambda: picture("gif", more=more),
             tags=tags,
             suffixes=(".gif",),
         )

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from focusing import FocusedLinear
+from focusing import FocusConstraint, FocusedLinear, param_groups
 from focusing.models import MLP, focused_mlp
 from focusing.nn.sparse.blocks import Blocks
 
@@ -48,9 +48,7 @@ def trained_foci(run: Path | None) -> dict[str, Foci]:
         with np.load(run / "focus.npz") as saved:
             names = [name.removesuffix("/mu") for name in saved.files if name.endswith("/mu")]
             return {
-                name: tuple(
-                    torch.from_numpy(saved[f"{name}/{each}"][-1]) for each in ("mu", "sigma")
-                )
+                name: tuple(torch.from_numpy(saved[f"{name}/{key}"][-1]) for key in ("mu", "sigma"))
                 for name in names
             }
     return {
@@ -68,18 +66,13 @@ def train_on_digits(epochs: int = 3) -> MLP:
     y = torch.from_numpy(digits["targets"])
     torch.manual_seed(0)
     net = focused_mlp(784, 10, hidden=[800, 800], mu="spread", sigma=0.025)
-    foci = [p for each in net.focused_layers().values() for p in (each.mu, each.sigma)]
-    known = set(map(id, foci))
-    rest = [p for p in net.parameters() if id(p) not in known]
-    groups = [{"params": rest, "lr": 0.1}, {"params": foci, "lr": 0.01}]
-    optimizer = torch.optim.SGD(groups, momentum=0.9)
+    optimizer = torch.optim.SGD(param_groups(net, lr=0.1, lr_mu=0.01, lr_sigma=0.01), momentum=0.9)
+    FocusConstraint(net, optimizer)
     for _ in range(epochs):
         for batch in torch.randperm(len(x)).split(100):
             optimizer.zero_grad()
             nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()
             optimizer.step()
-            for layer in net.focused_layers().values():
-                layer.constrain_()
     return net.eval()
 
 
@@ -140,13 +133,13 @@ def measure(
             function()
             times[name].append(clock() - start)
         rounds += 1
-    kept = {name: each[1:] for name, each in times.items()}
+    kept = {name: own[1:] for name, own in times.items()}
     ratios = {
-        name: [dense / own for dense, own in zip(kept["dense"], each, strict=True)]
-        for name, each in kept.items()
+        name: [dense / other for dense, other in zip(kept["dense"], own, strict=True)]
+        for name, own in kept.items()
         if name != "dense"
     }
-    quartiles = {name: statistics.quantiles(each, n=4) for name, each in ratios.items()}
+    quartiles = {name: statistics.quantiles(values, n=4) for name, values in ratios.items()}
     return quartiles, statistics.median(kept["dense"])
 
 
@@ -156,14 +149,14 @@ def measure_layers(
     rows = []
     for shape in SHAPES:
         # Of two layers, the first has seen inputs, the second neurons.
-        wanted = [each for each in foci.values() if each[0].shape == (shape[1], 1)]
+        wanted = [pair for pair in foci.values() if pair[0].shape == (shape[1], 1)]
         trained = wanted[-1] if shape[0] == shape[1] else wanted[0]
         kinds = ["synthetic", "trained", *(["image"] if shape[0] in IMAGES else [])]
         for kind in kinds:
             for sparsity in SPARSITIES:
-                given = trained if kind == "trained" else None
+                own_foci = trained if kind == "trained" else None
                 topology = IMAGES[shape[0]] if kind == "image" else None
-                layer = layer_of(shape, given, sparsity, topology)
+                layer = layer_of(shape, own_foci, sparsity, topology)
                 dense, banded = layer.fold(), layer.banded()
                 csr = Csr(dense)
                 work = round(Blocks(dense.weight, dense.bias).work, 3)
@@ -188,7 +181,7 @@ def measure_layers(
                             "batch": batch,
                             "work": work,
                             "dense_us": round(dense_time * 1e6, 1),
-                            **{name: [round(q, 2) for q in each] for name, each in ratios.items()},
+                            **{name: [round(q, 2) for q in own] for name, own in ratios.items()},
                         }
                     )
     return rows
@@ -232,7 +225,7 @@ def measure_network(
                     "threshold": round(threshold, 4),
                     "batch": batch,
                     "dense_us": round(dense_time * 1e6, 1),
-                    **{name: [round(q, 2) for q in each] for name, each in ratios.items()},
+                    **{name: [round(q, 2) for q in own] for name, own in ratios.items()},
                     "bytes": sizes,
                 }
             )

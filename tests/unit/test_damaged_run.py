@@ -8,37 +8,37 @@ from typing import Any
 import pytest
 import torch
 
+from focusing.data import synthetic
 from focusing.errors import UserError
 from focusing.results.store import read_record
 from focusing.run import train
 from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import encode, load_checkpoint
+from focusing.training.loggers import MetricsFile
+from focusing.training.resume import DATA_FILE, check_resumed_data
 from tests.unit.test_run import config, folder_of
 
 DAMAGED: dict[str, list[bytes]] = {
-    "result.json": [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 1, "seed": 0}', b"\xff"],
-    "metrics.csv": [b"\xff\xfe", b"epoch,a\n\xb2,1\n", b"a,b\n1,2\n", b"epoch,a\n1\n",
-                    b"epoch,a,a\n", b"epoch,a\n0,x\n", b"epoch,a\n0,1,2\n",
-                    b'epoch,a\n0,"1\n', b"epoch\n\0\n"],
-    "checkpoints/data.json": [b"", b"{", b"[]", b"{}", b'{"fingerprint": 3, "source": "x"}',
-                              b'{"fingerprint": "\\ud800", "source": "x"}', b"\xff", b"[" * 9999],
-    "checkpoints/last.ckpt": [b"", b"torn", encode({}), encode([1]), encode({"state_dict": {}})],
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that is done but for its record, as if killed at the end."""
-    folder = tmp_path_factory.mktemp("begun")
-    train(config(folder))
-    (folder_of(folder) / "result.json").unlink()
-    return folder
+    "result.json": [b"", b"{", b'{"schema": 1, "seed": 0}'],
+    "metrics.csv": [b"\xff\xfe", b"epoch,a\n1\n"],
+    "checkpoints/data.json": [b"{", b"{}"],
+    "checkpoints/last.ckpt": [b"torn", encode({"state_dict": {}})],
+}
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("done")
     train(config(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory, done: Path) -> Path:
+    """A run that is done but for its record, as if killed at the end."""
+    folder = tmp_path_factory.mktemp("begun")
+    shutil.copytree(done, folder, dirs_exist_ok=True)
+    (folder_of(folder) / "result.json").unlink()
     return folder
 
 
@@ -60,6 +60,33 @@ def test_the_file_is_kept_and_the_run_goes_on(
     assert (record["status"], len(record["series"]["test/acc"])) == ("done", 2)
     assert path.with_name(f"{path.name}.damaged").read_bytes() == content
     assert path.name in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"epoch,a\n\xb2,1\n", b"a,b\n1,2\n", b"epoch,a,a\n", b"epoch,a\n0,x\n", b"epoch,a\n0,1,2\n",
+     b'epoch,a\n0,"1\n', b"epoch\n\0\n"],
+)  # fmt: skip
+def test_metrics_that_are_no_rows_of_epochs_are_kept_aside(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(content)
+    MetricsFile(path).log_metrics({"epoch": 0, "a": 1})
+    assert path.read_text() == "epoch,a\n0,1.0\n"
+    assert path.with_name("metrics.csv.damaged").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b'{"fingerprint": 3, "source": "x"}', b"\xff", b"[" * 9999,
+     b'{"fingerprint": "\\ud800", "source": "x"}'],
+)  # fmt: skip
+def test_notes_of_the_data_that_say_nothing_are_kept_aside(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / DATA_FILE
+    path.parent.mkdir()
+    path.write_bytes(content)
+    path.with_name("last.ckpt").touch()
+    check_resumed_data(tmp_path, synthetic(n_samples=10))
+    assert path.with_name("data.json.damaged").read_bytes() == content
 
 
 def test_a_record_of_a_later_version_is_not_touched(begun: Path, tmp_path: Path) -> None:

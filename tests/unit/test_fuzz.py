@@ -170,15 +170,13 @@ CHOICES = [
 def command_lines(draw: st.DrawFn) -> list[str]:
     choice = draw(st.sampled_from(CHOICES))
     value = st.sampled_from(HOSTILE) | st.text(max_size=8) | st.integers().map(str)
-    name = st.sampled_from(option_names(choice)) | st.sampled_from(
-        ["", "nosuch", "model.nosuch", "hydra"]
-    )
+    name = st.sampled_from([*option_names(choice), "", "nosuch", "model.nosuch", "hydra"])
     override = st.one_of(
         st.tuples(st.sampled_from(["", "", "", "+", "++", "~"]), name, value).map(
             lambda parts: f"{parts[0]}{parts[1]}={parts[2]}"
         ),
         name.map(lambda option: f"~{option}"),
-        st.sampled_from([f"{group}={each}" for group, some in GROUPS.items() for each in some]),
+        st.sampled_from([f"{group}={name}" for group, names in GROUPS.items() for name in names]),
     )
     return [*choice, "size=smoke", *draw(st.lists(override, min_size=1, max_size=3))]
 
@@ -187,10 +185,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 @fuzz
 def test_options(place: Path, overrides: list[str]) -> None:
     """As far as training, which would take what it takes."""
-    with (
-        only_sentences(place),
-        initialize_config_dir(str(config_dir()), version_base="1.3"),
-    ):
+    with only_sentences(place), initialize_config_dir(str(config_dir()), version_base="1.3"):
         config = check(compose("train", overrides))
         run_folder(config)
         config["data"]["fake"] = config["data"]["name"] != "synthetic"
@@ -231,17 +226,17 @@ def damage(content: bytes, seed: int) -> bytes:
     for _ in range(chance.randint(1, 8)):
         place = chance.randrange(len(changed) + 1) if chance.random() < 0.7 else 0
         length = chance.choice([1, 1, 2, 4, 8, 100])
-        kind = chance.randrange(5)
-        if kind == 0:
-            changed[place : place + length] = chance.randbytes(length)
-        elif kind == 1:
-            changed[place : place + length] = bytes([chance.choice([0, 255, 127])]) * length
-        elif kind == 2:
-            del changed[place : place + length]
-        elif kind == 3:
-            changed[place:place] = changed[place : place + length]
-        else:
-            del changed[place:]
+        piece = slice(place, place + length)
+        where, content = chance.choice(
+            [
+                (piece, chance.randbytes(length)),
+                (piece, bytes([chance.choice([0, 255, 127])]) * length),
+                (piece, b""),
+                (slice(place, place), changed[piece]),
+                (slice(place, None), b""),
+            ]
+        )
+        changed[where] = content
     return bytes(changed)
 
 
@@ -257,28 +252,27 @@ def files(place: Path) -> dict[str, Path]:
     recording(folder / "sound.wav", np.zeros(800))
     (folder / "boston_housing.npz").write_bytes(npz(x=np.zeros((506, 13)), y=np.zeros(506)))
     np.save(folder / "array.npy", np.zeros((2, 28, 28)))
-    texts = np.array([[1, 2, 3]] * 4, dtype=object)
-    labels = np.array([0, 1, 0, 1])
+    texts, labels = np.array([[1, 2, 3]] * 4, dtype=object), np.array([0, 1, 0, 1])
     content = npz(x_train=texts, y_train=labels, x_test=texts, y_test=labels)
     (folder / "imdb.npz").write_bytes(content)
     (folder / "table.csv").write_text("a,b\n1,2\n3,4\n")
     return {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def load_image(path: Path) -> None:
+    with open_image(path) as image:
+        image.load()
+
+
 READERS = {
     "train-images-idx3-ubyte.gz": read_idx,
-    "photo.jpg": lambda path: load_image(path),
-    "image.png": lambda path: load_image(path),
+    "photo.jpg": load_image,
+    "image.png": load_image,
     "boston_housing.npz": read_boston,
     "array.npy": load_npy,
     "imdb.npz": lambda path: read_imdb(path, 100, 5, 2),
     "data_batch_1": lambda path: read_cifar(path.parent),
 }
-
-
-def load_image(path: Path) -> None:
-    with open_image(path) as image:
-        image.load()
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -303,10 +297,9 @@ def test_files_of_anything(place: Path, content: bytes, suffix: str) -> None:
             read(path)
 
 
-@pytest.fixture(scope="module")
-def image_card() -> Card:
-    shape = {"inputs": [28, 28, 1], "outputs": 10}
-    return Card("mnist", [28, 28, 1], [str(n) for n in range(10)], model=shape)
+IMAGE_CARD = Card(
+    "mnist", [28, 28, 1], list("0123456789"), model={"inputs": [28, 28, 1], "outputs": 10}
+)
 
 
 @pytest.mark.parametrize(
@@ -314,13 +307,11 @@ def image_card() -> Card:
 )
 @given(seed=st.integers(0, 2**32))
 @fuzz
-def test_inputs(
-    place: Path, files: dict[str, Path], image_card: Card, name: str, seed: int
-) -> None:
+def test_inputs(place: Path, files: dict[str, Path], name: str, seed: int) -> None:
     path = place / name
     path.write_bytes(damage(files[name].read_bytes(), seed))
     with only_sentences(place):
-        predict_file(lambda x: torch.zeros(len(x), 10), image_card, path)
+        predict_file(lambda x: torch.zeros(len(x), 10), IMAGE_CARD, path)
 
 
 # Runs and models of others ----------------------------------------------------------------------

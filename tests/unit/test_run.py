@@ -33,8 +33,8 @@ def config(folder: Path, *overrides: str, data: str = "synthetic") -> DictConfig
 
 
 def folder_of(folder: Path) -> Path:
-    [found] = folder.glob("*/*/seed=*")
-    return found
+    [run_dir] = folder.glob("*/*/seed=*")
+    return run_dir
 
 
 def test_the_score_of_the_protocol_comes_back_and_again(
@@ -53,7 +53,7 @@ def test_the_score_of_the_protocol_comes_back_and_again(
 
 def test_seed_0_and_1_are_two_runs(tmp_path: Path) -> None:
     train(config(tmp_path)), train(config(tmp_path, "seed=1"))
-    zero, one = (read_record(each) or {} for each in sorted(tmp_path.glob("*/*/seed=*")))
+    zero, one = (read_record(run_dir) or {} for run_dir in sorted(tmp_path.glob("*/*/seed=*")))
     assert (zero["seed"], one["seed"]) == (0, 1)
     assert zero["config_hash"] == one["config_hash"]
     assert zero["series"] != one["series"]
@@ -79,7 +79,8 @@ def test_what_callbacks_measured_is_in_the_record(tmp_path: Path) -> None:
     record = read_record(folder_of(tmp_path)) or {}
     measured = record["measured"]
     assert measured.keys() == {"stuck", "pruning", "dead_inputs", "timing"}
-    assert not [name for name, each in measured.items() if "error" in each]
+    assert not [name for name, result in measured.items() if "error" in result]
+    assert record["test_metrics"]["accuracy"] == pytest.approx(record["scores"]["last"]["value"])
     assert measured["pruning"]["curve"][0]["acc"] == record["scores"]["last"]["value"]
     assert (folder_of(tmp_path) / measured["dead_inputs"]["file"]).exists()
     assert record["steps_per_second"] > 0
@@ -274,10 +275,9 @@ class TestEvaluate:
         with pytest.raises(UserError, match="25 inputs and 2 outputs does not fit"):
             evaluate(folder_of(tmp_path), ["data.noise=5"])
 
-    @pytest.mark.parametrize("more", [[], ["protocol=holdout"]])
-    def test_other_data_is_prepared_as_the_runs_own(self, tmp_path: Path, more: list[str]) -> None:
-        given = ["model=dense", "data.split=official", *more]  # standardised
-        train(config(tmp_path, *given, data="boston"))
+    def test_other_data_is_prepared_as_the_runs_own(self, tmp_path: Path) -> None:
+        options = ["model=dense", "data.split=official", "protocol=holdout"]  # standardised
+        train(config(tmp_path, *options, data="boston"))
         run = folder_of(tmp_path)
         own = evaluate(run)
         assert evaluate(run, ["data.limit_train=20"]) == own

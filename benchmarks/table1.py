@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from focusing.compose import check, config_dir, prepare_hydra
 from focusing.experiments.stack_records import Pair
 from focusing.experiments.table1 import groups, pair_of, rough_seconds, run_stacked
-from focusing.experiments.trials import draw
+from focusing.experiments.table1_trials import draw
 from focusing.run import train
 
 GOAL_MINUTES, GOAL_RATIO = 15.0, 10.0

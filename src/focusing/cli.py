@@ -362,7 +362,7 @@ def train_job(cfg: DictConfig) -> float | None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from focusing.experiments.trials import run_job
+    from focusing.experiments.table1_trials import run_job
 
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         return run_job(cfg)  # Hydra notes the error and goes on with the other jobs

@@ -322,7 +322,7 @@ def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:
 
     from focusing.experiments.stack_records import train_group
     from focusing.experiments.table1 import groups, one_thread, pair_of, rough_seconds
-    from focusing.experiments.trials import draw
+    from focusing.experiments.table1_trials import draw
 
     seed, variant, cpu = config["seed"], config["variant"], torch.device("cpu")
     trials = [draw(seed, index, variant) for index in range(config["sweep"]["trials"])]

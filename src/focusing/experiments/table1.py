@@ -29,7 +29,7 @@ from focusing.compose import check, prepare_hydra
 from focusing.config import SCHEMA_TARGETS, Optim, group_schemas
 from focusing.errors import UserError
 from focusing.experiments.stack_records import DTYPES, Pair, record_if_any, train_group
-from focusing.experiments.trials import Trial, command_line_options, draw
+from focusing.experiments.table1_trials import Trial, command_line_options, draw
 from focusing.results.identity import ONLOOKERS, run_folder
 from focusing.sweep.jobs import (
     Job,

@@ -33,7 +33,7 @@ class GridSweeper(Sweeper):
         """Set up the launcher."""
         from hydra.core.plugins import Plugins
 
-        from focusing.experiments.trials import sweep_task
+        from focusing.experiments.table1_trials import sweep_task
         from hydra_plugins.focusing_sweeps.local_launcher import SerialLauncher
 
         self.hydra_context, self.config = hydra_context, config

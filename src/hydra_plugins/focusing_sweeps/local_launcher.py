@@ -26,7 +26,7 @@ class LocalLauncher(Launcher):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Check the options and find the slots of this machine."""
-        from focusing.experiments.trials import sweep_task
+        from focusing.experiments.table1_trials import sweep_task
         from focusing.sweep.local import LocalSweep
 
         self.runner = LocalSweep(hydra_context, config, sweep_task(task_function), **self.options)
@@ -64,7 +64,7 @@ class SerialLauncher(LocalLauncher):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """There are no options."""
-        from focusing.experiments.trials import sweep_task
+        from focusing.experiments.table1_trials import sweep_task
         from focusing.sweep.local import SerialSweep
 
         self.runner = SerialSweep(hydra_context, config, sweep_task(task_function))

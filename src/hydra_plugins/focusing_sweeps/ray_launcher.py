@@ -59,7 +59,7 @@ class RayLauncher(Launcher):
     ) -> None:
         """Connect to the cluster."""
         from focusing.errors import UserError
-        from focusing.experiments.trials import sweep_task
+        from focusing.experiments.table1_trials import sweep_task
         from focusing.sweep.clusters import ClusterSweep
         from focusing.sweep.ray_cluster import Ray
 

@@ -21,7 +21,7 @@ class SlurmLauncher(Launcher):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Connect to the cluster."""
-        from focusing.experiments.trials import sweep_task
+        from focusing.experiments.table1_trials import sweep_task
         from focusing.sweep.clusters import ClusterSweep
         from focusing.sweep.slurm import Slurm
 

@@ -24,7 +24,7 @@ from focusing.compose import config_dir, prepare_hydra
 from focusing.config import SCHEMA_TARGETS
 from focusing.data import DataSet
 from focusing.errors import UserError
-from focusing.experiments.trials import sweep_task
+from focusing.experiments.table1_trials import sweep_task
 from focusing.instantiate import TARGETS, check_hydra, instantiate, trust
 from focusing.models import Network
 from focusing.sweep import search

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from focusing.compose import check
 from focusing.experiments.stack_records import Pair, train_group
 from focusing.experiments.table1 import groups, pair_of
-from focusing.experiments.trials import apply_trial, draw
+from focusing.experiments.table1_trials import apply_trial, draw
 from focusing.results.identity import run_folder
 from focusing.results.store import read_record
 from focusing.run import train

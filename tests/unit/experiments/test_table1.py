@@ -19,7 +19,7 @@ from focusing.errors import UserError
 from focusing.experiments import table1
 from focusing.experiments.stack_records import Pair, train_group
 from focusing.experiments.table1 import check_stackable, groups, pair_of, run_stacked
-from focusing.experiments.trials import draw
+from focusing.experiments.table1_trials import draw
 from focusing.results.identity import run_folder
 from focusing.results.store import claim
 from focusing.sweep.jobs import RunsFailedError

@@ -9,7 +9,7 @@ import pytest
 from focusing.compose import check
 from focusing.data import synthetic
 from focusing.errors import UserError
-from focusing.experiments.trials import GRIDS, apply_trial, draw
+from focusing.experiments.table1_trials import GRIDS, apply_trial, draw
 from tests.unit.experiments.composed import composed
 
 

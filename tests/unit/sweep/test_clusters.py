@@ -9,7 +9,7 @@ import pytest
 from hydra.types import HydraContext
 
 from focusing.errors import UserError
-from focusing.experiments.trials import sweep_task
+from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record
 from focusing.sweep import ray_cluster
 from focusing.sweep.clusters import ClusterSweep, cause_of

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
-from focusing.experiments.trials import sweep_task
+from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record, write_record
 from focusing.sweep import task as task_module
 from focusing.sweep.jobs import Job, Outcome, number_jobs

@@ -89,7 +89,7 @@ def test_what_callbacks_measured_is_in_the_record(tmp_path: Path) -> None:
 
 def test_divergence_is_recorded(tmp_path: Path) -> None:
     cfg = config(tmp_path, "model.batch_norm=false", "optim.lr=1e12")
-    with pytest.raises(DivergedError):
+    with pytest.raises(DivergedError, match="try a smaller optim.lr"):
         train(cfg)
     record = read_record(folder_of(tmp_path)) or {}
     assert record["status"] == "failed"

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from focusing import functional
     from focusing.nn import (
         BandedLinear,
+        DynamicFocus,
         FocusConstraint,
         FocusedLinear,
         defocusify,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BandedLinear",
+    "DynamicFocus",
     "FocusConstraint",
     "FocusedLinear",
     "__version__",

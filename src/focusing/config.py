@@ -35,6 +35,7 @@ class Optim:
     lr: Positive = MISSING
     lr_mu: NotNegative = MISSING
     lr_sigma: NotNegative = MISSING
+    lr_dynamic: NotNegative = 0.003
     momentum: Annotated[float, Ge(0), Lt(1)] | None = None
     options: dict[str, Any] = field(default_factory=dict)
     batch_size: AtLeastOne = MISSING
@@ -217,7 +218,10 @@ class Parameter(NamedTuple):
 def _derive(class_name: str, target: str, signature: str) -> type:
     """The schema of a target: a dataclass of the options of a signature."""
     options: dict[str, tuple[Any, Any]] = {"_target_": (str, target), "name": (str, MISSING)}
-    return _make_dataclass(class_name, options | _options(signature))
+    options |= _options(signature)
+    if target in SCHEMA_TARGETS["model"].values():
+        options["dynamic"] = (Any, None)  # the group dynamic: foci before any network
+    return _make_dataclass(class_name, options)
 
 
 def _options(signature: str) -> dict[str, tuple[Any, Any]]:

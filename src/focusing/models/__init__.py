@@ -1,6 +1,7 @@
 """The networks of the paper, built from focused and plain layers."""
 
 from focusing.models.cnn import CNN, focused_cnn
+from focusing.models.dynamic import DynamicNetwork, build_network
 from focusing.models.fasttext import FastText, focused_fasttext
 from focusing.models.mlp import MLP, dense_mlp, focused_mlp
 from focusing.models.network import LayerSummary, Network, Summary, summarize
@@ -9,11 +10,13 @@ from focusing.models.transfer import Transfer, dense_transfer, focused_transfer
 __all__ = [
     "CNN",
     "MLP",
+    "DynamicNetwork",
     "FastText",
     "LayerSummary",
     "Network",
     "Summary",
     "Transfer",
+    "build_network",
     "dense_mlp",
     "dense_transfer",
     "focused_cnn",

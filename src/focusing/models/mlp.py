@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -23,6 +23,8 @@ class MLP(Network):
             topology is that of the inputs, ``"image"`` the shape of a sample: later layers see the
             neurons before them on a line.
         later_sigma: initial apertures of the layers after the first; None: as those of the first.
+        focus_layers: which hidden layers focus: ``"all"``, or the ``"first"``, which sees inputs
+            whose places mean something; the others are then dense.
         batch_norm: normalise each hidden layer before its ReLU.
         input_dropout: share of the inputs dropped in training.
         dropout: share of the outputs dropped after each hidden layer, in order; layers without a
@@ -41,6 +43,7 @@ class MLP(Network):
         *,
         focus: Mapping[str, Any] | None = None,
         later_sigma: Any = None,
+        focus_layers: Literal["all", "first"] = "all",
         batch_norm: bool = True,
         input_dropout: float = 0.0,
         dropout: Sequence[float] = (),
@@ -67,7 +70,7 @@ class MLP(Network):
             layers["dropout0"] = nn.Dropout(input_dropout)
         width = self.inputs
         for index, neurons in enumerate(hidden, start=1):
-            if focus is None:
+            if focus is None or (focus_layers == "first" and index > 1):
                 layers[f"hidden{index}"] = dense_layer(width, neurons)
             else:
                 layers[f"hidden{index}"] = FocusedLinear(width, neurons, **options)

@@ -250,7 +250,7 @@ def _multiply_adds(layer: nn.Module, links: int, input: Tensor, output: Tensor) 
         return links * (output.numel() // layer.out_channels)
     if isinstance(layer, nn.EmbeddingBag):
         return input.numel() * layer.embedding_dim
-    return 0
+    return int(getattr(layer, "multiply_adds", 0)) * output.shape[0]  # of dynamic foci
 
 
 def _owners(net: nn.Module) -> dict[nn.Module, tuple[str, list[nn.Parameter]]]:

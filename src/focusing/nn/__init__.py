@@ -1,5 +1,6 @@
 """The focusing neuron. Needs torch and nothing else of the package."""
 
+from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.inference import to_inference
 from focusing.nn.linear import FocusedLinear
 from focusing.nn.optim import FocusConstraint, param_groups
@@ -8,6 +9,7 @@ from focusing.nn.surgery import defocusify, focusify
 
 __all__ = [
     "BandedLinear",
+    "DynamicFocus",
     "FocusConstraint",
     "FocusedLinear",
     "defocusify",

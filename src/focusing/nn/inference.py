@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
+from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.linear import FocusedLinear
 from focusing.nn.sparse import BandedLinear
 
@@ -211,6 +212,8 @@ class _Tracer(fx.Tracer):
     """Records layers without children as calls, ours too."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if isinstance(m, DynamicFocus):
+            return True
         return not any(m.children()) or super().is_leaf_module(m, module_qualified_name)
 
 

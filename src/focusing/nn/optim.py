@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.linear import FocusedLinear
 
 
@@ -16,19 +17,22 @@ def param_groups(
     lr: float | None = None,
     lr_mu: float | None = None,
     lr_sigma: float | None = None,
+    lr_dynamic: float | None = None,
     weight_decay: float | None = None,
 ) -> list[dict[str, Any]]:
-    """The parameters of a model in groups named ``weight``, ``other``, ``mu`` and ``sigma``.
+    """The parameters of a model in groups: ``weight``, ``other``, ``mu``, ``sigma``, ``dynamic``.
 
     ``weight`` holds the matrices and kernels, ``other`` the vectors (biases, batch norms), ``mu``
-    and ``sigma`` the foci of all :class:`FocusedLinear` layers. Frozen parameters are in none of
-    them, and a group without parameters is left out.
+    and ``sigma`` the foci of all :class:`FocusedLinear` layers, ``dynamic`` whatever finds the
+    windows of :class:`DynamicFocus`, which collapse at the rate of the weights. Frozen
+    parameters are in none of them, and a group without parameters is left out.
 
     Args:
         model: any model, with focused layers or without.
         lr: learning rate of weights and others; None: the optimizer's.
         lr_mu: learning rate of the centres; None: that of the weights.
         lr_sigma: learning rate of the apertures; None: that of the weights.
+        lr_dynamic: learning rate of dynamic foci; None: a thirtieth of that of the weights.
         weight_decay: of ``weight``; None: the optimizer's. The others never decay, because foci
             would drift to 0.
 
@@ -42,7 +46,12 @@ def param_groups(
     foci: dict[nn.Parameter, str] = {}
     for layer in _focused_layers(model):
         foci |= {layer.mu: "mu", layer.sigma: "sigma"}
-    members: dict[str, list[nn.Parameter]] = {"weight": [], "other": [], "mu": [], "sigma": []}
+    for module in model.modules():
+        if isinstance(module, DynamicFocus):
+            foci |= dict.fromkeys(module.parameters(), "dynamic")
+    members: dict[str, list[nn.Parameter]] = {
+        name: [] for name in ("weight", "other", "mu", "sigma", "dynamic")
+    }
     for parameter in model.parameters():
         if parameter.requires_grad:
             default = "weight" if parameter.dim() > 1 else "other"
@@ -52,6 +61,7 @@ def param_groups(
         "other": lr,
         "mu": lr if lr_mu is None else lr_mu,
         "sigma": lr if lr_sigma is None else lr_sigma,
+        "dynamic": lr / 30 if lr_dynamic is None and lr is not None else lr_dynamic,
     }
     groups = []
     for name, parameters in members.items():
@@ -64,7 +74,7 @@ def param_groups(
 
 
 class FocusConstraint:
-    """Calls ``constrain_()`` of all focused layers of a model after each step of an optimizer.
+    """Calls ``constrain_()`` of all foci of a model after each step of an optimizer.
 
     Args:
         model: the model whose foci stay in their ranges.
@@ -82,7 +92,8 @@ class FocusConstraint:
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Register the constraint on the optimizer."""
-        self.layers = _focused_layers(model)
+        kinds = (FocusedLinear, DynamicFocus)
+        self.layers = [layer for layer in model.modules() if isinstance(layer, kinds)]
         self._handle = optimizer.register_step_post_hook(self)
 
     def __call__(self, *_: object) -> None:

@@ -23,6 +23,8 @@ MODELS = {
     "focus_s": "Focus-s",
     "fixed_2d": "Fixed-2d",
     "focus_2d": "Focus-2d",
+    "dynamic_dense": "Dynamic+Dns",
+    "dynamic_2d": "Dynamic-2d",
     "cnn_dense": "CNN+Dns",
     "cnn_focus": "CNN+Fcs",
     "vgg_dense": "VGG+Dns",
@@ -59,4 +61,4 @@ def edition(size: str, variant: str) -> tuple[int, int, str, str]:
 def dense_twin(model: str) -> str:
     """The dense network that a focused one is compared with: ``cnn_dense`` of ``cnn_focus``."""
     family = model.partition("_")[0]
-    return f"{family}_dense" if f"{family}_dense" in MODELS else "dense"
+    return f"{family}_dense" if family in ("cnn", "vgg", "fasttext") else "dense"

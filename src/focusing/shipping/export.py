@@ -19,8 +19,7 @@ from torch import Tensor, fx, nn
 
 from focusing.data import Batches
 from focusing.errors import UserError
-from focusing.instantiate import instantiate
-from focusing.models import Network
+from focusing.models import Network, build_network
 from focusing.nn import BandedLinear
 from focusing.shipping.card import KEY, Card, allowed_outputs, describe_network
 from focusing.validation import check_regular, format_bytes
@@ -291,7 +290,7 @@ def _read_safetensors(path: Path) -> tuple[Forward, Card]:
     if "pretrained" in model:
         model |= {"pretrained": False, "weights": None}
     with torch.device("meta"):
-        built = instantiate(model, Network)
+        built = build_network(model)
     described, size = sum(weight.nbytes for weight in built.parameters()), path.stat().st_size
     if described > max(SMALL_NETWORK, MAX_FOLDED * size):  # before it is allocated
         raise UserError(

@@ -198,7 +198,10 @@ def fine_tune(trained: Trained, net: Network, epochs: int) -> None:
         epochs: how long.
     """
     optim = Optim(**trained.config["optim"])
-    rates = {name: FINE_TUNING_RATE * getattr(optim, name) for name in ("lr", "lr_mu", "lr_sigma")}
+    rates = {
+        name: FINE_TUNING_RATE * getattr(optim, name)
+        for name in ("lr", "lr_mu", "lr_sigma", "lr_dynamic")
+    }
     optim = replace(optim, **rates, decay_epochs=[], anneal_epochs=0)
     options = {**trained.config["trainer"], "max_epochs": epochs}
     module = FocusingModule(net, optim, seed=trained.config["seed"])

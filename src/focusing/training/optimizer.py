@@ -19,7 +19,7 @@ from focusing.nn import FocusedLinear, param_groups
 
 
 def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
-    """Make an optimizer with the parameter groups weight, other, mu and sigma.
+    """Make an optimizer with the parameter groups weight, other, mu, sigma and dynamic.
 
     ``weight`` and ``other`` (biases, batch norm) learn alike, but only weights are penalised.
     """
@@ -39,6 +39,7 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
         lr=optim.lr,
         lr_mu=optim.lr_mu,
         lr_sigma=optim.lr_sigma,
+        lr_dynamic=optim.lr_dynamic,
         # Optimizers add weight_decay * w to the gradient, which is that of weight_decay / 2 * w^2.
         weight_decay=2 * optim.l2 if optim.l2 else None,
     )
@@ -68,6 +69,7 @@ def set_learning_rates(optimizer: torch.optim.Optimizer, optim: Optim, epoch: in
         rate, factor = {
             "mu": (optim.lr_mu, optim.decay_mu),
             "sigma": (optim.lr_sigma, optim.decay_sigma),
+            "dynamic": (optim.lr_dynamic, None),
         }.get(group["name"], (optim.lr, None))
         group["lr"] = rate * (optim.decay if factor is None else factor) ** decays
 

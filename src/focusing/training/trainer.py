@@ -24,7 +24,7 @@ from focusing.data.batches import Preparation, resident
 from focusing.data.image_sets import resolve_missing
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
-from focusing.models import Network
+from focusing.models import Network, build_network
 from focusing.results.record import Series, best_epoch
 from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO, newest_checkpoint
 from focusing.training.module import FocusingModule
@@ -104,7 +104,7 @@ def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = Tr
         sizes["vocabulary"] = data.vocabulary
     _check_size(model, options, sizes)
     torch.manual_seed(config["seed"])
-    return instantiate(options, Network, **sizes)
+    return build_network(options, **sizes)
 
 
 def _check_size(model: str, options: dict[str, Any], sizes: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ def _check_size(model: str, options: dict[str, Any], sizes: dict[str, Any]) -> N
     empty = {"pretrained": False, "weights": None} if "pretrained" in options else {}
     try:
         with torch.device("meta"):
-            net = instantiate({**options, **empty}, Network, **sizes)
+            net = build_network({**options, **empty}, **sizes)
     except RuntimeError as error:
         if "overflow" not in str(error):  # a network of the user's own, which needs values
             return

@@ -1,0 +1,386 @@
+"""Foci that follow the input: a grid of Gaussian foci around a centre that each sample chooses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from focusing.nn.positions import Grid, Topology, read_topology
+
+CENTRES = ("saliency", "regressed", "static")
+STARTS = ("random", "blob")
+MAX_ZOOM = 2.0
+"""A window is at most this much larger or smaller than the common one."""
+
+
+class Windows(NamedTuple):
+    """Where the foci of each sample are, in the unit cube; all of shape (N, glimpses, d).
+
+    Attributes:
+        centre: middle of the grid of foci.
+        extent: distance from its first focus to its last.
+        sigma: aperture of its foci.
+    """
+
+    centre: Tensor
+    extent: Tensor
+    sigma: Tensor
+
+
+class DynamicFocus(nn.Module):
+    r"""Reads a window of each sample through a grid of Gaussian foci that moves with the input.
+
+    The foci of a grid share one centre, one extent and one aperture. Extent and aperture are
+    learnt; the centre is computed from the sample, by default as the soft-argmax of a saliency map
+    that one small shared filter makes, so that an object is found wherever it is. With the focus
+    :math:`\phi_{ki} \propto e^{-((\tau_i - c - o_k) / \sigma)^2 / 2}` of each axis, normalised
+    over the inputs i, an image becomes :math:`\Phi_y X \Phi_x^T`: two small products a sample,
+    whatever the size of the frame.
+
+    Neighbours: DRAW (Gregor et al. 2015) reads with such a grid from a recurrent network's
+    state, a spatial transformer (Jaderberg et al. 2015) samples a grid that a network regresses.
+
+    Args:
+        topology: shape of a sample: ``(60, 60)``, ``(32, 32, 3)`` with channels, ``(D, H, W)``, or
+            ``((100,), 13)`` for a sequence of 100 frames of 13 channels.
+        grid: number of foci along each axis; None: half as many as inputs.
+        centre: ``"saliency"``; ``"regressed"`` (a small MLP on the pooled sample);
+            ``"static"`` (learnt, the same for all samples); or a module that maps (N, C, *axes) to
+            centres (N, glimpses, d) in [0, 1], with one more column, a log-zoom, if ``zoom``.
+        start: first filter of the saliency: ``"random"`` numbers, or a ``"blob"``, which looks
+            for brightness.
+        zoom: each sample also chooses how large its window is, up to a factor of two.
+        glimpses: number of windows, each with a filter of its own.
+        extent: initial share of the frame that a window covers.
+        aperture: initial sigma of the foci in units of the distance between neighbours.
+        pool: inputs of an axis that become one cell of the saliency map.
+        kernel: size of the saliency filter, in cells; odd.
+        temperature: initial sharpness of the soft-argmax.
+        device: device of the parameters.
+        dtype: type of the parameters.
+
+    Shape:
+        - Input: (N, \*axes, C), or (N, \*axes) if there is one channel.
+        - Output: (N, \*grid, glimpses * C); the glimpses are channels.
+
+    Example:
+        >>> focus = DynamicFocus((60, 60), grid=(28, 28))
+        >>> focus(torch.rand(16, 60, 60)).shape
+        torch.Size([16, 28, 28, 1])
+        >>> focus.windows(torch.rand(16, 60, 60)).centre.shape
+        torch.Size([16, 1, 2])
+    """
+
+    gaps: Tensor
+
+    def __init__(
+        self,
+        topology: Topology,
+        grid: Sequence[int] | None = None,
+        *,
+        centre: str | nn.Module = "saliency",
+        start: str = "random",
+        zoom: bool = False,
+        glimpses: int = 1,
+        extent: float = 0.55,
+        aperture: float = 0.5,
+        pool: int = 4,
+        kernel: int = 9,
+        temperature: float = 10.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
+        super().__init__()
+        self.topology = _read_frame(topology)
+        axes, channels = self.topology
+        self.grid = _read_grid(grid, axes)
+        _check_count("glimpses", glimpses)
+        _check_count("pool", pool)
+        _check_count("kernel", kernel)
+        if kernel % 2 == 0:
+            raise ValueError(f"kernel={kernel} must be odd: a filter has a middle.")
+        if pool > min(axes):
+            raise ValueError(f"pool={pool} is larger than the frame {axes}.")
+        for name, value in (
+            ("extent", extent),
+            ("aperture", aperture),
+            ("temperature", temperature),
+        ):
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name}={value} must be positive.")
+        if start not in STARTS:
+            raise ValueError(f"start={start!r} is not one of {', '.join(STARTS)}.")
+        self.zoom, self.glimpses = zoom, glimpses
+        factory: Any = {"device": device, "dtype": dtype}
+        self.finder: nn.Module
+        if isinstance(centre, nn.Module):
+            self.finder = centre
+        elif centre == "saliency":
+            self.finder = Saliency(
+                self.topology,
+                glimpses,
+                start=start,
+                zoom=zoom,
+                pool=pool,
+                kernel=kernel,
+                temperature=temperature,
+                **factory,
+            )
+        elif centre == "regressed":
+            self.finder = Regressed(self.topology, glimpses, zoom=zoom, pool=pool, **factory)
+        elif centre == "static":
+            if zoom:
+                raise ValueError("zoom=True needs a centre that sees the sample, not static.")
+            self.finder = Static(len(axes), glimpses, **factory)
+        else:
+            raise ValueError(
+                f"centre={centre!r} is neither a module nor one of {', '.join(CENTRES)}."
+            )
+        size = (glimpses, len(axes))
+        self.extent = nn.Parameter(torch.full(size, extent, **factory))
+        self.aperture = nn.Parameter(torch.full(size, aperture, **factory))
+        gaps = torch.tensor([max(foci - 1, 1) for foci in self.grid], **factory)
+        self.register_buffer("gaps", gaps, persistent=False)
+
+    def windows(self, input: Tensor) -> Windows:
+        """Where each sample is looked at."""
+        return self._windows(self._channels_last(input))
+
+    def _windows(self, x: Tensor) -> Windows:
+        centre = _precise(self.finder(x.movedim(-1, 1)))
+        dims = len(self.topology.axes)
+        if centre.shape[1:] != (self.glimpses, dims + self.zoom):
+            raise ValueError(
+                f"centre gave shape {tuple(centre.shape)} but must give (N, glimpses, "
+                f"d{' + 1' if self.zoom else ''}) = (N, {self.glimpses}, {dims + self.zoom})."
+            )
+        extent = self.extent.to(centre.dtype).expand(centre.shape[0], -1, -1)
+        if self.zoom:
+            extent = extent * MAX_ZOOM ** torch.tanh(centre[..., dims:])
+            centre = centre[..., :dims]
+        return Windows(centre, extent, self.aperture.to(extent.dtype) * extent / self.gaps)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (N, *axes, C) to (N, *grid, glimpses * C)."""
+        x = self._channels_last(input)
+        windows = self._windows(x)
+        glimpses = [
+            self._read(x, *(each[:, glimpse] for each in windows))
+            for glimpse in range(self.glimpses)
+        ]
+        return glimpses[0] if len(glimpses) == 1 else torch.cat(glimpses, dim=-1)
+
+    def _read(self, x: Tensor, centre: Tensor, extent: Tensor, sigma: Tensor) -> Tensor:
+        """One window of each sample: contract one axis after the other with its foci."""
+        for axis, (inputs, foci) in enumerate(zip(self.topology.axes, self.grid, strict=True)):
+            tau = torch.linspace(0, 1, inputs, device=centre.device, dtype=centre.dtype)
+            offset = torch.linspace(-0.5, 0.5, foci, device=centre.device, dtype=centre.dtype)
+            if foci == 1:
+                offset = torch.zeros_like(offset)
+            mu = centre[:, axis, None] + extent[:, axis, None] * offset
+            u = (tau - mu[..., None]) / sigma[:, axis, None, None]
+            # The softmax never divides 0 by 0: a focus outside the frame sees the nearest input.
+            phi = torch.softmax(u.square() / -2, dim=-1).to(x.dtype)
+            read = phi @ x.flatten(2)
+            x = read.reshape(*read.shape[:2], *x.shape[2:]).movedim(1, -2)
+        return x
+
+    def _channels_last(self, input: Tensor) -> Tensor:
+        axes, channels = self.topology
+        shape = tuple(input.shape[1:])
+        if shape == axes and channels == 1:
+            return input.unsqueeze(-1)
+        if shape != (*axes, channels):
+            raise ValueError(
+                f"input has shape {tuple(input.shape)} but topology={self.topology} wants "
+                f"(N, {', '.join(map(str, (*axes, channels)))})."
+            )
+        return input
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds per sample of reading the windows, one axis after the other."""
+        sizes, work = list(self.topology.axes), 0
+        for axis, foci in enumerate(self.grid):
+            work += foci * math.prod(sizes)
+            sizes[axis] = foci
+        return work * self.topology.channels * self.glimpses
+
+    @torch.no_grad()
+    def constrain_(self) -> None:
+        """Keep extent and aperture where they make sense; call it after each optimizer step."""
+        self.extent.clamp_(0.05, 1.5)
+        self.aperture.clamp_(0.1, 5.0)
+        if isinstance(self.finder, Saliency):
+            self.finder.temperature.clamp_(0.1, 1000.0)
+
+    def extra_repr(self) -> str:
+        """Sizes, and the windows as they are now."""
+        parts = [f"topology={self.topology}, grid={self.grid}"]
+        if self.glimpses > 1:
+            parts.append(f"glimpses={self.glimpses}")
+        return ", ".join(parts)
+
+
+class Saliency(nn.Module):
+    """The soft-argmax of a map that one filter makes of the pooled sample."""
+
+    def __init__(
+        self,
+        topology: Grid,
+        glimpses: int,
+        *,
+        start: str,
+        zoom: bool,
+        pool: int,
+        kernel: int,
+        temperature: float,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        axes, channels = topology
+        self.axes, self.pool, self.kernel = axes, pool, kernel
+        factory: Any = {"device": device, "dtype": dtype}
+        size = (glimpses, channels, *(kernel for _ in axes))
+        self.filter = nn.Parameter(torch.empty(size, **factory))
+        self.temperature = nn.Parameter(torch.full((glimpses, 1), temperature, **factory))
+        self.zoom = nn.Parameter(torch.zeros(size, **factory)) if zoom else None
+        with torch.no_grad():
+            if start == "random":
+                self.filter.normal_(std=1 / math.sqrt(channels * kernel ** len(axes)))
+            else:
+                line = torch.linspace(-2, 2, kernel, **factory)
+                blob = torch.ones((), **factory)
+                for _ in axes:
+                    blob = blob[..., None] * torch.exp(line.square() / -2)
+                self.filter.copy_(blob / blob.norm() / math.sqrt(channels))
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds per sample of the map, and of the zoom's."""
+        cells = math.prod(size // self.pool for size in self.axes)
+        return self.filter.numel() * cells * (1 if self.zoom is None else 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""
+        cells = _pool(x, self.pool)
+        convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[len(self.axes) - 1]
+        saliency = convolve(cells, self.filter, padding=self.kernel // 2).flatten(2)
+        weights = torch.softmax(_precise(saliency) * self.temperature, dim=-1)
+        places = _cell_positions(self.axes, self.pool, weights)
+        centre = weights @ places
+        if self.zoom is None:
+            return centre
+        zoom = convolve(cells, self.zoom, padding=self.kernel // 2).flatten(2)
+        return torch.cat([centre, (weights * zoom).sum(-1, keepdim=True)], dim=-1)
+
+
+class Regressed(nn.Module):
+    """An MLP on the pooled sample. It starts in the middle."""
+
+    def __init__(
+        self,
+        topology: Grid,
+        glimpses: int,
+        *,
+        zoom: bool,
+        pool: int,
+        hidden: int = 32,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        axes, channels = topology
+        self.pool, self.glimpses, self.dims = pool, glimpses, len(axes)
+        cells = channels * math.prod(size // pool for size in axes)
+        factory: Any = {"device": device, "dtype": dtype}
+        self.hidden = nn.Linear(cells, hidden, **factory)
+        self.output = nn.Linear(hidden, glimpses * (self.dims + zoom), **factory)
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""
+        cells = _pool(x, self.pool).flatten(1)
+        output = _precise(self.output(torch.relu(self.hidden(cells))))
+        output = output.reshape(output.shape[0], self.glimpses, -1)
+        centre = 0.5 + 0.5 * torch.tanh(output[..., : self.dims])
+        return torch.cat([centre, output[..., self.dims :]], dim=-1)
+
+
+class Static(nn.Module):
+    """A learnt centre, the same for all samples."""
+
+    def __init__(
+        self,
+        dims: int,
+        glimpses: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.centre = nn.Parameter(torch.full((glimpses, dims), 0.5, device=device, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The centres (N, glimpses, d)."""
+        return self.centre.expand(x.shape[0], -1, -1)
+
+
+def _precise(x: Tensor) -> Tensor:
+    """At least float32: half precision cannot tell the places of a large frame apart."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _pool(x: Tensor, pool: int) -> Tensor:
+    """Means of cells; what does not fill a cell at the far end of an axis is left out."""
+    average = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[x.dim() - 3]
+    return average(x, pool)
+
+
+def _cell_positions(axes: Sequence[int], pool: int, like: Tensor) -> Tensor:
+    """Where the middle of each cell is, (cells, d)."""
+    lines = [
+        _pool(torch.linspace(0, 1, size, device=like.device, dtype=like.dtype)[None, None], pool)
+        for size in axes
+    ]
+    points = torch.meshgrid(*(line.flatten() for line in lines), indexing="ij")
+    return torch.stack(points, dim=-1).flatten(0, -2)
+
+
+def _read_frame(topology: Topology) -> Grid:
+    if topology is None or isinstance(topology, Tensor):
+        raise ValueError("topology must be a shape, such as (60, 60): windows move on a grid.")
+    try:
+        sizes = [
+            size
+            for entry in topology
+            for size in (entry if isinstance(entry, Sequence) else [entry])
+        ]
+        frame = read_topology(topology, math.prod(sizes))
+    except TypeError:
+        raise ValueError(f"topology={topology} must be a shape, such as (60, 60).") from None
+    return cast(Grid, frame)  # of a shape, not of positions
+
+
+def _read_grid(grid: Sequence[int] | None, axes: Sequence[int]) -> tuple[int, ...]:
+    if grid is None:
+        return tuple(max(1, size // 2) for size in axes)
+    counts = tuple(grid)
+    if len(counts) != len(axes):
+        raise ValueError(f"grid={counts} must have a number for each axis of {tuple(axes)}.")
+    for count in counts:
+        _check_count("grid", count)
+    return counts
+
+
+def _check_count(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a positive integer.")

@@ -1,0 +1,123 @@
+"""Networks behind dynamic foci: from the config to training, summary, twin and inference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from focusing.config import Optim
+from focusing.errors import UserError
+from focusing.models import DynamicNetwork, build_network
+from focusing.nn import DynamicFocus, FocusConstraint, FocusedLinear, param_groups
+from focusing.training.optimizer import build_optimizer, set_learning_rates
+
+DENSE: dict[str, Any] = {"_target_": "focusing.models.dense_mlp", "hidden": [12]}
+FOCUSED: dict[str, Any] = {
+    "_target_": "focusing.models.focused_mlp",
+    "hidden": [12, 12],
+    "topology": "image",
+    "sigma": 0.1,
+    "focus_layers": "first",
+}
+CNN: dict[str, Any] = {"_target_": "focusing.models.CNN", "filters": [4], "kernel": 3, "hidden": 8}
+WINDOW = {"grid": [8, 8], "pool": 2, "kernel": 3}
+
+
+def build(model: dict[str, Any], **dynamic: Any) -> DynamicNetwork:
+    torch.manual_seed(0)
+    net = build_network({**model, "dynamic": WINDOW | dynamic}, inputs=(20, 20, 1), outputs=4)
+    assert isinstance(net, DynamicNetwork)
+    return net
+
+
+@pytest.mark.parametrize("model", [DENSE, FOCUSED, CNN], ids=["dense", "2d", "cnn"])
+def test_before_any_network(model: dict[str, Any]) -> None:
+    net = build(model, glimpses=2)
+    x = torch.rand(3, 20, 20, 1)
+    assert net.net.shape == (8, 8, 2)
+    assert net(x).shape == (3, 4)
+    net(x).square().sum().backward()
+    assert all(weights.grad is not None for weights in net.parameters())
+
+
+def test_only_the_first_layer_focuses() -> None:
+    assert list(build(FOCUSED).focused_layers()) == ["net.hidden1"]
+    assert isinstance(build(FOCUSED).net.hidden2, nn.Linear)
+    assert isinstance(build({**FOCUSED, "focus_layers": "all"}).net.hidden2, FocusedLinear)
+
+
+def test_the_summary_counts_the_windows() -> None:
+    layers = {layer.name: layer for layer in build(DENSE).summary().layers}
+    assert layers["focus"].multiply_adds == 8 * 20 * 20 + 8 * 8 * 20
+    assert layers["focus.finder"].multiply_adds == 3 * 3 * 10 * 10
+    assert layers["focus"].output == (8, 8, 1)
+
+
+def test_the_dense_twin_sees_the_whole_frame() -> None:
+    net = build(FOCUSED)
+    twin = net.match_parameters()
+    assert twin.shape == (20, 20, 1)
+    assert not twin.focused_layers()
+    own, other = (sum(w.numel() for w in each.parameters()) for each in (net, twin))
+    assert abs(own - other) < 500
+
+
+def test_inference_keeps_the_windows_and_folds_the_rest() -> None:
+    net = build(FOCUSED)
+    net(torch.rand(16, 20, 20, 1))  # batch norm has seen something
+    net.eval()
+    plain = net.to_inference()
+    kinds = [type(module) for module in plain.modules()]
+    assert DynamicFocus in kinds
+    assert FocusedLinear not in kinds
+    assert nn.BatchNorm1d not in kinds
+    x = torch.rand(5, 20, 20, 1)
+    torch.testing.assert_close(plain(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_windows_have_a_rate_of_their_own() -> None:
+    net = build(FOCUSED)
+    rates = {group["name"]: group["lr"] for group in param_groups(net, lr=0.3, lr_mu=0.1)}
+    assert rates["dynamic"] == pytest.approx(0.01)
+    optim = Optim(
+        name="SGD", lr=0.1, lr_mu=0.01, lr_sigma=0.01, batch_size=4, decay_epochs=[1], decay=0.5
+    )
+    optimizer = build_optimizer(net, optim)
+    groups = {group["name"]: group for group in optimizer.param_groups}
+    assert groups["dynamic"]["lr"] == 0.003
+    assert set(map(id, groups["dynamic"]["params"])) == set(map(id, net.focus.parameters()))
+    set_learning_rates(optimizer, optim, 1)
+    assert groups["dynamic"]["lr"] == 0.0015
+
+
+def test_the_constraint_covers_windows() -> None:
+    net = build(DENSE)
+    optimizer = torch.optim.SGD(param_groups(net, lr=0.1))
+    constraint = FocusConstraint(net, optimizer)
+    with torch.no_grad():
+        net.focus.extent.fill_(-1)
+    optimizer.step()
+    assert net.focus.extent.min() > 0
+    constraint.remove()
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "message"),
+    [
+        ({"grid": [3]}, "model.dynamic: grid=.* must have a number for each axis"),
+        ({"kernel": 2}, "model.dynamic: kernel=2 must be odd"),
+        ({"glimpses": "x"}, "glimpses='x'"),
+        ({"elsewhere": 1}, "model.dynamic: .*elsewhere"),
+    ],
+)
+def test_wrong_options(dynamic: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build(DENSE, **dynamic)
+
+
+def test_rows_of_a_table_have_no_window() -> None:
+    with pytest.raises(UserError, match=r"model.dynamic needs samples with a shape"):
+        build_network({**DENSE, "dynamic": WINDOW}, inputs=(20,), outputs=2)

@@ -1,0 +1,208 @@
+"""DynamicFocus: a window of each sample, read through foci that follow the input."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from focusing.nn.dynamic import DynamicFocus
+
+FRAMES = [((13,), 1), ((12,), 3), ((9, 11), 1), ((8, 10), 2), ((5, 6, 7), 1)]
+
+
+def blob_image(row: float, column: float, size: int = 60) -> torch.Tensor:
+    """A bright spot at a place in [0, 1] x [0, 1]."""
+    y, x = np.meshgrid(np.linspace(0, 1, size), np.linspace(0, 1, size), indexing="ij")
+    return torch.tensor(
+        np.exp(-((y - row) ** 2 + (x - column) ** 2) / (2 * 0.05**2)), dtype=torch.float32
+    )
+
+
+def oracle(x: np.ndarray, axes, grid, centre, extent, sigma) -> np.ndarray:
+    """Every output focus of one sample, one by one, from the definition; x is (*axes, C)."""
+    taus = [np.linspace(0, 1, size) for size in axes]
+    out = np.zeros((*grid, x.shape[-1]))
+    for place in itertools.product(*(range(foci) for foci in grid)):
+        phi = np.ones(())
+        for axis, k in enumerate(place):
+            offset = 0.0 if grid[axis] == 1 else k / (grid[axis] - 1) - 0.5
+            mu = centre[axis] + extent[axis] * offset
+            log_g = -(((taus[axis] - mu) / sigma[axis]) ** 2) / 2
+            g = np.exp(log_g - log_g.max())
+            phi = phi[..., None] * (g / g.sum())
+        out[place] = np.tensordot(phi, x, axes=len(axes))
+    return out
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    frame=st.sampled_from(FRAMES),
+    centre=st.sampled_from(["saliency", "regressed", "static"]),
+    glimpses=st.integers(1, 2),
+    foci=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+)
+def test_agrees_with_the_oracle(frame, centre, glimpses, foci, seed) -> None:
+    torch.manual_seed(seed)
+    axes, channels = frame
+    grid = tuple(foci + axis for axis in range(len(axes)))
+    focus = DynamicFocus(
+        frame, grid, centre=centre, glimpses=glimpses, pool=2, kernel=3, dtype=torch.float64
+    )
+    x = torch.rand(3, *axes, channels, dtype=torch.float64)
+    windows = focus.windows(x)
+    output = focus(x).detach().numpy().reshape(3, *grid, glimpses, channels)
+    for sample in range(3):
+        for glimpse in range(glimpses):
+            window = [values[sample, glimpse].detach().numpy() for values in windows]
+            expected = oracle(x[sample].numpy(), axes, grid, *window)
+            np.testing.assert_allclose(output[sample, ..., glimpse, :], expected, atol=1e-12)
+
+
+def test_the_saliency_is_a_soft_argmax() -> None:
+    """A blob filter finds a bright spot wherever it is, to a fraction of a cell."""
+    focus = DynamicFocus((60, 60), (28, 28), start="blob", temperature=100.0)
+    places = torch.tensor([[0.25, 0.3], [0.5, 0.75], [0.7, 0.2]])
+    images = torch.stack([blob_image(*place.tolist()) for place in places])
+    centres = focus.windows(images).centre[:, 0]
+    assert (centres - places).abs().max() < 0.03
+
+
+def test_the_window_holds_the_object_wherever_it_is() -> None:
+    focus = DynamicFocus((60, 60), (28, 28), start="blob", temperature=100.0)
+    a, b = focus(torch.stack([blob_image(0.35, 0.4), blob_image(0.6, 0.65)]))
+    static = DynamicFocus((60, 60), (28, 28), centre="static")
+    c, d = static(torch.stack([blob_image(0.35, 0.4), blob_image(0.6, 0.65)]))
+    assert (a - b).abs().max() < 0.5 < (c - d).abs().max()
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
+@pytest.mark.parametrize("options", [{}, {"zoom": True, "glimpses": 2}, {"centre": "regressed"}])
+def test_gradients(frame, options) -> None:
+    torch.manual_seed(0)
+    axes, channels = frame
+    focus = DynamicFocus(frame, (2,) * len(axes), pool=2, kernel=3, dtype=torch.float64, **options)
+    with torch.no_grad():
+        for parameter in focus.parameters():
+            parameter.add_(0.1 * torch.rand_like(parameter))
+    x = torch.rand(2, *axes, channels, dtype=torch.float64, requires_grad=True)
+    names, values = zip(*focus.named_parameters(), strict=True)
+
+    def call(x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(focus, dict(zip(names, parameters, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(call, (x, *values), fast_mode=True)
+
+
+def test_zoom_changes_the_extent_of_each_sample_within_bounds() -> None:
+    focus = DynamicFocus((20, 20), (6, 6), zoom=True)
+    x = torch.rand(4, 20, 20)
+    assert torch.allclose(focus.windows(x).extent, torch.tensor(0.55))
+    with torch.no_grad():
+        focus.finder.zoom.normal_(std=0.2)
+    extent = focus.windows(x).extent
+    assert extent.std(0).min() > 0
+    assert extent.min() >= 0.55 / 2 - 1e-6
+    assert extent.max() <= 0.55 * 2 + 1e-6
+
+
+def test_a_module_of_the_users_own() -> None:
+    class Corner(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert x.shape[1:] == (3, 16, 16)  # channels first, as convolutions want it
+            return torch.zeros(x.shape[0], 1, 2)
+
+    focus = DynamicFocus((16, 16, 3), (4, 4), centre=Corner())
+    assert focus(torch.rand(5, 16, 16, 3)).shape == (5, 4, 4, 3)
+    assert focus.windows(torch.rand(5, 16, 16, 3)).centre.eq(0).all()
+    with pytest.raises(ValueError, match=r"centre gave shape .* but must give"):
+        DynamicFocus((16, 16, 3), (4, 4), centre=Corner(), glimpses=2)(torch.rand(5, 16, 16, 3))
+
+
+def test_constrain_keeps_windows_sensible() -> None:
+    focus = DynamicFocus((16, 16), (4, 4))
+    with torch.no_grad():
+        focus.extent.fill_(-3)
+        focus.aperture.fill_(100)
+        focus.finder.temperature.fill_(-1)
+    focus.constrain_()
+    assert focus.extent.min() > 0
+    assert focus.aperture.max() <= 5
+    assert focus.finder.temperature.min() > 0
+    assert focus(torch.rand(2, 16, 16)).isfinite().all()
+
+
+def test_autocast_and_half_precision() -> None:
+    focus = DynamicFocus((60, 60), (28, 28))
+    x = torch.rand(3, 60, 60)
+    expected, centre = focus(x), focus.windows(x).centre
+    with torch.autocast("cpu", torch.bfloat16):
+        assert focus.windows(x).centre.dtype == torch.float32
+        torch.testing.assert_close(focus(x).float(), expected, atol=0.05, rtol=0.05)
+    half = DynamicFocus((60, 60), (28, 28), centre="static").bfloat16()
+    assert half(x.bfloat16()).dtype == torch.bfloat16
+    assert centre.dtype == torch.float32
+
+
+def test_vmap_compile_and_meta() -> None:
+    focus = DynamicFocus((20, 24), (5, 6))
+    x = torch.rand(4, 20, 24)
+    one_by_one = torch.vmap(lambda sample: focus(sample[None])[0])(x)
+    torch.testing.assert_close(one_by_one, focus(x))
+    compiled = torch.compile(focus, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), focus(x))
+    assert DynamicFocus((20, 24), (5, 6), device="meta")(x.to("meta")).shape == (4, 5, 6, 1)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch warns of its own exporter
+def test_export(tmp_path) -> None:
+    torch.manual_seed(0)
+    focus = DynamicFocus((21, 24), (5, 6), zoom=True, glimpses=2).eval()
+    x = torch.rand(4, 21, 24)
+    batch = torch.export.Dim("batch", min=1)
+    program = torch.export.export(focus, (x,), dynamic_shapes=((batch, None, None),))
+    torch.testing.assert_close(program.module()(x[:3]), focus(x[:3]))
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = tmp_path / "dynamic.onnx"
+    torch.onnx.export(
+        focus, (x,), path, dynamo=True, dynamic_shapes=((batch, None, None),), verbose=False
+    )
+    session = onnxruntime.InferenceSession(path)
+    (output,) = session.run(None, {session.get_inputs()[0].name: x[:3].numpy()})
+    np.testing.assert_allclose(output, focus(x[:3]).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"topology": None}, "topology must be a shape"),
+        ({"topology": torch.rand(9, 2)}, "topology must be a shape"),
+        ({"topology": (0, 3)}, "topology"),
+        ({"topology": 3}, "must be a shape"),
+        ({"grid": (3,)}, "must have a number for each axis"),
+        ({"grid": (3, 0)}, "grid=0 must be a positive integer"),
+        ({"centre": "nowhere"}, "neither a module nor one of saliency, regressed, static"),
+        ({"centre": "static", "zoom": True}, "needs a centre that sees the sample"),
+        ({"start": "middle"}, "not one of random, blob"),
+        ({"kernel": 4}, "must be odd"),
+        ({"pool": 30}, "larger than the frame"),
+        ({"glimpses": 0}, "glimpses=0 must be a positive integer"),
+        ({"extent": 0.0}, "extent=0.0 must be positive"),
+        ({"aperture": float("nan")}, "aperture=nan must be positive"),
+        ({"temperature": -1.0}, "temperature=-1.0 must be positive"),
+    ],
+)
+def test_wrong_arguments(arguments, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        DynamicFocus(**{"topology": (12, 12), "grid": (4, 4)} | arguments)
+
+
+def test_wrong_input() -> None:
+    with pytest.raises(ValueError, match=r"input has shape \(2, 10, 12\) but topology="):
+        DynamicFocus((12, 12), (4, 4))(torch.rand(2, 10, 12))

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from benchmarks import loop
-from tests.integration.commands import SMALL, TRAIN, record, run, run_dirs, run_here
+from tests.integration.commands import SMALL, TRAIN, record, run_dirs, run_here
 from tests.integration.forked import run_forked
 
 pytestmark = pytest.mark.slow
@@ -29,9 +29,9 @@ SUBPROCESS = (
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working directory with a finished run of ``python train.py``, the real command."""
+    """A working directory with a finished run of ``python train.py``."""
     folder = tmp_path_factory.mktemp("trained")
-    done = run(TRAIN, *OPTIONS, cwd=folder)
+    done = run_forked(TRAIN, *OPTIONS, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 

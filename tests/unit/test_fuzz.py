@@ -182,7 +182,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 
 
 @given(overrides=command_lines())
-@fuzz
+@settings(fuzz, max_examples=max(6, EXAMPLES // 2))  # each composes a config, which takes long
 def test_options(place: Path, overrides: list[str]) -> None:
     """As far as training, which would take what it takes."""
     with only_sentences(place), initialize_config_dir(str(config_dir()), version_base="1.3"):

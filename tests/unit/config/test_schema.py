@@ -73,7 +73,7 @@ def test_annotations_as_omegaconf_knows_them(annotation: str, expected: Any) -> 
 def test_a_config_of_a_derived_schema_can_be_sent_to_another_process() -> None:
     sent = OmegaConf.structured(group_schemas()["data"]["mnist"](name="mnist", split="random"))
     code = (
-        "import pickle, sys; from omegaconf import OmegaConf\n"
+        "import pickle, sys, focusing.instantiate; from omegaconf import OmegaConf\n"
         "data = pickle.load(sys.stdin.buffer); print(data.split, OmegaConf.get_type(data))\n"
         "sys.exit('torch' in sys.modules)"
     )

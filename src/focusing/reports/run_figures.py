@@ -68,7 +68,10 @@ def _draw_windows(run_dir: Path, folder: Path) -> list[Path]:
     if windows is None:
         return []
     film_windows(folder / "windows.gif", windows)
-    return [*save_figure(windows_figure(windows), folder, "windows"), folder / "windows.gif"]
+    return [
+        *drawing.save_figure(windows_figure(windows), folder, "windows"),
+        folder / "windows.gif",
+    ]
 
 
 def record_figures(record: Mapping[str, Any]) -> dict[str, Figure]:

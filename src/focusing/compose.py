@@ -24,7 +24,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_store import ConfigStore
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, _utils, base
+from omegaconf import DictConfig, OmegaConf, _utils, base, grammar_parser
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 from yaml import YAMLError
@@ -57,8 +57,8 @@ def prepare_hydra() -> None:
     # times for --help. It need not, as the store hands out copies of what it holds.
     ConfigStore.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
     # OmegaConf parses the same interpolations with every config: a fifth of the time it takes.
-    if not hasattr(base.parse, "cache_info"):
-        base.parse = _utils.parse = lru_cache(maxsize=4096)(base.parse)  # type: ignore[attr-defined]
+    parse = lru_cache(maxsize=4096)(grammar_parser.parse)
+    base.parse = _utils.parse = parse  # type: ignore[attr-defined]
     # Hydra acts on its own part of a config as soon as it has it; there is no hook before.
     if not hasattr(ConfigLoaderImpl.load_configuration, "__wrapped__"):
         ConfigLoaderImpl.load_configuration = _guarded(ConfigLoaderImpl.load_configuration)  # type: ignore[method-assign]

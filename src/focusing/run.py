@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +46,8 @@ from focusing.training.trainer import (
     resolve_source,
     split_data,
 )
+
+log = logging.getLogger(__name__)
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -180,13 +183,19 @@ def _fit_and_record(
 
 def build_callbacks(options: Mapping[str, Any]) -> list[pl.Callback]:
     """The callbacks of a config; an option that is null stands for none."""
-    callbacks = []
-    for name, callback in options.items():
-        if callback:
+    callbacks: list[pl.Callback] = []
+    for name, target in options.items():
+        if target:
             try:
-                callbacks.append(instantiate(callback, pl.Callback))
+                callbacks.append(instantiate(target, pl.Callback))
             except UserError as error:
                 raise UserError(f"callbacks.{name}: {error}") from None
+            if hasattr(callbacks[-1], "measured") and not hasattr(callbacks[-1], "measurements"):
+                log.warning(
+                    "callbacks.%s has the old method measured(), which is no longer called: "
+                    "rename it to measurements(record) and return {'measured': {...}}.",
+                    name,
+                )
     return callbacks
 
 

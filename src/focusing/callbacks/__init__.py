@@ -10,6 +10,7 @@ from focusing.callbacks.search_trial import SearchTrial
 from focusing.callbacks.stuck_neurons import StuckNeurons
 from focusing.callbacks.throughput import Throughput
 from focusing.callbacks.timing import Timing
+from focusing.callbacks.window_trajectory import WindowTrajectory
 
 __all__ = [
     "ClipFoci",
@@ -22,4 +23,5 @@ __all__ = [
     "StuckNeurons",
     "Throughput",
     "Timing",
+    "WindowTrajectory",
 ]

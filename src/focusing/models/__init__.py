@@ -1,7 +1,7 @@
 """The networks of the paper, built from focused and plain layers."""
 
 from focusing.models.cnn import CNN, focused_cnn
-from focusing.models.dynamic import DynamicNetwork, build_network
+from focusing.models.dynamic_network import DynamicNetwork, build_network
 from focusing.models.fasttext import FastText, focused_fasttext
 from focusing.models.mlp import MLP, dense_mlp, focused_mlp
 from focusing.models.network import LayerSummary, Network, Summary, summarize

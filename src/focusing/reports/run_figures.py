@@ -34,6 +34,7 @@ from focusing.errors import DamagedError
 from focusing.reports.figures.plotting import draw_curve, legend_entry, signed_image
 from focusing.reports.foci import read_foci
 from focusing.reports.tables import file_name
+from focusing.reports.window_figures import film_windows, read_windows, windows_figure
 from focusing.results.store import FIGURES_COMPLETE, atomic_write, read_record
 
 log = logging.getLogger(__name__)
@@ -74,8 +75,22 @@ def draw_run(run_dir: Path) -> list[Path]:
         for name, figure in layer_figures(foci).items():
             paths += save_figure(figure, folder, file_name(name, foci.layer))
     folder.mkdir(exist_ok=True)
+    paths += _draw_windows(run_dir, folder)
     atomic_write(run_dir / FIGURES_COMPLETE, b"", sync=False)
     return paths
+
+
+def _draw_windows(run_dir: Path, folder: Path) -> list[Path]:
+    """Where dynamic foci looked: ``windows``, and a film of it over epochs."""
+    try:
+        windows = read_windows(run_dir)
+    except DamagedError as error:
+        log.warning("%s Its windows are not drawn.", error)
+        return []
+    if windows is None:
+        return []
+    film_windows(folder / "windows.gif", windows)
+    return [*save_figure(windows_figure(windows), folder, "windows"), folder / "windows.gif"]
 
 
 def record_figures(record: Mapping[str, Any]) -> dict[str, Figure]:

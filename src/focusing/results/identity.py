@@ -23,7 +23,7 @@ VERSION = 2
 IRRELEVANT = ("name", "seed", "resume", "force", "figures", "paths", "logger", "sweep")
 """Options of a run that do not change what it computes (the seed has a folder of its own)."""
 IRRELEVANT_TO_TRAINER = ("accelerator", "devices")
-ONLOOKERS = ("progress", "throughput", "flush", "stuck", "trajectory", "trial")
+ONLOOKERS = ("progress", "throughput", "flush", "stuck", "trajectory", "trial", "windows")
 """Callbacks that only watch; ``trial`` may end a run early, which is then not done."""
 _MODEL = "mu sigma hidden filters kernel pool features pretrained pad embedding"
 _DATA = (

@@ -11,7 +11,8 @@ import io
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,22 +114,36 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def newest_checkpoint(folder: Path, module: FocusingModule, trainer: pl.Trainer) -> Path | None:
-    """The checkpoint to resume from: the last, or else the best; None: the run begins again.
+    """The checkpoint to resume from: the last, or else the best; None: the run begins again."""
 
-    A damaged file is kept aside, with a warning.
-    """
+    def check(content: Any) -> None:
+        check_checkpoint(content, module, trainer)
+
     for path in (folder / "last.ckpt", folder / "best.ckpt"):
-        if not path.exists():
-            continue
-        try:
-            check_checkpoint(load_checkpoint(path), module, trainer)
+        if path.exists() and load_checked(path, check, "the run goes back"):
             return path
-        except Wrong as error:
-            damage = DamagedError(path, f"does not fit this run: {error}")
-        except DamagedError as error:
-            damage = error
-        kept = set_aside(path)
-        log.warning("%s It is kept as %s; the run goes back.", damage, kept.name)
+    return None
+
+
+def load_checked(
+    path: Path, check: Callable[[Any], None], consequence: str
+) -> dict[str, Any] | None:
+    """Read a checkpoint that passes a check.
+
+    Args:
+        path: the file; if it is damaged it is kept aside, with a warning.
+        check: raises a ValueError for what it refuses.
+        consequence: ends the warning.
+    """
+    try:
+        content = load_checkpoint(path)
+        check(content)
+        return content
+    except ValueError as error:
+        damage = DamagedError(path, f"does not fit this run: {error}")
+    except DamagedError as error:
+        damage = error
+    log.warning("%s It is kept as %s; %s.", damage, set_aside(path).name, consequence)
     return None
 
 
@@ -191,16 +206,15 @@ def check_structure(state: Any, template: Any) -> None:
     """
     if isinstance(template, Tensor):
         _check_tensor(state, template)
-    elif isinstance(template, dict):
-        if not isinstance(state, dict) or state.keys() != template.keys():
-            raise Wrong(f"has not the keys {', '.join(map(str, template))}")
-        for key in template:
-            _check_item(state, template, key)
-    elif isinstance(template, list | tuple):
-        if not isinstance(state, list | tuple) or len(state) != len(template):
+    elif isinstance(template, dict | list | tuple):
+        if isinstance(template, dict):
+            if not isinstance(state, dict) or state.keys() != template.keys():
+                raise Wrong(f"has not the keys {', '.join(map(str, template))}")
+        elif not isinstance(state, list | tuple) or len(state) != len(template):
             raise Wrong(f"has not {len(template)} values")
-        for index in range(len(template)):
-            _check_item(state, template, index)
+        for key in template if isinstance(template, dict) else range(len(template)):
+            with inside(key):
+                check_structure(state[key], template[key])
     elif isinstance(template, bool) or template is None or isinstance(template, str):
         if type(state) is not type(template):
             raise Wrong(f"is not {'null' if template is None else type(template).__name__}")
@@ -210,11 +224,13 @@ def check_structure(state: Any, template: Any) -> None:
         number(min(template, 0.0))(state)
 
 
-def _check_item(state: Any, template: Any, key: Any) -> None:
+@contextmanager
+def inside(*keys: str | int) -> Iterator[None]:
+    """Let errors name the keys, the outermost first, that lead to what is checked here."""
     try:
-        check_structure(state[key], template[key])
+        yield
     except Wrong as error:
-        raise error.under(key) from None
+        raise Wrong(error.reason, *error.path, *reversed(keys)) from None
 
 
 def _check_tensor(state: Any, template: Tensor) -> None:
@@ -239,22 +255,18 @@ def check_optimizer(state: Any, module: FocusingModule) -> None:
     moments = groups.pop("state")
     check_structure({key: value for key, value in state.items() if key != "state"}, groups)
     for index, moment in state["state"].items() if moments is not None else ():
-        if index not in moments:
-            raise Wrong("is of no parameter", str(index), "state")
-        if not isinstance(moment, dict):
-            raise Wrong("is not an object", index, "state")
-        present, expected = (
-            {key: value for key, value in values.items() if value is not None}
-            for values in (moment, moments[index])
-        )
-        try:
+        with inside("state", index):
+            if index not in moments:
+                raise Wrong("is of no parameter")
+            if not isinstance(moment, dict):
+                raise Wrong("is not an object")
+            present, expected = (
+                {key: value for key, value in values.items() if value is not None}
+                for values in (moment, moments[index])
+            )
             check_structure(present, expected if present else {})
-        except Wrong as error:
-            raise error.under(index).under("state") from None
-    for index, (group, other) in enumerate(
-        zip(state["param_groups"], groups["param_groups"], strict=True)
-    ):
-        if group["params"] != other["params"]:
+    for index, group in enumerate(state["param_groups"]):
+        if group["params"] != groups["param_groups"][index]["params"]:
             raise Wrong("are other parameters", "params", index, "param_groups")
 
 
@@ -291,10 +303,10 @@ def check_callbacks(states: Any, module: FocusingModule, callbacks: list[pl.Call
         state = states.get(callback.state_key)
         check = getattr(callback, "check_state", None)
         if check is not None and state is not None:
-            try:
-                check(state, module)
-            except Wrong as error:
-                raise error.under(callback.state_key).under("callbacks") from None
-            except Exception as error:  # a state that the callback did not expect
-                reason = f"does not fit ({type(error).__name__})"
-                raise Wrong(reason, callback.state_key, "callbacks") from None
+            with inside("callbacks", callback.state_key):
+                try:
+                    check(state, module)
+                except Wrong:
+                    raise
+                except Exception as error:  # a state that the callback did not expect
+                    raise Wrong(f"does not fit ({type(error).__name__})") from None

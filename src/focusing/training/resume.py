@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from focusing.data import DataSet
-from focusing.errors import DamagedError, UserError
+from focusing.errors import UserError
 from focusing.results.store import atomic_write, set_aside
 from focusing.training.checkpoint import (
     check_callbacks,
@@ -35,7 +35,8 @@ from focusing.training.checkpoint import (
     check_optimizer,
     check_structure,
     encode,
-    load_checkpoint,
+    inside,
+    load_checked,
 )
 from focusing.validation import Wrong, fields, text
 
@@ -234,20 +235,13 @@ def load_mid_epoch(module: FocusingModule) -> dict[str, Any] | None:
     path = _path(module)
     if not path.exists():
         return None
+    consequence = "the epoch begins again"
     try:
-        state = load_checkpoint(path)
-        _check(state, module)
-        return state if state["epoch"] == module.current_epoch else None
+        state = load_checked(path, lambda content: _check(content, module), consequence)
     except OSError as error:
-        log.warning("%s: the epoch begins again.", error)
+        log.warning("%s: %s.", error, consequence)
         return None
-    except ValueError as error:
-        damage = DamagedError(path, f"does not fit this run: {error}")
-    except DamagedError as error:
-        damage = error
-    kept = set_aside(path)
-    log.warning("%s It is kept as %s; the epoch begins again.", damage, kept.name)
-    return None
+    return state if state and state["epoch"] == module.current_epoch else None
 
 
 def restore_mid_epoch(module: FocusingModule, state: dict[str, Any]) -> None:
@@ -295,12 +289,9 @@ def _check(state: Any, module: FocusingModule) -> None:
     gradients = state.get("gradients")
     if not isinstance(gradients, list) or len(gradients) != len(parameters):
         raise Wrong(f"are not {len(parameters)}", "gradients")
-    for index, (gradient, parameter) in enumerate(zip(gradients, parameters, strict=True)):
-        if gradient is not None:
-            try:
-                check_structure(gradient, parameter)
-            except Wrong as error:
-                raise error.under(index).under("gradients") from None
+    pairs = zip(gradients, parameters, strict=True)
+    with inside("gradients"):  # a parameter may have none
+        check_structure(gradients, [None if gradient is None else p for gradient, p in pairs])
     _check_outputs(state.get("seen"), module.batches["train"].split.targets)
 
 

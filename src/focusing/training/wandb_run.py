@@ -234,12 +234,9 @@ def tags(config: Mapping[str, Any]) -> list[str]:
 
 def _names(config: Mapping[str, Any]) -> dict[str, str]:
     """The names of the groups that a run is tagged with."""
-    values = ((group, config.get(group)) for group in TAGGED)
-    names = (
-        (group, value.get("name") if isinstance(value, Mapping) else value)
-        for group, value in values
-    )
-    return {group: str(name) for group, name in names if name is not None}
+    values = {group: config.get(group) for group in TAGGED}
+    names = {k: v.get("name") if isinstance(v, Mapping) else v for k, v in values.items()}
+    return {group: str(name) for group, name in names.items() if name is not None}
 
 
 def define_metrics(run: Any) -> None:
@@ -264,15 +261,11 @@ def log_record(run: Any, record: Mapping[str, Any]) -> None:
 
 def _matrix_chart(matrix: list[list[int]]) -> Any:
     """A confusion matrix as W&B draws it, from the samples that it counts."""
+    import numpy as np
     import wandb
 
-    pairs = [
-        (true, predicted)
-        for true, row in enumerate(matrix)
-        for predicted, count in enumerate(row)
-        for _ in range(count)
-    ]
-    true, predicted = zip(*pairs, strict=True)
+    cells = np.indices((len(matrix), len(matrix))).reshape(2, -1)
+    true, predicted = np.repeat(cells, np.ravel(matrix), axis=1).tolist()
     names = [str(number) for number in range(len(matrix))]
     return wandb.plot.confusion_matrix(y_true=true, preds=predicted, class_names=names)
 
@@ -303,15 +296,11 @@ def curves_of(record: Mapping[str, Any]) -> Iterator[dict[str, float]]:
     """Rows of the curves of scores against sparsity, if the run measured them."""
     pruning = (record.get("measured") or {}).get("pruning") or {}
     for rule, name in (("curve", "focus"), ("magnitude", "magnitude")):
+        keys = {"sparsity": PRUNING, "threshold": "pruning/threshold"}
+        keys |= {metric: f"pruning/{name}_{metric}" for metric in ("acc", "mae")}
         for point in pruning.get(rule) or ():
-            row = {PRUNING: point["sparsity"]}
-            if "threshold" in point:
-                row["pruning/threshold"] = point["threshold"]
-            scores = {metric: point.get(metric) for metric in ("acc", "mae")}
-            row |= {
-                f"pruning/{name}_{k}": value for k, value in scores.items() if value is not None
-            }
-            yield row
+            values = {key: point.get(field) for field, key in keys.items()}
+            yield {key: value for key, value in values.items() if value is not None}
 
 
 def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:

@@ -16,7 +16,13 @@ from PIL import Image
 from focusing import FocusedLinear
 from focusing.drawing import LayerFoci, edges, foci_figure, save_figure
 from focusing.reports.foci import informative_columns, read_foci
-from focusing.reports.run_figures import draw_run, layer_figures, series_figure, trajectory_figure
+from focusing.reports.run_figures import (
+    draw_run,
+    layer_figures,
+    record_figures,
+    series_figure,
+    trajectory_figure,
+)
 from focusing.results.store import FIGURES_COMPLETE, write_record
 from focusing.training.trajectory import Trajectory
 from tests.unit.reports.records import SMALLEST
@@ -184,3 +190,20 @@ def test_the_scores_are_marked() -> None:
     assert figure is not None
     assert [text.get_text() for text in figure.axes[1].texts] == ["paper", "holdout"]
     assert [line.get_xdata()[0] for line in figure.axes[1].lines[-2:]] == [3, 2]
+
+
+@pytest.mark.parametrize("classes", [2, 30])
+def test_the_confusion_matrix_shows_shares_of_the_true_class(classes: int) -> None:
+    counts = np.diag(np.full(classes, 3))
+    counts[0, 1], counts[1] = 1, 0  # one of four taken for class 1, which has no samples
+    figure = record_figures({"test_metrics": {"confusion_matrix": counts.tolist()}})["confusion"]
+    axes = figure.axes[0]
+    shares = np.asarray(axes.images[0].get_array())
+    assert shares[0, :2].tolist() == [0.75, 0.25]
+    assert shares[1].tolist() == [0] * classes
+    assert axes.images[0].get_clim() == (0, 1)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted class", "true class")
+    cells = {text.get_position(): text.get_text() for text in axes.texts}
+    few = {(0, 0): "3", (1, 0): "1", (0, 1): "0", (1, 1): "0"}  # column, row
+    assert cells == (few if classes == 2 else {})  # of many the numbers would not fit
+    assert "confusion" not in record_figures({"test_metrics": {"mae": 1.0}})

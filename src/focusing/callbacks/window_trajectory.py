@@ -1,0 +1,144 @@
+"""Follow the windows of dynamic foci through training."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from focusing.nn import DynamicFocus
+from focusing.results.arrays import write_arrays
+from focusing.training.checkpoint import check_structure
+from focusing.validation import fields, items, whole
+
+log = logging.getLogger(__name__)
+
+FILE = "windows.npz"
+COINCIDE = 0.01
+"""Standard deviation of the centres, in frames, below which windows do not follow their samples."""
+PATIENCE = 5
+"""Epochs before a warning: windows begin together."""
+
+
+class WindowTrajectory(pl.Callback):
+    """Records where dynamic foci look on a few test samples; leaves ``windows.npz`` in the folder.
+
+    The file has the samples (``images``, in [0, 255]), ``epoch`` and, for every recorded epoch,
+    ``centre`` and ``extent`` of every window, (E, samples, glimpses, d). A network without dynamic
+    foci leaves nothing. A warning tells of windows that are the same for all samples, and of a loss
+    that stays at chance.
+
+    Args:
+        samples: number of test samples, evenly spaced.
+    """
+
+    def __init__(self, samples: int = 24) -> None:
+        if samples < 2:
+            raise ValueError(f"samples={samples} must be at least 2.")
+        self.samples = samples
+        self._focus: DynamicFocus | None = None
+        self._inputs = torch.empty(0)
+        self._epochs: list[int] = []
+        self._windows: list[Tensor] = []
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Find the foci, and choose the samples."""
+        self._focus = _dynamic_focus(pl_module)
+        if self._focus is not None:
+            module: Any = pl_module
+            batches = module.batches["test"]
+            raw = batches.split.inputs
+            index = torch.linspace(0, len(raw) - 1, min(len(raw), self.samples)).long()
+            inputs = raw[index.to(raw.device)].to(batches.device)
+            self._inputs = inputs if batches.prepare is None else batches.prepare(inputs)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Record where the windows begin; a resumed run has done so."""
+        if self._focus is not None and not self._epochs:
+            self._record(trainer.current_epoch)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Record the windows after the epoch, before its checkpoint is written."""
+        if self._focus is not None:
+            self._record(trainer.current_epoch + 1)
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write the file, and warn of windows that found nothing."""
+        if not self._windows or not trainer.is_global_zero:
+            return
+        centre, extent = torch.stack(self._windows).float().cpu().unbind(1)
+        low, high = self._inputs.amin(), self._inputs.amax()
+        images = (255 * (self._inputs - low) / (high - low).clamp_min(1e-12)).round().byte()
+        arrays = {
+            "images": images.cpu().numpy(),
+            "epoch": torch.tensor(self._epochs).numpy(),
+            "centre": centre.numpy(),
+            "extent": extent.numpy(),
+        }
+        write_arrays(Path(trainer.default_root_dir) / FILE, arrays)
+        self._warn(pl_module)
+
+    def _warn(self, pl_module: Any) -> None:
+        if self._epochs[-1] < PATIENCE:
+            return
+        if self._spread() < COINCIDE:
+            log.warning(
+                "The windows of all samples coincide: dynamic foci do not follow the input. Try a "
+                "smaller optim.lr_dynamic, or model.dynamic.start=blob."
+            )
+        losses, classes = pl_module.series.get("train/loss") or [], pl_module.net.outputs
+        if classes > 1 and losses and min(losses) > 0.98 * math.log(classes):
+            log.warning("The loss stays at chance: try a smaller optim.lr_dynamic and optim.lr.")
+
+    def _spread(self) -> float:
+        """Standard deviation of the centres over samples, of the axis where it is greatest."""
+        centre = self._windows[-1][0].float()
+        return centre.std(dim=0).max().item()
+
+    def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """How far windows follow their samples, for the record."""
+        if not self._windows or not bool(self._windows[-1].isfinite().all()):
+            return {}
+        first, last = (self._windows[at][1].float().mean().item() for at in (0, -1))
+        found = {"spread": self._spread(), "extent_first": first, "extent_last": last}
+        return {"measured": {"windows": found}}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The records so far."""
+        return {"epochs": list(self._epochs), "windows": list(self._windows)}
+
+    def check_state(self, state: Any, module: pl.LightningModule) -> None:
+        """Refuse the records of other foci; see :mod:`focusing.training.checkpoint`."""
+        epochs = state.get("epochs")
+        fields({"epochs": items(whole())})({"epochs": epochs})
+        focus = _dynamic_focus(module)
+        if focus is None:
+            check_structure(state, {"epochs": [], "windows": []})
+            return
+        stored = state["windows"][:1]
+        samples = len(stored[0][0]) if stored and isinstance(stored[0], Tensor) else 0
+        template = torch.empty(2, samples, *focus.extent.shape)
+        check_structure(state, {"epochs": epochs, "windows": [template] * len(epochs)})
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from the records of the checkpoint."""
+        self._epochs = list(state_dict["epochs"])
+        self._windows = list(state_dict["windows"])
+
+    @torch.no_grad()
+    def _record(self, epoch: int) -> None:
+        if self._focus is not None:
+            windows = self._focus.windows(self._inputs.to(self._focus.extent))
+            self._epochs.append(epoch)
+            self._windows.append(torch.stack([windows.centre, windows.extent]).cpu())
+
+
+def _dynamic_focus(module: pl.LightningModule) -> DynamicFocus | None:
+    """The first dynamic foci of a network."""
+    return next((layer for layer in module.modules() if isinstance(layer, DynamicFocus)), None)

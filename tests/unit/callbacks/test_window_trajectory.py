@@ -1,0 +1,133 @@
+"""WindowTrajectory: where dynamic foci look, in a file, in the record, in figures, in warnings."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+
+from focusing.callbacks import WindowTrajectory
+from focusing.compose import config_dir, prepare_hydra
+from focusing.reports.run_figures import draw_run
+from focusing.results.store import read_record
+from focusing.run import train
+from focusing.validation import Wrong
+from tests.unit.models.test_dynamic_network import DENSE, build
+
+SMALL = [
+    "data=mnist",
+    "data.fake=true",
+    "data.limit_train=64",
+    "data.limit_test=40",
+    "optim.batch_size=32",
+    "trainer.max_epochs=2",
+    "model.hidden=[8,8]",
+    "model.dynamic.grid=[6,6]",
+    "model.dynamic.pool=2",
+    "figures=false",
+]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("windows")
+    prepare_hydra()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        cfg = compose("train", ["model=dynamic_2d", *SMALL, f"paths.output_dir={folder}"])
+    train(cfg)
+    [found] = folder.glob("*/*/seed=0")
+    return found
+
+
+def test_the_file_holds_the_windows_of_every_epoch(run_dir: Path) -> None:
+    with np.load(run_dir / "windows.npz") as arrays:
+        assert arrays["images"].shape == (24, 28, 28, 1)
+        assert arrays["images"].dtype == np.uint8
+        assert arrays["epoch"].tolist() == [0, 1, 2]
+        assert arrays["centre"].shape == arrays["extent"].shape == (3, 24, 1, 2)
+        assert ((arrays["centre"] >= 0) & (arrays["centre"] <= 1)).all()
+        assert np.allclose(arrays["extent"][0], 0.55)
+
+
+def test_the_record_says_whether_windows_follow(run_dir: Path) -> None:
+    measured = (read_record(run_dir) or {})["measured"]["windows"]
+    assert measured["spread"] > 0
+    assert measured["extent_first"] == pytest.approx(0.55)
+
+
+def test_figure_and_film(run_dir: Path) -> None:
+    names = {path.name for path in draw_run(run_dir)}
+    assert names >= {"windows.png", "windows.svg", "windows.gif"}
+    assert (run_dir / "figures" / "windows.gif").read_bytes().startswith(b"GIF8")
+
+
+def test_a_damaged_file_costs_its_figure_alone(
+    run_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = run_dir / "windows.npz"
+    content = path.read_bytes()
+    try:
+        path.write_bytes(content[:100])
+        names = {each.name for each in draw_run(run_dir)}
+        assert "losses.png" in names
+        assert "windows.png" not in names
+        assert "Its windows are not drawn" in caplog.text
+    finally:
+        path.write_bytes(content)
+
+
+class Module(torch.nn.Module):
+    """As much of a module as the callback looks at."""
+
+    def __init__(self, losses: list[float]) -> None:
+        super().__init__()
+        self.net, self.series = build(DENSE), {"train/loss": losses}
+
+
+def recorded(centres: torch.Tensor) -> WindowTrajectory:
+    callback = WindowTrajectory()
+    windows = [torch.stack([centres, torch.full_like(centres, 0.5)])] * 6
+    callback.load_state_dict({"epochs": list(range(6)), "windows": windows})
+    return callback
+
+
+@pytest.mark.parametrize(
+    ("spread", "losses", "warning"),
+    [
+        (0.0, [1.4, 0.3], "windows of all samples coincide"),
+        (1.0, [1.5, 1.38], "loss stays at chance"),
+        (1.0, [1.4, 0.3], ""),
+    ],
+)
+def test_warnings(
+    spread: float, losses: list[float], warning: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    callback = recorded(spread * torch.rand(24, 1, 2))
+    with caplog.at_level(logging.WARNING):
+        callback._warn(Module(losses))
+    assert warning in caplog.text
+    assert bool(caplog.text) == bool(warning)
+
+
+def test_the_state_of_other_foci_is_refused() -> None:
+    callback, module = recorded(torch.rand(24, 1, 2)), Module([])
+    state = callback.state_dict()
+    callback.check_state(state, module)  # type: ignore[arg-type]
+    wrong: list[dict[str, Any]] = [
+        {**state, "windows": [window[..., :1] for window in state["windows"]]},
+        {**state, "windows": state["windows"][:-1]},
+        {**state, "epochs": ["x"] * 6},
+    ]
+    for each in wrong:
+        with pytest.raises(Wrong):
+            callback.check_state(each, module)  # type: ignore[arg-type]
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(ValueError, match="samples=1 must be at least 2"):
+        WindowTrajectory(samples=1)

@@ -15,8 +15,8 @@ from focusing.errors import DamagedError, UserError, printable
 from focusing.reports.figures.chart import median_run
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
-from focusing.reports.report import given_folders, nothing
-from focusing.reports.tables.run_blocks import blocks
+from focusing.reports.report import nothing, search_folders
+from focusing.reports.tables.run_blocks import blocks, editions
 from focusing.reports.tables.settings import settings_of
 from focusing.results.arrays import read_arrays
 from focusing.results.collect import Collection, Run, collect, record_files
@@ -30,12 +30,12 @@ MANY = 100
 NEURONS = 8
 """Of which weights are kept."""
 SMALL = 2**16
-"""Bytes of arrays that are kept of every run; larger ones of a typical run of each setting only."""
+"""Bytes of arrays that are kept of every run; larger ones of a typical run per setting only."""
 
 
 def main(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    folders = given_folders(options.folders or ["outputs"])
+    folders = search_folders(options.folders or ["outputs"])
     if not any(record_files(folders)):
         raise UserError(nothing(folders))
     collection = collect([*folders, *([options.out] if options.out.is_dir() else [])])
@@ -59,13 +59,13 @@ def write_archives(collection: Collection, out: Path) -> None:
         names = _folders(runs, folder)
         write_archive(folder, (("/".join(names[run]), run.record()) for run in runs))
         done = [run for run in runs if run.status == "done"]
-        shown = {median_run(each) for each in _cells(done)}
+        shown = set(map(median_run, _cells(done)))
         for run in runs:
             _write_arrays(run, inside(folder, *names[run]), whole=run in shown)
 
 
 def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:
-    """The name of each run in the archive of a folder: what is there keeps the name it has.
+    """The names of runs in the archive of a folder: what is there keeps the name it has.
 
     Others are named as a run names its folder; runs on other data get another name.
     """
@@ -85,9 +85,9 @@ def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:
 def _cells(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
     """All groups of runs that figures show one of."""
     plain = [run for run in runs if run.trial is None]
-    for part in group_by(plain, lambda run: (run.size, run.variant)).values():
-        yield from (same for block in blocks(part) for same in block.models.values())
-        yield from (each.runs for each in settings_of(part))
+    for _, members in editions(plain):
+        yield from (same for block in blocks(members) for same in block.models.values())
+        yield from (setting.runs for setting in settings_of(members))
 
 
 def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
@@ -105,8 +105,8 @@ def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
         if path.name == FOCI:
             arrays = _thin(arrays)
         half = {
-            name: each.astype(np.float16) if _may_be_rounded(name, each) else each
-            for name, each in arrays.items()
+            name: array.astype(np.float16) if _may_be_rounded(name, array) else array
+            for name, array in arrays.items()
         }
         content = io.BytesIO()
         np.savez_compressed(content, allow_pickle=False, **half)
@@ -121,17 +121,16 @@ def _may_be_rounded(name: str, array: Any) -> bool:
 
 def _thin(arrays: dict[str, Any]) -> dict[str, Any]:
     """Some epochs of the foci, and the weights of some neurons."""
-    foci = sum(each.shape[1] for name, each in arrays.items() if name.endswith("/mu"))
+    foci = sum(array.shape[1] for name, array in arrays.items() if name.endswith("/mu"))
     times = _evenly(len(arrays["epoch"]), FEW_TIMES if foci > MANY else TIMES)
     thin = {}
-    for name, each in arrays.items():
-        layer, _, what = name.rpartition("/")
-        if what in ("epoch", "mu", "sigma"):
-            thin[name] = each[times]
-        elif what in ("shown", "weight_first", "weight_last"):
-            thin[name] = each[_evenly(len(arrays[f"{layer}/shown"]), NEURONS)]
-        else:
-            thin[name] = each
+    for name, array in arrays.items():
+        layer, _, quantity = name.rpartition("/")
+        if quantity in ("epoch", "mu", "sigma"):
+            array = array[times]
+        elif quantity in ("shown", "weight_first", "weight_last"):
+            array = array[_evenly(len(arrays[f"{layer}/shown"]), NEURONS)]
+        thin[name] = array
     return thin
 
 

@@ -27,7 +27,7 @@ WRITERS = {
 
 def main(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    folders = given_folders(options.folders)
+    folders = search_folders(options.folders)
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     if options.serve:
         from focusing.reports.serve import serve
@@ -40,9 +40,9 @@ def main(options: argparse.Namespace) -> None:
         print(warning, file=sys.stderr)
     if not collection.runs and not collection.failed:
         raise UserError(nothing(folders))
-    told: set[str] = set()
+    printed: set[str] = set()
     for table in all_tables(collection):
-        console.print(*table_lines(table, told), sep="\n")
+        console.print(*table_lines(table, printed), sep="\n")
     write_report(collection, options.out)
     from focusing.reports.figures.gallery import missing_lines  # matplotlib takes a second
 
@@ -59,13 +59,13 @@ def write_report(collection: Collection, out: Path) -> None:
         getattr(import_module(module), function)(collection, out)
 
 
-def given_folders(names: Sequence[str]) -> list[Path]:
+def search_folders(names: Sequence[str]) -> list[Path]:
     """The folders to search: those named, or those where results are by default."""
     if not names:
-        found = [Path(name) for name in DEFAULT_FOLDERS if Path(name).is_dir()]
-        if not found:
+        existing = [Path(name) for name in DEFAULT_FOLDERS if Path(name).is_dir()]
+        if not existing:
             raise UserError(f"There is no folder {' or '.join(DEFAULT_FOLDERS)} here; name one.")
-        return found
+        return existing
     folders = [Path(name) for name in names]
     missing = [folder for folder in folders if not folder.is_dir()]
     if missing:

@@ -99,7 +99,7 @@ class Server(ThreadingHTTPServer):
 
     Attributes:
         version: number of times that the report was written.
-        without_runs: the last look found no finished run.
+        without_runs: there was no finished run at the last look.
     """
 
     daemon_threads = True
@@ -142,7 +142,7 @@ def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> No
         raise UserError(f"Port {port} cannot be used: {error.strerror}; try --port 0.") from None
     with server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        waiting, told = False, ""
+        waiting, printed = False, ""
         console.print(f"http://127.0.0.1:{server.server_port} (Ctrl-C ends it)")
         while True:
             began = time.process_time()
@@ -150,8 +150,8 @@ def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> No
             try:
                 collection = server.update()
             except Exception as error:  # a sweep goes on meanwhile, and the next look may be fine
-                if told != (told := f"No new report: {type(error).__name__}: {error}"):
-                    console.print(told, markup=False, soft_wrap=True)
+                if printed != (printed := f"No new report: {type(error).__name__}: {error}"):
+                    console.print(printed, markup=False, soft_wrap=True)
             if collection is not None:
                 console.print(headline(collection, out), soft_wrap=True)
             elif server.version == 0 and not waiting:

@@ -11,15 +11,10 @@ from typing import Any
 
 from focusing.errors import UserError
 from focusing.reports.names import DATA, data_name
-from focusing.reports.report import DEFAULT_FOLDERS, given_folders
+from focusing.reports.report import DEFAULT_FOLDERS, search_folders
 from focusing.reports.tables.trial_tables import BASE
 from focusing.reports.wandb_items import KEY, PROJECT, digest
-from focusing.reports.wandb_push import (
-    default_entity,
-    place,
-    require_server,
-    sentence,
-)
+from focusing.reports.wandb_push import default_entity, place, require_server, sentence
 from focusing.results.collect import Run, collect
 from focusing.training.wandb_run import PRUNING
 
@@ -59,18 +54,18 @@ class Panel:
         import wandb_workspaces.reports.v2 as wr
         from wandb_workspaces.reports.v2.interface import SummaryMetric
 
-        given = {
+        options = {
             name: SummaryMetric(value.name) if isinstance(value, Number) else value
             for name, value in self.options.items()
         }
-        return getattr(wr, self.kind)(**given)
+        return getattr(wr, self.kind)(**options)
 
 
 Sections = Mapping[str, Sequence[Panel]]
 
 
 def sections(runs: Sequence[Run] = ()) -> dict[str, list[Panel]]:
-    """The sections of the workspace, each with its panels.
+    """The sections of the workspace with their panels.
 
     Args:
         runs: what it is for: their data sets and layers; none: all of the paper's.
@@ -168,14 +163,14 @@ print(save(workspace))
 
 def dashboard(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    if options.folders or any(Path(each).is_dir() for each in DEFAULT_FOLDERS):
-        shown = sections(collect(given_folders(options.folders)).runs)
+    if options.folders or any(Path(name).is_dir() for name in DEFAULT_FOLDERS):
+        shown = sections(collect(search_folders(options.folders)).runs)
     else:
         shown = sections()
     project = options.project or PROJECT
     where = place(options.entity, project)
     panels = sum(map(len, shown.values()))
-    told = f"workspace {options.name!r} of {where} with {len(shown)} sections, {panels} panels"
+    described = f"workspace {options.name!r} of {where} with {len(shown)} sections, {panels} panels"
     if options.save or options.dry_run:
         file = options.save or Path("dashboard.py")
         text = code(shown, options.entity, project, options.name, file.name)
@@ -183,14 +178,14 @@ def dashboard(options: argparse.Namespace) -> None:
             print(text, end="")
         else:
             file.write_text(text, encoding="utf-8")
-            print(f"python {file} will make the {told}.")
+            print(f"python {file} will make the {described}.")
         return
     if find_spec("wandb_workspaces") is None:
         raise UserError(
             "focusing wandb dashboard needs a package that is not installed: "
             "pip install 'focusing[wandb-workspaces]'"
         )
-    require_server(f"the {told} was not made (--dry-run prints it as code)")
+    require_server(f"the {described} was not made (--dry-run prints it as code)")
     entity = options.entity or default_entity()
     print(save(build(shown, entity, project, options.name)))
 

@@ -18,11 +18,15 @@ from focusing.results.collect import Run
 from focusing.results.frame import group_by, replicate_key
 from focusing.training.wandb_run import curves_of, define_metrics, facts, run_id, summary_of, tags
 
+log = logging.getLogger(__name__)
 PROJECT = "focusing"
 MARK = "record"
 """In the summary of a run: equal to that of a record that was sent whole."""
-PATIENCE = 60
-"""Seconds to wait for W&B to open a run."""
+INIT_SECONDS = 60
+"""How long to wait for W&B to open a run."""
+KEY = JOB_TYPE = "trials"
+"""The key of the scatter, whose table W&B keeps as ``trials_table``; the job type of its run."""
+Rows = list[list[Any]]
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,8 @@ class Item:
 
 def digest(*parts: str | bytes) -> str:
     """Sixteen hexadecimal digits that are equal for equal parts."""
-    found = hashlib.sha256()
-    for each in parts:
-        found.update(each if isinstance(each, bytes) else each.encode())
-        found.update(b"\0")
-    return found.hexdigest()[:16]
+    encoded = (part if isinstance(part, bytes) else part.encode() for part in parts)
+    return hashlib.sha256(b"".join(part + b"\0" for part in encoded)).hexdigest()[:16]
 
 
 def account(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "on
             dir=folder if mode == "online" else ".",
             reinit="create_new",  # never a run that somebody left open
             settings=wandb.Settings(
-                init_timeout=PATIENCE,
+                init_timeout=INIT_SECONDS,
                 console="off",
                 silent=True,
                 # What this machine is and does says nothing about a run that is over.
@@ -124,9 +125,6 @@ def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "on
             run.finish(exit_code=code)
 
 
-log = logging.getLogger(__name__)
-
-
 def item_of(run: Run) -> Item:
     """The W&B run of a finished run.
 
@@ -134,12 +132,12 @@ def item_of(run: Run) -> Item:
     otherwise it follows from what the run is, so that copies of a record are one run.
     """
     logged = (run.config.get("logger") or {}).get("wandb") or {}
-    given = (run.experiment, run.config_hash, str(run.seed), run.source, run.fingerprint)
+    identity = (run.experiment, run.config_hash, str(run.seed), run.source, run.fingerprint)
     figures = len(list(run.path.glob("figures/*.png")))
     foci = f", foci of {', '.join(run.focus)}" if run.focus else ""
     return Item(
         **account(run.config),
-        id=run_id(run.path) or digest(*given),
+        id=run_id(run.path) or digest(*identity),
         name=f"{run.config_hash}-seed={run.seed}",
         group=run.experiment,
         job_type=str(logged.get("job_type") or "train"),
@@ -159,12 +157,11 @@ def item_of(run: Run) -> Item:
 
 
 def rows_of(record: Mapping[str, Any]) -> Iterator[dict[str, float]]:
-    """The history of a run: a row for each epoch, then the curves that callbacks measured."""
+    """The history of a run: a row per epoch, then the curves that callbacks measured."""
     series = record.get("series") or {}
     for epoch in range(max(map(len, series.values()), default=0)):
-        values = {name: each[epoch] for name, each in series.items() if epoch < len(each)}
-        known = {name: value for name, value in values.items() if value is not None}
-        yield {"epoch": epoch, **known}
+        row = {name: values[epoch] for name, values in series.items() if epoch < len(values)}
+        yield {"epoch": epoch} | {name: value for name, value in row.items() if value is not None}
     yield from curves_of(record)
 
 
@@ -175,9 +172,9 @@ def _fill(run: Run, to: Any) -> None:
     rows = list(rows_of(record))
     for step, row in enumerate(rows[known:], start=known):
         to.log(row, step=step)
-    seen = {**_pictures(run), **_tables(run)}
-    if seen:  # a step of its own: without a number it would join the last one
-        to.log(seen, step=max(known, len(rows)))
+    media = {**_pictures(run), **_tables(run)}
+    if media:  # a step of its own: without a number it would join the last one
+        to.log(media, step=max(known, len(rows)))
     to.summary.update(summary_of(record))
 
 
@@ -185,16 +182,16 @@ def _pictures(run: Run) -> dict[str, Any]:
     """The figures of a run; those of its foci by the names that they have while it trains."""
     import wandb
 
-    found: dict[str, Any] = {}
+    pictures: dict[str, Any] = {}
     for path in sorted(run.path.glob("figures/*.png")):
         kind, _, layer = path.stem.partition("_")
         key = f"focus/{layer}" if kind == "foci" else f"figures/{path.stem}"
-        found[key] = wandb.Image(str(path))
-    return found
+        pictures[key] = wandb.Image(str(path))
+    return pictures
 
 
 def _tables(run: Run) -> dict[str, Any]:
-    """Where each neuron looked at the start and at the end, a table for each layer."""
+    """Foci of all neurons at the start and at the end, a table per layer."""
     import numpy as np
     import wandb
 
@@ -203,29 +200,23 @@ def _tables(run: Run) -> dict[str, Any]:
     except DamagedError as error:
         log.warning("%s Its foci are not sent.", error)
         return {}
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     for layer, arrays in layers.items():
         columns, values = ["neuron"], []
         for when, at in (("first", 0), ("last", -1)):
             for name in ("mu", "sigma"):
-                each = arrays[name][at]  # (neurons, dimensions)
-                axes = range(each.shape[1])
+                foci = arrays[name][at]  # (neurons, dimensions)
+                axes = range(foci.shape[1])
                 columns += [f"{name}_{when}" + (f"_{i + 1}" if len(axes) > 1 else "") for i in axes]
-                values.append(each)
+                values.append(foci)
         rows = np.concatenate(values, axis=1).astype(float).tolist()
-        table = [[neuron, *row] for neuron, row in enumerate(rows)]
-        found[f"foci/{layer}"] = wandb.Table(columns=[*columns], data=table)
-    return found
-
-
-KEY = "trials"
-"""Of the scatter; W&B keeps what it shows as ``trials_table``."""
-JOB_TYPE = "trials"
-Rows = list[list[Any]]
+        data = [[neuron, *row] for neuron, row in enumerate(rows)]
+        tables[f"foci/{layer}"] = wandb.Table(columns=[*columns], data=data)
+    return tables
 
 
 def trial_items(runs: Sequence[Run]) -> list[Item]:
-    """One item for the trials of each experiment, size, variant, protocol and data source."""
+    """One item per experiment, size, variant, protocol and data source of trials."""
     trials = [run for run in runs if run.trial is not None]
     groups = group_by(
         trials, lambda run: (run.experiment, run.size, run.variant, run.protocol, run.source)
@@ -258,20 +249,15 @@ def trial_items(runs: Sequence[Run]) -> list[Item]:
 
 
 def trial_table(runs: Sequence[Run]) -> tuple[list[str], Rows]:
-    """Columns and rows: what a trial was, and the accuracy of each model in percent."""
-    names = {run.model for run in runs}
-    models = sorted(names, key=lambda name: (name != BASE, name))
+    """Columns and rows: what a trial was, and the accuracy of every model in percent."""
+    models = sorted({run.model for run in runs}, key=lambda name: (name != BASE, name))
     rows = []
     for members in group_by(runs, replicate_key).values():
         first = members[0]
         scores = {run.model: 100 * run.scores[run.protocol] for run in members}
-        what = [
-            first.trial,
-            first.seed,
-            noise_level(first),
-            first.config["data"]["noise_position"],
-        ]
-        rows.append([*what, *(scores.get(model) for model in models)])
+        position = first.config["data"]["noise_position"]
+        drawn = [first.trial, first.seed, noise_level(first), position]
+        rows.append([*drawn, *map(scores.get, models)])
     rows.sort(key=lambda row: (row[0], row[1]))
     return ["trial", "seed", "noise", "position", *models], rows
 

@@ -1,4 +1,4 @@
-"""``focusing wandb push``: sends finished runs to W&B, each once."""
+"""``focusing wandb push``: sends finished runs to W&B, every run once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from focusing.errors import UserError
-from focusing.reports.report import given_folders, nothing
+from focusing.reports.report import nothing, search_folders
 from focusing.reports.wandb_items import MARK, Item, item_of, send, trial_items
 from focusing.results.collect import collect
 from focusing.results.frame import group_by
@@ -22,7 +22,7 @@ PER_PAGE = 500
 
 def push(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    items = to_send(given_folders(options.folders), trials=options.trials)
+    items = to_send(search_folders(options.folders), trials=options.trials)
     console = Console(highlight=False, soft_wrap=True)
     places = group_by(
         items, lambda item: (options.entity or item.entity, options.project or item.project)
@@ -60,7 +60,7 @@ def to_send(folders: Sequence[Path], *, trials: bool) -> list[Item]:
 
     Args:
         folders: searched for records.
-        trials: random trials are a run each, beside the table of them.
+        trials: every random trial is also a run, beside the table of all.
     """
     collection = collect(folders)
     if collection.unreadable:
@@ -85,14 +85,12 @@ def on_server(
             per_page=PER_PAGE,
             lazy=False,
         )
-        found = list(runs)
+        marks = {run.id: run.summary.get(MARK) if run.state == "finished" else None for run in runs}
     except Exception as error:
         if "Could not find project" in str(error):  # it will be made
             return entity, {}
         raise UserError(f"W&B did not answer: {sentence(error)}.") from error
-    return entity, {
-        run.id: run.summary.get(MARK) if run.state == "finished" else None for run in found
-    }
+    return entity, marks
 
 
 def default_entity() -> str:

@@ -1,4 +1,4 @@
-"""The page of a report: ``index.html`` and one page for each run, readable without a network."""
+"""The page of a report: ``index.html`` and one page per run, readable without a network."""
 
 from focusing.reports.page.site import write_page
 

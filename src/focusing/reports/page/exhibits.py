@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from PIL import Image
 
 from focusing.reports.figures.gallery import FOLDER, INDEX
 from focusing.reports.names import PROTOCOLS
-from focusing.reports.tables import Cell, Column, Row, Table
+from focusing.reports.tables import Cell, Row, Table
 
 FIGURE_SPACE = "\u2007"
 """As wide as a digit."""
@@ -28,73 +28,24 @@ def short_title(title: str) -> str:
     return re.sub(r",?\s*\(?\s*\)", lambda end: ")" if "(" not in end[0] else "", title)
 
 
-@dataclass(frozen=True)
-class CellView:
-    """A cell; ``again`` if it repeats the one above and shows only where that one is hidden."""
+def page_table(table: Table) -> Table:
+    """A table with a short title, aligned numbers, and cells that repeat the one above.
 
-    lines: tuple[str, ...]
-    bold: bool
-    dim: bool
-    again: bool
-    align: str
-    protocol: str
-
-
-@dataclass(frozen=True)
-class RowView:
-    """A row and what filters look at."""
-
-    cells: tuple[CellView, ...]
-    data: str
-    model: str
-    protocol: str
-    begins: bool
-
-
-@dataclass(frozen=True)
-class TableView:
-    """A table.
-
-    Attributes:
-        table: what is shown.
-        title: in short.
-        heads: columns, and what protocol each is about.
-        rows: its rows.
+    A repeated cell is shown only where a filter hides the row above it.
     """
-
-    table: Table
-    title: str
-    heads: tuple[tuple[Column, str], ...]
-    rows: tuple[RowView, ...]
-
-
-def table_views(tables: Sequence[Table]) -> list[TableView]:
-    """Views of all tables."""
-    return [_view(table) for table in tables]
-
-
-def _view(table: Table) -> TableView:
-    heads = tuple((column, column_protocol(column.title)) for column in table.columns)
     widths = [_width(table, place) for place in range(len(table.columns))]
-    rows: list[RowView] = []
+    rows: list[Row] = []
     for row in table.rows:
         above = rows[-1].cells if rows and not row.begins else ()
-        cells: list[CellView] = []
-        for place, ((column, protocol), cell) in enumerate(zip(heads, row.cells, strict=True)):
-            leading = all(each.again for each in cells)
-            if above and leading and cell == Cell():
-                seen = above[place]
-                cells.append(CellView(seen.lines, False, False, True, column.align, protocol))
+        cells: list[Cell] = []
+        for place, cell in enumerate(row.cells):
+            if above and cell == Cell() and all(earlier.again for earlier in cells):
+                cells.append(Cell(above[place].lines, again=True))
                 continue
             lines = (_padded(cell.lines[0], widths[place]), *cell.lines[1:])
-            cells.append(CellView(lines, cell.bold, cell.dim, False, column.align, protocol))
-        rows.append(_row(row, cells))
-    return TableView(table, short_title(table.title), heads, tuple(rows))
-
-
-def _row(row: Row, cells: Sequence[CellView]) -> RowView:
-    tags = {name: row.tags.get(name, "") for name in ("data", "model", "protocol")}
-    return RowView(tuple(cells), **tags, begins=row.begins)
+            cells.append(replace(cell, lines=lines))
+        rows.append(replace(row, cells=tuple(cells)))
+    return replace(table, title=short_title(table.title), rows=tuple(rows))
 
 
 def column_protocol(title: str) -> str:
@@ -105,8 +56,8 @@ def column_protocol(title: str) -> str:
 
 def _whole(line: str) -> int:
     """Signs before the decimal point of a line that begins with a number; 0 for others."""
-    found = re.match(r"([+−]?\d+)(\.\d| ±|$)", line)
-    return len(found[1]) if found else 0
+    number = re.match(r"([+−]?\d+)(\.\d| ±|$)", line)
+    return len(number[1]) if number else 0
 
 
 def _width(table: Table, place: int) -> int:
@@ -116,18 +67,18 @@ def _width(table: Table, place: int) -> int:
 
 
 def _padded(line: str, width: int) -> str:
-    """A number moved right, so that decimal points stand below each other."""
+    """A number moved right, so that decimal points are aligned."""
     whole = _whole(line)
     return FIGURE_SPACE * (width - whole) + line if whole else line
 
 
 KINDS = {".svg": "image/svg+xml", ".png": "image/png", ".gif": "image/gif"}
-LARGEST_SVG = 300_000
-"""Bytes; of a larger one the PNG is shown if it is smaller: scatter plots draw slowly as SVG."""
-WIDE = 2.2
+MAX_SVG_BYTES = 300_000
+"""Of a larger one the PNG is shown if it is smaller: scatter plots draw slowly as SVG."""
+WIDE_RATIO = 2.2
 """Width over height, from which on a figure gets a row of its own."""
-LARGEST = 4_000_000
-"""Bytes; a larger file is linked but not shown."""
+MAX_PICTURE_BYTES = 4_000_000
+"""A larger file is linked but not shown."""
 
 
 @dataclass(frozen=True)
@@ -155,27 +106,32 @@ class Picture:
     files: tuple[str, ...]
 
 
-def pictures(out: Path) -> tuple[list[Picture], list[tuple[str, str]]]:
-    """All figures of a report in their order, and command and title of those without runs.
+@dataclass(frozen=True)
+class Exhibition:
+    """The figures of a report in their order.
 
-    Args:
-        out: folder of the report.
+    Attributes:
+        pictures: the figures.
+        missing: command and title of those without runs.
+        damaged: files that could not be drawn from, and why.
     """
+
+    pictures: Sequence[Picture] = ()
+    missing: Sequence[tuple[str, str]] = ()
+    damaged: Sequence[tuple[str, str]] = ()
+
+
+def exhibition(out: Path) -> Exhibition:
+    """The figures in the folder of a report; none, if it has no figures."""
     try:
         index = json.loads((out / FOLDER / INDEX).read_bytes())
     except FileNotFoundError:
-        return [], []  # a report without figures
-    missing = [(each["command"], each["title"]) for each in index["missing"]]
-    return [_picture(out / FOLDER, entry) for entry in index["figures"]], missing
-
-
-def damaged(out: Path) -> list[tuple[str, str]]:
-    """Files that figures could not be drawn from, and why."""
-    try:
-        index = json.loads((out / FOLDER / INDEX).read_bytes())
-    except FileNotFoundError:
-        return []
-    return [(each["file"], each["reason"]) for each in index.get("damaged", ())]
+        return Exhibition()
+    return Exhibition(
+        [_picture(out / FOLDER, entry) for entry in index["figures"]],
+        [(entry["command"], entry["title"]) for entry in index["missing"]],
+        [(entry["file"], entry["reason"]) for entry in index.get("damaged", ())],
+    )
 
 
 def _picture(folder: Path, entry: Mapping[str, Any]) -> Picture:
@@ -185,7 +141,7 @@ def _picture(folder: Path, entry: Mapping[str, Any]) -> Picture:
         title=short_title(entry["title"]),
         caption=entry["caption"],
         **tags,
-        wide=shown is not None and _shape(shown) > WIDE,
+        wide=shown is not None and _shape(shown) > WIDE_RATIO,
         source="" if shown is None else _uri(shown),
         files=tuple(entry["files"]),
     )
@@ -194,9 +150,9 @@ def _picture(folder: Path, entry: Mapping[str, Any]) -> Picture:
 def _shown(files: Sequence[Path]) -> Path | None:
     """The best of the files: an SVG unless it is large, else the smallest picture."""
     sizes = {path: path.stat().st_size for path in files if path.suffix in KINDS and path.exists()}
-    small = [path for path in sizes if path.suffix == ".svg" and sizes[path] <= LARGEST_SVG]
+    small = [path for path in sizes if path.suffix == ".svg" and sizes[path] <= MAX_SVG_BYTES]
     best = min(small or sizes, key=lambda path: sizes[path], default=None)
-    return None if best is None or sizes[best] > LARGEST else best
+    return None if best is None or sizes[best] > MAX_PICTURE_BYTES else best
 
 
 def _uri(path: Path) -> str:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from focusing.reports.names import DATA, PROTOCOLS, data_name, dense_twin, edition
+from focusing.reports.names import PROTOCOLS, data_name, data_order, dense_twin
 from focusing.reports.page.exhibits import short_title
 from focusing.reports.paper import published_tables
-from focusing.reports.tables import Table, Unit
+from focusing.reports.tables import Table, Unit, interval_record
 from focusing.reports.tables.paper_tables import Sheet, compute
-from focusing.reports.tables.run_blocks import blocks
+from focusing.reports.tables.run_blocks import blocks, editions
 from focusing.reports.tables.settings import comparisons, settings_of, short_labels
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import group_by
-from focusing.results.stats import Spread, spread
+from focusing.results.stats import Comparison, Spread, spread
 
 SIGNIFICANT = 0.05
 WIDTH, EDGE = 200.0, 6.0
@@ -86,7 +85,7 @@ class Difference:
 
 
 def placed(rows: Sequence[Difference]) -> list[Difference]:
-    """The same with plots, on one scale for each unit.
+    """The same with plots, on one scale per unit.
 
     The interval of two runs can be so wide that all else would be a dot: the scale holds all means,
     and as much of the intervals as is within three times the largest.
@@ -115,10 +114,6 @@ def _plot(row: Difference, reach: float) -> Plot:
     return Plot(WIDTH / 2, place(row.value), low, high, tuple(cut))
 
 
-PREFERRED = ("holdout", "paper", "last")
-"""Which protocol is shown if the reader chose none: the honest one, where there is one."""
-
-
 @dataclass(frozen=True)
 class Finding:
     """Differences of one experiment at one size and in one variant.
@@ -126,113 +121,117 @@ class Finding:
     Attributes:
         experiment: its name.
         title: in print.
+        rows: the differences.
         size: ``paper``, ``short``, ``quick`` or ``smoke``.
         variant: ``paper``, ``author`` or ``author2018``.
-        rows: the differences.
     """
 
     experiment: str
     title: str
-    size: str
-    variant: str
     rows: tuple[Difference, ...]
+    size: str = "paper"
+    variant: str = "paper"
 
     @property
     def edition(self) -> str:
-        """What tells it from the paper's own settings; empty if nothing does."""
-        size = "" if self.size == "paper" else f"size {self.size}"
-        variant = "" if self.variant == "paper" else f"variant {self.variant}"
-        return ", ".join(filter(None, (size, variant)))
+        """What distinguishes it from the paper's own settings; empty if nothing does."""
+        return ", ".join(edition_words(self.size, self.variant))
+
+
+def edition_words(size: str, variant: str) -> list[str]:
+    """Size and variant, where they are not the paper's."""
+    named = {"size": size, "variant": variant}
+    return [f"{name} {value}" for name, value in named.items() if value != "paper"]
 
 
 def findings(collection: Collection) -> list[Finding]:
-    """Those of the paper's tables first; within each experiment, as published first."""
-    runs = [run for run in collection.runs if run.trial is None]
-    groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
+    """Those of the paper's tables first; within an experiment, as published first."""
     published = published_tables()
-    found = []
-    for key in sorted(groups, key=lambda key: _order(key, list(published))):
-        table = published.get(key[0])
-        if table is None:
-            title, rows = f"Experiment {key[0]}", list(_of_settings(groups[key]))
+    order = [*published, *sorted({run.experiment for run in collection.runs})]
+    every = editions(run for run in collection.runs if run.trial is None)
+    shown = []
+    for about, runs in sorted(every, key=lambda part: order.index(part[0]["experiment"])):
+        experiment, size, variant = about.values()
+        if table := published.get(experiment):
+            sheet = compute(table, size, variant, runs)
+            title, rows = table.title, sorted(_of_sheet(sheet), key=_place)
         else:
-            sheet = compute(table, key[1], key[2], groups[key])
-            title, rows = table.title, sorted(_differences(sheet), key=_place)
+            title, rows = f"Experiment {experiment}", list(_of_settings(runs))
         if rows:
-            found.append(Finding(key[0], title, key[1], key[2], tuple(placed(rows))))
-    return found
+            shown.append(Finding(experiment, title, tuple(placed(rows)), size, variant))
+    return shown
+
+
+def _difference(comparison: Comparison, **fields: Any) -> Difference:
+    """A difference with the numbers of a comparison."""
+    low, high = interval_record(comparison.interval).values()
+    return Difference(
+        value=comparison.difference,
+        low=low,
+        high=high,
+        count=f"{comparison.n[0]} / {comparison.n[1]}",
+        **fields,
+    )
+
+
+def _preferred(protocols: Iterable[str]) -> str:
+    """The protocol that is shown if the reader chose none: the honest one, where there is one."""
+    return min(protocols, key=("holdout", "paper", "last").index)
 
 
 def _of_settings(runs: Sequence[Run]) -> Iterator[Difference]:
     """Of an experiment that is no table of the paper, as its own table has them."""
-    found = settings_of(runs)
-    told = short_labels(found)
+    settings = settings_of(runs)
+    labels = short_labels(settings)
     compared = {
-        key: each
-        for key, each in comparisons(found, PROTOCOLS).items()
-        if each.comparison.p is not None and "focus" in found[key[0]].model
+        key: against
+        for key, against in comparisons(settings, PROTOCOLS).items()
+        if against.comparison.p is not None and "focus" in settings[key[0]].model
     }
-    for (place, protocol), against in sorted(compared.items(), key=lambda each: each[0][0]):
-        each, result = found[place], against.comparison
-        first = next(name for name in PREFERRED if (place, name) in compared)
-        yield Difference(
-            label=(data_name(each.data[0]), each.data[1], *told[place]),
-            data=each.data[0],
-            model=each.model,
+    for (place, protocol), against in sorted(compared.items(), key=lambda item: item[0][0]):
+        setting = settings[place]
+        yield _difference(
+            against.comparison,
+            label=(data_name(setting.data[0]), setting.data[1], *labels[place]),
+            data=setting.data[0],
+            model=setting.model,
             other=against.other,
             protocol=protocol,
-            unit=Unit(each.runs[0].metric),
-            value=result.difference,
-            low=result.interval.low if result.interval else None,
-            high=result.interval.high if result.interval else None,
+            unit=Unit(setting.runs[0].metric),
             p=against.p,
-            count=f"{result.n[0]} / {result.n[1]}",
-            shown=protocol == first,
+            shown=protocol == _preferred(name for at, name in compared if at == place),
         )
 
 
-def _order(key: tuple[str, str, str], published: Sequence[str]) -> tuple[object, ...]:
-    place = published.index(key[0]) if key[0] in published else len(published)
-    return place, key[0], *edition(*key[1:])
-
-
 def _place(row: Difference) -> tuple[object, ...]:
-    """Data sets in the order of the paper, the options of each by their values."""
-    order = [*DATA, row.data]
-    numbers = [
-        float(each) for each in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", " ".join(row.label[1:]))
-    ]
-    return order.index(row.data), row.data, row.label[1], numbers, row.label, row.model
+    """Data sets in the order of the paper, their options by value."""
+    numbers = re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", " ".join(row.label[1:]))
+    return data_order(row.data), row.source, list(map(float, numbers)), row.label, row.model
 
 
-def _differences(sheet: Sheet) -> Iterator[Difference]:
+def _of_sheet(sheet: Sheet) -> Iterator[Difference]:
+    """Of a table of the paper: focused networks against their dense twins."""
     tested = sheet.tested()
-    given = {(place, model): set[str]() for place, model, _ in tested}
-    for place, model, protocol in tested:
-        given[place, model].add(protocol)
-    for (place, model, protocol), found in sorted(tested.items(), key=lambda each: each[0][0]):
+    for (place, model, protocol), comparison in sorted(tested.items(), key=lambda item: item[0][0]):
         block = sheet.blocks[place]
         base = sheet.models(block)[0]
         if base != dense_twin(model) or "focus" not in model:
             continue
-        first = next(name for name in PREFERRED if name in given[place, model])
-        yield Difference(
+        protocols = [name for at, other, name in tested if (at, other) == (place, model)]
+        yield _difference(
+            comparison,
             label=(data_name(block.data), block.source, *block.options),
             data=block.data,
             model=model,
             other=base,
             protocol=protocol,
             unit=block.unit,
-            value=found.difference,
-            low=found.interval.low if found.interval else None,
-            high=found.interval.high if found.interval else None,
             p=sheet.corrected[place, model, protocol],
-            count=f"{found.n[0]} / {found.n[1]}",
-            shown=protocol == first,
+            shown=protocol == _preferred(protocols),
         )
 
 
-WORDS = {
+NOISE_WORDS = {
     "all": "all trials",
     "0": "no noise columns",
     "0.5": "half as many noise columns as informative ones",
@@ -240,43 +239,37 @@ WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class Trials:
-    """Differences of the trials of one table."""
-
-    title: str
-    rows: tuple[Difference, ...]
-
-
-def noise_differences(tables: Sequence[Table]) -> list[Trials]:
-    """One entry for each table of random trials that has pairs."""
-    found = []
+def noise_differences(tables: Sequence[Table]) -> list[Finding]:
+    """One finding per table of random trials that has pairs."""
+    shown = []
     for table in tables:
         records = [
-            each for each in table.records if each.get("position") == "all" and each.get("pairs")
+            record
+            for record in table.records
+            if record.get("position") == "all" and record.get("pairs")
         ]
-        given = {each["protocol"] for each in records}
-        first = next((name for name in PREFERRED if name in given), "")
+        if not records:
+            continue
+        preferred = _preferred(record["protocol"] for record in records)
         rows = [
             Difference(
-                label=(WORDS.get(each["noise"], str(each["noise"])),),
+                label=(NOISE_WORDS.get(record["noise"], str(record["noise"])),),
                 data="synthetic",
-                model=each["model"],
-                other=each["other"],
-                protocol=each["protocol"],
+                model=record["model"],
+                other=record["other"],
+                protocol=record["protocol"],
                 unit=Unit("accuracy"),
-                value=each["difference"],
-                low=each["low"],
-                high=each["high"],
-                p=each["p_paired_holm"],
-                count=f"{each['pairs']} pairs",
-                shown=each["protocol"] == first,
+                value=record["difference"],
+                low=record["low"],
+                high=record["high"],
+                p=record["p_paired_holm"],
+                count=f"{record['pairs']} pairs",
+                shown=record["protocol"] == preferred,
             )
-            for each in records
+            for record in records
         ]
-        if rows:
-            found.append(Trials(short_title(table.title), tuple(placed(rows))))
-    return found
+        shown.append(Finding(table.name, short_title(table.title), tuple(placed(rows))))
+    return shown
 
 
 LOSS = 0.01
@@ -304,31 +297,27 @@ class Kept:
     rule: str
     gone: Spread
 
-    @property
-    def unit(self) -> Unit:
-        """Percent."""
-        return Unit("accuracy")
-
 
 def kept(collection: Collection) -> list[Kept]:
-    """A row for each setting, model and rule of pruning."""
-    having = [run for run in collection.runs if run.measured.get("pruning")]
-    groups = group_by(having, lambda run: (run.experiment, run.size, run.variant))
+    """A row per setting, model and rule of pruning."""
+    pruned = [run for run in collection.runs if run.measured.get("pruning")]
+    sparsity_first = sorted(editions(pruned), key=lambda part: part[0]["experiment"] != "sparsity")
     rows = []
-    for key in sorted(groups, key=lambda key: (key[0] != "sparsity", key[0], *edition(*key[1:]))):
-        for block in blocks(groups[key]):
+    for about, members in sparsity_first:
+        for block in blocks(members):
             label = (data_name(block.data), block.source, *block.options)
             for model, runs in block.models.items():
                 for rule, words in RULES.items():
-                    found = spared(runs, rule)
-                    if found:
-                        gone = spread([100 * each for each in found])
-                        rows.append(Kept(label, block.data, model, key[1], words, gone))
+                    shares = [100 * share for share in spared(runs, rule)]
+                    if shares:
+                        gone = spread(shares)
+                        gone = replace(gone, interval=Unit("accuracy").possible(gone.interval))
+                        rows.append(Kept(label, block.data, model, about["size"], words, gone))
     return rows
 
 
 def spared(runs: Sequence[Run], rule: str) -> list[float]:
-    """Largest share of each run before its accuracy has fallen by more than ``LOSS``."""
+    """Largest share, by run, before its accuracy has fallen by more than ``LOSS``."""
     curves = [run.measured["pruning"].get(rule) for run in runs if run.metric == "accuracy"]
     return [share for curve in curves if curve and (share := _spared(curve)) is not None]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, edition, model_name
-from focusing.reports.page.findings import Difference, Finding, Kept, Trials
+from focusing.reports.page.findings import Difference, Finding, Kept, edition_words
 from focusing.reports.tables import between, number, signed
-from focusing.reports.tables.run_blocks import typed_options
+from focusing.reports.tables.run_blocks import editions, typed_options
 from focusing.reports.tables.settings import UNCHANGED, settings_of
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI, group_by, settings, varying_options
-from focusing.results.stats import spread
+from focusing.results.stats import Interval, spread
 
 DIGITS = 6
 """Of scores in the list of runs."""
@@ -47,18 +47,13 @@ def duration(seconds: float) -> str:
 
 
 def experiments(collection: Collection) -> list[dict[str, Any]]:
-    """A row for each experiment, size and variant."""
-    every = [*collection.runs, *collection.failed]
-    groups = group_by(every, lambda run: (run.experiment, run.size, run.variant))
+    """A row per experiment, size and variant."""
     rows = []
-    for key in sorted(groups, key=lambda key: (key[0], *edition(*key[1:]))):
-        runs = groups[key]
+    for about, runs in editions([*collection.runs, *collection.failed]):
         done = [run for run in runs if run.status == "done"]
         rows.append(
             {
-                "experiment": key[0],
-                "size": key[1],
-                "variant": key[2],
+                **about,
                 "runs": len(done),
                 "failed": len(runs) - len(done),
                 "data": _ordered({run.data for run in runs}, DATA),
@@ -84,14 +79,14 @@ def choices(collection: Collection) -> dict[str, list[str]]:
 
 def run_rows(runs: Sequence[Run], names: Mapping[Run, str]) -> list[list[Any]]:
     """The list of runs, which the page's script shows; short, for there may be thousands."""
-    told = run_settings(runs)
+    varied = run_settings(runs)
     return [
         [
             names[run],
             run.experiment,
             run.data,
             run.model,
-            told[run],
+            varied[run],
             run.size,
             run.variant,
             run.seed,
@@ -106,16 +101,16 @@ def run_rows(runs: Sequence[Run], names: Mapping[Run, str]) -> list[list[Any]]:
 
 
 def run_settings(runs: Sequence[Run]) -> dict[Run, str]:
-    """What tells a run from others of its experiment, besides data, model and seed."""
-    found = {}
-    for same in group_by(runs, lambda run: (run.experiment, run.size, run.variant)).values():
-        flat = {run: settings(run) for run in same}
+    """What distinguishes a run from others of its experiment, besides data, model and seed."""
+    varied = {}
+    for _, members in editions(runs):
+        flat = {run: settings(run) for run in members}
         keys = varying_options(list(flat.values()), known=["data.name", "model.name"])
-        for run in same:
-            told = typed_options(flat[run], keys)
-            number = [] if run.trial is None else [f"trial {run.trial}"]
-            found[run] = ", ".join([*number, *map(_last_part, told)])
-    return found
+        for run in members:
+            options = typed_options(flat[run], keys)
+            trial = [] if run.trial is None else [f"trial {run.trial}"]
+            varied[run] = ", ".join([*trial, *map(_last_part, options)])
+    return varied
 
 
 def _last_part(option: str) -> str:
@@ -132,7 +127,6 @@ def _ordered(names: set[str], order: Mapping[str, str]) -> list[str]:
     return sorted(names, key=places.index)
 
 
-Findings = Sequence[Finding]
 FOCI_LEARN = "learning_to_focus"
 
 
@@ -156,11 +150,14 @@ class Tile:
 
 
 def tiles(
-    collection: Collection, found: Findings, noise: Sequence[Trials], pruned: Sequence[Kept]
+    collection: Collection,
+    differences: Sequence[Finding],
+    noise: Sequence[Finding],
+    pruned: Sequence[Kept],
 ) -> list[Tile]:
-    """At most one of each kind; smoke tests only where there is nothing else."""
+    """At most one per kind; smoke tests only where there is nothing else."""
     return [
-        *_wins(found),
+        *_wins(differences),
         *_noise(noise),
         *_foci(collection),
         *_optimism(collection),
@@ -173,17 +170,17 @@ def _against_dense(finding: Finding) -> list[Difference]:
     return [row for row in rows if row.source != "fake"]
 
 
-def _wins(found: Findings) -> Iterator[Tile]:
+def _wins(differences: Sequence[Finding]) -> Iterator[Tile]:
     """All comparisons of the page: those of one experiment could all be wins, others losses."""
-    real = {each: rows for each in found if (rows := _against_dense(each))}
-    told = {each: rows for each, rows in real.items() if each.size != "smoke"} or real
-    rows = [row for each in told.values() for row in each]
+    real = {finding: rows for finding in differences if (rows := _against_dense(finding))}
+    counted = {finding: rows for finding, rows in real.items() if finding.size != "smoke"} or real
+    rows = [row for rows in counted.values() for row in rows]
     if not rows:
         return
     counts = {word: sum(row.verdict == word for row in rows) for word in ("better", "worse")}
     protocols = sorted({row.protocol for row in rows})
-    about = "; ".join(", ".join(filter(None, (each.experiment, each.edition))) for each in told)
-    about += "; without smoke tests" if len(told) < len(real) else ""
+    about = "; ".join(_listed(finding.experiment, finding.edition) for finding in counted)
+    about += "; without smoke tests" if len(counted) < len(real) else ""
     unclear = len(rows) - sum(counts.values())
     pairs = {(model_name(row.model), model_name(row.other)) for row in rows}
     names = pairs.pop() if len(pairs) == 1 else ("a focused network", "its dense twin")
@@ -197,20 +194,18 @@ def _wins(found: Findings) -> Iterator[Tile]:
     )
 
 
-def _noise(noise: Sequence[Trials]) -> Iterator[Tile]:
+def _noise(noise: Sequence[Finding]) -> Iterator[Tile]:
     for trials in noise[:1]:
         rows = {row.label[0]: row for row in trials.rows if row.shown}
         row = list(rows.values())[-1]  # the most noise
-        interval = f"[{signed(row.low)}, {signed(row.high)}], " if row.low is not None else ""
-        others = [each for each in rows.values() if each.label[0].startswith("no ")]
-        without = f"; without noise {signed(others[0].value)}" if others else ""
+        interval = f"95 % [{signed(row.low)}, {signed(row.high)}]" if row.low is not None else ""
+        clean = [row for label, row in rows.items() if label.startswith("no ")]
+        without = f"; without noise {signed(clean[0].value)}" if clean else ""
         yield Tile(
             value=signed(row.value),
             unit="points",
             words=f"{model_name(row.model)} − {model_name(row.other)}, {row.label[0]}",
-            detail=f"95 % {interval}{row.count}, {row.protocol} protocol{without}"
-            if interval
-            else f"{row.count}, {row.protocol} protocol{without}",
+            detail=_listed(interval, row.count, f"{row.protocol} protocol{without}"),
             link="#noise",
         )
 
@@ -221,25 +216,32 @@ def _foci(collection: Collection) -> Iterator[Tile]:
     groups = group_by(runs, lambda run: (run.size, run.variant))
     for size, variant in sorted(groups, key=lambda key: edition(*key))[:1]:
         first, last = (FOCI[name][0] for name in ("inside_first", "inside_last"))
-        told = [each for each in settings_of(groups[size, variant]) if last in each.measured]
-        for each in sorted(told, key=lambda each: (-len(each.runs), not each.varied))[:1]:
-            found = each.measured[last]
-            interval = f"95 % {between(found.interval, 0)}, " if found.interval else ""
-            count = "1 run" if found.n == 1 else f"{found.n} runs"
-            kind = f"{count} on data of their own" if each.varied else count
+        counted = [one for one in settings_of(groups[size, variant]) if last in one.measured]
+        for setting in sorted(counted, key=lambda one: (-len(one.runs), not one.varied))[:1]:
+            inside = setting.measured[last]
+            own = " on data of their own" if setting.varied else ""
+            about = _listed(FOCI_LEARN, *edition_words(size, variant))
             yield Tile(
-                value=number(found.mean, 0),
+                value=number(inside.mean, 0),
                 unit="%",
                 words="of the foci end among the informative inputs, where "
-                f"{number(each.measured[first].mean, 0)} % begin",
-                detail=f"{interval}{kind} ({', '.join([FOCI_LEARN, *_edition(size, variant)])})",
+                f"{number(setting.measured[first].mean, 0)} % begin",
+                detail=_listed(_sure(inside.interval, 0), f"{_runs(inside.n)}{own} ({about})"),
                 link=f"#table-experiment_{FOCI_LEARN}_{size}_{variant}_measured",
             )
 
 
-def _edition(size: str, variant: str) -> list[str]:
-    named = {"size": size, "variant": variant}
-    return [f"{name} {value}" for name, value in named.items() if value != "paper"]
+def _listed(*words: str) -> str:
+    """Words with commas; empty ones are left out."""
+    return ", ".join(filter(None, words))
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
+
+
+def _sure(interval: Interval | None, digits: int = 2, *, sign: bool = False) -> str:
+    return f"95 % {between(interval, digits, sign=sign)}" if interval else ""
 
 
 def _optimism(collection: Collection) -> Iterator[Tile]:
@@ -256,18 +258,18 @@ def _optimism(collection: Collection) -> Iterator[Tile]:
             100 * (run.scores["paper"] - run.scores["holdout"])
             for run in groups[size, variant, source]
         ]
-        found = spread(gaps)
-        interval = between(found.interval, sign=True)
+        optimism = spread(gaps)
+        published = (size, variant) == ("paper", "paper")
         yield Tile(
-            value=signed(found.mean),
+            value=signed(optimism.mean),
             unit="points",
             words="by which the best test epoch flatters: paper − holdout protocol",
-            detail=", ".join(
-                filter(
-                    None, (f"95 % {interval}" if interval else "", f"{found.n} runs, {source} data")
-                )
-            )
-            + ("" if (size, variant) == ("paper", "paper") else f", size {size}, {variant}"),
+            detail=_listed(
+                _sure(optimism.interval, sign=True),
+                f"{optimism.n} runs",
+                f"{source} data",
+                "" if published else f"size {size}, {variant}",
+            ),
             link=f"#table-optimism_{size}_{variant}",
         )
 
@@ -276,13 +278,11 @@ def _sparsity(pruned: Sequence[Kept]) -> Iterator[Tile]:
     rows = [row for row in pruned if row.rule == "by focus" and row.label[1] != "fake"]
     rows.sort(key=lambda row: (row.size == "smoke", -row.gone.n))
     for row in rows[:1]:
-        interval = between(row.unit.possible(row.gone.interval), 1)
-        count = f"{row.gone.n} run" + ("s" if row.gone.n > 1 else "")
         yield Tile(
             value=number(row.gone.mean, 1),
             unit="%",
             words=f"of the connections of {model_name(row.model)} can go on {row.label[0]}",
             detail="at a loss of at most one point; "
-            + ", ".join(filter(None, (f"95 % {interval}" if interval else "", count))),
+            + _listed(_sure(row.gone.interval, 1), _runs(row.gone.n)),
             link="#sparsity",
         )

@@ -16,21 +16,30 @@ from focusing.reports.foci import finite_times, read_layers
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.page.overview import duration
 from focusing.reports.tables import NOTHING, Unit, number
-from focusing.reports.terminal import PROTOCOL_MEANINGS as PROTOCOL_WORDS
+from focusing.reports.terminal import PROTOCOL_MEANINGS
 from focusing.results.collect import Run
 from focusing.results.frame import show_value
 
-MOST_EPOCHS = 150
-"""Points of a curve: no screen shows more, and a thousand run pages stay small."""
+MAX_CURVE_POINTS = 150
+"""No screen shows more, and a thousand run pages stay small."""
+MAX_FOCI_EPOCHS, MAX_NEURONS, MAX_POSITIONS = 41, 40, 400
+MAX_MEASURED = 60
+"""Numbers that callbacks measured; the record has all."""
+MAX_LISTED = 10
+"""Numbers of a list that is shown."""
 DIGITS = 4
+FOCI_ARRAYS = ("mu", "sigma", "epoch", "tau", "focus", "normalizer")
+STEPS = 2**16 - 1
+"""Foci are written as numbers of two bytes between their least and greatest value."""
 Values = Sequence[float | None]
+Array = NDArray[Any]
 
 
 def series_panels(series: Mapping[str, Values], marks: Mapping[str, int]) -> dict[str, Any] | None:
     """Curves by what they measure: ``loss`` of ``train`` and ``test`` in one panel.
 
     Args:
-        series: metric -> value of each epoch.
+        series: metric -> value after every epoch.
         marks: protocol -> its epoch, from 0; kept whatever is left out.
 
     Returns:
@@ -39,13 +48,13 @@ def series_panels(series: Mapping[str, Values], marks: Mapping[str, int]) -> dic
     epochs = max(map(len, series.values()), default=0)
     if not epochs:
         return None
-    chosen = thinned(epochs, MOST_EPOCHS, keep=marks.values())
+    chosen = thinned(epochs, MAX_CURVE_POINTS, keep=marks.values())
     panels: dict[str, dict[str, list[float | None]]] = {}
     for name, values in series.items():
-        part, _, what = name.rpartition("/")
+        split, _, quantity = name.rpartition("/")
         curve = [short(values[at]) if at < len(values) else None for at in chosen]
         if any(value is not None for value in curve):
-            panels.setdefault(what or name, {})[part or name] = curve
+            panels.setdefault(quantity or name, {})[split or name] = curve
     return {
         "epochs": [at + 1 for at in chosen],
         "of": epochs,
@@ -66,13 +75,6 @@ def short(value: float | None) -> float | None:
     return float(f"{value:.{DIGITS}g}")
 
 
-Array = NDArray[Any]
-MOST_EPOCHS, MOST_NEURONS, MOST_POSITIONS = 41, 40, 400
-USED = ("mu", "sigma", "epoch", "tau", "focus", "normalizer")
-STEPS = 2**16 - 1
-"""Foci are written as numbers of two bytes between their least and greatest value."""
-
-
 def foci_of(path: Path, informative: Sequence[int] | None) -> list[dict[str, Any]]:
     """The focused layers of a run.
 
@@ -81,11 +83,11 @@ def foci_of(path: Path, informative: Sequence[int] | None) -> list[dict[str, Any
         informative: first informative column and the one after the last, if known.
 
     Returns:
-        For each layer its name, kind, thinned epochs and neurons, and foci; none without a file
+        By layer its name, kind, thinned epochs and neurons, and foci; none without a file
         that can be read.
     """
     try:
-        stored = read_layers(path, USED)
+        stored = read_layers(path, FOCI_ARRAYS)
     except (OSError, DamagedError):
         return []
     return [page for name, layer in stored.items() for page in _layer(name, layer, informative)]
@@ -98,8 +100,8 @@ def _layer(
     records = finite_times(layer)
     if not records:
         return []
-    at = thinned(records, MOST_EPOCHS)
-    neurons = np.argsort(mu[0, :, 0], kind="stable")[thinned(mu.shape[1], MOST_NEURONS)]
+    at = thinned(records, MAX_FOCI_EPOCHS)
+    neurons = np.argsort(mu[0, :, 0], kind="stable")[thinned(mu.shape[1], MAX_NEURONS)]
     inputs, axes = tau.shape
     seen = axes == 1 and informative is not None and int(informative[1]) <= inputs
     return [
@@ -110,7 +112,7 @@ def _layer(
             "axes": axes,
             "inputs": inputs,
             "positions": _positions(tau[:, 0]) if axes == 1 else None,
-            "informative": [int(each) for each in informative] if seen and informative else None,
+            "informative": list(map(int, informative)) if seen and informative else None,
             "neurons": neurons.tolist(),
             "of_neurons": mu.shape[1],
             "epochs": epochs[at].tolist(),
@@ -122,9 +124,9 @@ def _layer(
 
 
 def _positions(tau: Array) -> list[float]:
-    """Where inputs are, each place once: channels share theirs."""
+    """Where inputs are, without repeats: channels share their positions."""
     places = np.unique(tau)
-    return [round(float(places[at]), 5) for at in thinned(len(places), MOST_POSITIONS)]
+    return [round(float(places[at]), 5) for at in thinned(len(places), MAX_POSITIONS)]
 
 
 def _packed(values: Array) -> dict[str, Any]:
@@ -140,12 +142,6 @@ def _packed(values: Array) -> dict[str, Any]:
     }
 
 
-MOST_MEASURED = 60
-"""Numbers that callbacks measured; the record has all."""
-FEW = 10
-"""Numbers of a list that is shown."""
-
-
 def run_view(run: Run) -> dict[str, Any]:
     """Values for the template of a run."""
     record = run.record()
@@ -156,7 +152,7 @@ def run_view(run: Run) -> dict[str, Any]:
         "scores": _scores(run),
         "facts": dict(_facts(run)),
         "environment": dict(_environment(run, record)),
-        "measured": dict(list(_leaves("", run.measured))[:MOST_MEASURED]),
+        "measured": dict(list(_leaves("", run.measured))[:MAX_MEASURED]),
         "config": "\n".join(_lines(run.config)),
         "content": {
             "curves": series_panels(record.get("series") or {}, run.epochs),
@@ -175,7 +171,7 @@ def _scores(run: Run) -> list[dict[str, str]]:
             "protocol": name,
             "value": number(unit.factor * run.scores[name]),
             "unit": "%" if run.metric == "accuracy" else run.metric.upper(),
-            "words": f"{PROTOCOL_WORDS[name]} (epoch {run.epochs[name] + 1})",
+            "words": f"{PROTOCOL_MEANINGS[name]} (epoch {run.epochs[name] + 1})",
         }
         for name in PROTOCOLS
         if name in run.scores
@@ -187,13 +183,9 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     yield "size, variant", f"{run.size}, {run.variant}"
     held = f", {run.holdout:.0%} of the training data held out" if run.holdout else ""
     yield "protocol", f"{run.protocol}{held}"
-    parts = [
-        f"{run.sizes[part]:,} {part}" for part in ("train", "val", "test") if _count(run, part)
-    ]
-    yield (
-        "data",
-        f"{data_name(run.data)}, {run.source}" + (f": {', '.join(parts)}" if parts else ""),
-    )
+    splits = ("train", "val", "test")
+    counts = ", ".join(f"{run.sizes[name]:,} {name}" for name in splits if _count(run, name))
+    yield "data", f"{data_name(run.data)}, {run.source}" + (f": {counts}" if counts else "")
     for name in ("inputs", "classes"):
         if _count(run, name):
             yield name, f"{run.sizes[name]:,}"
@@ -263,7 +255,7 @@ def _lines(options: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 def _some(which: Sequence[int], neurons: int) -> str:
     """How many neurons of a layer, and which if they are few; numbers count from 0."""
     count = f"{len(which)} of {neurons}"
-    if not 0 < len(which) <= FEW:
+    if not 0 < len(which) <= MAX_LISTED:
         return count
     return f"{count} (neuron{'s' * (len(which) > 1)} {', '.join(map(str, which))})"
 
@@ -279,9 +271,9 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, str(value)
     elif isinstance(value, float):
         yield name, f"{value:.{DIGITS}g}"
-    elif isinstance(value, list) and 0 < len(value) <= FEW and all(type(v) is int for v in value):
-        yield name, ", ".join(map(str, value))
     elif isinstance(value, list):
-        yield name, f"{len(value)} values" if value else "none"
+        listed = 0 < len(value) <= MAX_LISTED and all(type(item) is int for item in value)
+        count = f"{len(value)} values" if value else "none"
+        yield name, ", ".join(map(str, value)) if listed else count
     elif value is None:
         yield name, NOTHING

@@ -12,19 +12,22 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, model_name
-from focusing.reports.page.exhibits import damaged, pictures, table_views
+from focusing.reports.page.exhibits import column_protocol, exhibition, page_table
 from focusing.reports.page.findings import findings, kept, noise_differences
 from focusing.reports.page.overview import choices, experiments, lead, run_rows, tiles
 from focusing.reports.page.run_page import run_view
 from focusing.reports.tables import Table, between, file_name, number, p_value, signed
-from focusing.reports.tables.files import all_tables
-from focusing.reports.terminal import PROTOCOL_MEANINGS as PROTOCOL_WORDS
+from focusing.reports.tables.files import all_tables, unique_names
+from focusing.reports.terminal import PROTOCOL_MEANINGS
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 from focusing.results.store import atomic_write, inside, remove
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE / "templates"
+RUNS, WRITTEN = "runs", ".written.json"
+MAX_EXPERIMENT_NAME = 80
+"""Characters of an experiment's name in the file name of a run."""
 
 
 def render(template: str, **values: Any) -> str:
@@ -54,6 +57,7 @@ def _environment() -> Environment:
         "signed": signed,
         "p_value": p_value,
         "between": between,
+        "column_protocol": column_protocol,
     }
     environment.globals["asset"] = _asset
     return environment
@@ -63,8 +67,7 @@ def _environment() -> Environment:
 def _asset(name: str) -> str:
     """Our own CSS or JavaScript as it is, but for indentation: a thousand pages have a copy."""
     lines = (line.strip() for line in (TEMPLATES / name).read_text(encoding="utf-8").splitlines())
-    kept = (line for line in lines if line and not line.startswith("//"))
-    return "\n".join(kept)
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 @lru_cache(maxsize=1)
@@ -75,12 +78,8 @@ def source_mark() -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-RUNS, WRITTEN = "runs", ".written.json"
-LONGEST_NAME = 80
-
-
 def write_page(collection: Collection, out: Path) -> Path:
-    """Write ``index.html`` and ``runs/<run>.html``, each of which needs no other file.
+    """Write ``index.html`` and ``runs/<run>.html``; no page needs another file.
 
     Args:
         collection: the runs.
@@ -90,24 +89,23 @@ def write_page(collection: Collection, out: Path) -> Path:
     names = page_names(runs)
     _write_runs(runs, names, inside(out, RUNS))
     tables = all_tables(collection)
-    found = findings(collection)
+    differences = findings(collection)
     noise = noise_differences(tables)
     pruned = kept(collection)
-    drawn, undrawn = pictures(out)
+    figures = exhibition(out)
     page = render(
         "index.html",
         lead=lead(collection),
-        tiles=tiles(collection, found, noise, pruned),
-        findings=found,
+        tiles=tiles(collection, differences, noise, pruned),
+        findings=differences,
         noise=noise,
         pruned=pruned,
         experiments=experiments(collection),
-        tables=table_views(tables),
-        pictures=drawn,
-        missing=_missing(tables, undrawn),
-        damaged=damaged(out),
+        tables=list(map(page_table, tables)),
+        figures=figures,
+        missing=_missing(tables, figures.missing),
         choices=choices(collection),
-        protocols={name: PROTOCOL_WORDS[name] for name in PROTOCOLS},
+        protocols={name: PROTOCOL_MEANINGS[name] for name in PROTOCOLS},
         runs=run_rows(runs, names),
         names={"data": DATA, "model": MODELS},
     )
@@ -119,26 +117,21 @@ def write_page(collection: Collection, out: Path) -> Path:
 def _missing(tables: Sequence[Table], figures: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
     """Commands that make the records of tables and figures without any, and what these are."""
     empty = [table for table in tables if not table.rows]
-    wanted = [(each, table.title) for table in empty for each in table.commands.values()]
-    together = group_by([*wanted, *figures], lambda each: each[0])
+    wanted = [(command, table.title) for table in empty for command in table.commands.values()]
+    by_command = group_by([*wanted, *figures], lambda item: item[0])
     return {
-        command: list(dict.fromkeys(title for _, title in those))
-        for command, those in together.items()
+        command: list(dict.fromkeys(title for _, title in items))
+        for command, items in by_command.items()
     }
 
 
 def page_names(runs: Sequence[Run]) -> dict[Run, str]:
-    """A file name for each run, without suffix: the same each time, if no run is added before."""
-    names: dict[Run, str] = {}
-    taken: set[str] = set()
-    for run in runs:
-        name = file_name(run.experiment[:LONGEST_NAME], run.config_hash, f"seed{run.seed}")
-        copy = 1
-        while (unique := name if copy == 1 else f"{name}_{copy}").casefold() in taken:
-            copy += 1
-        taken.add(unique.casefold())
-        names[run] = unique
-    return names
+    """A file name per run, without suffix; it stays the same unless a run is added before it."""
+    names = [
+        file_name(run.experiment[:MAX_EXPERIMENT_NAME], run.config_hash, f"seed{run.seed}")
+        for run in runs
+    ]
+    return dict(zip(runs, unique_names(names), strict=True))
 
 
 def _write_runs(runs: Sequence[Run], names: Mapping[Run, str], folder: Path) -> None:
@@ -147,7 +140,7 @@ def _write_runs(runs: Sequence[Run], names: Mapping[Run, str], folder: Path) -> 
     written: dict[str, str] = {}
     for run, others in _with_repeats(runs):
         file = folder / f"{names[run]}.html"
-        links = [(str(each.seed), f"{names[each]}.html", each is run) for each in others]
+        links = [(str(other.seed), f"{names[other]}.html", other is run) for other in others]
         mark = _mark(run, links)
         if mark is not None and (known.get(file.name) != mark or not file.exists()):
             content = render("run.html", **run_view(run), repeats=links)
@@ -159,7 +152,7 @@ def _write_runs(runs: Sequence[Run], names: Mapping[Run, str], folder: Path) -> 
 
 
 def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:
-    """Each run with those that differ from it in their seed only."""
+    """Every run with those that differ from it in their seed only."""
     same = group_by(runs, lambda run: (run.experiment, run.config_hash, run.fingerprint))
     for others in same.values():
         others.sort(key=lambda run: run.seed)

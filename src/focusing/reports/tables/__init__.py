@@ -24,11 +24,12 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: one or more short lines."""
+    """A cell: one or more short lines; ``again`` if the page repeats the cell above."""
 
     lines: tuple[str, ...] = ("",)
     bold: bool = False
     dim: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from focusing.reports.figures import gallery
 from focusing.reports.figures.chart import Chart, Missing
 from focusing.reports.figures.gallery import write_figures
 from focusing.reports.page import write_page
-from focusing.reports.page.exhibits import Picture, pictures
+from focusing.reports.page.exhibits import Exhibition, Picture, exhibition
 from focusing.reports.page.site import page_names
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
@@ -185,7 +185,7 @@ class TestPictures:
     ) -> None:
         monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(4_000_000),))
         write_figures(collect([]), tmp_path)
-        [found], _ = pictures(tmp_path)
+        [found] = exhibition(tmp_path).pictures
         assert found.source == ""
         assert found.files == ("foci.gif", "foci.csv")
 
@@ -197,7 +197,7 @@ class TestPictures:
         for kind, content in contents.items():
             (folder / f"a.{kind}").write_bytes(content)
         (folder / "index.json").write_text(json.dumps({"figures": [entry], "missing": []}))
-        [found], _ = pictures(tmp_path)
+        [found] = exhibition(tmp_path).pictures
         return found
 
     @pytest.mark.parametrize(("size", "kind"), [(300_000, "svg+xml"), (300_001, "png")])
@@ -215,4 +215,4 @@ class TestPictures:
             assert self.files(tmp_path / folder, **content).wide == wide
 
     def test_a_report_without_figures(self, tmp_path: Path) -> None:
-        assert pictures(tmp_path) == ([], [])
+        assert exhibition(tmp_path) == Exhibition()

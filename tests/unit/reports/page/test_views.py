@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from focusing.reports.page.exhibits import FIGURE_SPACE, column_protocol, short_title, table_views
+from focusing.reports.page.exhibits import FIGURE_SPACE, column_protocol, page_table, short_title
 from focusing.reports.page.overview import duration, experiments, lead, run_settings
 from focusing.reports.page.run_page import (
-    MOST_EPOCHS,
-    MOST_NEURONS,
+    MAX_CURVE_POINTS,
+    MAX_FOCI_EPOCHS,
+    MAX_NEURONS,
     foci_of,
     run_view,
     series_panels,
     thinned,
 )
-from focusing.reports.page.run_page import MOST_EPOCHS as MOST_POINTS
 from focusing.reports.tables import Cell, Column, Row, Table, text
 from focusing.results.collect import collect
 from tests.unit.reports.page.foci import leave_foci
@@ -33,7 +33,7 @@ class TestTables:
             Row((text("all"), Cell(), text("+1")), begins=True),
         )
         columns = (Column("data"), Column("model"), Column("paper"))
-        [view] = table_views([Table("t", "T (size=paper, variant=paper)", columns, rows)])
+        view = page_table(Table("t", "T (size=paper, variant=paper)", columns, rows))
         self.rows = view.rows
         return [tuple(cell.lines for cell in row.cells) for row in view.rows]
 
@@ -97,7 +97,7 @@ class TestSeries:
         assert found is not None
         assert (found["epochs"][0], found["epochs"][-1], found["of"]) == (1, 1000, 1000)
         assert 778 in found["epochs"]
-        assert len(found["epochs"]) <= MOST_POINTS + 1
+        assert MAX_CURVE_POINTS <= len(found["epochs"]) <= MAX_CURVE_POINTS + 1
         assert len(found["panels"][0]["lines"]["test"]) == len(found["epochs"])
 
     def test_nothing(self) -> None:
@@ -122,7 +122,7 @@ class TestFoci:
         random = np.random.default_rng(0)
         leave_foci(tmp_path, random.uniform(size=(200, 500, 2)), random.uniform(size=(784, 2)))
         [layer] = foci_of(tmp_path / "focus.npz", [0, 10])
-        assert layer["mu"]["shape"] == [MOST_EPOCHS, MOST_NEURONS, 2]
+        assert layer["mu"]["shape"] == [MAX_FOCI_EPOCHS, MAX_NEURONS, 2]
         assert (layer["epochs"][0], layer["epochs"][-1], layer["of_neurons"]) == (0, 199, 500)
         assert layer["informative"] is None  # columns of a line are none of an image
         assert len(json.dumps(layer)) < 30_000

@@ -26,11 +26,11 @@ function digits(value) {
 function ticks(low, high, count) {
   const rough = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find((each) => each * power >= rough) * power;
+  const step = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
   const first = Math.ceil(low / step - 1e-9);
-  const found = [];
-  for (let at = first; at * step <= high + step * 1e-9; at += 1) found.push(+(at * step).toPrecision(12));
-  return found;
+  const ticks = [];
+  for (let at = first; at * step <= high + step * 1e-9; at += 1) ticks.push(+(at * step).toPrecision(12));
+  return ticks;
 }
 
 // Letters of a drawing shrink with it: a phone gets one of its own width.
@@ -120,7 +120,7 @@ function lineChart({ title, label, xs, lines, marks = {} }) {
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
     const wanted = ((event.clientX - box.left) / box.width) * frame.width;
-    const gaps = xs.map((each) => Math.abs(x(each) - wanted));
+    const gaps = xs.map((value) => Math.abs(x(value) - wanted));
     point(gaps.indexOf(Math.min(...gaps)));
   });
   svg.addEventListener("pointerleave", () => point(xs.length - 1, false));

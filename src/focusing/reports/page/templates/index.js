@@ -40,7 +40,7 @@
   function fits(element) {
     return KINDS.every((kind) => {
       const has = element.dataset[kind];
-      return !wanted[kind].size || !has || has.split(" ").some((each) => wanted[kind].has(each));
+      return !wanted[kind].size || !has || has.split(" ").some((value) => wanted[kind].has(value));
     });
   }
 
@@ -87,9 +87,9 @@
       if (wanted.data.size && !wanted.data.has(run[DATA])) return false;
       if (wanted.model.size && !wanted.model.has(run[MODEL])) return false;
       if (wanted.protocol.size && run[STATUS] === "done"
-        && ![...wanted.protocol].some((each) => run[PROTOCOL[each]] !== null)) return false;
+        && ![...wanted.protocol].some((protocol) => run[PROTOCOL[protocol]] !== null)) return false;
       if (!words.length) return true;
-      const text = `${COLUMNS.slice(0, 5).map((each) => each.show(run)).join(" ")} ${run[NAME]} ${run[DATA]} ${run[MODEL]} seed=${run[SEED]} ${run[STATUS]}`.toLowerCase();
+      const text = `${COLUMNS.slice(0, 5).map((column) => column.show(run)).join(" ")} ${run[NAME]} ${run[DATA]} ${run[MODEL]} seed=${run[SEED]} ${run[STATUS]}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
   }
@@ -102,21 +102,21 @@
   }
 
   function list() {
-    const columns = COLUMNS.filter((each) => !each.protocol
-      || (wanted.protocol.size ? wanted.protocol.has(each.protocol) : true));
-    const found = chosen().sort(compare);
+    const columns = COLUMNS.filter((column) => !column.protocol
+      || (wanted.protocol.size ? wanted.protocol.has(column.protocol) : true));
+    const matching = chosen().sort(compare);
     const table = document.getElementById("list");
     table.tHead.replaceChildren(headRow(columns));
-    table.tBodies[0].replaceChildren(...found.slice(0, most).map((run) => {
+    table.tBodies[0].replaceChildren(...matching.slice(0, most).map((run) => {
       const row = document.createElement("tr");
       for (const column of columns) row.append(cell(column, run));
       return row;
     }));
-    document.getElementById("shown").textContent = found.length === runs.length
-      ? `${runs.length} runs` : `${found.length} of ${runs.length} runs`;
+    document.getElementById("shown").textContent = matching.length === runs.length
+      ? `${runs.length} runs` : `${matching.length} of ${runs.length} runs`;
     const more = document.getElementById("more");
-    more.hidden = found.length <= most;
-    more.textContent = `Show ${Math.min(STEP, found.length - most)} more of ${found.length - most}`;
+    more.hidden = matching.length <= most;
+    more.textContent = `Show ${Math.min(STEP, matching.length - most)} more of ${matching.length - most}`;
     remember();
   }
 
@@ -133,7 +133,7 @@
       button.addEventListener("click", () => {
         order = { key: column.key, down: order.key === column.key && !order.down };
         list();
-        all("#list th button").find((each) => each.textContent === column.title)?.focus();
+        all("#list th button").find((button) => button.textContent === column.title)?.focus();
       });
       head.append(button);
       row.append(head);
@@ -192,10 +192,10 @@
   });
   // Closed notes would be missing in print.
   addEventListener("beforeprint", () => {
-    for (const each of all("details.more")) { each.dataset.was = each.open; each.open = true; }
+    for (const details of all("details.more")) { details.dataset.was = details.open; details.open = true; }
   });
   addEventListener("afterprint", () => {
-    for (const each of all("details.more")) each.open = each.dataset.was === "true";
+    for (const details of all("details.more")) details.open = details.dataset.was === "true";
   });
   recall();
   filter();

@@ -41,7 +41,7 @@
 
   // Numbers of two bytes, in base64, to values: [epoch][neuron][axis].
   function unpack({ low, high, shape, data }) {
-    const bytes = Uint8Array.from(atob(data), (each) => each.charCodeAt(0));
+    const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));
     const view = new DataView(bytes.buffer);
     const [epochs, neurons, axesCount] = shape;
     let at = -2;
@@ -62,9 +62,9 @@
   function phi(layer, mu, sigma) {
     const { positions, normalizer, inputs } = layer;
     const g = positions.map((tau) => (FUNCTIONS[layer.focus] ?? FUNCTIONS.gaussian)((tau - mu) / sigma));
-    const mean = (power) => g.reduce((sum, each) => sum + Math.abs(each) ** power, 0) / g.length;
+    const mean = (power) => g.reduce((sum, value) => sum + Math.abs(value) ** power, 0) / g.length;
     const norm = { l2: Math.sqrt(mean(2)), sum: Math.sqrt(inputs) * mean(1), mean: mean(1), none: 1 }[normalizer] || 1;
-    return g.map((each) => each / norm);
+    return g.map((value) => value / norm);
   }
 
   function shadeNoise(chart, layer) {
@@ -108,7 +108,7 @@
   function asBars(layer, at) {
     const count = layer.neurons.length;
     const chart = axes({ x: [0, 1], y: [count, -1] }, { x: "input position τ" }, { ...WIDE, height: 60 + 9 * count, left: 10 });
-    for (const each of chart.svg.querySelectorAll(".grid, text[text-anchor=end]")) if (each.textContent !== "input position τ") each.remove();
+    for (const element of chart.svg.querySelectorAll(".grid, text[text-anchor=end]")) if (element.textContent !== "input position τ") element.remove();
     shadeNoise(chart, layer);
     const bar = (epoch, kind) => layer.mu[epoch].forEach(([mu], j) => {
       const [sigma] = layer.sigma[epoch][j], y = chart.y(j);

@@ -26,7 +26,7 @@ KINDS = {
     "focus": "U",
     "normalizer": "U",
 }
-"""What :mod:`focusing.training.trajectory` writes; see :func:`check_arrays`."""
+"""What :mod:`focusing.callbacks.focus_trajectory` writes; see :func:`check_arrays`."""
 
 
 def read_layers(path: Path, wanted: Collection[str] = tuple(KINDS)) -> dict[str, dict[str, Any]]:

@@ -14,16 +14,16 @@ from pytorch_lightning.loggers import TensorBoardLogger
 
 from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
+from focusing.callbacks.focus_trajectory import MAX_STORED_NEURONS, Trajectory
 from focusing.drawing import LayerFoci, film_layers
-from focusing.training.trajectory import MAX_STORED_NEURONS, Trajectory
-from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
+from tests.unit.callbacks.tiny import LIGHTNING, Module, batches, trainer
 
 pytestmark = LIGHTNING
 
 
 def fit(folder: Path, module: Module, callback: FocusTrajectory, **options: Any) -> pl.Trainer:
     fitted = trainer(folder, [callback, ClipFoci()], **options)
-    fitted.fit(module, Batches())
+    fitted.fit(module, batches())
     return fitted
 
 
@@ -83,7 +83,7 @@ def test_a_broken_run_resumes_to_the_same_trajectory(tmp_path: Path) -> None:
         return trainer(folder, callbacks, enable_checkpointing=True, max_epochs=4, **options)
 
     with pytest.raises(RuntimeError, match="broken"):
-        checkpointed(broken).fit(Broken(0.01), Batches())
+        checkpointed(broken).fit(Broken(0.01), batches())
     assert load(broken)["epoch"].tolist() == [0, 1, 2]  # written all the same
 
     state = torch.load(broken / "last.ckpt", weights_only=True)
@@ -91,7 +91,7 @@ def test_a_broken_run_resumes_to_the_same_trajectory(tmp_path: Path) -> None:
     for _ in range(2):  # the second time nothing is left to train, but the file must be there
         (broken / "focus.npz").unlink()
         again = checkpointed(broken)
-        again.fit(Module(0.01), Batches(), ckpt_path=broken / "last.ckpt", weights_only=True)
+        again.fit(Module(0.01), batches(), ckpt_path=broken / "last.ckpt", weights_only=True)
         first, second = load(whole), load(broken)
         assert first.keys() == second.keys()
         for key in first:
@@ -107,10 +107,18 @@ def test_a_full_disk_does_not_hide_the_error(
     assert "focus.npz could not be written" in caplog.text
 
 
+class Dense(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(20, 2))
+
+    def on_train_epoch_end(self) -> None:
+        """It has no sigma to log."""
+
+
 def test_dense_nets_leave_no_file(tmp_path: Path) -> None:
-    module = Module()
-    module.net.focused_layers = lambda: {}  # type: ignore[method-assign]
-    fit(tmp_path, module, FocusTrajectory(movie="gif"))
+    fitted = trainer(tmp_path, [FocusTrajectory(movie="gif")])
+    fitted.fit(Dense(), batches())
     assert not list(tmp_path.iterdir())
 
 

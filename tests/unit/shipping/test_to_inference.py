@@ -7,11 +7,11 @@ from torch import nn
 from focusing.models import (
     FastText,
     Network,
-    Transfer,
     dense_mlp,
     focused_cnn,
     focused_fasttext,
     focused_mlp,
+    focused_transfer,
 )
 from focusing.nn import BandedLinear, FocusedLinear
 
@@ -21,7 +21,9 @@ NETWORKS = {
     "dense": lambda: dense_mlp(40, 3, hidden=[20]),
     "cnn": lambda: focused_cnn((28, 28, 1), 10, filters=[4, 4], hidden=64, sigma=0.1),
     "fasttext": lambda: focused_fasttext(20, 2, 50, sigma=0.1),
-    "transfer": lambda: Transfer((64, 64, 3), 4, features="small", focus={"sigma": 0.1}),
+    "transfer": lambda: focused_transfer(
+        (64, 64, 3), 4, features="small", pretrained=False, sigma=0.1
+    ),
 }
 
 

@@ -309,6 +309,8 @@ def _find_definition(callable_name: str) -> tuple[str, ast.FunctionDef | ast.Cla
                 defined == name and ast.unparse(call.func) == "focused"
             ):
                 return module, call
+            case ast.Assign(targets=[ast.Name(id=alias)], value=ast.Name(id=own)) if alias == name:
+                return _find_definition(f"{module}.{own}")
             case ast.ImportFrom(module=source, names=aliases) if name in {a.name for a in aliases}:
                 return _find_definition(f"{source}.{name}")
     raise LookupError(f"{module} does not define {name}")

@@ -89,13 +89,7 @@ def evenly_spaced(count: int, limit: int) -> Array:
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Save a figure as PNG and SVG, atomically.
-
-    Args:
-        figure: the figure.
-        folder: where to; made if missing.
-        name: file name without suffix.
-    """
+    """Save a figure as PNG and SVG, atomically; the folder is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     with figure_style():
@@ -187,13 +181,10 @@ class LayerFoci:
 def shade_noise(
     axes: Axes, informative: Sequence[int] | None, line: Array, label: bool = True
 ) -> None:
-    """Shade the positions whose inputs are noise.
+    """Shade the positions on the x axis whose inputs are noise.
 
-    Args:
-        axes: with the input positions on the x axis.
-        informative: first informative column, and the one after the last.
-        line: positions of all columns, at equal distances.
-        label: write "noise" above.
+    ``informative`` is the first informative column and the one after the last, ``line`` the
+    positions of all columns, at equal distances; ``label`` writes "noise" above.
     """
     if informative is None or len(line) < 2:
         return
@@ -318,13 +309,9 @@ def _foci_by_axis(foci: LayerFoci) -> Figure:
 
 
 def film_layers(layers: Iterable[LayerFoci], folder: Path, kind: str, fps: int) -> list[Path]:
-    """Film the foci of layers into ``foci_<layer>.gif`` or ``.mp4``.
+    """Film the foci of layers with at most two dimensions into ``foci_<layer>.gif`` or ``.mp4``.
 
-    Args:
-        layers: the layers; those with more than two dimensions are left out.
-        folder: where the films go.
-        kind: ``"gif"`` or ``"mp4"``; without ffmpeg on the machine a GIF is made.
-        fps: frames per second.
+    Without ffmpeg on the machine ``kind="mp4"`` makes a GIF, too.
     """
     if kind == "mp4" and not writers.is_available("ffmpeg"):
         log.warning("ffmpeg is not installed: the film of the foci is a GIF, not an MP4.")
@@ -339,14 +326,7 @@ def film_layers(layers: Iterable[LayerFoci], folder: Path, kind: str, fps: int) 
 
 
 def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_FRAMES) -> None:
-    """Film the foci of a layer on a line or in the plane.
-
-    Args:
-        path: the film, ``.gif`` or ``.mp4``.
-        foci: the foci.
-        fps: frames per second.
-        frames: at most so many frames, evenly spaced.
-    """
+    """Film the foci of a layer on a line or in the plane, in evenly spaced ``frames`` at most."""
     writer: Any = PillowWriter if path.suffix == ".gif" else FFMpegWriter
     with figure_style():
         on_line, tau = foci.dimensions == 1, foci.tau[:, 0]

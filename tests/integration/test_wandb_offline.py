@@ -22,7 +22,7 @@ JOBS = """
     from focusing.callbacks import FocusTrajectory
     from focusing.errors import UserError
     from focusing.training.loggers import build_loggers, close_loggers
-    from tests.unit.callbacks.tiny import Batches, Module, trainer
+    from tests.unit.callbacks.tiny import Module, batches, trainer
 
     logging.basicConfig(level=logging.INFO)
 
@@ -42,7 +42,7 @@ JOBS = """
         code = 1
         try:
             callback = FocusTrajectory(histograms=True)
-            trainer(folder, [callback], logger=loggers).fit(module(), Batches(), Batches())
+            trainer(folder, [callback], logger=loggers).fit(module(), batches(), batches())
             code = 0
         except RuntimeError as error:
             print(error)

@@ -1,6 +1,5 @@
 """The command line, in this process; the integration tests run it in its own."""
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -64,8 +63,6 @@ def test_train_eval_and_show(
     (folder / "figures" / "x.png").touch()
     assert call(monkeypatch, "show", str(folder)) == 0
     assert "x.png" in capsys.readouterr().out
-    assert call(monkeypatch, "train", *small, "seed=-1") == 1
-    assert "seed=-1 must be at least 0" in capsys.readouterr().err
     assert call(monkeypatch, "train", "-m", *small, "seed=1,2") == 0
     assert len(list(tmp_path.glob("outputs/*/*/seed=*/result.json"))) == 3
 
@@ -79,6 +76,7 @@ def test_train_eval_and_show(
         (["eval", "."], ". is not a run folder: it has no config.yaml"),
         (["show", ".", "more"], "unrecognized arguments: more"),
         (["train", "modle=dense"], "did you mean model?"),
+        (["train", "seed=-1"], "seed=-1 must be at least 0"),
         (["train", "--experimental-rerun", "x.pickle"], "would run code from a pickle"),
         (["train", "--config-dir", "nowhere"], "nowhere' not found"),
         (["report", "--port", "99999999"], "99999999 is not a number from 0 to 65535"),
@@ -126,34 +124,25 @@ def test_options_may_stand_anywhere(tmp_path: Path) -> None:
         cli.run_command(["eval", str(tmp_path), "--trust-target", "my.net", "data.fold=1"])
 
 
-class TestErrors:
-    def test_signals_have_their_codes(self) -> None:
-        with pytest.raises(SystemExit) as stop, cli.reporting_errors():
-            raise KeyboardInterrupt
-        assert stop.value.code == 130
-        with pytest.raises(SystemExit) as stop, cli.reporting_errors():
-            os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.value.code == 143
-
-    def test_a_file_that_cannot_be_written_is_named(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        with pytest.raises(SystemExit), cli.reporting_errors():
-            Path("/proc/nowhere").write_text("")
-        assert capsys.readouterr().err == "Error: /proc/nowhere: No such file or directory.\n"
-
-    def test_a_bug_keeps_its_traceback(self) -> None:
-        with pytest.raises(RuntimeError), cli.reporting_errors():
-            raise RuntimeError
-
-    def test_all_errors_do_if_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cli, "FULL_ERRORS", True)
-        with pytest.raises(UserError), cli.reporting_errors():
-            raise UserError
+def test_signals_have_their_codes() -> None:
+    with pytest.raises(SystemExit) as stop, cli.reporting_errors():
+        raise KeyboardInterrupt
+    assert stop.value.code == 130
+    with pytest.raises(SystemExit) as stop, cli.reporting_errors():
+        signal.raise_signal(signal.SIGTERM)
+    assert stop.value.code == 143
 
 
-def test_the_package_is_lazy_but_complete() -> None:
-    assert focusing.FocusedLinear(4, 2)
-    assert "FocusedLinear" in dir(focusing)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = focusing.nothing
+def test_a_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), cli.reporting_errors():
+        Path("/proc/nowhere").write_text("")
+    assert capsys.readouterr().err == "Error: /proc/nowhere: No such file or directory.\n"
+
+
+@pytest.mark.parametrize(("error", "full"), [(RuntimeError, False), (UserError, True)])
+def test_a_bug_keeps_its_traceback_and_any_error_if_asked(
+    error: type[Exception], full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "FULL_ERRORS", full)
+    with pytest.raises(error), cli.reporting_errors():
+        raise error

@@ -57,11 +57,12 @@ def test_foci_go_where_the_signal_is() -> None:
     assert model.foci_[0].mu.mean() > 0.54
 
 
-def test_classes_may_be_words() -> None:
+def test_classes_may_be_words_and_one_hidden_layer_a_number() -> None:
     images, labels = digits(200)
     words = np.array(["even", "odd"])[labels % 2]
-    model = FocusClassifier(**SMALL).fit(images, words)
+    model = FocusClassifier(**{**SMALL, "hidden_layer_sizes": 7}).fit(images, words)
     assert set(model.predict(images)) <= {"even", "odd"}
+    assert [len(foci.mu) for foci in model.foci_] == [7]
 
 
 def test_stops_early_and_keeps_the_best_epoch() -> None:
@@ -140,12 +141,6 @@ def test_needs_no_lightning() -> None:
     script = "import focusing.sklearn, sys; print('pytorch_lightning' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
-
-
-def test_one_hidden_layer_may_be_a_number() -> None:
-    images, labels = digits(50)
-    model = FocusClassifier(7, max_iter=1, random_state=0).fit(images, labels)
-    assert [len(each.mu) for each in model.foci_] == [7]
 
 
 @pytest.mark.parametrize("scale", [1e-14, 1.0, 1e14])

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
+from focusing.callbacks.pruning_curve import folded
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.results.arrays import write_arrays
-from focusing.training.pruning import folded
 
 if TYPE_CHECKING:
     from focusing.data import Batches

@@ -1,4 +1,19 @@
-"""Follow the foci through training."""
+"""Follow the foci through training, and write their path: ``focus.npz``.
+
+Keys, for every focused layer with n neurons, m inputs at positions in d dimensions, E records:
+
+=========================  ==========  =========================================================
+``epoch``                  (E,)        epochs done at that record; 0 is the start
+``<layer>/mu``             (E, n, d)   centres
+``<layer>/sigma``          (E, n, d)   apertures
+``<layer>/tau``            (m, d)      positions of the inputs
+``<layer>/shown``          (k,)        neurons whose weights are stored: all, or 64 evenly spaced
+``<layer>/weight_first``   (k, m)      their focused weights phi o W at the start
+``<layer>/weight_last``    (k, m)      and at the end
+``<layer>/focus``          ()          name of the focus function
+``<layer>/normalizer``     ()          name of the normaliser
+=========================  ==========  =========================================================
+"""
 
 from __future__ import annotations
 
@@ -7,25 +22,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
+from torch import Tensor
 
 from focusing.callbacks.analysis import focused_layers
 from focusing.nn import FocusedLinear
-from focusing.training.trajectory import Trajectory
+from focusing.results.arrays import write_arrays
+from focusing.training.checkpoint import check_structure
+from focusing.validation import fields, items, whole
 
 if TYPE_CHECKING:
     from focusing.drawing import LayerFoci
 
 log = logging.getLogger(__name__)
 
+MAX_STORED_NEURONS = 64
+"""Neurons whose weights are stored: bounds a checkpoint, and no figure shows more."""
+
 
 class FocusTrajectory(pl.Callback):
     """Records mu and sigma of every focused layer; leaves ``focus.npz`` in the run folder.
 
     The file is written when training ends, also with an error; until then the records are in the
-    checkpoints, so a killed run that resumes ends with all of them. What the file holds:
-    :mod:`focusing.training.trajectory`.
+    checkpoints, so a killed run that resumes ends with all of them.
 
     Loggers that take pictures (W&B, TensorBoard) get a figure of the foci of every layer at the
     end.
@@ -126,7 +148,8 @@ class FocusTrajectory(pl.Callback):
             for name, layer in self._layers.items():
                 for parameter in ("mu", "sigma"):
                     values = getattr(layer, parameter).detach().float().cpu().numpy().ravel()
-                    _log_histogram(logger, f"focus/{name}/{parameter}", values, trainer, epoch)
+                    key = f"focus/{name}/{parameter}"
+                    _log_picture(logger, "histogram", key, values, trainer, epoch)
 
     def _log_figures(self, trainer: pl.Trainer) -> None:
         loggers = _picture_loggers(trainer)
@@ -137,7 +160,8 @@ class FocusTrajectory(pl.Callback):
         for foci in self._recorded_foci():
             figure = foci_figure(foci)
             for logger in loggers:
-                _log_figure(logger, f"focus/{foci.layer}", figure, trainer)
+                key = f"focus/{foci.layer}"
+                _log_picture(logger, "figure", key, figure, trainer, trainer.current_epoch)
 
     def _recorded_foci(self) -> list[LayerFoci]:
         from focusing.drawing import LayerFoci
@@ -153,22 +177,154 @@ def _picture_loggers(trainer: pl.Trainer) -> list[Logger]:
     return [logger for logger in trainer.loggers if isinstance(logger, kinds)]
 
 
-def _log_figure(logger: Logger, key: str, figure: Any, trainer: pl.Trainer) -> None:
+def _log_picture(
+    logger: Logger, kind: str, key: str, content: Any, trainer: pl.Trainer, epoch: int
+) -> None:
+    """Log a ``figure``, or values as a ``histogram``."""
     if isinstance(logger, TensorBoardLogger):
-        logger.experiment.add_figure(key, figure, trainer.global_step, close=False)
+        options = {"close": False} if kind == "figure" else {}  # another logger may want it too
+        add = getattr(logger.experiment, f"add_{kind}")
+        add(key, content, trainer.global_step, **options)
     elif isinstance(logger, WandbLogger):
         import wandb
 
         # An image, not the bare figure: W&B would turn that into a plotly chart.
-        row: dict[str, Any] = {key: wandb.Image(figure), "epoch": trainer.current_epoch}
+        wrap: Any = wandb.Image if kind == "figure" else wandb.Histogram
+        row = {key: wrap(content), "epoch": epoch}
         logger.log_metrics(row, step=trainer.global_step)
 
 
-def _log_histogram(logger: Logger, key: str, values: Any, trainer: pl.Trainer, epoch: int) -> None:
-    if isinstance(logger, TensorBoardLogger):
-        logger.experiment.add_histogram(key, values, trainer.global_step)
-    elif isinstance(logger, WandbLogger):
-        import wandb
+class Trajectory:
+    """Foci of some layers over epochs; kept in memory, in checkpoints and in ``focus.npz``."""
 
-        row: dict[str, Any] = {key: wandb.Histogram(values), "epoch": epoch}
-        logger.log_metrics(row, step=trainer.global_step)
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+        self._foci: dict[str, Tensor] = {}  # (at least E, 2, n, d), doubled when full
+        self._weight_first: dict[str, Tensor] = {}
+
+    def record(self, epoch: int, layers: Mapping[str, FocusedLinear]) -> None:
+        """Add the foci as they are now; a record of the same epoch is replaced."""
+        if not self.epochs:
+            self._weight_first = {name: _weights(layer) for name, layer in layers.items()}
+        keep = sum(done < epoch for done in self.epochs)
+        self.epochs = [*self.epochs[:keep], epoch]
+        for name, layer in layers.items():
+            foci = torch.stack([layer.mu.detach(), layer.sigma.detach()]).float().cpu()
+            stored = self._foci.get(name, foci.new_empty(8, *foci.shape))
+            if keep == len(stored):
+                stored = torch.cat([stored, torch.empty_like(stored)])
+            stored[keep] = foci
+            self._foci[name] = stored
+
+    def foci(self, name: str) -> tuple[Tensor, Tensor]:
+        """Mu and sigma of a layer, both (E, n, d)."""
+        mu, sigma = self._foci[name][: len(self.epochs)].unbind(dim=1)
+        return mu, sigma
+
+    def movement(
+        self, data: Mapping[str, Any], layers: Mapping[str, FocusedLinear]
+    ) -> dict[str, dict[str, float]]:
+        """How far the foci of every layer moved, for the record.
+
+        Args:
+            data: what the record says about the data.
+            layers: the layers, for the positions of their inputs.
+
+        Returns:
+            Per layer ``moved`` (mean distance of mu from its start), ``sigma_first`` and
+            ``sigma_last`` (means), ``widened`` (share of sigma that grew); without layers whose
+            foci became NaN. Of the first layer, if it is known which inputs are informative, also
+            ``inside_first`` and ``inside_last``: the share of centres that are among these.
+        """
+        movement = {}
+        for name in self._foci:
+            mu, sigma = self.foci(name)
+            if not bool((mu[-1] + sigma[-1]).isfinite().all()):
+                continue
+            movement[name] = {
+                "moved": torch.linalg.vector_norm(mu[-1] - mu[0], dim=-1).mean().item(),
+                "sigma_first": sigma[0].mean().item(),
+                "sigma_last": sigma[-1].mean().item(),
+                "widened": (sigma[-1] > sigma[0]).float().mean().item(),
+            }
+            region = data.get("informative")
+            first_layer = name == next(iter(self._foci)) and name in layers
+            if region and first_layer and mu.shape[-1] == 1:
+                line = layers[name].tau[:, 0].float().cpu()
+                first, last = line[region[0]], line[region[1] - 1]
+                inside = ((mu >= first) & (mu <= last)).float().mean(dim=(1, 2))
+                movement[name] |= {
+                    "inside_first": inside[0].item(),
+                    "inside_last": inside[-1].item(),
+                }
+        return movement
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain containers and tensors, for a checkpoint."""
+        return {
+            "epochs": list(self.epochs),
+            # Copies: a view would take its whole buffer into the file.
+            "foci": {name: foci[: len(self.epochs)].clone() for name, foci in self._foci.items()},
+            "weight_first": dict(self._weight_first),
+        }
+
+    def check_state(self, state: Any, layers: Mapping[str, FocusedLinear]) -> None:
+        """Refuse the state of other layers.
+
+        Raises:
+            Wrong: it does not fit.
+        """
+        fields({"epochs": items(whole(), low=1)})({"epochs": state.get("epochs")})
+        times = len(state["epochs"])
+        like = {
+            "epochs": state["epochs"],
+            "foci": {
+                name: torch.empty(times, 2, *layer.mu.shape) for name, layer in layers.items()
+            },
+            "weight_first": {
+                name: torch.empty(len(stored_neurons(layer.out_features)), layer.in_features)
+                for name, layer in layers.items()
+            },
+        }
+        check_structure(state, like)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to the state of a checkpoint."""
+        self.epochs = list(state["epochs"])
+        self._foci = {name: foci.cpu() for name, foci in state["foci"].items()}
+        self._weight_first = {
+            name: weights.cpu() for name, weights in state["weight_first"].items()
+        }
+
+    def save(self, path: Path, layers: Mapping[str, FocusedLinear]) -> None:
+        """Write ``focus.npz`` atomically.
+
+        Args:
+            path: the file.
+            layers: the layers as they are at the end.
+        """
+        arrays: dict[str, Any] = {"epoch": np.array(self.epochs, dtype=np.int64)}
+        for name, layer in layers.items():
+            mu, sigma = self.foci(name)
+            values = {
+                "mu": mu.numpy(),
+                "sigma": sigma.numpy(),
+                "tau": layer.tau.detach().float().cpu().numpy(),
+                "shown": stored_neurons(layer.out_features),
+                "weight_first": self._weight_first[name].numpy(),
+                "weight_last": _weights(layer).numpy(),
+                "focus": np.array(layer.focus),
+                "normalizer": np.array(layer.normalizer),
+            }
+            arrays |= {f"{name}/{key}": value for key, value in values.items()}
+        write_arrays(path, arrays)
+
+
+def stored_neurons(neurons: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Indices of the neurons whose weights are stored: all, or 64 evenly spaced."""
+    return np.linspace(0, neurons - 1, min(neurons, MAX_STORED_NEURONS)).round().astype(np.int64)
+
+
+@torch.no_grad()
+def _weights(layer: FocusedLinear) -> Tensor:
+    return layer.effective_weight()[stored_neurons(layer.out_features)].float().cpu()

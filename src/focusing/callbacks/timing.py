@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from focusing.callbacks.analysis import Analysis, focused_layers
+from focusing.callbacks.pruning_curve import folded
 from focusing.nn import FocusConstraint, FocusedLinear, defocusify
 from focusing.training.metrics import loss_of
 from focusing.training.optimizer import build_optimizer
-from focusing.training.pruning import folded
 from focusing.validation import fields, numbers
 
 if TYPE_CHECKING:

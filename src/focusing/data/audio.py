@@ -13,10 +13,9 @@ import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
-from focusing.data.cache import decoded
+from focusing.data.cache import decode_files
 from focusing.data.dataset import DataSet, FileOptions, Raw, assemble, fake, takes_options
 from focusing.data.decoders import reading, refuse_corrupt
-from focusing.data.sources import tree_hash
 from focusing.errors import UserError
 from focusing.validation import check_memory
 
@@ -74,13 +73,10 @@ def fsdd(
     recipe = {"coefficients": coefficients, "window": window, "hop": hop, "bands": bands}
     recipe["frames"] = frames
 
-    def build() -> dict[str, NDArray[Any]]:
-        inputs = np.empty((len(names), coefficients, frames, 1), dtype=np.float32)
-        for row, name in enumerate(names):
-            inputs[row, ..., 0] = read_picture(folder / name, **recipe)
-        return {"inputs": inputs, "targets": labels}
+    def read(path: Path) -> NDArray[np.float32]:
+        return read_picture(path, **recipe)[..., None].astype(np.float32)
 
-    entry = decoded("fsdd", {"files": tree_hash(folder, names), **recipe}, build)
+    entry = decode_files("fsdd", folder, names, labels, recipe, read)
     about: dict[str, Any] = {"top": None, "test_share": TEST_SHARE}
     about["keep"] = (1,)  # each coefficient has its own scale
     raw = Raw.of(entry, files.source, 10, official, **about)
@@ -88,14 +84,7 @@ def fsdd(
 
 
 def read_picture(path: Path, *, frames: int, hop: int, **recipe: int) -> Array:
-    """The MFCCs (coefficients, frames) of a recording; silence follows if it is shorter.
-
-    Args:
-        path: a wav file.
-        frames: number of frames.
-        hop: samples from frame to frame.
-        **recipe: the other options of :func:`mfcc`.
-    """
+    """The :func:`mfcc` (coefficients, frames) of a wav file; silence follows a short one."""
     # Frames of zeros would be louder than most sounds: those of silence are not 0.
     sound = read_wave(path)
     silence = max(0, (frames - 1) * hop - len(sound))
@@ -121,20 +110,11 @@ def read_wave(path: Path) -> Array:
 def mfcc(
     signal: Array, rate: int, *, coefficients: int, bands: int, window: int, hop: int
 ) -> Array:
-    """Coefficients of each frame; ``librosa.feature.mfcc`` with its other defaults.
+    """Coefficients (coefficients, 1 + len(signal) // hop) of the frames of a signal in [-1, 1].
 
-    librosa itself compiles for half a minute when it is first called, and brings 400 MB along.
-
-    Args:
-        signal: samples from -1 to 1.
-        rate: samples per second.
-        coefficients: ``n_mfcc``.
-        bands: ``n_mels``.
-        window: ``n_fft``, samples in a frame.
-        hop: ``hop_length``, samples from frame to frame.
-
-    Returns:
-        An array of shape (coefficients, 1 + len(signal) // hop).
+    This is ``librosa.feature.mfcc`` with ``n_mfcc``, ``n_mels``, ``n_fft``, ``hop_length`` and its
+    other defaults. librosa itself compiles for half a minute when it is first called, and brings
+    400 MB along.
     """
     padded = np.pad(signal, window // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, window)[::hop]
@@ -154,23 +134,15 @@ def mfcc(
 @cache
 def mel_filters(rate: int, window: int, bands: int) -> Array:
     """Triangles of equal area at equal distances on Slaney's mel scale; ``librosa.filters.mel``."""
-    edges = _to_hertz(np.linspace(0, _to_mel(rate / 2), bands + 2))
+    top = 15 + 27 * float(np.log(rate / 2 / 1000) / np.log(6.4))  # for rates above 2000
+    mel = np.linspace(0, top, bands + 2)
+    edges = np.where(mel < 15, mel * LINEAR, 1000 * 6.4 ** ((mel - 15) / 27))
     widths = np.diff(edges)
     bins = np.fft.rfftfreq(window, 1 / rate)
     rising = (bins - edges[:-2, None]) / widths[:-1, None]
     falling = (edges[2:, None] - bins) / widths[1:, None]
     filters: Array = np.maximum(0, np.minimum(rising, falling))
     return filters * (2 / (edges[2:] - edges[:-2]))[:, None]
-
-
-def _to_mel(hertz: float) -> float:
-    if hertz < 1000:
-        return hertz / LINEAR
-    return 15 + 27 * float(np.log(hertz / 1000) / np.log(6.4))
-
-
-def _to_hertz(mel: Array) -> Array:
-    return np.where(mel < 15, mel * LINEAR, 1000 * 6.4 ** ((mel - 15) / 27))
 
 
 def _recordings(folder: Path, speakers: Sequence[str]) -> tuple[list[str], NDArray[np.int64], int]:

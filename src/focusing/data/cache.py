@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from platformdirs import user_cache_dir
 from rich.console import Console
 
 from focusing.data.decoders import DamagedError, set_aside
-from focusing.data.sources import replacement
+from focusing.data.sources import replacement, tree_hash
 from focusing.errors import UserError
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -67,7 +68,8 @@ def decoded(name: str, origin: Mapping[str, Any], build: Callable[[], Arrays]) -
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except OSError:
-        return _in_memory(_build(build))
+        arrays = _build(build)
+        return Decoded(arrays, _content(arrays))
     try:
         entry = _open(folder)
         if entry:
@@ -76,10 +78,33 @@ def decoded(name: str, origin: Mapping[str, Any], build: Callable[[], Arrays]) -
             arrays = _build(build)
         with suppress(OSError):  # a full disk, say: the run can do without
             _write(folder, arrays)
-            return _open(folder) or _in_memory(arrays)
-        return _in_memory(arrays)
+        return _open(folder) or Decoded(arrays, _content(arrays))
     finally:
         lock.release()
+
+
+def decode_files(
+    name: str,
+    folder: Path,
+    names: Sequence[str],
+    targets: NDArray[np.int64],
+    origin: Mapping[str, Any],
+    read: Callable[[Path], NDArray[Any]],
+) -> Decoded:
+    """The samples that ``read`` makes of the named files, one of each, with their targets."""
+
+    def build() -> Arrays:
+        first = read(folder / names[0])
+        inputs = np.empty((len(names), *first.shape), dtype=first.dtype)
+
+        def fill(row: int) -> None:
+            inputs[row] = read(folder / names[row])
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoders release the GIL
+            list(pool.map(fill, range(len(names))))
+        return {"inputs": inputs, "targets": targets}
+
+    return decoded(name, {"files": tree_hash(folder, names), **origin}, build)
 
 
 def _build(build: Callable[[], Arrays]) -> Arrays:
@@ -115,10 +140,6 @@ def _open(folder: Path) -> Decoded | None:
         }
         return Decoded(arrays, about["content"])
     return None
-
-
-def _in_memory(arrays: Arrays) -> Decoded:
-    return Decoded(arrays, _content(arrays))
 
 
 def _content(arrays: Arrays) -> str:

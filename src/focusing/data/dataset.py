@@ -293,14 +293,7 @@ def fake(
 
 
 def assemble(name: str, raw: Raw, options: FileOptions, *, pad: int = 0) -> DataSet:
-    """Split, limit and prepare raw samples.
-
-    Args:
-        name: name of the data set.
-        raw: all its samples.
-        options: the user's options.
-        pad: number of columns of zeros on either side, for tables.
-    """
+    """Split, limit and prepare raw samples; tables get ``pad`` columns of zeros on either side."""
     check_memory(8 * pad * len(raw.targets), f"data.pad={pad}")
     indices = partition(raw.targets, raw.classes, raw.official, options, raw.test_share)
     if not all(map(len, indices)):
@@ -316,8 +309,8 @@ def assemble(name: str, raw: Raw, options: FileOptions, *, pad: int = 0) -> Data
         preparation = options.preparation or _fit(name, raw, options, train, fitted)
         ready = preparation is None or 4 * raw.inputs.size < LARGE
         train, test = (
-            split._replace(inputs=_prepare(split.inputs, preparation if ready else None, pad))
-            for split in (train, test)
+            Split(_prepare(inputs, preparation if ready else None, pad), targets)
+            for inputs, targets in (train, test)
         )
     return DataSet(
         name,

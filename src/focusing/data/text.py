@@ -93,25 +93,22 @@ def imdb(
 
 def read_reuters(path: Path, words: int) -> dict[str, NDArray[Any]]:
     """Binary vectors in the order of Keras' ``load_data`` and ``sequences_to_matrix``."""
-    [(texts, labels)] = _load(path, [("x", "y")], classes=46)
-    order = _shuffled(len(labels), _keras_random())
-    inputs = np.zeros((len(labels), words), dtype=np.uint8)
-    inputs[:, START] = 1
-    row, column = texts.text_numbers(), texts.tokens + SHIFT
-    kept = column < words
-    inputs[row[kept], column[kept]] = 1
-    return {"inputs": inputs[order], "targets": labels[order]}
+    texts, targets = _load(path, "x", "y", 46, _keras_random())
+    inputs = np.zeros((len(targets), words), dtype=np.uint8)
+    kept = texts.tokens < words
+    inputs[texts.text_numbers()[kept], texts.tokens[kept]] = 1
+    return {"inputs": inputs, "targets": targets}
 
 
 def read_imdb(path: Path, words: int, length: int, ngrams: int) -> dict[str, NDArray[Any]]:
     """Tokens in the order of Keras' ``load_data``, with ``pad_sequences``' padding in front."""
     random = _keras_random()
     texts, targets = [], []
-    for text, labels in _load(path, [("x_train", "y_train"), ("x_test", "y_test")], classes=2):
-        order = _shuffled(len(labels), random)
-        tokens = np.where(text.tokens + SHIFT < words, text.tokens + SHIFT, UNKNOWN)
-        texts.append(Texts(tokens, text.starts).prepend(START).reorder(order))
-        targets.append(labels[order])
+    for split in ("train", "test"):
+        text, labels = _load(path, f"x_{split}", f"y_{split}", 2, random)
+        tokens = np.where(text.tokens < words, text.tokens, UNKNOWN)
+        texts.append(Texts(tokens, text.starts))
+        targets.append(labels)
     train, test, vocabulary = sequences(texts[0], texts[1], words, length, ngrams)
     return {
         "inputs": np.concatenate([train, test]),
@@ -143,26 +140,9 @@ class Texts:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    @property
-    def lengths(self) -> Ints:
-        """The number of tokens in each text."""
-        return np.diff(self.starts)
-
-    def prepend(self, token: int) -> Texts:
-        """Put a token before each text."""
-        tokens = np.insert(self.tokens, self.starts[:-1], token)
-        return Texts(tokens, self.starts + np.arange(len(self.starts)))
-
-    def reorder(self, order: Ints) -> Texts:
-        """The texts in another order."""
-        lengths = self.lengths[order]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-        return Texts(self.tokens[np.repeat(self.starts[:-1][order], lengths) + within], starts)
-
     def text_numbers(self) -> Ints:
         """The number of the text that each token belongs to."""
-        return np.repeat(np.arange(len(self)), self.lengths)
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
 
 def sequences(
@@ -225,28 +205,23 @@ def _pad(tokens: Ints, text: Ints, count: int, length: int) -> NDArray[np.int32]
 
 
 def _load(
-    path: Path, names: Sequence[tuple[str, str]], classes: int
-) -> list[tuple[Texts, NDArray[np.int64]]]:
-    """Texts and labels by the names of their arrays in an npz file."""
-    arrays = load_npz(path)
-    loaded = []
-    for text, label in names:
-        with reading(path):
-            texts, labels = Texts.of(arrays[text]), arrays[label].astype(np.int64)
-            if len(texts) != len(labels) or labels.min() < 0 or labels.max() >= classes:
-                raise ValueError(f"its {label} does not fit its {text}")
-            if texts.tokens.min(initial=0) < 0:
-                raise ValueError(f"its {text} has negative numbers")
-        loaded.append((texts, labels))
-    return loaded
+    path: Path, text: str, label: str, classes: int, random: np.random.RandomState
+) -> tuple[Texts, NDArray[np.int64]]:
+    """Texts and labels by the names of their arrays in an npz file, shuffled as Keras does."""
+    arrays = load_npz(path, (text, label))
+    with reading(path):
+        texts, labels = arrays[text], arrays[label].astype(np.int64)
+        if len(texts) != len(labels) or labels.min() < 0 or labels.max() >= classes:
+            raise ValueError(f"its {label} does not fit its {text}")
+        order = np.arange(len(labels))
+        random.shuffle(order)
+        shuffled = Texts.of([[START - SHIFT, *texts[row]] for row in order])
+        tokens = shuffled.tokens + SHIFT
+        if (tokens < SHIFT).sum() > len(labels):  # each text has one START
+            raise ValueError(f"its {text} has negative numbers")
+    return Texts(tokens, shuffled.starts), labels[order]
 
 
 def _keras_random() -> np.random.RandomState:
     """Keras' generator: it shuffles the training texts and, continuing, the test texts."""
     return np.random.RandomState(113)  # noqa: NPY002 - results depend on it
-
-
-def _shuffled(count: int, random: np.random.RandomState) -> NDArray[np.int64]:
-    order = np.arange(count)
-    random.shuffle(order)
-    return order

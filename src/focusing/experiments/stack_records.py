@@ -13,6 +13,7 @@ import torch
 import yaml
 
 from focusing.callbacks import Throughput
+from focusing.callbacks.focus_trajectory import Trajectory
 from focusing.config import drops_rest
 from focusing.data import DataSet, Split
 from focusing.errors import BusyError, UserError
@@ -25,7 +26,6 @@ from focusing.results.store import FinishedError, atomic_write, claim, record_of
 from focusing.training.checkpoint import chosen_checkpoint, encode
 from focusing.training.metrics import detailed_metrics
 from focusing.training.trainer import build_net, load_data, split_data
-from focusing.training.trajectory import Trajectory
 
 CHOSEN_BY = {"paper": "test/acc", "holdout": "val/acc", "last": None}
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}

@@ -74,24 +74,14 @@ def focused(build: Callable[..., N]) -> Callable[..., N]:
 
 
 def check_dropout(name: str, shares: Sequence[float]) -> None:
-    """Refuse a share that no layer can drop.
-
-    Args:
-        name: name of the option.
-        shares: its values.
-    """
+    """Refuse a share, of the option with this name, that no layer can drop."""
     for share in shares:
         if not 0 <= share < 1:
             raise ValueError(f"model.{name}: {share:g} must be at least 0 and less than 1.")
 
 
 def image_shape(shape: Sequence[int], who: str) -> tuple[int, int, int]:
-    """Height, width and channels of a sample.
-
-    Args:
-        shape: (height, width, channels) or (height, width).
-        who: what needs it, for the error message.
-    """
+    """Height, width and channels of a sample; ``who`` needs them, for the error message."""
     if len(shape) not in (2, 3):
         raise ValueError(
             f"{who} needs images (height, width, channels), but a sample has shape {tuple(shape)}."
@@ -101,12 +91,7 @@ def image_shape(shape: Sequence[int], who: str) -> tuple[int, int, int]:
 
 
 def resolve_topology(topology: Any, shape: Sequence[int]) -> Any:
-    """Replace ``"image"`` by the shape of what a layer sees; the channels share a position.
-
-    Args:
-        topology: an option of ``FocusedLinear``, or ``"image"``.
-        shape: shape of a sample.
-    """
+    """Replace ``"image"`` by the shape of what a layer sees; the channels share a position."""
     if not isinstance(topology, str):
         return topology
     if topology != "image":

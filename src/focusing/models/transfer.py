@@ -29,6 +29,8 @@ class Transfer(Network):
         inputs: (height, width, channels) or (height, width).
         outputs: number of classes.
         features: name of the extractor: ``"vgg16"``, ``"resnet18"`` or ``"small"``.
+        pretrained: start with weights from ImageNet, not with random ones.
+        weights: a file of weights with torchvision's names; None: download them.
         hidden: neurons of the hidden layer.
         focus: options of ``FocusedLinear`` for the hidden layer; None makes it dense.
         pad: number of zeros on either side of the features.
@@ -48,6 +50,8 @@ class Transfer(Network):
         outputs: int,
         *,
         features: str = "vgg16",
+        pretrained: bool = True,
+        weights: str | Path | None = None,
         hidden: int = 40,
         focus: Mapping[str, Any] | None = None,
         pad: int = 0,
@@ -60,6 +64,10 @@ class Transfer(Network):
         if pad < 0:
             raise ValueError(f"pad={pad} must be 0 or greater.")
         check_dropout("dropout", [dropout])
+        if weights is not None and not pretrained:
+            raise ValueError(
+                f"model.weights={weights} is not read when model.pretrained=false: leave one out."
+            )
         kind = EXTRACTORS[features]
         height, width, channels = image_shape(self.shape, f"features={features}")
         if min(height, width) < kind.smallest:
@@ -69,6 +77,7 @@ class Transfer(Network):
             )
         self._rest: dict[str, Any] = {
             "features": features,
+            "pretrained": False,
             "pad": pad,
             "batch_norm": batch_norm,
             "dropout": dropout,
@@ -80,6 +89,8 @@ class Transfer(Network):
         self.relu = nn.ReLU()
         self.dropout = nn.Dropout(dropout)
         self.output = dense_layer(hidden, outputs)
+        if pretrained:
+            load_features(self.features, features, weights)
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, height, width, channels) to (N, outputs)."""
@@ -98,50 +109,5 @@ class Transfer(Network):
         return Transfer(self.shape, self.outputs, hidden=widths[0], **self._rest)
 
 
-def dense_transfer(
-    inputs: Inputs,
-    outputs: int,
-    *,
-    features: str = "vgg16",
-    pretrained: bool = True,
-    weights: str | Path | None = None,
-    hidden: int = 40,
-    focus: Mapping[str, Any] | None = None,
-    pad: int = 0,
-    batch_norm: bool = True,
-    dropout: float = 0.2,
-) -> Transfer:
-    """A :class:`Transfer` whose features may have been trained elsewhere.
-
-    Args:
-        inputs: see :class:`Transfer`, as for all other parameters.
-        outputs: number of classes.
-        features: name of the extractor.
-        pretrained: start with weights from ImageNet, not with random ones.
-        weights: a file of weights with torchvision's names; None: download them.
-        hidden: neurons of the hidden layer.
-        focus: options of ``FocusedLinear`` for the hidden layer; None makes it dense.
-        pad: number of zeros on either side of the features.
-        batch_norm: normalise the hidden layer before its ReLU.
-        dropout: share dropped after the hidden layer.
-    """
-    if weights is not None and not pretrained:
-        raise ValueError(
-            f"model.weights={weights} is not read when model.pretrained=false: leave one out."
-        )
-    net = Transfer(
-        inputs,
-        outputs,
-        features=features,
-        hidden=hidden,
-        focus=focus,
-        pad=pad,
-        batch_norm=batch_norm,
-        dropout=dropout,
-    )
-    if pretrained:
-        load_features(net.features, features, weights)
-    return net
-
-
-focused_transfer = focused(dense_transfer)
+dense_transfer = Transfer
+focused_transfer = focused(Transfer)

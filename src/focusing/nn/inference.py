@@ -14,6 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.linear import FocusedLinear
+from focusing.nn.ops import is_hooked
 from focusing.nn.sparse import BandedLinear
 
 ELEMENTWISE = (nn.ReLU, nn.Identity, nn.Dropout, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Tanh)
@@ -50,7 +51,7 @@ def to_inference(
     graph = _analyse(net, opaque, example)
     positions: dict[str, Tensor] = {}
     for name, layer in list(net.named_modules()):
-        if isinstance(layer, FocusedLinear) and not _hooked(layer) and name not in graph.read:
+        if isinstance(layer, FocusedLinear) and not is_hooked(layer) and name not in graph.read:
             positions[name] = layer.tau
             folded = layer.fold().requires_grad_(False)
             if sparse:
@@ -85,7 +86,7 @@ class _Graph:
         """Whether a layer does what its type says, and nothing else depends on how."""
         layer = net.get_submodule(name)
         own = type(layer).__module__.startswith("torch.nn.modules.")  # not a user's subclass
-        return own and name not in self.read | self.shared and not _hooked(layer)
+        return own and name not in self.read | self.shared and not is_hooked(layer)
 
 
 def _fold_batch_norm(net: nn.Module, name: str, following: str, graph: _Graph) -> None:
@@ -113,20 +114,15 @@ def _make_banded(net: nn.Module, name: str, positions: dict[str, Tensor], graph:
     """Replace a layer by a banded one, if that pays."""
     layer: Any = net.get_submodule(name)
     following = graph.next.get(name)
-    while (
-        following
-        and type(net.get_submodule(following)) in ELEMENTWISE
-        and graph.is_plain(net, following)
-    ):
+    while following and graph.is_plain(net, following):
+        after: Any = net.get_submodule(following)
+        if type(after) not in ELEMENTWISE:
+            break
         following = graph.next.get(following)
-    after: Any = net.get_submodule(following) if following else None
+    else:
+        after = None
     # A focused layer needs its inputs in their order: there, neighbours are side by side.
-    reorder = (
-        following is not None
-        and type(after) is nn.Linear
-        and following not in positions
-        and graph.is_plain(net, following)
-    )
+    reorder = type(after) is nn.Linear and following not in positions
     banded = BandedLinear(
         layer.weight, layer.bias, positions=positions[name], restore=not reorder
     ).eval()
@@ -135,11 +131,6 @@ def _make_banded(net: nn.Module, name: str, positions: dict[str, Tensor], graph:
     if reorder and banded.order is not None:
         after.weight = nn.Parameter(after.weight[:, banded.order], requires_grad=False)
     return _put(net, name, banded)
-
-
-def _hooked(layer: nn.Module) -> bool:
-    """Whether more than ``forward`` happens when a layer is called; torch's pruning does so."""
-    return bool(layer._forward_hooks or layer._forward_pre_hooks)
 
 
 def _put(net: nn.Module, name: str, layer: nn.Module) -> nn.Module:
@@ -198,7 +189,7 @@ def _is_flattened(net: nn.Module, node: fx.Node) -> bool:
     before = node.args[0] if node.args else None
     while isinstance(before, fx.Node) and before.op == "call_module":
         layer = net.get_submodule(str(before.target))
-        if _hooked(layer):
+        if is_hooked(layer):
             return False
         if type(layer) is nn.Flatten:
             return (layer.start_dim, layer.end_dim) == (1, -1)

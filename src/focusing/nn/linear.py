@@ -10,23 +10,8 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
-from focusing.nn.init import (
-    WEIGHT_SCHEMES,
-    Mu,
-    Sigma,
-    initial_mu,
-    initial_sigma,
-    weight_bound,
-)
-from focusing.nn.ops import (
-    BACKENDS,
-    FORMER_NAMES,
-    PLAIN_TYPES,
-    cpu,
-    fused,
-    is_tracing,
-    record_call,
-)
+from focusing.nn.init import WEIGHT_SCHEMES, Mu, Sigma, initial_mu, initial_sigma, weight_bound
+from focusing.nn.ops import BACKENDS, FORMER_NAMES, PLAIN_TYPES, cpu, fused, is_tracing, record_call
 from focusing.nn.ops.functional import check_choice, focus_coefficients, focused_linear
 from focusing.nn.positions import GRIDS, Topology, positions, read_topology
 from focusing.nn.sparse import BandedLinear
@@ -322,9 +307,7 @@ class FocusedLinear(nn.Module):
             parts.append(f"topology={self.topology}")
         for name in ("mu", "sigma"):
             values = getattr(self, name)
-            if (
-                type(values) in PLAIN_TYPES and not values.is_meta
-            ):  # no rank may ask for shards alone
+            if type(values) in PLAIN_TYPES and not values.is_meta:  # no rank asks for shards alone
                 fixed = "" if values.requires_grad else " (fixed)"
                 parts.append(f"{name}={values.min():.3g}..{values.max():.3g}{fixed}")
         if self.mask is not None:

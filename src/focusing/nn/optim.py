@@ -44,10 +44,10 @@ def param_groups(
         >>> optimizer = torch.optim.SGD(groups, momentum=0.9)
     """
     foci: dict[nn.Parameter, str] = {}
-    for layer in _focused_layers(model):
-        foci |= {layer.mu: "mu", layer.sigma: "sigma"}
     for module in model.modules():
-        if isinstance(module, DynamicFocus):
+        if isinstance(module, FocusedLinear):
+            foci |= {module.mu: "mu", module.sigma: "sigma"}
+        elif isinstance(module, DynamicFocus):
             foci |= dict.fromkeys(module.parameters(), "dynamic")
     members: dict[str, list[nn.Parameter]] = {
         name: [] for name in ("weight", "other", "mu", "sigma", "dynamic")
@@ -104,7 +104,3 @@ class FocusConstraint:
     def remove(self) -> None:
         """Take the constraint off the optimizer."""
         self._handle.remove()
-
-
-def _focused_layers(model: nn.Module) -> list[FocusedLinear]:
-    return [layer for layer in model.modules() if isinstance(layer, FocusedLinear)]

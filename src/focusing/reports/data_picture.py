@@ -32,12 +32,7 @@ def show_data(args: argparse.Namespace) -> None:
 
 
 def draw_data(data: DataSet, path: Path) -> None:
-    """Write a picture of samples and of how often classes, or values, occur.
-
-    Args:
-        data: what to draw.
-        path: a PNG file; its folder is made.
-    """
+    """Write a PNG file with samples and how often classes, or values, occur."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with figure_style():
         figure = Figure(figsize=(WIDTH, _height(data)), layout="constrained")

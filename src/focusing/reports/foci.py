@@ -26,15 +26,11 @@ KINDS = {
     "focus": "U",
     "normalizer": "U",
 }
-"""What :mod:`focusing.training.trajectory` writes; see :func:`check_arrays`."""
+"""What :mod:`focusing.callbacks.focus_trajectory` writes; see :func:`check_arrays`."""
 
 
 def read_layers(path: Path, wanted: Collection[str] = tuple(KINDS)) -> dict[str, dict[str, Any]]:
-    """Arrays of the focused layers in the order of the network; none without a file.
-
-    Args:
-        path: ``focus.npz``.
-        wanted: names of the arrays; others are not read.
+    """The ``wanted`` arrays of the focused layers in the order of the network; none without a file.
 
     Raises:
         DamagedError: the file is not what a run writes.
@@ -69,16 +65,13 @@ def _check_values(path: Path, layer: Mapping[str, Any]) -> None:
 def read_foci(folder: Path, data: Mapping[str, Any]) -> list[LayerFoci]:
     """The foci of the layers in the order of the network, until they became NaN; maybe none.
 
-    Args:
-        folder: folder of the run.
-        data: what its record says about the data.
+    ``data`` is what the record of the run says about its data.
 
     Raises:
         DamagedError: the file is not what a run writes.
     """
     layers = read_layers(folder / FILE)
-    finite = [finite_times(layer) for layer in layers.values()]
-    stop = min(finite, default=0)
+    stop = min(map(finite_times, layers.values()), default=0)
     return [
         LayerFoci(
             layer=name,
@@ -99,11 +92,7 @@ def read_foci(folder: Path, data: Mapping[str, Any]) -> list[LayerFoci]:
 
 
 def first_and_last(folder: Path, which: str) -> dict[str, tuple[Array, Array]]:
-    """First and last foci (n, d) of every layer; the rest of the file is not read.
-
-    Args:
-        folder: folder of the run.
-        which: ``mu`` or ``sigma``.
+    """First and last ``mu`` or ``sigma`` (n, d) of every layer; nothing else is read.
 
     Raises:
         DamagedError: the file is not what a run writes.
@@ -133,13 +122,9 @@ def finite_times(layer: Mapping[str, Array]) -> int:
 def coordinates(
     foci: LayerFoci, at: int, neuron: int, *, numbered: bool = True
 ) -> dict[str, float]:
-    """Centre and aperture of a neuron for a CSV file: ``mu0``, ..., ``sigma0``, ...
+    """Centre and aperture of a neuron at a time for a CSV file: ``mu0``, ..., ``sigma0``, ...
 
-    Args:
-        foci: foci of a layer.
-        at: the time, as an index.
-        neuron: the neuron.
-        numbered: number an only axis, too.
+    ``numbered`` numbers an only axis, too.
     """
     numbered = numbered or foci.dimensions > 1
     return {

@@ -12,26 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from focusing.drawing import (
-    COLUMN_WIDTH,
-    GREY,
-    MAX_CURVES,
-    MAX_MARKS,
-    Array,
-    LayerFoci,
-    before_after,
-    colour,
-    edges,
-    evenly_spaced,
-    figure_style,
-    foci_figure,
-    frame_plane,
-    mark_focus,
-    save_figure,
-    shade_noise,
-)
+from focusing import drawing
+from focusing.drawing import COLUMN_WIDTH, GREY, Array, LayerFoci, figure_style
 from focusing.errors import DamagedError
-from focusing.reports.figures.plotting import draw_curve, legend_entry, signed_image
+from focusing.reports.figures.plotting import draw_curve, legend_start_and_end, signed_image
 from focusing.reports.foci import read_foci
 from focusing.reports.tables import file_name
 from focusing.reports.window_figures import film_windows, read_windows, windows_figure
@@ -39,7 +23,7 @@ from focusing.results.store import FIGURES_COMPLETE, atomic_write, read_record
 
 log = logging.getLogger(__name__)
 
-SPLIT_COLOURS = {"train": GREY, "val": colour(0), "test": colour(1)}
+SPLIT_COLOURS = {"train": GREY, "val": drawing.colour(0), "test": drawing.colour(1)}
 SCORE_LABELS = {"acc": "accuracy", "mae": "mean absolute error", "mse": "mean squared error"}
 MAX_WEIGHT_PANELS = 6
 """Neurons whose weights are drawn: what a page can hold."""
@@ -54,18 +38,12 @@ def draw_run(run_dir: Path) -> list[Path]:
 
     Every file is written atomically, and at the end a stamp: see
     :func:`focusing.results.store.has_figures`. What cannot be drawn is left out with a warning.
-
-    Args:
-        run_dir: the run folder.
-
-    Returns:
-        The files.
     """
     record = read_record(run_dir) or {}
     folder = run_dir / "figures"
     paths = []
     for name, figure in record_figures(record).items():
-        paths += save_figure(figure, folder, name)
+        paths += drawing.save_figure(figure, folder, name)
     try:
         layers = read_foci(run_dir, record.get("data") or {})
     except DamagedError as error:
@@ -73,7 +51,7 @@ def draw_run(run_dir: Path) -> list[Path]:
         layers = []
     for foci in layers:
         for name, figure in layer_figures(foci).items():
-            paths += save_figure(figure, folder, file_name(name, foci.layer))
+            paths += drawing.save_figure(figure, folder, file_name(name, foci.layer))
     folder.mkdir(exist_ok=True)
     paths += _draw_windows(run_dir, folder)
     atomic_write(run_dir / FIGURES_COMPLETE, b"", sync=False)
@@ -90,7 +68,10 @@ def _draw_windows(run_dir: Path, folder: Path) -> list[Path]:
     if windows is None:
         return []
     film_windows(folder / "windows.gif", windows)
-    return [*save_figure(windows_figure(windows), folder, "windows"), folder / "windows.gif"]
+    return [
+        *drawing.save_figure(windows_figure(windows), folder, "windows"),
+        folder / "windows.gif",
+    ]
 
 
 def record_figures(record: Mapping[str, Any]) -> dict[str, Figure]:
@@ -113,7 +94,7 @@ def confusion_figure(test_metrics: Mapping[str, Any]) -> Figure | None:
         axes = figure.subplots()
         image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         figure.colorbar(image, ax=axes, label="share of the true class")
-        if len(counts) <= MAX_CURVES:
+        if len(counts) <= drawing.MAX_CURVES:
             for (true, predicted), count in np.ndenumerate(counts):
                 shade = "w" if shares[true, predicted] > 0.5 else "k"
                 axes.text(predicted, true, f"{count:.0f}", color=shade, ha="center", va="center")
@@ -126,7 +107,7 @@ def confusion_figure(test_metrics: Mapping[str, Any]) -> Figure | None:
 def layer_figures(foci: LayerFoci) -> dict[str, Figure]:
     """Foci, trajectory and, where they can be drawn, focused weights of a layer."""
     weights = weights_figure(foci)
-    figures = {"foci": foci_figure(foci), "trajectory": trajectory_figure(foci)}
+    figures = {"foci": drawing.foci_figure(foci), "trajectory": trajectory_figure(foci)}
     return figures if weights is None else {**figures, "weights": weights}
 
 
@@ -141,49 +122,45 @@ def trajectory_figure(foci: LayerFoci) -> Figure:
         figure = Figure((COLUMN_WIDTH, 2.3 if on_line else 1.95), layout="constrained")
         if on_line:
             axes = figure.subplots()
-            _draw_paths(axes, mu[:, :, 0], sigma)
-            shade_noise(axes, foci.informative, foci.tau[:, 0])
+            draw_paths(axes, mu[:, :, 0], sigma)
+            drawing.shade_noise(axes, foci.informative, foci.tau[:, 0])
             axes.set(xlabel=r"centre $\mu$", ylabel=r"aperture $\sigma$")
             margin = 0.1 * float(np.ptp(sigma)) + 0.01
             axes.set_ylim(max(0.0, sigma.min() - margin), sigma.max() + margin)
         else:
             axes, over_epochs = figure.subplots(1, 2)
-            _draw_paths(axes, mu[:, :, -1], mu[:, :, -2])
-            frame_plane(axes)
+            draw_paths(axes, mu[:, :, -1], mu[:, :, -2])
+            drawing.frame_plane(axes)
             axes.set(xlabel=r"$\mu$, column", ylabel=r"$\mu$, row")
             low, median, high = np.quantile(sigma, (0.1, 0.5, 0.9), axis=1)
-            draw_curve(over_epochs, foci.epochs, median, (low, high), colour=colour(0))
+            draw_curve(over_epochs, foci.epochs, median, (low, high), colour=drawing.colour(0))
             over_epochs.xaxis.set_major_locator(MaxNLocator(4, integer=True))
             over_epochs.set(xlabel="epochs", ylabel=r"aperture $\sigma$")
             over_epochs.set_ylim(0, 1.1 * float(high.max()))
-        entries = [
-            legend_entry("start", GREY, marker="s", hollow=True),
-            legend_entry("end", "k", marker="^"),
-        ]
-        figure.legend(handles=entries, loc="outside upper right", ncols=2)
+        legend_start_and_end(figure, "k")
         return figure
 
 
-def _draw_paths(axes: Axes, x: Array, y: Array) -> None:
+def draw_paths(axes: Axes, x: Array, y: Array) -> None:
     """Paths of (x, y), both (E, n); of many neurons a sample, over the ends of all."""
-    many = x.shape[1] > MAX_CURVES
+    many = x.shape[1] > drawing.MAX_CURVES
     size, width = (2.5, 0.6) if many else (5, 1.0)
     if many:
-        axes.plot(x[-1], y[-1], ".", color="0.8", markersize=2)
-    for index, neuron in enumerate(evenly_spaced(x.shape[1], MAX_MARKS)):
-        shade = GREY if many else colour(index)
+        axes.plot(x[-1], y[-1], ".", color="0.8", markersize=2, rasterized=True)
+    for index, neuron in enumerate(drawing.evenly_spaced(x.shape[1], drawing.MAX_MARKS)):
+        shade = GREY if many else drawing.colour(index)
         axes.plot(x[:, neuron], y[:, neuron], color=shade, linewidth=width)
         axes.plot(x[0, neuron], y[0, neuron], "s", color=shade, mfc="w", ms=size, mew=0.7)
-        axes.plot(x[-1, neuron], y[-1, neuron], "^", color=colour(0) if many else shade, ms=size)
+        shade = drawing.colour(0) if many else shade
+        axes.plot(x[-1, neuron], y[-1, neuron], "^", color=shade, ms=size)
 
 
 def weights_figure(foci: LayerFoci) -> Figure | None:
     """Focused weights phi o W of up to six neurons before and after training.
 
-    Returns:
-        The figure; None if the inputs are neither on a line nor on a grid in the plane.
+    None if the inputs are neither on a line nor on a grid in the plane.
     """
-    rows = evenly_spaced(len(foci.shown), MAX_WEIGHT_PANELS)
+    rows = drawing.evenly_spaced(len(foci.shown), MAX_WEIGHT_PANELS)
     with figure_style():
         if foci.dimensions == 1:
             return _weight_curves(foci, rows)
@@ -192,7 +169,9 @@ def weights_figure(foci: LayerFoci) -> Figure | None:
         if len(grid) != 2 or min(grid) < 2 or len(foci.tau) % (grid[0] * grid[1]):
             return None
         # Positions are those of pixel centres, so the image is half a pixel wider.
-        (upper, lower), (left, right) = (edges((0, len(along)), along) for along in positions)
+        (upper, lower), (left, right) = (
+            drawing.edges((0, len(along)), along) for along in positions
+        )
         height = min(2 * COLUMN_WIDTH / len(rows) + 0.25, COLUMN_WIDTH)
         figure = Figure((COLUMN_WIDTH, height), layout="constrained")
         panels = figure.subplots(2, len(rows), squeeze=False)
@@ -200,10 +179,10 @@ def weights_figure(foci: LayerFoci) -> Figure | None:
             for axes, row in zip(panels[at], rows, strict=True):
                 neuron = foci.shown[row]
                 image = weights[row].reshape(*grid, -1).mean(-1)  # over channels
-                frame_plane(axes)
+                drawing.frame_plane(axes)
                 limit = float(np.abs(image).max()) or 1.0
                 signed_image(axes, image, limit, extent=(left, right, lower, upper))
-                mark_focus(axes, foci.mu[at, neuron], foci.sigma[at, neuron], "k")
+                drawing.mark_focus(axes, foci.mu[at, neuron], foci.sigma[at, neuron], "k")
                 axes.set(xticks=(), yticks=(), xlim=(left, right), ylim=(lower, upper))
                 if at == 0:
                     axes.set_title(f"neuron {neuron}", fontsize=6)
@@ -218,14 +197,14 @@ def _weight_curves(foci: LayerFoci, rows: Array) -> Figure:
     figure = Figure((COLUMN_WIDTH, 0.8 + 0.62 * len(rows)), layout="constrained")
     panels = figure.subplots(len(rows), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for index, (axes, row) in enumerate(zip(panels, rows, strict=True)):
-        shade_noise(axes, foci.informative, tau, label=index == 0)
+        drawing.shade_noise(axes, foci.informative, tau, label=index == 0)
         axes.axhline(0, color="0.75", linewidth=0.5)
-        axes.plot(tau[order], foci.first[row, order], ":", color=colour(index))
-        axes.plot(tau[order], foci.last[row, order], "-", color=colour(index))
+        axes.plot(tau[order], foci.first[row, order], ":", color=drawing.colour(index))
+        axes.plot(tau[order], foci.last[row, order], "-", color=drawing.colour(index))
         axes.set_ylabel(f"neuron {foci.shown[row]}", fontsize=7)
         axes.yaxis.set_major_locator(MaxNLocator(3))
     panels[-1].set_xlabel(r"input position $\tau$")
-    figure.legend(handles=before_after(), loc="outside upper right", ncols=2)
+    figure.legend(handles=drawing.before_after(), loc="outside upper right", ncols=2)
     figure.suptitle(r"focused weights $\phi \circ W$", x=0.02, ha="left", fontsize=8)
     return figure
 
@@ -235,12 +214,7 @@ def series_figure(
 ) -> Figure | None:
     """Loss, and the score if there is one, over epochs; rings mark the scores of the protocols.
 
-    Args:
-        series: metric name -> value per epoch, as in a record.
-        scores: protocol -> ``{"value", "epoch"}``, as in a record.
-
-    Returns:
-        The figure; None if there is no series at all.
+    Both arguments are as in a record; None if there is no series at all.
     """
     recorded = [s for s in SCORE_LABELS if any(f"{split}/{s}" in series for split in SPLIT_COLOURS)]
     labels = {"loss": "loss"} | {score: SCORE_LABELS[score] for score in recorded[:1]}

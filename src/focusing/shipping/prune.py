@@ -20,6 +20,7 @@ from rich.table import Table
 from torch import nn
 
 from focusing.callbacks import ClipFoci
+from focusing.callbacks.pruning_curve import connections, magnitude_curve, pruning_curve
 from focusing.config import Optim
 from focusing.errors import UserError
 from focusing.models import Network
@@ -29,7 +30,6 @@ from focusing.shipping.card import sparsity_of
 from focusing.shipping.trained import PRUNED, Trained, load_run
 from focusing.training.checkpoint import encode
 from focusing.training.module import FocusingModule
-from focusing.training.pruning import connections, magnitude_curve, pruning_curve
 from focusing.training.trainer import build_trainer, fit
 
 Point = dict[str, Any]

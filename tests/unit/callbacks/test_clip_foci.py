@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 
 from focusing.callbacks import ClipFoci
-from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
+from tests.unit.callbacks.tiny import LIGHTNING, Broken, Module, batches, trainer
 
 pytestmark = LIGHTNING
 
@@ -32,17 +32,17 @@ class Watch(pl.Callback):
 @pytest.mark.parametrize("manual", [False, True])
 def test_foci_are_inside_after_every_step(tmp_path: Path, manual: bool) -> None:
     watch = Watch()
-    trainer(tmp_path, [ClipFoci(), watch], max_epochs=2).fit(Module(FAR, manual), Batches())
+    trainer(tmp_path, [ClipFoci(), watch], max_epochs=2).fit(Module(FAR, manual), batches())
     assert watch.inside == [True] * 8
     without = Watch()
-    trainer(tmp_path, [without], max_epochs=2).fit(Module(FAR, manual), Batches())
+    trainer(tmp_path, [without], max_epochs=2).fit(Module(FAR, manual), batches())
     assert not all(without.inside)
 
 
 def test_one_clip_per_step_under_accumulation(tmp_path: Path) -> None:
     module, calls = Module(), []
     module.net.hidden.constrain_ = lambda: calls.append(module.trainer.global_step)  # type: ignore[method-assign]
-    trainer(tmp_path, [ClipFoci()], max_epochs=1, accumulate_grad_batches=2).fit(module, Batches())
+    trainer(tmp_path, [ClipFoci()], max_epochs=1, accumulate_grad_batches=2).fit(module, batches())
     assert len(calls) == 2  # four micro-batches
 
 
@@ -51,16 +51,12 @@ def test_the_hooks_are_gone_afterwards(tmp_path: Path) -> None:
         return sum(len(optimizer._optimizer_step_post_hooks) for optimizer in fitted.optimizers)
 
     fitted = trainer(tmp_path, [ClipFoci()])
-    fitted.fit(Module(), Batches())
+    fitted.fit(Module(), batches())
     assert hooks(fitted) == 0
-
-    class Broken(Module):
-        def on_train_epoch_end(self) -> None:
-            raise RuntimeError("broken")
 
     fitted = trainer(tmp_path, [ClipFoci()])
     with pytest.raises(RuntimeError, match="broken"):
-        fitted.fit(Broken(), Batches())
+        fitted.fit(Broken(), batches())
     assert hooks(fitted) == 0
 
 
@@ -77,7 +73,7 @@ def test_any_module_with_focused_layers_will_do(tmp_path: Path) -> None:
             return torch.optim.SGD(self.parameters(), lr=FAR)
 
     module = Plain()
-    trainer(tmp_path, [ClipFoci()], max_epochs=1, limit_train_batches=1).fit(module, Batches())
+    trainer(tmp_path, [ClipFoci()], max_epochs=1, limit_train_batches=1).fit(module, batches())
     assert module.inner.sigma.min() >= 0.01
     assert module.inner.mu.min() >= 0
     assert module.inner.mu.max() <= 1

@@ -14,16 +14,16 @@ from pytorch_lightning.loggers import TensorBoardLogger
 
 from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
+from focusing.callbacks.focus_trajectory import MAX_STORED_NEURONS, Trajectory
 from focusing.drawing import LayerFoci, film_layers
-from focusing.training.trajectory import MAX_STORED_NEURONS, Trajectory
-from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
+from tests.unit.callbacks.tiny import LIGHTNING, Broken, Module, batches, trainer
 
 pytestmark = LIGHTNING
 
 
 def fit(folder: Path, module: Module, callback: FocusTrajectory, **options: Any) -> pl.Trainer:
     fitted = trainer(folder, [callback, ClipFoci()], **options)
-    fitted.fit(module, Batches())
+    fitted.fit(module, batches())
     return fitted
 
 
@@ -64,15 +64,6 @@ def test_weights_of_large_layers_are_a_sample() -> None:
     assert trajectory.state_dict()["weight_first"]["a"].shape == (MAX_STORED_NEURONS, 10)
 
 
-class Broken(Module):
-    """Fails in the middle of the third epoch."""
-
-    def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
-        if self.current_epoch == 2 and batch_idx == 2:
-            raise RuntimeError("broken")
-        return super().training_step(batch, batch_idx)
-
-
 def test_a_broken_run_resumes_to_the_same_trajectory(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     fit(whole, Module(0.01), FocusTrajectory(), max_epochs=4)
@@ -83,7 +74,7 @@ def test_a_broken_run_resumes_to_the_same_trajectory(tmp_path: Path) -> None:
         return trainer(folder, callbacks, enable_checkpointing=True, max_epochs=4, **options)
 
     with pytest.raises(RuntimeError, match="broken"):
-        checkpointed(broken).fit(Broken(0.01), Batches())
+        checkpointed(broken).fit(Broken(0.01), batches())
     assert load(broken)["epoch"].tolist() == [0, 1, 2]  # written all the same
 
     state = torch.load(broken / "last.ckpt", weights_only=True)
@@ -91,7 +82,7 @@ def test_a_broken_run_resumes_to_the_same_trajectory(tmp_path: Path) -> None:
     for _ in range(2):  # the second time nothing is left to train, but the file must be there
         (broken / "focus.npz").unlink()
         again = checkpointed(broken)
-        again.fit(Module(0.01), Batches(), ckpt_path=broken / "last.ckpt", weights_only=True)
+        again.fit(Module(0.01), batches(), ckpt_path=broken / "last.ckpt", weights_only=True)
         first, second = load(whole), load(broken)
         assert first.keys() == second.keys()
         for key in first:
@@ -107,10 +98,18 @@ def test_a_full_disk_does_not_hide_the_error(
     assert "focus.npz could not be written" in caplog.text
 
 
+class Dense(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(20, 2))
+
+    def on_train_epoch_end(self) -> None:
+        """It has no sigma to log."""
+
+
 def test_dense_nets_leave_no_file(tmp_path: Path) -> None:
-    module = Module()
-    module.net.focused_layers = lambda: {}  # type: ignore[method-assign]
-    fit(tmp_path, module, FocusTrajectory(movie="gif"))
+    fitted = trainer(tmp_path, [FocusTrajectory(movie="gif")])
+    fitted.fit(Dense(), batches())
     assert not list(tmp_path.iterdir())
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from focusing.callbacks import Progress
 from focusing.callbacks.progress import describe
-from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
+from tests.unit.callbacks.tiny import LIGHTNING, Broken, Module, batches, trainer
 
 pytestmark = LIGHTNING
 
@@ -19,7 +19,7 @@ pytestmark = LIGHTNING
 def shown(folder: Path, terminal: bool = True, module: Module | None = None, **options: Any) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
     fitted = trainer(folder, [Progress(console=console, **options)], max_epochs=2)
-    fitted.fit(module or Module(), Batches(), Batches())
+    fitted.fit(module or Module(), batches(), batches())
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
@@ -64,14 +64,10 @@ def test_silent_in_a_multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_terminal_is_given_back_after_an_error(tmp_path: Path) -> None:
-    class Broken(Module):
-        def on_train_epoch_end(self) -> None:
-            raise RuntimeError("broken")
-
     console = Console(file=io.StringIO(), force_terminal=True)
     bar = Progress(console=console)
     with pytest.raises(RuntimeError, match="broken"):
-        trainer(tmp_path, [bar]).fit(Broken(), Batches())
+        trainer(tmp_path, [bar]).fit(Broken(), batches())
     assert console.file.getvalue().rstrip().endswith("\x1b[?25h")  # type: ignore[attr-defined]
     assert bar._bar is None
 

@@ -1,15 +1,156 @@
-"""Accuracy against sparsity, in the record."""
+"""Scores of networks with fewer connections, against layers that are really pruned."""
 
+import copy
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn.utils import prune
 
 from focusing.callbacks import PruningCurve
-from focusing.models import MLP
-from tests.unit.training.fitting import measured, net, same_weights, trained
+from focusing.callbacks.pruning_curve import (
+    THRESHOLDS,
+    connections,
+    hidden_layers,
+    magnitude_curve,
+    pruning_curve,
+    thresholds,
+)
+from focusing.data import Batches, Split
+from focusing.models import MLP, focused_mlp
+from focusing.nn import FocusedLinear
+from focusing.training.metrics import score
+from tests.unit.training.fitting import measured, same_weights, trained
+
+LEVELS = [1.0, math.exp(-0.5), math.exp(-2.0)]
+"""Phi of one neuron with mu 0 and sigma 1/2 on three inputs at 0, 1/2 and 1, not normalised."""
 
 
-def test_of_a_focused_network(tmp_path: Path) -> None:
+def three_inputs() -> nn.Module:
+    """Class 1 if 1 * x0 + e^-.5 * x1 + 2 e^-2 * x2 > 0."""
+    layer = FocusedLinear(3, 1, mu=0.0, sigma=0.5, normalizer="none")
+    output = nn.Linear(1, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 1.0, 2.0]]))
+        output.weight.copy_(torch.tensor([[-1.0], [1.0]]))
+        output.bias.zero_()
+    return nn.Sequential(layer, output)
+
+
+def three_samples() -> Batches:
+    # Outputs: whole .12, -.46, -.83; without x2 .39, -.61, -.61; without x1 and x2 1, 0-, -1
+    inputs = torch.tensor([[1.0, -1.0, -1.0], [-0.2, -1.0, 1.3], [-1.0, 2.0, 0.0]])
+    return Batches(Split(inputs, torch.tensor([1, 0, 1])), 2)
+
+
+def test_the_curve_by_hand() -> None:
+    network = three_inputs()
+    points = pruning_curve(network, three_samples(), [0.0, 0.2, LEVELS[1], 0.7, 1.5])
+    assert [point["threshold"] for point in points] == [0.0, 0.2, LEVELS[1], 0.7, 1.5]
+    assert [point["sparsity"] for point in points] == pytest.approx([0, 1 / 3, 1 / 3, 2 / 3, 1])
+    assert [point["layers"]["0"] for point in points] == [point["sparsity"] for point in points]
+    # Outputs: 1 - .61 - .27 > 0, right; -.2 - .61 + .35 < 0, right; -1 + 1.21 > 0, right. Without
+    # x2 the same signs; without x1 too -1 < 0, wrong; without all a tie, which is class 0.
+    assert [point["acc"] for point in points] == pytest.approx([1, 1, 1, 2 / 3, 1 / 3])
+    assert connections(network, 0.2) == {"0": [2]}
+    assert connections(network, 0.7) == {"0": [1]}
+
+
+def net(**options: Any) -> MLP:
+    torch.manual_seed(0)
+    return focused_mlp(20, 3, hidden=[12, 8], mu="spread", sigma=0.1, **options)
+
+
+def batches() -> Batches:
+    torch.manual_seed(1)
+    return Batches(Split(torch.randn(50, 20), torch.randint(3, (50,))), 16)
+
+
+def test_a_point_is_the_network_with_its_layers_pruned() -> None:
+    network = net(dropout=[0.5])
+    for threshold, point in zip(
+        [0.3, 1.2], pruning_curve(network, batches(), [0.3, 1.2]), strict=True
+    ):
+        really = copy.deepcopy(network).eval()
+        shares = {name: layer.prune(threshold) for name, layer in really.focused_layers().items()}
+        split = batches().split
+        expected = score([really(split.inputs).detach()], [split.targets])
+        assert point["layers"] == pytest.approx(shares)
+        assert point["acc"] == expected["acc"]
+        assert point["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+
+
+def test_the_network_stays_as_it_is() -> None:
+    network = net()
+    before = copy.deepcopy(network.state_dict())
+    pruning_curve(network, batches(), [0.5])
+    magnitude_curve(network, batches(), [0.5])
+    after = network.state_dict()
+    assert before.keys() == after.keys()  # no masks
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    assert all(module.training for module in network.modules())
+
+
+def test_a_layer_that_is_pruned_already_stays_pruned() -> None:
+    network = net()
+    share = network.focused_layers()["hidden1"].prune(0.8)
+    [point] = pruning_curve(network, batches(), [0.0])
+    assert point["layers"] == pytest.approx({"hidden1": share, "hidden2": 0})
+
+
+@pytest.mark.parametrize("sparsity", [0.0, 0.31, 0.9])
+def test_magnitude_pruning_is_that_of_torch(sparsity: float) -> None:
+    torch.manual_seed(0)
+    network = MLP(20, 3, [12, 8])
+    [point] = magnitude_curve(network, batches(), [sparsity])
+    really = copy.deepcopy(network).eval()
+    layers = [(really.hidden1, "weight"), (really.hidden2, "weight")]
+    prune.global_unstructured(layers, prune.L1Unstructured, amount=sparsity)
+    split = batches().split
+    expected = score([really(split.inputs).detach()], [split.targets])
+    assert point["acc"] == expected["acc"]
+    assert point["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    gone = [(layer.weight == 0).float().mean().item() for layer, _ in layers]  # type: ignore[union-attr]
+    assert list(point["layers"].values()) == pytest.approx(gone)
+    assert point["sparsity"] == round(sparsity * 336) / 336
+
+
+def test_magnitude_of_a_focused_layer_is_that_of_its_effective_weights() -> None:
+    [point] = magnitude_curve(three_inputs(), three_samples(), [0.34])
+    assert point["sparsity"] == pytest.approx(1 / 3)
+    # 1, .61 and 2 * .14: the third is the smallest, though its weight is 2.
+    assert point["acc"] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_precisions(dtype: torch.dtype) -> None:
+    [point] = pruning_curve(net().to(dtype), batches(), [0.5])
+    assert 0 < point["sparsity"] < 1
+
+
+def test_which_layers_count() -> None:
+    assert list(hidden_layers(net())) == ["hidden1", "hidden2"]
+    assert list(hidden_layers(MLP(20, 3, [12, 8]))) == ["hidden1", "hidden2"]
+    assert list(hidden_layers(nn.Sequential(nn.Linear(2, 1)))) == ["0"]
+    with pytest.raises(ValueError, match="neither focused nor linear"):
+        hidden_layers(nn.ReLU())
+    with pytest.raises(ValueError, match="no focused layers"):
+        pruning_curve(MLP(20, 3, [12]), batches())
+
+
+def test_the_thresholds_are_those_of_the_paper() -> None:
+    assert len(THRESHOLDS) == 41
+    assert THRESHOLDS[:2] == (0.0, pytest.approx(1e-7))
+    assert THRESHOLDS[-1] == 1.5
+    assert THRESHOLDS[27] == pytest.approx(1.0, abs=0.01)
+    default = PruningCurve()
+    assert tuple(thresholds(default.points, default.highest)) == THRESHOLDS
+
+
+def test_the_record_of_a_focused_network(tmp_path: Path) -> None:
     callback = PruningCurve(points=3)
     module = trained(tmp_path / "a", callbacks=[callback], epochs=2)
     result = measured(callback, "pruning")
@@ -34,9 +175,3 @@ def test_a_dense_network_is_pruned_by_magnitude_only(tmp_path: Path) -> None:
     assert [point["sparsity"] for point in result["magnitude"]] == [0, 0.25, 0.5, 0.75]
     assert list(result["magnitude"][1]["layers"]) == ["hidden1"]  # not the output
     assert result["magnitude"][0]["acc"] == module.series["test/acc"][-1]
-
-
-def test_the_default_is_the_paper(tmp_path: Path) -> None:
-    callback = PruningCurve()
-    trained(tmp_path, network=net(hidden=[2]), callbacks=[callback], epochs=1)
-    assert len(measured(callback, "pruning")["curve"]) == 41

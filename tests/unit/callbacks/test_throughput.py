@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from focusing.callbacks import Throughput
-from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
+from tests.unit.callbacks.tiny import LIGHTNING, Module, batches, trainer
 
 pytestmark = LIGHTNING
 
@@ -16,7 +16,7 @@ pytestmark = LIGHTNING
 def test_rates_of_all_steps(tmp_path: Path) -> None:
     callback = Throughput()
     assert callback.measurements({})["steps_per_second"] is None
-    trainer(tmp_path, [callback]).fit(Module(), Batches(30, 8))
+    trainer(tmp_path, [callback]).fit(Module(), batches(30, 8))
     record = callback.measurements({})
     assert callback.steps == 12
     assert record["steps_per_second"] == pytest.approx(12 / callback.seconds)
@@ -35,7 +35,7 @@ def test_validation_does_not_count(tmp_path: Path, interval: int) -> None:
         tmp_path, [callback], max_epochs=2, val_check_interval=interval, num_sanity_val_steps=1
     )
     start = time.perf_counter()
-    fitted.fit(SlowValidation(), Batches(), Batches())
+    fitted.fit(SlowValidation(), batches(), batches())
     validating = 0.05 * 4 * 2 * 4 / interval
     assert 0 < callback.seconds <= time.perf_counter() - start - validating
 
@@ -49,10 +49,10 @@ def test_a_run_resumed_inside_an_epoch_adds_up(tmp_path: Path) -> None:
 
     first, second = Throughput(), Throughput()
     with pytest.raises(KeyError):
-        trainer(tmp_path, [first]).fit(Stop(), Batches())
+        trainer(tmp_path, [first]).fit(Stop(), batches())
     with pytest.warns(UserWarning, match="resuming from a checkpoint that ended before"):
         trainer(tmp_path, [second], max_epochs=2).fit(
-            Module(), Batches(), ckpt_path=tmp_path / "middle.ckpt", weights_only=True
+            Module(), batches(), ckpt_path=tmp_path / "middle.ckpt", weights_only=True
         )
     assert second.steps > first.steps == 6
     state = torch.load(tmp_path / "middle.ckpt", weights_only=True)["callbacks"]["Throughput"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
 
 from focusing import FocusedLinear
 
@@ -24,19 +26,6 @@ LIGHTNING = [
 ]
 
 
-class Net(nn.Module):
-    def __init__(self, **focus: Any) -> None:
-        super().__init__()
-        self.hidden = FocusedLinear(20, 4, **focus)
-        self.out = nn.Linear(4, 2)
-
-    def focused_layers(self) -> dict[str, FocusedLinear]:
-        return {"hidden": self.hidden}
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.out(torch.relu(self.hidden(x)))
-
-
 class Module(pl.LightningModule):
     """Logs per epoch, from its own epoch end, as the experiment's module does."""
 
@@ -45,7 +34,8 @@ class Module(pl.LightningModule):
         self.lr = lr
         self.automatic_optimization = not manual
         torch.manual_seed(0)
-        self.net = Net(**focus)
+        hidden = FocusedLinear(20, 4, **focus)
+        self.net = nn.Sequential(OrderedDict(hidden=hidden, relu=nn.ReLU(), out=nn.Linear(4, 2)))
         self.losses: list[Tensor] = []
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -67,27 +57,24 @@ class Module(pl.LightningModule):
         self.log("val/acc", (self.net(x).argmax(1) == y).float().mean())
 
     def on_train_epoch_end(self) -> None:
-        values = {"train/loss": torch.stack(self.losses).mean()}
-        if "hidden" in self.net.focused_layers():
-            values["focus/sigma_mean"] = self.net.hidden.sigma.detach().mean()
-        self.log_dict(values)
+        sigma = self.net.hidden.sigma.detach().mean()  # type: ignore[operator, union-attr]
+        self.log_dict({"train/loss": torch.stack(self.losses).mean(), "focus/sigma_mean": sigma})
         self.losses.clear()
 
 
-class Batches:
-    """Tensors in slices; a list would be taken for several loaders."""
+class Broken(Module):
+    """Fails in the middle of the third epoch."""
 
-    def __init__(self, samples: int = 32, size: int = 8) -> None:
-        generator = torch.Generator().manual_seed(1)
-        x = torch.randn(samples, 20, generator=generator)
-        y = (x[:, 10:14].sum(1) > 0).long()
-        self.batches = list(zip(x.split(size), y.split(size), strict=True))
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        if self.current_epoch == 2 and batch_idx == 2:
+            raise RuntimeError("broken")
+        return super().training_step(batch, batch_idx)
 
-    def __iter__(self) -> Any:
-        return iter(self.batches)
 
-    def __len__(self) -> int:
-        return len(self.batches)
+def batches(samples: int = 32, size: int = 8) -> DataLoader[Any]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(samples, 20, generator=generator)
+    return DataLoader(TensorDataset(x, (x[:, 10:14].sum(1) > 0).long()), size)
 
 
 def trainer(folder: Path, callbacks: Sequence[pl.Callback] = (), **options: Any) -> pl.Trainer:

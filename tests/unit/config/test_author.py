@@ -21,17 +21,17 @@ def special() -> frozenset[str]:
 def chosen() -> dict[str, list[tuple[str, ...]]]:
     """A job of each experiment, and of all of them one for each recipe that they need."""
     seen: set[tuple[str, str]] = set()
-    found = {}
+    jobs: dict[str, list[tuple[str, ...]]] = {}
     for name in sorted(experiments()):
-        found[name] = []
+        jobs[name] = []
         for job in jobs_of([f"experiment={name}", *ASKED]):
-            options = dict(each.split("=", 1) for each in job)
+            options = dict(override.split("=", 1) for override in job)
             data, model = options.get("data", name), options.get("model", "focus_s")
             own = f"author_{data}_{model}" in special()
-            if not found[name] or (data, model if own else family(model)) not in seen:
-                found[name].append(job)
+            if not jobs[name] or (data, model if own else family(model)) not in seen:
+                jobs[name].append(job)
             seen.add((data, model if own else family(model)))
-    return found
+    return jobs
 
 
 @pytest.mark.parametrize("name", sorted(experiments()))
@@ -42,7 +42,7 @@ def test_its_jobs_compose_and_their_networks_can_be_built(name: str) -> None:
 
 
 def test_no_recipe_is_left_out() -> None:
-    ran = {each for runs in chosen().values() for job in runs for each in [" ".join(job)]}
+    ran = {" ".join(job) for jobs in chosen().values() for job in jobs}
     assert any("data=catsdogs" in job and "model=vgg_focus" in job for job in ran)
     assert any("data=reuters" in job and "model=focus_s" in job for job in ran)
     assert sum("data=lfw" in job for job in ran) >= 5  # dense, three focused ones, a CNN

@@ -1,37 +1,20 @@
 """Every file of conf/ becomes what it stands for: data, networks, optimizers, callbacks."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 import pytorch_lightning as pl
 import torch
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import check, config_dir, prepare_hydra, read_recipes
+from focusing.compose import config_dir, read_recipes
 from focusing.config import Optim
 from focusing.instantiate import instantiate
 from focusing.models import Network
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
 from focusing.training.trainer import build_net, load_data
+from tests.unit.config.conftest import config, files
 
+pytestmark = pytest.mark.usefixtures("hydra")
 SMALL = ("data.fake=true", "size=smoke")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def hydra() -> Iterator[None]:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        yield
-
-
-def files(group: str) -> list[str]:
-    return sorted(path.stem for path in (config_dir() / group).glob("*.yaml"))
-
-
-def config(*overrides: str) -> dict[str, Any]:
-    return check(compose("train", list(overrides)))
 
 
 def fitting(*, data: str | None = None, model: str | None = None) -> tuple[str, str]:
@@ -44,11 +27,11 @@ def fitting(*, data: str | None = None, model: str | None = None) -> tuple[str, 
 
 @pytest.mark.parametrize("name", files("data"))
 def test_data(name: str) -> None:
-    given = config(*fitting(data=name), *SMALL)
-    data = load_data(given)
+    cfg = config(*fitting(data=name), *SMALL)
+    data = load_data(cfg)
     assert data.name == name
     assert 0 < len(data.train.targets) <= 64
-    net = build_net(given, data)
+    net = build_net(cfg, data)
     inputs = data.test.inputs if data.prepare is None else data.prepare(data.test.inputs)
     with torch.no_grad():
         assert net.eval()(inputs).isfinite().all()
@@ -56,9 +39,9 @@ def test_data(name: str) -> None:
 
 @pytest.mark.parametrize(("data", "model"), [("catsdogs", "focus_2d"), ("fsdd", "vgg_focus")])
 def test_smoke_makes_networks_for_images_small(data: str, model: str) -> None:
-    given = config(f"data={data}", f"model={model}", "size=smoke")
-    net = build_net(given, load_data(given))
-    assert sum(each.numel() for each in net.parameters()) < 300_000
+    cfg = config(f"data={data}", f"model={model}", "size=smoke")
+    net = build_net(cfg, load_data(cfg))
+    assert sum(value.numel() for value in net.parameters()) < 300_000
 
 
 def test_smoke_knows_every_network_for_images() -> None:
@@ -69,27 +52,26 @@ def test_smoke_knows_every_network_for_images() -> None:
 
 @pytest.mark.parametrize("name", files("model"))
 def test_models_and_the_papers_optimizer(name: str) -> None:
-    given = config(*fitting(model=name), *SMALL)
-    net = build_net(given, load_data(given))
+    cfg = config(*fitting(model=name), *SMALL)
+    net = build_net(cfg, load_data(cfg))
     assert isinstance(net, Network)
     assert bool(net.focused_layers()) is not name.endswith("dense")
-    rates = {group["name"] for group in build_optimizer(net, Optim(**given["optim"])).param_groups}
+    rates = {group["name"] for group in build_optimizer(net, Optim(**cfg["optim"])).param_groups}
     trained = bool(net.focused_layers()) and not name.startswith("fixed")
     assert ({"mu", "sigma"} <= rates) is trained
 
 
 @pytest.mark.parametrize("name", files("optim"))
 def test_optimizers(name: str) -> None:
-    given = config(f"optim={name}", *SMALL)
-    net = build_net(given, load_data(given))
-    optimizer = build_optimizer(net, Optim(**given["optim"]))
-    assert type(optimizer).__name__ == given["optim"]["name"]
+    cfg = config(f"optim={name}", *SMALL)
+    optimizer = build_optimizer(build_net(cfg, load_data(cfg)), Optim(**cfg["optim"]))
+    assert type(optimizer).__name__ == cfg["optim"]["name"]
 
 
-@pytest.mark.parametrize("choice", [f"callbacks={each}" for each in files("callbacks")])
-def test_callbacks(choice: str) -> None:
-    given = [each for each in config(choice)["callbacks"].values() if each]
-    assert all(instantiate(each, pl.Callback) for each in given)
+@pytest.mark.parametrize("name", files("callbacks"))
+def test_callbacks(name: str) -> None:
+    nodes = [node for node in config(f"callbacks={name}")["callbacks"].values() if node]
+    assert all(instantiate(node, pl.Callback) for node in nodes)
 
 
 @pytest.mark.parametrize("name", files("logger"))

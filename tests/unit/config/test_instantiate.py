@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-import yaml
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from focusing import instantiate as module
@@ -28,6 +26,7 @@ from focusing.experiments.table1_trials import sweep_task
 from focusing.instantiate import TARGETS, check_hydra, instantiate, trust
 from focusing.models import Network
 from focusing.sweep import search
+from tests.unit.config.conftest import composed
 
 NAMES = """
 os.system builtins.eval subprocess.Popen numpy.zeros focusing_evil.Thing focusing focusing.data
@@ -89,17 +88,10 @@ def test_the_list_is_what_conf_names() -> None:
     for file in config_dir().rglob("*.yaml"):
         if "hydra" not in file.parts:
             text = file.read_text()
-            named |= set(_targets(yaml.safe_load(text)))
+            named |= set(re.findall(r"\b_target_: ([\w.]+)", text))
             for group, schema in re.findall(r"/schema/(\w+)@_here_: (\w+)", text):
                 named.add(SCHEMA_TARGETS[group][schema])
     assert named == TARGETS
-
-
-def _targets(node: Any) -> list[str]:
-    if isinstance(node, dict):
-        inside = [name for value in node.values() for name in _targets(value)]
-        return [*inside, *([node["_target_"]] if "_target_" in node else [])]
-    return [name for value in node for name in _targets(value)] if isinstance(node, list) else []
 
 
 def test_everything_listed_is_of_one_kind() -> None:
@@ -214,7 +206,7 @@ EVIL = {
 }
 
 
-def hydra(**parts: Any) -> Any:
+def hydra_part(**parts: Any) -> Any:
     """Hydra's part as it is by default, with some changes."""
     plugin = {"_target_": "hydra_plugins.x.Y", "folder": "${hydra.sweep.dir}/x", "more": None}
     known: dict[str, Any] = {
@@ -248,7 +240,7 @@ FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
     ],
 )
 def test_what_is_harmless_passes(parts: dict[str, Any]) -> None:
-    check_hydra(hydra(**parts), sweeps=True)
+    check_hydra(hydra_part(**parts), sweeps=True)
 
 
 @pytest.mark.parametrize(
@@ -282,31 +274,27 @@ def test_what_is_harmless_passes(parts: dict[str, Any]) -> None:
 )
 def test_what_is_not_is_refused(parts: dict[str, Any], option: str) -> None:
     with pytest.raises(UserError, match=rf"^hydra\..*{option}.* is refused"):
-        check_hydra(hydra(**parts), sweeps=True)
+        check_hydra(hydra_part(**parts), sweeps=True)
 
 
 def test_a_callback_of_ones_own_needs_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_trusted", {"my_code.Watch"})
-    check_hydra(hydra(callbacks={"x": {"_target_": "my_code.Watch"}}), sweeps=False)
+    check_hydra(hydra_part(callbacks={"x": {"_target_": "my_code.Watch"}}), sweeps=False)
     with pytest.raises(UserError, match="add --trust-target my_code.Other"):
-        check_hydra(hydra(callbacks={"x": {"_target_": "my_code.Other"}}), sweeps=False)
+        check_hydra(hydra_part(callbacks={"x": {"_target_": "my_code.Other"}}), sweeps=False)
 
 
 @pytest.mark.parametrize("choice", ["default", "none"])
+@pytest.mark.usefixtures("hydra")
 def test_hydras_own_choices_of_loggers_pass(choice: str) -> None:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        assert compose("train", [f"hydra/job_logging={choice}"])
+    assert composed(f"hydra/job_logging={choice}")
 
 
+@pytest.mark.usefixtures("hydra")
 def test_whatever_composes_is_guarded(tmp_path: Path) -> None:
     file = tmp_path / "touched"
-    prepare_hydra()
-    prepare_hydra()
+    prepare_hydra()  # again
     evil = f"+hydra.callbacks.x={{_target_:{EVIL['_target_']},entrypoint:touch,args:[{file}]}}"
-    with (
-        initialize_config_dir(str(config_dir()), version_base="1.3"),
-        pytest.raises(UserError, match=r"hydra\.callbacks\.x\._target_"),
-    ):
-        compose("train", [evil])
+    with pytest.raises(UserError, match=r"hydra\.callbacks\.x\._target_"):
+        composed(evil)
     assert not file.exists()

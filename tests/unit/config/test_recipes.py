@@ -1,33 +1,18 @@
 """The tables in conf/recipe/ say what the paper says, of things that exist."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import check, config_dir, expand_braces, prepare_hydra, read_recipes
+from focusing.compose import config_dir, expand_braces, read_recipes
 from focusing.errors import UserError
+from tests.unit.config.conftest import config, files
 
+pytestmark = pytest.mark.usefixtures("hydra")
 FAMILIES = ("simple", "cnn", "vgg", "fasttext")
 SIZES, VARIANTS = ("smoke", "quick", "short", "paper"), ("paper", "author", "author2018")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def hydra() -> Iterator[None]:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        yield
-
-
-def config(*overrides: str) -> dict[str, Any]:
-    return check(compose("train", list(overrides)))
-
-
-def files(group: str) -> list[str]:
-    return [path.stem for path in (config_dir() / group).glob("*.yaml")]
 
 
 class TestTables:
@@ -39,9 +24,9 @@ class TestTables:
         table = "data:\n  '{x,y}': {optim: {lr: 1, l2: 1}}\n  x: {optim: {lr: 2}}\n"
         (tmp_path / "a.yaml").write_text(table)
         (tmp_path / "b.yaml").write_text("data:\n  y: {seed: 3}\n")
-        found = read_recipes(tmp_path)["data"]
-        assert found["x"] == {"optim": {"lr": 2, "l2": 1}}
-        assert found["y"] == {"optim": {"lr": 1, "l2": 1}, "seed": 3}
+        cfg = read_recipes(tmp_path)["data"]
+        assert cfg["x"] == {"optim": {"lr": 2, "l2": 1}}
+        assert cfg["y"] == {"optim": {"lr": 1, "l2": 1}, "seed": 3}
 
     def test_every_recipe_speaks_of_what_exists(self) -> None:
         """An optional line of defaults says nothing of a key that is never looked up."""
@@ -99,27 +84,27 @@ PAPER: dict[tuple[str, str], tuple[Any, ...]] = {
 }
 
 
-def row(found: dict[str, Any]) -> tuple[Any, ...]:
-    model, optim = found["model"], found["optim"]
+def row(cfg: dict[str, Any]) -> tuple[Any, ...]:
+    model, optim = cfg["model"], cfg["optim"]
     rates = (optim["lr"], optim["lr_mu"], optim["lr_sigma"])
-    sizes = (optim["batch_size"], found["trainer"]["max_epochs"], model.get("hidden"))
+    sizes = (optim["batch_size"], cfg["trainer"]["max_epochs"], model.get("hidden"))
     return (*rates, *sizes, model.get("mu"), model.get("sigma"))
 
 
 @pytest.mark.parametrize(("data", "model"), PAPER)
 def test_plain_training_is_the_papers(data: str, model: str) -> None:
-    found = config(f"data={data}", f"model={model}")
-    assert row(found) == PAPER[data, model]
+    cfg = config(f"data={data}", f"model={model}")
+    assert row(cfg) == PAPER[data, model]
     optimizer = {"boston": "RMSprop", "imdb": "Adam"}.get(data, "SGD")
-    assert found["optim"]["name"] == optimizer
-    assert found["optim"]["momentum"] == (0.9 if optimizer == "SGD" else None)
-    assert (found["optim"]["decay_epochs"], found["optim"]["clip_value"]) == ([], None)
+    assert cfg["optim"]["name"] == optimizer
+    assert cfg["optim"]["momentum"] == (0.9 if optimizer == "SGD" else None)
+    assert (cfg["optim"]["decay_epochs"], cfg["optim"]["clip_value"]) == ([], None)
     trained = model.startswith("fixed") is False
-    assert found["model"].get("train_mu", True) is trained
+    assert cfg["model"].get("train_mu", True) is trained
     dropout = {"[800, 800]": [0.2, 0.25], "256": [0.5, 0.5]}
-    expected = dropout.get(str(found["model"].get("hidden")), found["model"].get("dropout"))
-    assert found["model"].get("dropout") == expected
-    assert found["protocol"]["name"] == "paper"
+    expected = dropout.get(str(cfg["model"].get("hidden")), cfg["model"].get("dropout"))
+    assert cfg["model"].get("dropout") == expected
+    assert cfg["protocol"]["name"] == "paper"
 
 
 def test_how_data_is_split() -> None:
@@ -131,7 +116,7 @@ def test_how_data_is_split() -> None:
     assert config("data=imdb", "model=fasttext_dense")["data"]["ngrams"] == 2
 
 
-CATSDOGS_MU = [pytest.approx(each, abs=1e-6) for each in np.linspace(0.1, 0.9, 40)]
+CATSDOGS_MU = [pytest.approx(mu, abs=1e-6) for mu in np.linspace(0.1, 0.9, 40)]
 AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
     ("mnist", "focus_s"): {"hidden": [784, 784], "decay_epochs": [100, 150], "decay": 0.5},
     ("mnist", "dense"): {"hidden": [800, 800], "input_dropout": 0.2, "dropout": [0.25, 0.25]},
@@ -166,30 +151,30 @@ AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
 
 @pytest.mark.parametrize(("data", "model"), AUTHOR)
 def test_the_authors_variant_is_the_authors(data: str, model: str) -> None:
-    found = config(f"data={data}", f"model={model}", "variant=author")
-    assert found["variant"] == "author"
+    cfg = config(f"data={data}", f"model={model}", "variant=author")
+    assert cfg["variant"] == "author"
     for key, value in AUTHOR[data, model].items():
-        group = "optim" if key in found["optim"] else "model"
-        assert found[group][key] == value, key
+        group = "optim" if key in cfg["optim"] else "model"
+        assert cfg[group][key] == value, key
 
 
 def test_the_authors_learning_to_focus() -> None:
-    found = config("experiment=learning_to_focus", "variant=author")
-    data = found["data"]
+    cfg = config("experiment=learning_to_focus", "variant=author")
+    data = cfg["data"]
     assert (data["generator"], data["noise_kind"]) == ("classification", "uniform")
-    assert (found["optim"]["lr_mu"], found["optim"]["shuffle"]) == (1e-4, False)
+    assert (cfg["optim"]["lr_mu"], cfg["optim"]["shuffle"]) == (1e-4, False)
 
 
 @pytest.mark.parametrize("name", ["learning_to_focus", "sides", "stuck", "rescue"])
 def test_the_first_neuron_is_all_that_the_variant_of_2018_adds(name: str) -> None:
-    found, author = (
+    cfg, author = (
         config(f"experiment={name}", f"variant={variant}") for variant in ("author2018", "author")
     )
     first = {"normalizer": "mean", "init": "he", "grid": "index"}
     first |= {"mu_range": [0.01, 0.99], "sigma_range": [0.01, 0.5]}
-    assert found == {**author, "variant": "author2018", "model": {**author["model"], **first}}
+    assert cfg == {**author, "variant": "author2018", "model": {**author["model"], **first}}
     dense = config(f"experiment={name}", "variant=author2018", "model=dense")
-    assert dense["data"] == found["data"]
+    assert dense["data"] == cfg["data"]
 
 
 def test_the_variant_of_2018_is_of_synthetic_data() -> None:
@@ -208,8 +193,8 @@ def test_the_notebook_of_dead_inputs_has_no_dropout_clipping_or_decay(model: str
 
 def test_reuters_is_the_keras_example_that_the_text_cites() -> None:
     for model in ("dense", "focus_s"):
-        found = config("data=reuters", f"model={model}")["model"]
-        assert (found["hidden"], found["dropout"], found["batch_norm"]) == ([150], [0.5], False)
+        cfg = config("data=reuters", f"model={model}")["model"]
+        assert (cfg["hidden"], cfg["dropout"], cfg["batch_norm"]) == ([150], [0.5], False)
 
 
 @pytest.mark.parametrize(

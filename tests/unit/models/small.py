@@ -25,7 +25,7 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "mlp_focus": lambda: focused_mlp((6, 5, 1), 3, hidden=[8, 6], topology="image", **FOCUS),
     "cnn_dense": lambda: CNN((9, 6, 2), 3, filters=[4, 5], hidden=8),
     "cnn_focus": lambda: focused_cnn((9, 6), 3, filters=[4, 5], hidden=8, **FOCUS),
-    "transfer_dense": lambda: Transfer((8, 8, 3), 3, features="small", hidden=8),
+    "transfer_dense": lambda: Transfer((8, 8, 3), 3, features="small", pretrained=False, hidden=8),
     "transfer_focus": lambda: focused_transfer(
         (8, 8, 3), 3, features="small", pretrained=False, hidden=8, pad=3, **FOCUS
     ),

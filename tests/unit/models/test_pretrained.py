@@ -19,7 +19,7 @@ def net(**options: Any) -> Transfer:
 
 def weights(**more: Any) -> dict[str, Tensor]:
     torch.manual_seed(5)
-    state = Transfer((8, 8, 3), 2, features="small").features.state_dict()
+    state = Transfer((8, 8, 3), 2, features="small", pretrained=False).features.state_dict()
     return {**{f"features.{key}": value for key, value in state.items()}, **more}
 
 

@@ -68,7 +68,7 @@ def test_the_papers_cnn() -> None:
 def test_the_papers_vgg16_and_fasttext() -> None:
     def parameters(**options) -> int:
         with torch.device("meta"):  # only its shapes are needed
-            net = Transfer((32, 32, 3), 10, **options)
+            net = Transfer((32, 32, 3), 10, pretrained=False, **options)
         return sum(weights.numel() for weights in net.parameters())
 
     # 138 357 544 of VGG16 less 123 642 856 of its classifier; 11 689 512 of ResNet-18 less 513 000.

@@ -24,7 +24,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_vgg16_has_torchvisions_names_and_shapes() -> None:
     with torch.device("meta"):
-        state = Transfer((32, 32, 3), 10).state_dict()
+        state = Transfer((32, 32, 3), 10, pretrained=False).state_dict()
     names = [key for key in state if key.startswith("features.")]
     assert names == [f"features.{i}.{kind}" for i in CONVOLUTIONS for kind in ("weight", "bias")]
     filters = [state[f"features.{i}.weight"].shape[0] for i in CONVOLUTIONS]
@@ -93,7 +93,7 @@ def test_no_activation_is_used_twice() -> None:
 @pytest.mark.parametrize("pad", [0, 3])
 def test_the_head_pools_pads_and_classifies(pad: int) -> None:
     torch.manual_seed(0)
-    net = Transfer((9, 8, 3), 4, features="small", hidden=5, pad=pad).eval()
+    net = Transfer((9, 8, 3), 4, features="small", pretrained=False, hidden=5, pad=pad).eval()
     x = torch.randn(2, 9, 8, 3)
     pooled = net.features(x.permute(0, 3, 1, 2)).flatten(2).mean(2)
     zeros = torch.zeros(2, pad)

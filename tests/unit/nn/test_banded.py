@@ -97,10 +97,8 @@ def test_computes_only_what_is_left() -> None:
     assert banded.work < 0.2
     stored = sum(value.numel() for name, value in banded.state_dict().items() if "weight" in name)
     assert stored / narrow.weight.numel() == pytest.approx(banded.work)
-    assert f"in_features=784, out_features=800, bias=True, tiles={len(banded.sizes)}" in repr(
-        banded
-    )
-    assert f"work={banded.work:.3f}" in repr(banded)
+    facts = f"bias=True, tiles={len(banded.sizes)}, work={banded.work:.3f}"
+    assert f"in_features=784, out_features=800, {facts}" in repr(banded)
 
 
 def test_images_are_cut_into_patches() -> None:

@@ -241,13 +241,7 @@ def test_precision_may_change_after_the_first_call(backend: str) -> None:
 
 @pytest.mark.parametrize(("former", "name"), [("fused", "numba"), ("banded", "numba_banded")])
 def test_former_names_of_backends_are_understood(former: str, name: str) -> None:
-    torch.manual_seed(0)
-    old = FocusedLinear(130, 260, sigma=0.03, backend=former)
-    torch.manual_seed(0)
-    new = FocusedLinear(130, 260, sigma=0.03, backend=name)
-    assert old.backend == new.backend == name
-    x = torch.randn(3, 130)
-    assert torch.equal(old(x), new(x))
+    assert FocusedLinear(4, 2, backend=former).backend == name
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from focusing import FocusedLinear
+from focusing.callbacks.focus_trajectory import Trajectory
 from focusing.drawing import LayerFoci, edges, foci_figure, save_figure
 from focusing.reports.foci import informative_columns, read_foci
 from focusing.reports.run_figures import (
@@ -24,7 +25,6 @@ from focusing.reports.run_figures import (
     trajectory_figure,
 )
 from focusing.results.store import FIGURES_COMPLETE, write_record
-from focusing.training.trajectory import Trajectory
 from tests.unit.reports.records import SMALLEST
 
 SERIES = {"train/loss": [1.0, 0.5, 0.4], "test/loss": [1.1, 0.7, 0.6], "test/acc": [0.5, 0.7, 0.8]}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from focusing.callbacks.pruning_curve import THRESHOLDS
 from focusing.errors import UserError
 from focusing.models import focused_mlp
 from focusing.nn import BandedLinear
@@ -23,7 +24,6 @@ from focusing.shipping.prune import (
     write_pruned,
 )
 from focusing.shipping.trained import load_run
-from focusing.training.pruning import THRESHOLDS
 from focusing.training.trainer import split_data
 from tests.command_line import prune
 from tests.unit.shipping.conftest import SYNTHETIC, make_run

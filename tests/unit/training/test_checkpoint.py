@@ -49,21 +49,23 @@ def fresh(folder: Path) -> tuple[FocusingModule, Any]:
     return module, build_trainer({**OPTIONS, "max_epochs": 3}, folder, callbacks=callbacks())
 
 
+def changed(container: Any, key: Any, value: Any) -> Any:
+    """A copy with another value under a key; without the key if the value is ``...``."""
+    copy = list(container) if isinstance(container, list | tuple) else dict(container)
+    copy[key] = value
+    if value is ...:
+        del copy[key]
+    return copy
+
+
 def mutations(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """A container with something strange, or nothing, in every place of it in turn."""
     for key in value if isinstance(value, dict) else range(min(len(value), 2)):
         for strange in (*STRANGE, ...):
-            copy = list(value) if isinstance(value, list | tuple) else dict(value)
-            if strange is not ...:
-                copy[key] = strange
-            else:
-                del copy[key]
-            yield (*path, key), copy
+            yield (*path, key), changed(value, key, strange)
         if isinstance(value[key], dict | list | tuple) and value[key]:
-            for below, changed in mutations(value[key], (*path, key)):
-                copy = list(value) if isinstance(value, list | tuple) else dict(value)
-                copy[key] = changed
-                yield below, copy
+            for below, mutated in mutations(value[key], (*path, key)):
+                yield below, changed(value, key, mutated)
 
 
 def unnoticed(state: Any, check: Callable[[Any], None]) -> set[tuple[Any, ...]]:
@@ -115,12 +117,12 @@ def test_damage_to_a_mid_epoch_state_is_noticed(
 def test_a_run_whose_files_are_damaged_ends_the_same(tmp_path: Path, run: Path) -> None:
     whole = trained(tmp_path / "whole", callbacks=callbacks())
     last, best, kept = ("last.ckpt", "best.ckpt", "interrupted.ckpt")
-    for given in ([best], [last, kept]):
-        folder = tmp_path / given[0] / "checkpoints"
+    for names in ([best], [last, kept]):
+        folder = tmp_path / names[0] / "checkpoints"
         folder.mkdir(parents=True)
-        for name in given:
+        for name in names:
             (folder / name).write_bytes((run / "checkpoints" / name).read_bytes())
-        if kept in given:
+        if kept in names:
             state = load_checkpoint(folder / kept)
             gradients = state["gradients"][1:]
             (folder / kept).write_bytes(encode({**state, "gradients": gradients}))

@@ -15,7 +15,7 @@ from focusing.errors import UserError
 from focusing.training import wandb_run
 from focusing.training.loggers import MetricsFile, build_loggers, close_loggers
 from focusing.training.wandb_run import curves_of, facts, log_record, summary_of, tags
-from tests.unit.callbacks.tiny import LIGHTNING, Batches, Module, trainer
+from tests.unit.callbacks.tiny import LIGHTNING, Module, batches, trainer
 
 pytestmark = LIGHTNING
 
@@ -50,7 +50,7 @@ def test_tensorboard_gets_the_metrics(tmp_path: Path) -> None:
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     loggers = build(tmp_path, {"tensorboard": {}})
     assert isinstance(loggers[1], TensorBoardLogger)
-    trainer(tmp_path, logger=loggers).fit(Module(), Batches())
+    trainer(tmp_path, logger=loggers).fit(Module(), batches())
     close_loggers(loggers, 0)
     events = accumulators.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert len(events.Scalars("train/loss")) == 3
@@ -103,7 +103,7 @@ class TestMetricsFile:
     def test_a_real_run(self, tmp_path: Path, path: Path) -> None:
         file = MetricsFile(path)
         fitted = trainer(tmp_path, logger=file)
-        fitted.fit(Module(), Batches(), Batches())
+        fitted.fit(Module(), batches(), batches())
         rows = self.rows(path)
         assert [row["epoch"] for row in rows] == ["0", "1", "2"]
         assert list(rows[0]) == ["epoch", "val/acc", "train/loss", "focus/sigma_mean"]

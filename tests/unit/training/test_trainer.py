@@ -19,7 +19,8 @@ THREE = Split(torch.zeros(3, 1), torch.zeros(3))
 
 def resnet(size: int) -> Transfer:
     """It has batch norms of its own, over the image as well."""
-    return Transfer((size, size, 3), 2, features="resnet18", hidden=2, batch_norm=False)
+    features = {"features": "resnet18", "pretrained": False}
+    return Transfer((size, size, 3), 2, **features, hidden=2, batch_norm=False)
 
 
 def options(batch_size: int, drop_last: bool | str = False) -> dict[str, Any]:

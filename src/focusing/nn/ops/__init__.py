@@ -38,6 +38,11 @@ def is_tracing(input: Tensor) -> bool:
     )
 
 
+def is_hooked(layer: nn.Module) -> bool:
+    """Whether more than ``forward`` happens when a layer is called; torch's pruning does so."""
+    return bool(layer._forward_hooks or layer._forward_pre_hooks)
+
+
 def record_call(layer: nn.Module, input: fx.Proxy) -> Any:
     """Let torch.fx record one call of a layer inside a network, as it does for torch's own layers.
 
@@ -45,7 +50,7 @@ def record_call(layer: nn.Module, input: fx.Proxy) -> Any:
         The proxy of the output; None: torch.fx must trace ``forward``, because the layer is all
         that it traces, or has hooks, which it is recording already.
     """
-    if layer._forward_hooks or layer._forward_pre_hooks:
+    if is_hooked(layer):
         return None
     tracer: Any = input.tracer
     if getattr(tracer, "root", layer) is layer:

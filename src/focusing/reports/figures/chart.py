@@ -100,6 +100,16 @@ def or_missing(charts: Charts, title: str, experiment: str, *options: str) -> Ch
     return [*charts, missing(title, experiment, *options)]
 
 
+def chart_each(items: Iterable[tuple[Any, ...]], make: Callable[..., Chart | None]) -> Charts:
+    """The charts that ``make`` makes of items; what a damaged file would show is noted instead."""
+    charts: Charts = []
+    for item in items:
+        with noting_damage(charts):
+            if (chart := make(*item)) is not None:
+                charts.append(chart)
+    return charts
+
+
 @dataclass(frozen=True)
 class Edition:
     """Runs of an experiment, of one size and variant: only these may enter the same mean."""
@@ -163,9 +173,16 @@ def editions(collection: Collection, random_trials: bool = False) -> tuple[Editi
 
 def edition_blocks(collection: Collection) -> Iterator[tuple[Edition, Block]]:
     """Runs of every edition that may be compared with each other."""
-    for runs in editions(collection):
-        for block in blocks(runs.runs):
-            yield runs, block
+    for edition in editions(collection):
+        for block in blocks(edition.runs):
+            yield edition, block
+
+
+def edition_models(collection: Collection) -> Iterator[tuple[Edition, Block, str]]:
+    """Every block of runs with every model in it."""
+    for edition, block in edition_blocks(collection):
+        for model in block.models:
+            yield edition, block, model
 
 
 def blocks_by_model(
@@ -238,6 +255,12 @@ def foci_or_note(run: Run, charts: Charts) -> list[LayerFoci]:
     with noting_damage(charts):
         return read_foci(run.path, run.sizes)
     return []
+
+
+def table_tags(rows: Rows) -> dict[str, str]:
+    """What the rows of a table are about, for filters."""
+    columns = ("size", "variant", "data", "model")
+    return {name: joined(row[name] for row in rows) for name in columns}
 
 
 def ends_or_note(run: Run, which: str, charts: Charts) -> dict[str, tuple[Array, Array]]:

@@ -42,7 +42,7 @@ from focusing.reports.figures.chart import (
 from focusing.reports.figures.plotting import BLUE, ORANGE
 from focusing.reports.foci import coordinates
 from focusing.reports.names import data_name, model_name
-from focusing.reports.run_figures import layer_figures
+from focusing.reports.run_figures import draw_paths, layer_figures
 from focusing.reports.tables.run_blocks import Block
 from focusing.reports.tables.settings import Setting, settings_of, short_labels, varied_note
 from focusing.results.collect import Collection, Run
@@ -306,21 +306,13 @@ def _draw_paths(shown: Sequence[tuple[Block, LayerFoci]]) -> Figure:
     for axes, (_, foci) in zip(panels.axes, shown, strict=True):
         x, y = (foci.mu[..., 1], foci.mu[..., 0]) if plane else (foci.mu, foci.sigma)
         x, y = (values.reshape(len(foci.epochs), -1) for values in (x, y))
-        some = evenly_spaced(x.shape[1], MAX_MARKS)
-        axes.plot(x[-1], y[-1], ".", color="0.8", ms=1.5, mew=0, rasterized=True)
-        axes.plot(x[:, some], y[:, some], color=GREY, lw=0.5)
-        axes.plot(x[0, some], y[0, some], "s", color=GREY, mfc="w", ms=2.2, mew=0.5)
-        axes.plot(x[-1, some], y[-1, some], "^", color=BLUE, ms=2.6, mew=0)
+        draw_paths(axes, x, y)
         if plane:
             frame_plane(axes)
         else:
             axes.set_ylim(0, 1.1 * max(float(y[0].max()), float(y[-1].max())))
     panels.label("column", "row") if plane else panels.label(r"centre $\mu$", r"aperture $\sigma$")
-    entries = [
-        plotting.legend_entry("start", GREY, marker="s", size=3, hollow=True),
-        plotting.legend_entry("end", BLUE, marker="^", size=3),
-    ]
-    panels.figure.legend(handles=entries, loc="outside upper right", ncols=2)
+    plotting.legend_start_and_end(panels.figure, BLUE)
     return panels.figure
 
 

@@ -81,11 +81,7 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
     """Write ``figures/<name>.png``, ``.svg`` and ``.csv``, ``all.md`` and ``index.json``.
 
     A figure whose numbers, caption and title are as they were is not drawn again; figures of runs
-    that are gone are removed.
-
-    Args:
-        collection: the runs.
-        out: folder of the report.
+    that are gone are removed. ``out`` is the folder of the report.
     """
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)

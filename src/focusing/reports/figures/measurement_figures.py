@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -19,10 +21,10 @@ from focusing.reports.figures.chart import (
     Edition,
     Row,
     Rows,
+    chart_each,
     describe_run,
-    edition_blocks,
+    edition_models,
     median_run,
-    noting_damage,
     or_missing,
     run_count,
 )
@@ -31,6 +33,7 @@ from focusing.reports.names import data_name, dense_twin, model_name
 from focusing.reports.tables.run_blocks import Block
 from focusing.results.arrays import check_arrays, read_arrays
 from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 PRUNING_TITLE = "Accuracy against sparsity"
 THRESHOLD_SPACE = 0.11
@@ -55,12 +58,7 @@ PICTURE_SIZE = 0.85
 
 def pruning_charts(collection: Collection) -> Charts:
     """Accuracy with fewer and fewer connections, for every network whose pruning was measured."""
-    charts: Charts = []
-    for edition, block in edition_blocks(collection):
-        for model, runs in block.models.items():
-            curve = _pruning_rows(runs, model, "curve")
-            if curve:
-                charts.append(_pruning_chart(edition, block, model, curve))
+    charts = chart_each(edition_models(collection), _pruning_chart)
     return or_missing(charts, PRUNING_TITLE, "sparsity")
 
 
@@ -93,8 +91,10 @@ def _pruning_rows(runs: Sequence[Run], model: str, name: str) -> list[Row]:
     return rows
 
 
-def _pruning_chart(edition: Edition, block: Block, model: str, curve: list[Row]) -> Chart:
-    dense = dense_twin(model)
+def _pruning_chart(edition: Edition, block: Block, model: str) -> Chart | None:
+    curve, dense = _pruning_rows(block.models[model], model, "curve"), dense_twin(model)
+    if not curve:
+        return None
     rows = [
         *curve,
         *_pruning_rows(block.models[model], model, "magnitude"),
@@ -129,11 +129,7 @@ def _draw_pruning(rows: Rows, model: str, dense: str) -> Figure:
     for points, line, shade in (
         (own, "--", colour), (twin, "--", twin_colour), (curve, "-", colour),
     ):  # fmt: skip
-        x, y, low, high = (
-            _column(points, name) for name in ("sparsity", "score", "lowest", "highest")
-        )
-        band = (low, high) if points and points[0]["n"] > 1 else None
-        plotting.draw_curve(axes, x, y, band, colour=shade, line=line)
+        plotting.draw_means(axes, points, "sparsity", "score", colour=shade, line=line)
     unit = curve[0]["unit"]
     best = max(curve, key=lambda row: row["score"] if unit == "percent" else -row["score"])
     axes.plot(best["sparsity"], best["score"], "o", mfc="none", color="k", ms=6, mew=0.8)
@@ -199,63 +195,52 @@ def _column(rows: Rows, name: str) -> list[float]:
     return [row[name] for row in rows]
 
 
-Connections = dict[str, dict[float, list[int]]]
-"""Layer -> threshold -> number of connections of every neuron of every run."""
-
-
 def connection_charts(collection: Collection) -> Charts:
     """How many connections neurons keep when faint ones are dropped, a panel for every layer."""
-    charts: Charts = []
-    for edition, block in edition_blocks(collection):
-        for model, runs in block.models.items():
-            pruned = _pruned(runs)
-            layers: Connections = {}
-            for level in (level for run in pruned for level in run.get("connections") or []):
-                for layer, kept in level["layers"].items():
-                    layers.setdefault(layer, {}).setdefault(level["threshold"], []).extend(kept)
-            if layers:
-                charts.append(_connection_chart(edition, block, model, layers, len(pruned)))
+    charts = chart_each(edition_models(collection), _connection_chart)
     return or_missing(charts, CONNECTION_TITLE, "sparsity")
 
 
-def _connection_chart(
-    edition: Edition, block: Block, model: str, layers: Connections, runs: int
-) -> Chart:
+def _connection_chart(edition: Edition, block: Block, model: str) -> Chart | None:
+    pruned = _pruned(block.models[model])
+    neurons = pd.DataFrame(
+        {"layer": layer, "threshold": level["threshold"], "connections": count}
+        for run in pruned
+        for level in run.get("connections") or []
+        for layer, kept in level["layers"].items()
+        for count in kept
+    )
+    if neurons.empty:
+        return None
+    most = neurons.groupby("layer")["connections"].max()
     rows = [
         row
-        for threshold in next(iter(layers.values()))
-        for layer, levels in layers.items()
+        for (threshold, layer), kept in neurons.groupby(["threshold", "layer"], sort=False)
         for row in plotting.histogram_rows(
-            levels[threshold], _connection_edges(levels), layer=layer, threshold=threshold,
-            median=float(np.median(levels[threshold])),
+            kept["connections"], np.linspace(0, max(1, most[layer]), CONNECTION_BINS + 1),
+            layer=layer, threshold=float(threshold), median=float(kept["connections"].median()),
         )
     ]  # fmt: skip
     return edition.chart(
         ("connections", *edition.block_name(block), model),
         CONNECTION_TITLE,
         f"{data_name(block.data)} ({block.source}), {model_name(model)}, the weights after the "
-        f"last epoch, {run_count([runs])}. Histograms over the neurons of "
+        f"last epoch, {run_count([len(pruned)])}. Histograms over the neurons of "
         "each focused layer of connections with phi of at least t.",
         rows,
-        partial(_draw_connections, layers),
+        partial(_draw_connections, rows),
         data=[block.data],
         model=[model],
         home="sparsity",
     )
 
 
-def _connection_edges(levels: Mapping[float, Sequence[int]]) -> Array:
-    return np.linspace(0, max(1, *map(max, levels.values())), CONNECTION_BINS + 1)
-
-
-def _draw_connections(layers: Connections) -> Figure:
+def _draw_connections(rows: Rows) -> Figure:
+    layers = group_by(rows, itemgetter("layer"))
     panels = plotting.small_multiples(len(layers), 1.9, max_columns=2)
-    for axes, (layer, levels) in zip(panels.axes, layers.items(), strict=True):
-        named = [
-            (f"t = {threshold:g}: median {np.median(kept):.0f}", kept)
-            for threshold, kept in levels.items()
-        ]
-        plotting.draw_histograms(axes, named, _connection_edges(levels))
+    for axes, (layer, bins) in zip(panels.axes, layers.items(), strict=True):
+        named = group_by(bins, lambda row: f"t = {row['threshold']:g}: median {row['median']:.0f}")
+        plotting.draw_histograms(axes, named)
         plotting.panel_title(axes, layer)
         axes.set_xlabel("connections")
     panels.label(ylabel="neurons")
@@ -264,14 +249,7 @@ def _draw_connections(layers: Connections) -> Figure:
 
 def shap_charts(collection: Collection) -> Charts:
     """Which inputs speak for a class: SHAP values of a few test samples of explained networks."""
-    charts: Charts = []
-    for edition, block in edition_blocks(collection):
-        for model, runs in block.models.items():
-            explained = [run for run in runs if _shap_file(run)]
-            if explained:
-                with noting_damage(charts):
-                    charts.append(_shap_chart(edition, block, model, explained))
-    return or_missing(charts, SHAP_TITLE, "explain")
+    return or_missing(chart_each(edition_models(collection), _shap_chart), SHAP_TITLE, "explain")
 
 
 def _shap_file(run: Run) -> str | None:
@@ -279,7 +257,10 @@ def _shap_file(run: Run) -> str | None:
     return name if name and (run.path / name).exists() else None
 
 
-def _shap_chart(edition: Edition, block: Block, model: str, runs: list[Run]) -> Chart:
+def _shap_chart(edition: Edition, block: Block, model: str) -> Chart | None:
+    runs = [run for run in block.models[model] if _shap_file(run)]
+    if not runs:
+        return None
     run = median_run(runs, str(_shap_file(runs[0])))
     path = run.path / str(_shap_file(run))
     arrays = read_arrays(path)

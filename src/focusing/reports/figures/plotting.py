@@ -82,14 +82,10 @@ def small_multiples(
     max_columns: int = 4,
     **options: Any,
 ) -> Panels:
-    """A figure with several panels, in rows of equal length.
+    """A figure with ``count`` panels of a height in inches, in rows of equal length.
 
-    Args:
-        count: number of panels.
-        height: of a panel in inches.
-        headers: small lines above every panel, which add to the height.
-        max_columns: panels side by side.
-        **options: of ``Figure.subplots``.
+    ``headers``, small lines above every panel, add to the height; ``options`` are those of
+    ``Figure.subplots``.
     """
     height += LINE_HEIGHT / 72 * max(map(len, headers), default=0)
     rows = -(-count // max_columns)
@@ -106,13 +102,7 @@ def small_multiples(
 def data_panels(
     rows: Sequence[Mapping[str, Any]], height: float, notes: Sequence[str] = ()
 ) -> Panels:
-    """A panel for every data set, its name, source and options above it.
-
-    Args:
-        rows: a row of every panel: its columns ``data``, ``source`` and ``options`` are used.
-        height: of a panel in inches, without the header.
-        notes: a note on every panel, written between source and options.
-    """
+    """A panel for every row's ``data``, its ``source``, a note and its ``options`` above it."""
     headers = [
         header_lines(row["source"], [*notes[place : place + 1], *row["options"].split()])
         for place, row in enumerate(rows)
@@ -181,16 +171,7 @@ def draw_point(
 ) -> None:
     """Draw a point with whiskers to the ends of its interval, if it has one.
 
-    Args:
-        axes: where to draw.
-        x: place of the point.
-        y: place of the point.
-        low: lower end of the interval.
-        high: upper end of the interval.
-        style: colour and marker.
-        horizontal: the interval is along the x axis.
-        size: of the marker, in points.
-        hollow: leave the marker white.
+    ``style`` is a colour and a marker; a ``horizontal`` interval is along the x axis.
     """
     centre = x if horizontal else y
     error: dict[str, Any] = {}
@@ -220,6 +201,15 @@ def draw_curve(
         axes.fill_between(x, *band, color=colour, alpha=0.18, linewidth=0)
 
 
+def draw_means(
+    axes: Axes, rows: Sequence[Mapping[str, Any]], x: str, y: str, *, colour: str, line: str = "-"
+) -> None:
+    """Draw column ``y`` over ``x``; of several runs with a band from ``lowest`` to ``highest``."""
+    columns = {name: [row[name] for row in rows] for name in (x, y, "lowest", "highest")}
+    band = (columns["lowest"], columns["highest"]) if rows and rows[0]["n"] > 1 else None
+    draw_curve(axes, columns[x], columns[y], band, colour=colour, line=line)
+
+
 def bin_edges(low: float, high: float, bins: int) -> Array:
     """Edges of bins of equal width; equal values are given some width."""
     if high - low < 1e-6:
@@ -236,12 +226,14 @@ def histogram_rows(values: Any, edges: Array, **about: Any) -> list[dict[str, An
     ]
 
 
-def draw_histograms(axes: Axes, named: Sequence[tuple[str, Any]], edges: Array) -> None:
-    """Draw histograms over each other, their names in their colours in the corner."""
-    for place, (name, values) in enumerate(named):
+def draw_histograms(axes: Axes, named: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Draw :func:`histogram_rows` over each other, their names in their colours in the corner."""
+    for place, (name, rows) in enumerate(named.items()):
         colour = COLOURS[place % len(COLOURS)]
-        axes.hist(values, edges.tolist(), histtype="stepfilled", color=colour, alpha=0.25)
-        axes.hist(values, edges.tolist(), histtype="step", color=colour)
+        edges = [rows[0]["low"], *(row["high"] for row in rows)]
+        counts = [row["neurons"] for row in rows]
+        axes.stairs(counts, edges, fill=True, color=colour, alpha=0.25)
+        axes.stairs(counts, edges, color=colour)
         corner_text(axes, place, name, colour)
     axes.set_ylim(0, 1.45 * axes.get_ylim()[1])  # space for the names
 
@@ -266,16 +258,20 @@ def legend_entry(
                   label=label, **options)  # fmt: skip
 
 
+def legend_start_and_end(figure: Figure, colour: str) -> None:
+    """Legend of foci that move: hollow squares where they start, triangles where they end."""
+    start = legend_entry("start", GREY, marker="s", hollow=True)
+    end = legend_entry("end", colour, marker="^")
+    figure.legend(handles=[start, end], loc="outside upper right", ncols=2)
+
+
 def end_labels(
     axes: Axes, entries: Sequence[tuple[float, float, str, str]], height: float, gap: float = 4
 ) -> None:
     """Write names at the right ends of lines, moved apart where they would overlap.
 
-    Args:
-        axes: with its final limits.
-        entries: x, y, text and colour of every name.
-        height: of the axes, in points.
-        gap: points between a line and its name.
+    ``entries`` are x, y, text and colour; ``height`` of the axes, which have their final limits,
+    and ``gap`` between a line and its name are in points.
     """
     low, high = axes.get_ylim()
     scale = axes.get_yaxis().get_transform().transform  # serves a logarithmic axis, too

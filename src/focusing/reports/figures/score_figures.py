@@ -25,11 +25,11 @@ from focusing.reports.figures.chart import (
     Row,
     Rows,
     editions,
-    joined,
     missing,
     never_run,
     protocols_to_show,
     run_count,
+    table_tags,
 )
 from focusing.reports.figures.plotting import PAGE_WIDTH, draw_point, model_style, score_label
 from focusing.reports.names import MODELS, data_name, data_order, dense_twin, model_name
@@ -81,9 +81,6 @@ def table_charts(collection: Collection) -> Charts:
 def _table_chart(name: str, title: str, protocol: str, rows: Rows) -> Chart:
     runs = run_count(row["n"] for row in rows)
     held_out = any(row["trained_on"] != "all" for row in rows)
-    tags = {
-        name: joined(row[name] for row in rows) for name in ("size", "variant", "data", "model")
-    }
     return Chart(
         name,
         title,
@@ -92,7 +89,7 @@ def _table_chart(name: str, title: str, protocol: str, rows: Rows) -> Chart:
         + (" Of runs that kept part of the training data for validation." if held_out else ""),
         rows,
         partial(_draw_table, rows),
-        {"experiment": rows[0]["table"], **tags, "protocol": protocol},
+        {"experiment": rows[0]["table"], **table_tags(rows), "protocol": protocol},
     )
 
 
@@ -159,13 +156,8 @@ def _score_charts(
 ) -> list[Chart]:
     """A figure of settings for every protocol.
 
-    Args:
-        edition: of the settings.
-        settings: of the experiment.
-        title: of the figures.
-        columns: of the row of a setting under a protocol, besides its options.
-        caption: of settings, their rows and protocol.
-        draw: makes the figure of these.
+    ``columns`` are those of a setting besides its options; ``caption`` and ``draw`` take settings,
+    their rows and protocol.
     """
     charts = []
     for protocol in protocols_to_show(name for setting in settings for name in setting.scores):

@@ -27,6 +27,7 @@ from focusing.reports.figures.chart import (
     never_run,
     or_missing,
     run_count,
+    table_tags,
 )
 from focusing.reports.figures.plotting import BLUE, SKY, draw_point, model_style
 from focusing.reports.names import MODELS, data_name, data_order, dense_twin, model_name
@@ -189,12 +190,8 @@ def _solid_split(rows: Rows) -> str:
 
 def _draw_loss_panel(axes: Axes, rows: Rows) -> None:
     for (model, split), points in group_by(rows, lambda row: (row["model"], row["split"])).items():
-        x, y, low, high = (
-            [row[name] for row in points] for name in ("epoch", "mean", "lowest", "highest")
-        )
-        band = (low, high) if points[0]["n"] > 1 else None
-        colour, line = model_style(model)[0], SPLIT_LINES[split]
-        plotting.draw_curve(axes, x, y, band, colour=colour, line=line)
+        plotting.draw_means(axes, points, "epoch", "mean", colour=model_style(model)[0],
+                            line=SPLIT_LINES[split])  # fmt: skip
     positive = [row["lowest"] for row in rows if row["lowest"] > 0]
     if positive and max(row["highest"] for row in rows) / min(positive) > 10:
         plotting.log_axis(axes)
@@ -314,8 +311,6 @@ def optimism_charts(collection: Collection) -> Charts:
         most_runs = sorted(records, key=lambda row: -row["n"])[:MAX_OPTIMISM_ROWS]
         rows = sorted(most_runs, key=_optimism_order)
         hidden = len(records) - len(rows)
-        columns = ("size", "variant", "data", "model")
-        tags = {name: joined(row[name] for row in rows) for name in columns}
         charts.append(
             Chart(
                 table.name,
@@ -325,7 +320,7 @@ def optimism_charts(collection: Collection) -> Charts:
                 + (f" {hidden} more are in its table." if hidden else ""),
                 rows,
                 partial(_draw_optimism, rows),
-                {**tags, "protocol": "paper holdout"},
+                {**table_tags(rows), "protocol": "paper holdout"},
             )
         )
     lacking = missing("Optimism of the paper's protocol", "table2_simple", "protocol=holdout")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,16 @@ from focusing.reports.figures.chart import (
     Charts,
     Edition,
     Row,
+    Rows,
     block_columns,
     blocks_by_model,
+    chart_each,
     describe_run,
     edition_blocks,
     editions,
     ends_or_note,
     foci_or_note,
     median_run,
-    noting_damage,
     or_missing,
     run_count,
 )
@@ -39,6 +41,7 @@ from focusing.reports.names import MODELS, data_name, model_name
 from focusing.reports.tables.run_blocks import Block, blocks
 from focusing.results.arrays import check_arrays, read_arrays
 from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
 
 APERTURE_EXPERIMENTS = ("table2_simple", "table2_cnn", "table3_transfer", "topology", "sparsity")
 APERTURE_BINS = 30
@@ -59,27 +62,23 @@ DEAD_KINDS = {"dead": "b m", "shape": "i axes", "before": "f k m", "after": "f k
 DEAD_LINES = {"before": ":", "after": "-"}
 Shape = tuple[int, int, int]
 """Height, width and channels of a picture."""
-Apertures = dict[str, tuple[Array, float, int]]
-"""Layer -> final sigmas of all runs, mean initial sigma, number of runs."""
 
 
 def aperture_charts(collection: Collection) -> Charts:
     """Histograms of sigma after training, a panel for every data set."""
     charts: Charts = []
     for edition, model, same_model in blocks_by_model(collection, APERTURE_EXPERIMENTS):
-        panels = [
-            (block, layers) for block in same_model if (layers := _apertures(block, model, charts))
-        ]
+        panels = [rows for block in same_model if (rows := _aperture_rows(block, model, charts))]
         if not panels:
             continue
-        runs = run_count(runs for _, layers in panels for *_, runs in layers.values())
+        runs = run_count(row["runs"] for rows in panels for row in rows)
         charts.append(
             edition.chart(
                 ("sigma", model),
                 f"{APERTURE_TITLE}: {model_name(model)}",
                 f"Histograms of sigma over the neurons of each focused layer of {runs}; dotted: "
                 "initial mean. In the plane the geometric mean of both axes.",
-                [row for block, layers in panels for row in _aperture_rows(block, layers)],
+                [row for rows in panels for row in rows],
                 partial(_draw_apertures, panels),
                 model=[model],
             )
@@ -87,45 +86,37 @@ def aperture_charts(collection: Collection) -> Charts:
     return or_missing(charts, APERTURE_TITLE, "table2_simple", "model=focus_s")
 
 
-def _apertures(block: Block, model: str, charts: Charts) -> Apertures:
-    """Sigmas of all runs of a model together; of several axes the geometric mean."""
+def _aperture_rows(block: Block, model: str, charts: Charts) -> list[Row]:
+    """Histograms of the sigmas of all runs of a model; of several axes the geometric mean."""
     ends: dict[str, list[tuple[Array, Array]]] = {}
     for run in block.models[model]:
         for name, first_and_last in ends_or_note(run, "sigma", charts).items():
             ends.setdefault(name, []).append(first_and_last)
-    return {
-        name: (
-            np.concatenate([np.exp(np.log(last).mean(-1)) for _, last in runs]),
-            float(np.mean(np.concatenate([first for first, _ in runs]))),
-            len(runs),
-        )
+    sigmas = {
+        name: np.concatenate([np.exp(np.log(last).mean(-1)) for _, last in runs])
         for name, runs in ends.items()
     }
-
-
-def _aperture_edges(layers: Apertures) -> Array:
-    values = np.concatenate([sigmas for sigmas, *_ in layers.values()])
-    return plotting.bin_edges(float(values.min()), float(values.max()), APERTURE_BINS)
-
-
-def _aperture_rows(block: Block, layers: Apertures) -> list[Row]:
-    edges = _aperture_edges(layers)
+    if not sigmas:
+        return []
+    every = np.concatenate(list(sigmas.values()))
+    edges = plotting.bin_edges(float(every.min()), float(every.max()), APERTURE_BINS)
     return [
         row
-        for name, (sigmas, initial, runs) in layers.items()
+        for name, runs in ends.items()
         for row in plotting.histogram_rows(
-            sigmas, edges, **block_columns(block), layer=name, runs=runs, initial=initial
+            sigmas[name], edges, **block_columns(block), layer=name, runs=len(runs),
+            initial=float(np.mean(np.concatenate([first for first, _ in runs]))),
         )
-    ]
+    ]  # fmt: skip
 
 
-def _draw_apertures(shown: Sequence[tuple[Block, Apertures]]) -> Figure:
-    panels = plotting.data_panels([block_columns(block) for block, _ in shown], 1.55)
-    for axes, (_, layers) in zip(panels.axes, shown, strict=True):
-        for _, initial, _ in layers.values():
-            axes.axvline(initial, color=GREY, ls=":", lw=1)
-        named = [(name, sigmas) for name, (sigmas, *_) in layers.items()]
-        plotting.draw_histograms(axes, named, _aperture_edges(layers))
+def _draw_apertures(shown: Sequence[Rows]) -> Figure:
+    panels = plotting.data_panels([rows[0] for rows in shown], 1.55)
+    for axes, rows in zip(panels.axes, shown, strict=True):
+        layers = group_by(rows, itemgetter("layer"))
+        for bins in layers.values():
+            axes.axvline(bins[0]["initial"], color=GREY, ls=":", lw=1)
+        plotting.draw_histograms(axes, layers)
     panels.label(r"aperture $\sigma$", "neurons")
     return panels.figure
 
@@ -162,12 +153,7 @@ def _preferred_runs(collection: Collection) -> Iterator[tuple[Edition, list[Run]
 
 
 def image_shape(data: Mapping[str, Any], inputs: int) -> Shape | None:
-    """Height, width and channels of samples that are images; None if they are not.
-
-    Args:
-        data: what the record says about the data.
-        inputs: number of inputs of the layer.
-    """
+    """Height, width and channels, by the record, of images with so many inputs; None of others."""
     shape = data.get("shape")
     if shape is None:  # an older record: the paper's images but LFW's are squares
         sides = {math.isqrt(inputs // c): c for c in (1, 3) if inputs % c == 0}
@@ -288,18 +274,7 @@ def _draw_composite(
 
 def dead_input_charts(collection: Collection) -> Charts:
     """What training does to weights on inputs that never change, a row for every network."""
-    charts: Charts = []
-    for edition, block in edition_blocks(collection):
-        order = [*MODELS, *block.models]
-        models = {
-            model: [run for run in block.models[model] if _dead_inputs(run)]
-            for model in sorted(block.models, key=order.index)
-        }
-        models = {model: runs for model, runs in models.items() if runs}
-        if models:
-            with noting_damage(charts):
-                charts.append(_dead_chart(edition, block, models))
-    return or_missing(charts, DEAD_TITLE, "redundancy")
+    return or_missing(chart_each(edition_blocks(collection), _dead_chart), DEAD_TITLE, "redundancy")
 
 
 def _dead_inputs(run: Run) -> Mapping[str, Any]:
@@ -309,7 +284,14 @@ def _dead_inputs(run: Run) -> Mapping[str, Any]:
     return measured if whole else {}
 
 
-def _dead_chart(edition: Edition, block: Block, models: Mapping[str, list[Run]]) -> Chart:
+def _dead_chart(edition: Edition, block: Block) -> Chart | None:
+    models = {
+        model: runs
+        for model in sorted(block.models, key=[*MODELS, *block.models].index)
+        if (runs := [run for run in block.models[model] if _dead_inputs(run)])
+    }
+    if not models:
+        return None
     shown = {model: median_run(runs) for model, runs in models.items()}
     which = "; ".join(
         f"{model_name(model)}: {describe_run(run, models[model])}" for model, run in shown.items()

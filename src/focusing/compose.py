@@ -263,12 +263,10 @@ def _check_printable(value: Any, name: str) -> None:
 def _check_foci(config: Mapping[str, Any]) -> None:
     """An option that changes nothing is a mistake."""
     model, optim = config["model"], config["optim"]
+    if "sigma" in model:
+        return
     for option in fields(Optim):
-        if (
-            option.name in FOCI_ONLY
-            and "sigma" not in model
-            and optim[option.name] != option.default
-        ):
+        if option.name in FOCI_ONLY and optim[option.name] != option.default:
             raise UserError(
                 f"optim.{option.name}={optim[option.name]} is of no use to model={model['name']}, "
                 f"which has no foci, use {option.default:g}."

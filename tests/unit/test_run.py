@@ -115,13 +115,6 @@ def with_callback(monkeypatch: pytest.MonkeyPatch, callback: pl.Callback) -> Non
     monkeypatch.setattr(focusing.run, "build_trainer", more)
 
 
-def test_a_bug_is_recorded_and_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_callback(monkeypatch, Raise(RuntimeError("a bug")))
-    with pytest.raises(RuntimeError, match="a bug"):
-        train(config(tmp_path))
-    assert (read_record(folder_of(tmp_path)) or {})["error"] == "RuntimeError('a bug')"
-
-
 class Older(pl.Callback):
     """Written before ``measurements(record)``."""
 
@@ -276,23 +269,22 @@ def test_batch_norm_of_a_single_sample_is_a_sentence_and_leaves_nothing(
 
 
 class TestEvaluate:
-    def test_a_folder_without_a_run(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="not a run folder"):
-            evaluate(tmp_path)
-
-    def test_a_run_that_has_only_begun(
+    def test_a_folder_without_a_run_and_one_that_has_only_begun(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        with pytest.raises(UserError, match="not a run folder"):
+            evaluate(tmp_path)
         with_callback(monkeypatch, Raise(RuntimeError("early")))
         with pytest.raises(RuntimeError):
             train(config(tmp_path))
+        assert (read_record(folder_of(tmp_path)) or {})["error"] == "RuntimeError('early')"
         with pytest.raises(UserError, match="its first epoch has not ended"):
             evaluate(folder_of(tmp_path))
 
     def test_other_data(self, tmp_path: Path) -> None:
         train(config(tmp_path))
-        found = evaluate(folder_of(tmp_path), ["data.noise_position=right"])
-        assert found["test/acc"] != evaluate(folder_of(tmp_path))["test/acc"]
+        shifted = evaluate(folder_of(tmp_path), ["data.noise_position=right"])
+        assert shifted["test/acc"] != evaluate(folder_of(tmp_path))["test/acc"]
         with pytest.raises(UserError, match="25 inputs and 2 outputs does not fit"):
             evaluate(folder_of(tmp_path), ["data.noise=5"])
 
@@ -307,8 +299,8 @@ class TestEvaluate:
         assert evaluate(run, ["data.preprocess=none"]) != own
 
     def test_the_runs_preparation_may_not_fit(self, tmp_path: Path) -> None:
-        given = ["model=dense", "model.hidden=[4,4]", "data.preprocess=pixel_mean"]
-        train(config(tmp_path, *given, data="fashion"))
+        options = ["model=dense", "model.hidden=[4,4]", "data.preprocess=pixel_mean"]
+        train(config(tmp_path, *options, data="fashion"))
         with pytest.raises(UserError, match="trained on fashion: samples of lfw have another"):
             evaluate(folder_of(tmp_path), ["data=lfw", "data.fake=true"])
         with pytest.raises(UserError, match=r"1850 inputs and \d+ outputs does not fit"):

@@ -89,13 +89,7 @@ def check_data(args: argparse.Namespace) -> None:
 
 
 def read_data(name: str, folder: Path, overrides: Sequence[str] = ()) -> DataSet:
-    """Make or read a data set as its config file says.
-
-    Args:
-        name: as in the catalogue, or of a file in conf/data.
-        folder: the data folder.
-        overrides: as on the command line, ``data.limit_train=100``.
-    """
+    """Make or read a data set as its file in conf/data says, with overrides of its options."""
     group, variant = VARIANTS.get(name, (name, None))
     chosen = [f"data={group}", *([f"data.variant={variant}"] if variant else [])]
     options: dict[str, Any] = override_data({}, [*chosen, *overrides])

@@ -113,9 +113,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 def read_digits(paths: tuple[Path, ...], published: Container[Path] = ()) -> dict[str, Array]:
     """Images (N, H, W, 1) and labels of the four files of MNIST, the training ones first.
 
-    Args:
-        paths: training images and labels, test images and labels.
-        published: the files that are known to be right.
+    The published files are known to be right: if two do not fit, the other one is damaged.
     """
     images, labels = [], []
     for image_path, label_path in (paths[:2], paths[2:]):
@@ -168,11 +166,7 @@ def npz_names(path: Path) -> list[str]:
 
 
 def load_npz(path: Path, names: Container[str] | None = None) -> dict[str, Array]:
-    """Arrays of an npz file, including arrays of lists, which numpy would have to execute.
-
-    Args:
-        path: the file.
-        names: names of the arrays to read; None: all.
+    """All or some arrays of an npz file, even arrays of lists, which numpy would have to execute.
 
     Raises:
         DamagedError: if the file is not a whole npz file, or is not only numbers.

@@ -202,13 +202,7 @@ def clutter(
     Each has a digit at a random place and distractors at random places: random windows of random
     digits. Where they overlap they are added, up to white.
 
-    Args:
-        digits: (N, 28, 28); each is used equally often.
-        count: number of images.
-        size: height and width of an image.
-        patches: number of distractors.
-        patch_size: height and width of a distractor.
-        seed: seed of all this.
+    Each of the digits (N, 28, 28) is used equally often. The options are those of :func:`clt`.
 
     Returns:
         Images (count, size, size), and the index of the digit that each shows.

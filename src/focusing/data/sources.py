@@ -136,12 +136,7 @@ def find(entry: Entry, data_dir: Path) -> DataFiles | None:
 
 
 def obtain(entry: Entry, data_dir: Path, *, fetch: bool = True) -> DataFiles:
-    """The files of a data set, downloaded if necessary.
-
-    Args:
-        entry: the data set.
-        data_dir: the data folder, where downloads go too.
-        fetch: whether missing files may be downloaded.
+    """The files of a data set; missing ones are downloaded to the data folder, if ``fetch``.
 
     Raises:
         MissingError: with the names, the folder and the command, in a sentence.

@@ -73,9 +73,7 @@ def read_dna(
 ) -> dict[str, NDArray[Any]]:
     """The rows of LIBSVM's two files, or of OpenML's single file, which has no official split.
 
-    Args:
-        paths: the files.
-        expected: file name -> number of rows.
+    Files must have the expected numbers of rows, by name.
     """
     tables = []
     for path in paths:

@@ -102,11 +102,7 @@ def find_experiment(name: str) -> Experiment:
 
 
 def jobs_of(overrides: Sequence[str]) -> list[Overrides]:
-    """The jobs of a command, each as the command line of a single run, in the sweeper's order.
-
-    Args:
-        overrides: the command line, such as ``experiment=table2_simple size=quick``.
-    """
+    """The jobs of a command, each as the command line of a single run, in the sweeper's order."""
     with hydra_context() as context:
         hydra = context.config_loader.load_configuration(
             "train", list(overrides), run_mode=RunMode.MULTIRUN
@@ -215,13 +211,7 @@ def cached_speed(config: Mapping[str, Any], *, fresh: bool = False) -> tuple[flo
 
 
 def cached(key: Any, measure: Callable[[], Any], *, fresh: bool = False) -> Any:
-    """What was measured for a key on this machine before, or is measured now.
-
-    Args:
-        key: plain values that the result depends on, beside the machine and the versions.
-        measure: returns plain values.
-        fresh: measure again.
-    """
+    """What was measured before for a key, this machine and these versions, or is measured now."""
     import torch
 
     from focusing import __version__

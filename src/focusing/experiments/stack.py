@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from focusing.data import Batches, Split
 from focusing.nn import FocusedLinear
@@ -79,7 +80,7 @@ class Stack:
         bounds = torch.tensor([focus.mu_range, focus.sigma_range]).to(self._foci)
         self._bounds = bounds.repeat_interleave(len(self._foci) // 2, 0).unbind(1)
         self._zero = self.sigma.new_zeros(())
-        self._workspaces: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        self._workspaces: dict[int, list[Tensor]] = {}
 
     def _load(
         self, dense: Sequence[nn.Module], focused: Sequence[nn.Module], device: torch.device
@@ -91,7 +92,7 @@ class Stack:
             tensors = [state[name] for state in states]
             if name.startswith("output"):
                 fill = MASKED_BIAS if name.endswith("bias") else 0.0
-                tensors = [_pad(tensor, self.classes, fill) for tensor in tensors]
+                return pad_sequence(tensors, batch_first=True, padding_value=fill).to(device)
             return torch.stack(tensors).to(device)
 
         # The effective weights: W of the dense rows, phi o W of the focused ones.
@@ -190,12 +191,11 @@ class Stack:
         self._update(d_effective, torch.cat([gradient.flatten() for gradient in small]))
         return output
 
-    def _workspace(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _workspace(self, batch: int) -> list[Tensor]:
         """Memory for three (T, 2n, b)."""
         if batch not in self._workspaces:
             shape = (self.trials, 2 * self.neurons, batch)
-            one, two, three = (self._effective.new_empty(shape) for _ in range(3))
-            self._workspaces[batch] = one, two, three
+            self._workspaces[batch] = [self._effective.new_empty(shape) for _ in range(3)]
         return self._workspaces[batch]
 
     def _focus_backward(self, d_weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -257,11 +257,6 @@ class Stack:
         if focused:
             state |= {"hidden1.mu": self.mu[trial], "hidden1.sigma": self.sigma[trial]}
         return {name: tensor.cpu().clone() for name, tensor in state.items()}
-
-
-def _pad(values: Tensor, classes: int, fill: float) -> Tensor:
-    missing = values.new_full((classes - len(values), *values.shape[1:]), fill)
-    return torch.cat([values, missing])
 
 
 @dataclass

@@ -81,14 +81,7 @@ def train_group(pairs: Sequence[Pair], device: torch.device) -> int:
     """Train trials of equal shapes together and write a record of every run.
 
     A trial with a run that another process has is left alone, and so are records of finished runs,
-    unless ``force=true``.
-
-    Args:
-        pairs: the configs of each trial.
-        device: where to train.
-
-    Returns:
-        The number of trials that were trained.
+    unless ``force=true``. Returns the number of trials that were trained.
     """
     with ExitStack() as claims:
         claimed = {index: _claim(claims, pair) for index, pair in enumerate(pairs)}

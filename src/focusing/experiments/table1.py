@@ -67,13 +67,8 @@ def run_stacked(cfg: DictConfig) -> float | None:
     """Run the trials of a config, those of equal shapes together, and print a summary.
 
     Finished runs are not run again, failed ones only with ``sweep.retry_failed=true``. A kill
-    loses the groups that are being trained.
-
-    Args:
-        cfg: as composed from conf/train.yaml with ``experiment=table1``.
-
-    Returns:
-        The mean score of the focused networks minus that of the dense ones.
+    loses the groups that are being trained. Returns the mean score of the focused networks minus
+    that of the dense ones.
     """
     prepare_hydra()
     config = check(cfg)
@@ -102,8 +97,12 @@ def run_stacked(cfg: DictConfig) -> float | None:
                 time.sleep(POLL_SECONDS)
     scores, failed = list[tuple[Trial, float, float]](), list[Result]()
     for trial, pair in zip(trials, pairs, strict=True):
-        scores += [(trial, dense, focused) for dense, focused in _scores(pair)]
-        failed += _failures(pair, errors.get(trial.index), earlier=trial.index not in begun)
+        error, earlier = errors.get(trial.index), trial.index not in begun
+        results = _results(pair, error, earlier=earlier)
+        failed += [result for result in results if result[1].status == "failed"]
+        values = [outcome.score for _, outcome in results if outcome.score is not None]
+        if len(values) == len(pair):
+            scores.append((trial, values[0], values[1]))
     console.Console(soft_wrap=True).print(summarize(trials, scores))
     if failed:
         in_a_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
@@ -156,13 +155,7 @@ def _refusal(name: str, value: Any, supported: str) -> UserError:
 
 
 def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -> Pair:
-    """The configs of a trial's runs.
-
-    Args:
-        config: of the sweep, with its focused network.
-        trial: what to write into it.
-        fixed: options that the command line sets, and that stay.
-    """
+    """The configs of a trial's runs: that of the sweep with the trial, except for fixed options."""
     focused = copy.deepcopy(config)
     for name, value in trial.settings.items():
         if name not in fixed:
@@ -210,15 +203,8 @@ def train_groups(
     """Train all groups, the longest first; on a CPU in as many processes as torch has threads.
 
     Small steps do not divide, so every process has one thread. The groups of a process that died
-    are tried once more, each trial by itself.
-
-    Args:
-        stacks: groups of trials that train together.
-        device: where to train.
-        status: shows the progress.
-
-    Returns:
-        The errors of trials that could not be trained, by the numbers of the trials.
+    are tried once more, each trial by itself. Returns the errors of trials that could not be
+    trained, by the numbers of the trials.
     """
     ordered = sorted(stacks, key=rough_seconds, reverse=True)
     workers = min(torch.get_num_threads() if device.type == "cpu" else 1, len(ordered))
@@ -312,39 +298,35 @@ def _is_finished(pair: Pair, retry_failed: bool = False) -> bool:
     return all(record_if_any(config).get("status") in final for config in pair)
 
 
+def _results(pair: Pair, error: str | None = None, *, earlier: bool = False) -> list[Result]:
+    """What became of the runs of a trial; ``error`` is that of a trial that may have no records."""
+    results = []
+    for config in pair:
+        record = record_if_any(config)
+        if record or error:
+            names = (f"sweep.trial={pair.trial}", f"model={config['model']['name']}")
+            done = record.get("status") == "done"
+            score = float(record["scores"][config["protocol"]["name"]]["value"]) if done else None
+            outcome = Outcome(
+                "done" if done else "failed",
+                earlier,
+                run_dir=str(run_folder(config)),
+                score=score,
+                error=None if done else record.get("error") or error,
+            )
+            results.append((Job(pair.trial, names), outcome))
+    return results
+
+
 def _count(
     status: SweepStatus, pair: Pair, error: str | None = None, *, earlier: bool = False
 ) -> None:
     """Show what became of a trial, unless another process has it."""
-    records = [record_if_any(config) for config in pair]
-    if error is None and not all(records):
-        return
-    errors = [record["error"] for record in records if record and record["status"] == "failed"]
-    error = error or next(iter(errors), None)
-    outcome = Outcome("failed" if error else "done", earlier, error=error)
-    status.add(Job(pair.trial, (f"sweep.trial={pair.trial}",)), outcome)
-
-
-def _failures(pair: Pair, error: str | None, *, earlier: bool) -> list[Result]:
-    """The failed runs of a trial; ``error`` is that of a trial that may have no records."""
-    failed = []
-    for config in pair:
-        record = record_if_any(config)
-        if record["status"] == "failed" if record else error:
-            names = (f"sweep.trial={pair.trial}", f"model={config['model']['name']}")
-            where = str(run_folder(config))
-            outcome = Outcome("failed", earlier, run_dir=where, error=record.get("error") or error)
-            failed.append((Job(pair.trial, names), outcome))
-    return failed
-
-
-def _scores(pair: Pair) -> list[tuple[float, float]]:
-    """The scores of the dense and the focused run; empty unless both are done."""
-    records = [record_if_any(config) for config in pair]
-    protocol = pair.focused["protocol"]["name"]
-    done = [record for record in records if record.get("status") == "done"]
-    values = [float(record["scores"][protocol]["value"]) for record in done]
-    return [(values[0], values[1])] if len(values) == 2 else []
+    outcomes = [outcome for _, outcome in _results(pair, error)]
+    if len(outcomes) == len(pair):
+        error = error or outcomes[0].error or outcomes[1].error
+        outcome = Outcome("failed" if error else "done", earlier, error=error)
+        status.add(Job(pair.trial, (f"sweep.trial={pair.trial}",)), outcome)
 
 
 def summarize(

@@ -150,12 +150,9 @@ def sweep_task(
 
 
 def apply_trial(cfg: DictConfig) -> None:
-    """Write the trial that a config asks for, if it does, into its options.
+    """Write the trial that ``sweep.trial`` asks for, if it does, into the options of a config.
 
     What the command line sets stays as it is.
-
-    Args:
-        cfg: ``sweep.trial`` is a number, or None for a run that is no trial.
     """
     if cfg.sweep.trial is None:
         return

@@ -93,7 +93,7 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
 def settings(run: Run) -> Settings:
     """The options of a run that can change its score: dotted name -> plain value.
 
-    Options that a random trial draws are left out: trials are replicates of each other.
+    Options that a random trial draws are left out: trials are replicates.
     """
     flat = flat_settings(run.config)
     if run.trial is not None:
@@ -246,7 +246,7 @@ def _ordinal(values: Any) -> Any:
 def with_varied_data(
     runs: Sequence[Run], flat: Mapping[Run, Settings]
 ) -> list[tuple[Run, Settings]]:
-    """Runs with their settings, where data sets with a single run each count as one setting.
+    """Runs with their settings, where data sets with a single run count as one setting.
 
     That setting, ``data.seed=varied``, holds all runs of its seed. So a run on data that other
     seeds were run on, too, is in two settings: among the replicates on the same data, and among

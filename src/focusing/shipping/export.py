@@ -141,14 +141,9 @@ def _describe_tiling(net: Network, fast: nn.Module) -> str:
 
 
 def write_exported(kind: str, path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
-    """Write a network for inference; batches may have any size.
+    """Write a network for inference in a format of ``SUFFIXES``; batches may have any size.
 
-    Args:
-        kind: a key of ``SUFFIXES``.
-        path: the file.
-        net: the network.
-        example: inputs of at least two samples; some formats keep them.
-        card: what travels with it.
+    The example has at least two samples; some formats keep it.
     """
     with _quiet():
         _WRITERS[kind](path, net, example, card)
@@ -157,9 +152,7 @@ def write_exported(kind: str, path: Path, net: nn.Module, example: Tensor, card:
 def read_exported(path: Path, *, trust: bool = False) -> tuple[Forward, Card]:
     """Read an exported network: a function from inputs to outputs, and its card.
 
-    Args:
-        path: the file.
-        trust: run programs too, which can do more than compute outputs.
+    ``trust`` runs programs too, which can do more than compute outputs.
     """
     kinds = {suffix: kind for kind, suffix in SUFFIXES.items()}
     if path.suffix == ".pt":

@@ -55,12 +55,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def load_model(path: Path, *, trust: bool = False) -> tuple[Forward, Card]:
-    """Load a network and its card from an exported file or a run folder.
-
-    Args:
-        path: the file or folder.
-        trust: run files that are programs.
-    """
+    """Load a network and its card from a run folder or an exported file, a program if trusted."""
     if path.is_dir():
         from focusing.shipping.trained import load_run  # with all the code that trains
 
@@ -73,14 +68,8 @@ def load_model(path: Path, *, trust: bool = False) -> tuple[Forward, Card]:
 def predict_file(forward: Forward, card: Card, path: Path, top: int = 1) -> list[dict[str, Any]]:
     """Predict for every sample of a file.
 
-    Args:
-        forward: the network.
-        card: its card.
-        path: the file.
-        top: number of classes per sample.
-
     Returns:
-        Per sample ``input``, and ``classes`` with their probabilities, best first, or the
+        Per sample ``input``, and the ``top`` best ``classes`` with their probabilities, or the
         ``value``.
     """
     samples = read_samples(path, card)

@@ -188,14 +188,9 @@ def connections_per_neuron(net: Network, threshold: float) -> dict[str, dict[str
 
 
 def fine_tune(trained: Trained, net: Network, epochs: int) -> None:
-    """Train a pruned network in place; what was dropped stays dropped.
+    """Train a pruned network of a run in place; what was dropped stays dropped.
 
-    Learning rates are a tenth of the run's, and constant.
-
-    Args:
-        trained: the run; its network stays as it is.
-        net: the pruned network.
-        epochs: how long.
+    Learning rates are a tenth of the run's, and constant. The run's own network stays as it is.
     """
     optim = Optim(**trained.config["optim"])
     rates = {

@@ -122,14 +122,9 @@ def load_run(
 
 
 def evaluate(folder: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
-    """Test the network that a run left, at the epoch that its protocol chose.
+    """Loss and test scores of the network that a run left, at the epoch that its protocol chose.
 
-    Args:
-        folder: the run folder.
-        overrides: other data, as :func:`load_run` takes them.
-
-    Returns:
-        Loss and scores on the test split.
+    The overrides name other data, as for :func:`load_run`.
     """
     scores = load_run(folder, data_overrides=overrides).scores("test")
     return {f"test/{metric}": value for metric, value in scores.items()}

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import JobReturn
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.sweep.expansion import Composer
-from focusing.sweep.jobs import Job, Outcome, Result, number_jobs, record_failure, to_return
+from focusing.sweep.jobs import Done, Job, Outcome, record_failure
 from focusing.sweep.status import SweepStatus
 from focusing.sweep.task import SweepTask
 
 
-class Cluster(Protocol):
-    """Something that runs jobs elsewhere.
+class ClusterSweep(ABC):
+    """Submits jobs to a cluster and collects their outcomes.
 
     Attributes:
         max_batch: the most jobs that are submitted together.
@@ -26,86 +26,63 @@ class Cluster(Protocol):
 
     max_batch: int
 
-    @property
-    def capacity(self) -> int:
+    def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
+        self._context, self._task = context, task
+        self._compose = Composer(context, config)
+
+    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+        """Run all jobs; ``done`` is called with every job that is over."""
+        waiting, running = list(jobs), list[tuple[Any, Job]]()
+        with status:
+            try:
+                while waiting or running:
+                    while waiting and (free := self._capacity() - len(running)) > 0:
+                        count = min(free, self.max_batch)
+                        batch, waiting = waiting[:count], waiting[count:]
+                        running += zip(self._submit(batch), batch, strict=True)
+                    handles = [handle for handle, _ in running]
+                    over = {id(handle) for handle in self._finished(handles)}
+                    for handle, job in running:
+                        if id(handle) in over:
+                            outcome = self._outcome(handle, job)
+                            status.add(job, outcome)
+                            done(job, outcome)
+                    running = [(handle, job) for handle, job in running if id(handle) not in over]
+                    status.running = len(running)
+                    status.refresh()
+            except BaseException:
+                self._cancel([handle for handle, _ in running])
+                raise
+
+    @abstractmethod
+    def _capacity(self) -> int:
         """The most jobs that are submitted and not over yet; a cluster may grow."""
 
-    def submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
-        """Submit jobs.
+    @abstractmethod
+    def _submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
+        """Submit jobs; returns a handle for each."""
 
-        Returns:
-            A handle for each.
-        """
-
-    def finished(self, handles: Sequence[Any]) -> Sequence[Any]:
+    @abstractmethod
+    def _finished(self, handles: Sequence[Any]) -> Sequence[Any]:
         """The handles whose jobs are over; waits a moment if there are none."""
 
-    def result(self, handle: Any) -> Outcome:
+    @abstractmethod
+    def _result(self, handle: Any) -> Outcome:
         """The outcome of a job that is over; raises if the job died."""
 
-    def log(self, handle: Any) -> str | None:
-        """The log file of the job, if there is one."""
-
-    def cancel(self, handles: Sequence[Any]) -> None:
+    @abstractmethod
+    def _cancel(self, handles: Sequence[Any]) -> None:
         """The sweep stops; the cluster decides what its jobs do then."""
 
-
-class ClusterSweep:
-    """Submits jobs to a cluster and collects their outcomes.
-
-    Args:
-        context: Hydra's.
-        config: of the sweep.
-        task: the task of a job.
-        cluster: where jobs run.
-    """
-
-    def __init__(
-        self, context: HydraContext, config: DictConfig, task: SweepTask, cluster: Cluster
-    ) -> None:
-        self._compose, self._task, self._cluster = Composer(context, config), task, cluster
-
-    def launch(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
-        """Run jobs and wait for them, as Hydra wants it.
-
-        Args:
-            overrides: of each job.
-            first: index of the first.
-        """
-        jobs = number_jobs(overrides, first)
-        returned: dict[int, JobReturn] = {}
-        with SweepStatus(overrides) as status:
-            for job, outcome in self._outcomes(jobs, status):
-                status.add(job, outcome)
-                returned[job.index] = to_return(job, outcome)
-        return [returned[job.index] for job in jobs]
-
-    def _outcomes(self, jobs: Sequence[Job], status: SweepStatus) -> Iterator[Result]:
-        waiting = list(jobs)
-        running: list[tuple[Any, Job]] = []
-        try:
-            while waiting or running:
-                while waiting and (free := self._cluster.capacity - len(running)) > 0:
-                    count = min(free, self._cluster.max_batch)
-                    batch, waiting = waiting[:count], waiting[count:]
-                    running += zip(self._cluster.submit(batch), batch, strict=True)
-                handles = [handle for handle, _ in running]
-                over = {id(handle) for handle in self._cluster.finished(handles)}
-                for handle, job in running:
-                    if id(handle) in over:
-                        yield job, self._outcome(handle, job)
-                running = [(handle, job) for handle, job in running if id(handle) not in over]
-                status.running = len(running)
-                status.refresh()
-        except BaseException:
-            self._cluster.cancel([handle for handle, _ in running])
-            raise
+    def _log(self, handle: Any) -> str | None:
+        """The log file of the job, if there is one."""
+        return None
 
     def _outcome(self, handle: Any, job: Job) -> Outcome:
         try:
-            return self._cluster.result(handle)
+            return self._result(handle)
         except Exception as error:  # its process or its machine died
-            log = self._cluster.log(handle)
+            log = self._log(handle)
             text = f"The job died: {cause_of(error)}" + (f" Its log is {log}" if log else "")
             run_dir = None
             with suppress(Exception):  # its config may be the problem

@@ -26,7 +26,7 @@ from omegaconf import DictConfig, open_dict
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import UserError
-from focusing.sweep.jobs import Job
+from focusing.sweep.jobs import Job, number_jobs
 
 Values = Mapping[str, object]
 Parts = Mapping[str, Values | None]
@@ -47,13 +47,7 @@ def hydra_context() -> Iterator[HydraContext]:
 
 
 def parse(context: HydraContext, params: Values | None, arguments: Sequence[str]) -> list[Override]:
-    """Parse what is swept and what is fixed.
-
-    Args:
-        context: Hydra's.
-        params: ``hydra.sweeper.params``: the sweep of an experiment.
-        arguments: the command line, which wins.
-    """
+    """Parse ``hydra.sweeper.params`` of an experiment and the command line, which wins."""
     parser = OverridesParser.create(config_loader=context.config_loader)
     swept = [f"{key}={value}" for key, value in (params or {}).items()]
     overrides = {o.get_key_element(): o for o in parser.parse_overrides(swept)}
@@ -68,11 +62,7 @@ def parse_parts(
 ) -> dict[str, list[Override]]:
     """Parse the parts of a sweep that the command line keeps; at least one.
 
-    Args:
-        context: Hydra's.
-        params: what all parts sweep.
-        parts: by name; None leaves one out; without any, ``params`` is the only one.
-        arguments: the command line, which wins.
+    A part that is None is left out; without any parts, ``params`` is the only one.
     """
     overrides = {}
     for name, part in (parts or {"all": {}}).items():
@@ -100,7 +90,7 @@ def expand(overrides: Iterable[Override], first: int = 0) -> list[Job]:
     if math.prod(map(_count, overrides)) > MAX_JOBS:
         raise UserError(f"These are more than {MAX_JOBS} jobs: sweep over fewer values.")
     [combinations] = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-    return [Job(first + place, tuple(words)) for place, words in enumerate(combinations)]
+    return number_jobs(combinations, first)
 
 
 def _count(override: Override) -> float:
@@ -167,10 +157,6 @@ class Composer:
 
     Hydra takes a sixth of a second to find and merge some forty files. Which files depends on the
     choices of groups alone, so jobs that differ in values only start from copies of one config.
-
-    Args:
-        context: Hydra's.
-        config: of the sweep.
     """
 
     def __init__(self, context: HydraContext, config: DictConfig) -> None:

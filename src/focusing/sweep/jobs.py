@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -92,15 +92,12 @@ class Outcome:
 
 
 Result = tuple[Job, Outcome]
+Done = Callable[[Job, Outcome], None]
+"""What is done with a job that is over."""
 
 
 class RunsFailedError(UserError):
-    """Some runs of a stack failed.
-
-    Args:
-        message: a sentence.
-        runs: the runs that failed.
-    """
+    """Some runs of a stack failed: ``runs``."""
 
     def __init__(self, message: str, runs: tuple[Result, ...]) -> None:
         super().__init__(message)
@@ -145,14 +142,7 @@ def label(overrides: Sequence[str], options: Collection[str]) -> str:
 def record_failure(
     run_dir: Path | None, config: Mapping[str, Any], error: str, trace: str | None = None
 ) -> None:
-    """Record a failure that the run could not record itself.
-
-    Args:
-        run_dir: the run folder; None if the job has none.
-        config: of the run.
-        error: a sentence.
-        trace: the traceback, for ``error.txt``.
-    """
+    """Record a failure that the run could not record itself; a traceback goes to ``error.txt``."""
     if run_dir is None:
         return
     try:
@@ -199,14 +189,9 @@ def _failed_record(config: Mapping[str, Any], error: str) -> dict[str, Any]:
 
 
 def print_failures(results: Sequence[Result], options: Collection[str] = ()) -> list[Outcome]:
-    """Print a table of the failed jobs to stderr; for a stack, of its failed runs.
+    """Print a table of the failed jobs to stderr, for a stack of its failed runs; returns them.
 
-    Args:
-        results: jobs and their outcomes.
-        options: the options that name a job; by default those that differ between jobs.
-
-    Returns:
-        The outcomes in the table.
+    ``options`` name a job; by default those that differ between jobs.
     """
     named = options or swept_options([job.overrides for job, _ in results])
     rows = []
@@ -240,7 +225,7 @@ def raise_failures(
     Args:
         results: jobs and their outcomes.
         total: number of jobs, if the results do not hold all of them.
-        options: the options that name a job; by default those that differ between jobs.
+        options: as in :func:`print_failures`.
         retryable: ``sweep.retry_failed=true`` also runs jobs that left no record.
 
     Raises:

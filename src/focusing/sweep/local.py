@@ -5,46 +5,33 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
 from focusing.errors import UserError
 from focusing.sweep.expansion import Composer, is_stack
-from focusing.sweep.jobs import Job, Outcome
+from focusing.sweep.jobs import Done, Job, Outcome
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
 from focusing.sweep.task import SweepTask, execute
 
-Done = Callable[[Job, Outcome], None]
-
 
 class SerialSweep:
-    """Runs the jobs of a sweep in this process.
-
-    Args:
-        context: Hydra's.
-        config: of the sweep.
-        task: the task of a job.
-    """
+    """Runs the jobs of a sweep in this process."""
 
     def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
         self._config, self._task = config, task
         self._execute = partial(execute, context, Composer(context, config), task)
 
     def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
-        """Run all jobs.
-
-        Args:
-            jobs: asked for the next job when the last one is over.
-            status: shows the progress.
-            done: called with every job that is over.
-        """
+        """Run all jobs; ``jobs`` is asked for the next one when the last is over."""
         first = next(jobs, None)
         if first is None:
             return
@@ -63,15 +50,10 @@ class LocalSweep(SerialSweep):
     """Runs the jobs of a sweep in a pool of processes.
 
     Args:
-        context: Hydra's.
-        config: of the sweep.
-        task: the task of a job.
-        workers: processes without a GPU; None: one per processor.
-        gpus: 0, a number, ``"all"`` or a list of indices.
-        per_gpu: jobs that share a GPU.
-        threads: of each job; None: an equal share of the processors.
+        context, config, task: as in :class:`SerialSweep`.
         jobs_per_worker: a process is replaced after so many jobs.
         growth_mb: or after its memory has grown so much.
+        **places: how many jobs run at once, and where: the options of :func:`make_slots`.
     """
 
     def __init__(
@@ -80,18 +62,15 @@ class LocalSweep(SerialSweep):
         config: DictConfig,
         task: SweepTask,
         *,
-        workers: int | None,
-        gpus: int | str | Sequence[int],
-        per_gpu: int,
-        threads: int | None,
         jobs_per_worker: int,
         growth_mb: int,
+        **places: Any,
     ) -> None:
         super().__init__(context, config, task)
         for name, number in (("jobs_per_worker", jobs_per_worker), ("growth_mb", growth_mb)):
             if number < 1:
                 raise UserError(f"hydra.launcher.{name}={number} must be at least 1.")
-        self._slots = partial(make_slots, workers, gpus, per_gpu, threads)
+        self._slots = partial(make_slots, **places)
         self._slots()  # reports wrong options before the sweep begins
         self._limits = Limits(jobs_per_worker, growth_mb)
         self._pause = Path(config.paths.output_dir).expanduser() / ".pause"
@@ -101,7 +80,7 @@ class LocalSweep(SerialSweep):
         first = next(jobs, None)
         if first is None:
             return
-        slots = self._slots(status.total)
+        slots = self._slots(jobs=status.total)
         self._task.threads = slots[0].threads
         _preload(slots[0])
         pool = Pool(slots, self._execute_and_announce, self._limits, status.print, self._pause)

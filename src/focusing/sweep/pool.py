@@ -204,8 +204,8 @@ class _Worker:
         self._messages, theirs = fork.Pipe()
         self._output, output = os.pipe()
         os.set_blocking(self._output, False)
-        pipes = _Pipes(theirs, output, *life)
-        self._process = fork.Process(target=_work, args=(slot, pipes, execute, limits))
+        arguments = (slot, theirs, output, life, execute, limits)
+        self._process = fork.Process(target=_work, args=arguments)
         self._process.start()
         theirs.close()  # or the worker's death would not end the pipe
         os.close(output)
@@ -277,33 +277,32 @@ class _Worker:
         self.gone = True
 
 
-@dataclass(frozen=True)
-class _Pipes:
-    """A worker's ends of what connects it to the pool.
+def _work(
+    slot: Slot,
+    messages: Connection,
+    output: int,
+    pool_life: tuple[int, int],
+    execute: Execute,
+    limits: Limits,
+) -> None:
+    """Run jobs one after the other: the process of one slot.
 
-    Attributes:
+    Args:
+        slot: what it may use.
         messages: jobs in, messages out.
         output: where stdout and stderr go.
-        life: ends when the pool stops or dies.
-        life_writer: the pool's end of it; the worker closes its copy, or ``life`` would never end.
+        pool_life: a pipe that ends when the pool stops or dies.
+        execute: what to do with a job.
+        limits: when to leave.
     """
-
-    messages: Connection
-    output: int
-    life: int
-    life_writer: int
-
-
-def _work(slot: Slot, pipes: _Pipes, execute: Execute, limits: Limits) -> None:
-    """Run jobs one after the other: the process of one slot."""
-    os.close(pipes.life_writer)
-    _detach(pipes)
+    life, writer = pool_life
+    os.close(writer)  # or the pipe would never end
+    _detach(output, life)
     slot.occupy()
     gc.freeze()  # nothing inherited is ever freed: do not look through it, nor copy it
-    messages = pipes.messages
     initial_mb = None
     for count in range(1, limits.jobs + 1):
-        if pipes.life in wait([messages, pipes.life]):
+        if life in wait([messages, life]):
             return
         job: Job | None = messages.recv()
         if job is None:
@@ -318,7 +317,7 @@ def _work(slot: Slot, pipes: _Pipes, execute: Execute, limits: Limits) -> None:
             return
 
 
-def _detach(pipes: _Pipes) -> None:
+def _detach(output: int, life: int) -> None:
     """Let only the pool stop this process, and print through the pool."""
     # Ctrl-C, kill and a closed terminal may reach the whole process group. The pool passes them on,
     # once: a second signal would interrupt a run that saves its checkpoint.
@@ -328,13 +327,13 @@ def _detach(pipes: _Pipes) -> None:
     main = threading.get_ident()
 
     def stop_with_the_pool() -> None:
-        os.read(pipes.life, 1)
+        os.read(life, 1)
         signal.pthread_kill(main, signal.SIGUSR1)  # also wakes a sleeping process
 
     threading.Thread(target=stop_with_the_pool, daemon=True).start()
     for descriptor in (1, 2):
-        os.dup2(pipes.output, descriptor)
-    os.close(pipes.output)
+        os.dup2(output, descriptor)
+    os.close(output)
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:

@@ -17,19 +17,17 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.errors import UserError
-from focusing.sweep.expansion import Composer
+from focusing.sweep.clusters import ClusterSweep
 from focusing.sweep.jobs import Job, Outcome, to_return
 from focusing.sweep.pool import GRACE_SECONDS
 from focusing.sweep.task import SweepTask
 
 
-class Ray:
+class Ray(ClusterSweep):
     """Submits jobs to Ray as the published launcher does, but watches each job.
 
     Args:
-        context: Hydra's.
-        config: of the sweep.
-        task: the task of a job.
+        context, config, task: as in :class:`ClusterSweep`.
         address: of the cluster; ``"local"`` starts one on this machine.
         init: more options of ``ray.init``.
         remote: options of ``ray.remote``: the resources of a job.
@@ -47,6 +45,7 @@ class Ray:
         init: Mapping[str, Any],
         remote: Mapping[str, Any],
     ) -> None:
+        super().__init__(context, config, task)
         if address == "local":  # no usage reports, and no token in the user's home
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -56,8 +55,6 @@ class Ray:
         except ImportError:
             raise UserError("hydra/launcher=ray needs: pip install 'focusing[ray]'") from None
         self._ray, self._launch = ray, launchers.launch_job_on_ray
-        self._context, self._task = context, task
-        self._compose = Composer(context, config)
         self._remote = OmegaConf.create(dict(remote))
         terminate = signal.getsignal(signal.SIGTERM)
         try:
@@ -74,9 +71,8 @@ class Ray:
                     raise UserError(f"{text}.")
                 warnings.warn(f"{text}: jobs wait until it grows.", stacklevel=2)
 
-    @property
-    def capacity(self) -> int:
-        """Twice as many jobs as fit, so that the cluster never waits for the next."""
+    def _capacity(self) -> int:
+        # Twice as many jobs as fit, so that the cluster never waits for the next.
         fit = [available // needed for _, needed, available in self._resources() if needed]
         return int(2 * max(1, min(fit, default=1)))
 
@@ -88,8 +84,7 @@ class Ray:
             ("gpus", self._remote.num_gpus, available.get("GPU", 0)),
         ]
 
-    def submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
-        """Submit jobs."""
+    def _submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
         handles = []
         for job in jobs:
             try:
@@ -101,25 +96,18 @@ class Ray:
             handles.append(self._launch(self._context, self._remote, config, self._task, state))
         return handles
 
-    def finished(self, handles: Sequence[Any]) -> Sequence[Any]:
-        """The handles whose jobs are over."""
+    def _finished(self, handles: Sequence[Any]) -> Sequence[Any]:
         over: list[Any]
         over, _ = self._ray.wait(list(handles), num_returns=len(handles), timeout=0)
         if not over:
             time.sleep(0.1)  # not inside Ray, where SIGTERM would end with exit code 1
         return over
 
-    def result(self, handle: Any) -> Outcome:
-        """The outcome of a job that is over."""
+    def _result(self, handle: Any) -> Outcome:
         return Outcome.from_return(self._ray.get(handle))
 
-    def log(self, handle: Any) -> str | None:
-        """No file: Ray prints what jobs print."""
-        return None
-
-    def cancel(self, handles: Sequence[Any]) -> None:
-        """Let every job save its checkpoint."""
-        with suppress(Exception):  # Ray may be gone
+    def _cancel(self, handles: Sequence[Any]) -> None:
+        with suppress(Exception):  # Ray may be gone; else every job saves its checkpoint
             for handle in handles:
                 self._ray.cancel(handle, force=False)
             self._ray.wait(list(handles), num_returns=len(handles), timeout=GRACE_SECONDS)

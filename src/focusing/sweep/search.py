@@ -178,13 +178,7 @@ def check_metric(options: Options, metric: str | None) -> None:
 
 
 def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Options) -> Path:
-    """The file of a study: the same command gets the same file, also with more trials.
-
-    Args:
-        config: of the sweep, in plain containers.
-        space: option -> distribution.
-        options: how to search.
-    """
+    """The file of a study: the same command gets the same file, also with more trials."""
     searched = {key: repr(distribution) for key, distribution in space.items()}
     how = [options.sampler, options.direction, options.seed]
     text = json.dumps([config_hash(config), config["seed"], searched, how], sort_keys=True)

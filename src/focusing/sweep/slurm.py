@@ -14,7 +14,7 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig
 
 from focusing.errors import UserError
-from focusing.sweep.clusters import cause_of
+from focusing.sweep.clusters import ClusterSweep, cause_of
 from focusing.sweep.jobs import Job, Outcome
 from focusing.sweep.local import cpu_count
 from focusing.sweep.pool import THREAD_COUNTS
@@ -26,11 +26,7 @@ COMMON_OPTIONS = ("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb")
 
 
 class SubmittedJob:
-    """The published launcher's job, with errors turned into outcomes.
-
-    Args:
-        job: called where the job runs.
-    """
+    """The published launcher's job, with errors turned into outcomes."""
 
     def __init__(self, job: Any) -> None:
         self._job = job
@@ -49,15 +45,13 @@ class SubmittedJob:
         return DelayedSubmission(self, *arguments)
 
 
-class Slurm:
+class Slurm(ClusterSweep):
     """Submits jobs with submitit's executors, as the published launcher does.
 
     The published launcher gives up with the first job that died; this one watches each job.
 
     Args:
-        context: Hydra's.
-        config: of the sweep.
-        task: the task of a job.
+        context, config, task: as in :class:`ClusterSweep`.
         cluster: ``"slurm"``, or ``"local"``: processes on this machine.
         options: of the executor.
     """
@@ -73,6 +67,7 @@ class Slurm:
         cluster: str,
         options: dict[str, Any],
     ) -> None:
+        super().__init__(context, config, task)
         if cluster not in POLL_SECONDS:
             raise UserError(f"hydra.launcher.cluster={cluster} is neither slurm nor local.")
         threads = options["cpus_per_task"]
@@ -86,9 +81,7 @@ class Slurm:
             )
         except ImportError:
             raise UserError("hydra/launcher=slurm needs: pip install 'focusing[slurm]'") from None
-        self._cluster = cluster
-        # This machine gets no more jobs than fit; a queue may have all.
-        self.capacity = max(1, cpu_count() // threads) if cluster == "local" else 100_000
+        self._cluster, self._threads = cluster, threads
         os.environ.update(dict.fromkeys(THREAD_COUNTS, str(threads)))  # jobs inherit it
         job = launchers.LocalLauncher()
         job.setup(hydra_context=context, task_function=task, config=config)
@@ -106,8 +99,11 @@ class Slurm:
             first = str(error).splitlines()[0]
             raise UserError(f"hydra/launcher=slurm: {first}") from None
 
-    def submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
-        """Submit jobs as an array."""
+    def _capacity(self) -> int:
+        # This machine gets no more jobs than fit; a queue may have all.
+        return max(1, cpu_count() // self._threads) if self._cluster == "local" else 100_000
+
+    def _submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
         arguments = [
             (list(job.overrides), "hydra.sweep.dir", job.index, "", Singleton.get_state())
             for job in jobs
@@ -117,24 +113,21 @@ class Slurm:
         except Exception as error:  # sbatch refuses an option
             raise UserError(f"hydra/launcher=slurm: {cause_of(error)}") from None
 
-    def finished(self, handles: Sequence[Any]) -> Sequence[Any]:
-        """The handles whose jobs are over."""
+    def _finished(self, handles: Sequence[Any]) -> Sequence[Any]:
         over = [handle for handle in handles if handle.done()]
         if not over:
             time.sleep(POLL_SECONDS[self._cluster])
         return over
 
-    def result(self, handle: Any) -> Outcome:
-        """The outcome of a job that is over."""
+    def _result(self, handle: Any) -> Outcome:
         outcome: Outcome = handle.results()[0]
         return outcome
 
-    def log(self, handle: Any) -> str | None:
-        """The log that submitit keeps."""
+    def _log(self, handle: Any) -> str | None:
         return str(handle.paths.stderr)
 
-    def cancel(self, handles: Sequence[Any]) -> None:
-        """Jobs stay in the queue; the same command waits for those that run by then."""
+    def _cancel(self, handles: Sequence[Any]) -> None:
+        # Jobs stay in the queue; the same command waits for those that run by then.
         names = sorted({str(handle.job_id).partition("_")[0] for handle in handles})
         if names:
             print(f"The jobs stay in the queue of {self._cluster}: {', '.join(names)}.")

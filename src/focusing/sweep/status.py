@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
@@ -23,8 +22,7 @@ class SweepStatus:
         jobs: the overrides of the jobs.
         interval: seconds between two lines where there is no terminal.
         console: the terminal by default.
-        total: number of jobs, if they are not known yet.
-        options: the options that name a job, if the jobs are not known yet.
+        total, options: number of jobs and options that name one, if the jobs are not known yet.
         noun: what is counted.
 
     Attributes:
@@ -75,12 +73,7 @@ class SweepStatus:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Show the final counts and leave them on the screen."""
         self.running = 0
         if self._bar is not None:

@@ -187,14 +187,7 @@ def preemptible() -> Iterator[None]:
 
 
 def execute(context: HydraContext, compose: Composer, task: SweepTask, job: Job) -> Outcome:
-    """Compose a job and run it in this process; a value that cannot be composed fails this job.
-
-    Args:
-        context: Hydra's.
-        compose: composes the config of a job.
-        task: the task of a job.
-        job: the job to run.
-    """
+    """Compose a job and run it in this process; a value that cannot be composed fails this job."""
     setup_globals()
     try:
         returned = run_job(

@@ -47,14 +47,7 @@ class GridSweeper(Sweeper):
             )
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run all jobs.
-
-        Args:
-            arguments: the command line.
-
-        Returns:
-            The outcome of each job.
-        """
+        """Run all jobs of a command line; returns their outcomes."""
         from focusing.sweep.expansion import expand_parts, is_stack, validate
         from focusing.sweep.jobs import raise_failures
         from focusing.sweep.task import check_sweep, launch_until_finished

@@ -9,27 +9,16 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 if TYPE_CHECKING:
+    from focusing.sweep.clusters import ClusterSweep
     from focusing.sweep.jobs import Job, Outcome
     from focusing.sweep.local import SerialSweep
     from focusing.sweep.status import SweepStatus
 
 
-class LocalLauncher(Launcher):
-    """Runs jobs in processes of their own; conf/hydra/launcher/local.yaml explains the options."""
+class SweepLauncher(Launcher):
+    """Hands jobs to a sweep, which ``setup`` makes."""
 
-    runner: "SerialSweep"
-
-    def __init__(self, **options: Any) -> None:
-        self.options = options
-
-    def setup(
-        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
-    ) -> None:
-        """Check the options and find the slots of this machine."""
-        from focusing.experiments.table1_trials import sweep_task
-        from focusing.sweep.local import LocalSweep
-
-        self.runner = LocalSweep(hydra_context, config, sweep_task(task_function), **self.options)
+    sweep: "SerialSweep | ClusterSweep"
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
@@ -44,14 +33,30 @@ class LocalLauncher(Launcher):
         def done(job: "Job", outcome: "Outcome") -> None:
             returned[job.index] = to_return(job, outcome)
 
-        self.stream(iter(jobs), SweepStatus(job_overrides), done)
+        self.sweep.run(iter(jobs), SweepStatus(job_overrides), done)
         return [returned[job.index] for job in jobs]
+
+
+class LocalLauncher(SweepLauncher):
+    """Runs jobs in processes of their own; conf/hydra/launcher/local.yaml explains the options."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Check the options and find the slots of this machine."""
+        from focusing.experiments.table1_trials import sweep_task
+        from focusing.sweep.local import LocalSweep
+
+        self.sweep = LocalSweep(hydra_context, config, sweep_task(task_function), **self.options)
 
     def stream(
         self, jobs: "Iterator[Job]", status: "SweepStatus", done: "Callable[[Job, Outcome], None]"
     ) -> None:
         """Run jobs, some of which may depend on the outcome of earlier ones."""
-        self.runner.run(jobs, status, done)
+        self.sweep.run(jobs, status, done)
 
 
 class SerialLauncher(LocalLauncher):
@@ -67,4 +72,4 @@ class SerialLauncher(LocalLauncher):
         from focusing.experiments.table1_trials import sweep_task
         from focusing.sweep.local import SerialSweep
 
-        self.runner = SerialSweep(hydra_context, config, sweep_task(task_function))
+        self.sweep = SerialSweep(hydra_context, config, sweep_task(task_function))

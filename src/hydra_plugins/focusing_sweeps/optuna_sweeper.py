@@ -37,14 +37,7 @@ class OptunaSweeper(GridSweeper):
             raise UserError(f"hydra.sweeper.parallel={self.parallel} must be at least 1.")
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run the remaining trials.
-
-        Args:
-            arguments: the command line.
-
-        Returns:
-            The outcome of each trial.
-        """
+        """Run the remaining trials of a command line; returns their outcomes."""
         from filelock import FileLock, Timeout
 
         from focusing.errors import UserError

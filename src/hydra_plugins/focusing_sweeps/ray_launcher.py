@@ -1,6 +1,5 @@
 """``hydra/launcher=ray``: jobs on a Ray cluster."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -8,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from hydra.core.utils import JobReturn
-from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
+
+from hydra_plugins.focusing_sweeps.local_launcher import SweepLauncher
 
 
 @dataclass
@@ -44,7 +43,7 @@ ConfigStore.instance().store(
 )
 
 
-class RayLauncher(Launcher):
+class RayLauncher(SweepLauncher):
     """Hands jobs to Ray."""
 
     def __init__(self, address: str, cpus: int, gpus: float, init: Any, remote: Any) -> None:
@@ -60,7 +59,6 @@ class RayLauncher(Launcher):
         """Connect to the cluster."""
         from focusing.errors import UserError
         from focusing.experiments.table1_trials import sweep_task
-        from focusing.sweep.clusters import ClusterSweep
         from focusing.sweep.ray_cluster import Ray
 
         for name, number, least in (("cpus", self.cpus, 1), ("gpus", self.gpus, 0)):
@@ -68,13 +66,6 @@ class RayLauncher(Launcher):
                 raise UserError(f"hydra.launcher.{name}={number} must be at least {least}.")
         task = sweep_task(task_function, threads=self.cpus, folder=Path.cwd())
         remote = {"num_cpus": self.cpus, "num_gpus": self.gpus, **self.remote}
-        cluster = Ray(
+        self.sweep = Ray(
             hydra_context, config, task, address=self.address, init=self.init, remote=remote
         )
-        self.sweep = ClusterSweep(hydra_context, config, task, cluster)
-
-    def launch(
-        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
-    ) -> Sequence[JobReturn]:
-        """Run jobs and wait for them."""
-        return self.sweep.launch(job_overrides, initial_job_idx)

@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 
 from focusing.callbacks import ClipFoci
-from tests.unit.callbacks.tiny import LIGHTNING, Module, batches, trainer
+from tests.unit.callbacks.tiny import LIGHTNING, Broken, Module, batches, trainer
 
 pytestmark = LIGHTNING
 
@@ -53,10 +53,6 @@ def test_the_hooks_are_gone_afterwards(tmp_path: Path) -> None:
     fitted = trainer(tmp_path, [ClipFoci()])
     fitted.fit(Module(), batches())
     assert hooks(fitted) == 0
-
-    class Broken(Module):
-        def on_train_epoch_end(self) -> None:
-            raise RuntimeError("broken")
 
     fitted = trainer(tmp_path, [ClipFoci()])
     with pytest.raises(RuntimeError, match="broken"):

@@ -16,7 +16,7 @@ from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
 from focusing.callbacks.focus_trajectory import MAX_STORED_NEURONS, Trajectory
 from focusing.drawing import LayerFoci, film_layers
-from tests.unit.callbacks.tiny import LIGHTNING, Module, batches, trainer
+from tests.unit.callbacks.tiny import LIGHTNING, Broken, Module, batches, trainer
 
 pytestmark = LIGHTNING
 
@@ -62,15 +62,6 @@ def test_weights_of_large_layers_are_a_sample() -> None:
     trajectory = Trajectory()
     trajectory.record(0, {"a": layer})
     assert trajectory.state_dict()["weight_first"]["a"].shape == (MAX_STORED_NEURONS, 10)
-
-
-class Broken(Module):
-    """Fails in the middle of the third epoch."""
-
-    def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
-        if self.current_epoch == 2 and batch_idx == 2:
-            raise RuntimeError("broken")
-        return super().training_step(batch, batch_idx)
 
 
 def test_a_broken_run_resumes_to_the_same_trajectory(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from focusing.callbacks import Progress
 from focusing.callbacks.progress import describe
-from tests.unit.callbacks.tiny import LIGHTNING, Module, batches, trainer
+from tests.unit.callbacks.tiny import LIGHTNING, Broken, Module, batches, trainer
 
 pytestmark = LIGHTNING
 
@@ -64,10 +64,6 @@ def test_silent_in_a_multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_terminal_is_given_back_after_an_error(tmp_path: Path) -> None:
-    class Broken(Module):
-        def on_train_epoch_end(self) -> None:
-            raise RuntimeError("broken")
-
     console = Console(file=io.StringIO(), force_terminal=True)
     bar = Progress(console=console)
     with pytest.raises(RuntimeError, match="broken"):

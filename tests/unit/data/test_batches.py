@@ -45,19 +45,18 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     two.epoch = 8
     assert order(one) != order(two)
     assert order(Batches(SPLIT, 4, seed=0)) != order(Batches(SPLIT, 4, seed=1))
-
-
-def test_epoch_seeds_differ() -> None:
     seeds = {epoch_seed(s, e, k) for s in range(9) for e in range(9) for k in range(2)}
     assert len(seeds) == 162
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
-def test_a_limit_counts_batches() -> None:
+def test_a_limit_counts_batches_and_drop_last_leaves_out_a_small_one() -> None:
     assert order(Batches(SPLIT, 3, limit=2)) == list(range(6))
     shuffled = Batches(SPLIT, 3, seed=0, limit=2)
     assert (len(shuffled), len(order(shuffled))) == (2, 6)
     assert len(order(Batches(SPLIT, 3, limit=99))) == 20
+    assert [len(batch.targets) for batch in Batches(SPLIT, 8, seed=0, drop_last=True)] == [8, 8]
+    assert len(order(Batches(SPLIT, 8, limit=1, drop_last=True))) == 8
 
 
 def test_a_bundle_holds_the_same_batches_in_the_same_order() -> None:
@@ -65,11 +64,6 @@ def test_a_bundle_holds_the_same_batches_in_the_same_order() -> None:
     assert len(bundled) == 2
     chunks = [batch for bundle in bundled for batch in bundle.chunks(6)]
     assert [batch.targets.tolist() for batch in chunks] == [b.targets.tolist() for b in single]
-
-
-def test_drop_last_leaves_out_a_small_last_batch() -> None:
-    assert [len(batch.targets) for batch in Batches(SPLIT, 8, seed=0, drop_last=True)] == [8, 8]
-    assert len(order(Batches(SPLIT, 8, limit=1, drop_last=True))) == 8
 
 
 @pytest.mark.parametrize(

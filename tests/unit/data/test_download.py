@@ -64,10 +64,18 @@ def test_a_part_that_was_complete_is_not_fetched_again(server: Server, target: P
     assert server.requests == [("/file", "bytes=3000000-")]
 
 
-def test_mirrors_are_tried_in_order(server: Server, target: Path) -> None:
+def test_mirrors_are_tried_in_order_and_the_error_lists_all_reasons(
+    server: Server, target: Path
+) -> None:
     urls = [server.url("/gone"), "http://127.0.0.1:9/file", server.url("/file")]
     download(urls, target, HASH)
     assert [path for path, _ in server.requests] == ["/gone", "/file"]
+    target.unlink()
+    with pytest.raises(DownloadError) as error:
+        download([server.url("/gone"), "http://127.0.0.1:9/file", "ftp://x/y"], target, HASH)
+    assert "Not Found" in str(error.value)
+    assert "Connection refused" in str(error.value)
+    assert "no web address" in str(error.value)
 
 
 def test_another_hash_is_refused_and_kept_aside(server: Server, target: Path) -> None:
@@ -77,14 +85,6 @@ def test_another_hash_is_refused_and_kept_aside(server: Server, target: Path) ->
     assert visible(target.parent) == ["file.corrupt"]
     download([server.url("/bad"), server.url("/file")], target, HASH)
     assert target.read_bytes() == CONTENT
-
-
-def test_the_error_lists_all_reasons(server: Server, target: Path) -> None:
-    with pytest.raises(DownloadError) as error:
-        download([server.url("/gone"), "http://127.0.0.1:9/file", "ftp://x/y"], target, HASH)
-    assert "Not Found" in str(error.value)
-    assert "Connection refused" in str(error.value)
-    assert "no web address" in str(error.value)
 
 
 def test_two_processes_fetch_a_file_once(server: Server, target: Path) -> None:

@@ -106,9 +106,6 @@ def test_a_validation_split_is_stratified_and_seeded_and_loses_nothing() -> None
     again, other = (hold_out(numbered(targets), 0.2, seed, 3)[1].inputs for seed in (0, 1))
     assert torch.equal(held.inputs, again)
     assert not torch.equal(held.inputs, other)
-
-
-def test_regression_is_held_out_by_samples() -> None:
     rest, held = hold_out(numbered(torch.randn(20)), 0.25, seed=0, classes=0)
     assert (len(rest.targets), len(held.targets)) == (15, 5)
 

@@ -69,11 +69,21 @@ def test_a_wrong_name_is_named_with_the_nearest() -> None:
         find_experiment("tabel2_cnn")
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_number_of_runs(name: str) -> None:
-    runs = jobs_of([f"experiment={name}"])
-    assert len(runs) == len(set(runs)) == RUNS[name]
-    if name == "table2_cnn":  # the paper's seeds
+SMALLER = {
+    "n_hidden size=quick": 2 * 2 * 6 * 3,
+    "focus_functions size=quick": 5 * 3,
+    "table2_simple size=quick": 6 * 4 * 2,
+    "table3_transfer size=quick": 2 * 2,
+    "table2_cnn size=short": 6 * 2 * 2,
+    "topology size=short": 5 * 4 * 2,
+}
+
+
+@pytest.mark.parametrize(("command", "count"), (RUNS | SMALLER).items())
+def test_number_of_runs(command: str, count: int) -> None:
+    runs = jobs_of(f"experiment={command}".split())
+    assert len(runs) == len(set(runs)) == count
+    if command == "table2_cnn":  # the paper's seeds
         seeds = {word for run in runs for word in run if "seed" in word}
         assert seeds == {f"seed={17 * repeat}" for repeat in range(5)}
 
@@ -84,43 +94,25 @@ def test_the_command_line_wins_over_the_sweep_of_an_experiment() -> None:
     assert all({"model=dense", "optim.lr=1"} <= set(run) for run in runs)
 
 
-class TestParts:
-    """Of table4_other: Boston in folds; Reuters and DNA; IMDB with networks of its own."""
+def test_a_table_has_parts_and_a_choice_keeps_those_that_have_it() -> None:
+    """Boston in folds; Reuters and DNA; IMDB with networks of its own."""
 
-    def test_each_part_is_a_sweep_of_its_own(self) -> None:
-        runs = [" ".join(run) for run in jobs_of(["experiment=table4_other"])]
-        assert {"fasttext" in run for run in runs if "data=imdb" in run} == {True}
-        assert {"data.fold" in run for run in runs if "data=boston" in run} == {True}
-        assert sum("data.fold" in run for run in runs) == 20
+    def commands(*words: str) -> list[str]:
+        return [" ".join(run) for run in jobs_of(["experiment=table4_other", *words])]
 
-    def test_a_choice_keeps_the_parts_that_have_it(self) -> None:
-        runs = jobs_of(["experiment=table4_other", "data=imdb,dna", "seed=1"])
-        words = [" ".join(run) for run in runs]
-        assert len(runs) == 4
-        assert sum("data=imdb" in run and "model=fasttext_" in run for run in words) == 2
-        assert sum("data=dna" in run and "data=dna,imdb" not in run for run in words) == 2
-        with pytest.raises(UserError, match="No part of this experiment has .*data=mnist"):
-            jobs_of(["experiment=table4_other", "data=mnist"])
-
-    def test_a_size_can_leave_values_out(self) -> None:
-        runs = [" ".join(run) for run in jobs_of(["experiment=table4_other", "size=quick"])]
-        assert sum("data=boston" in run for run in runs) == 2 * 3
-        assert sum("data.ngrams=1" in run for run in runs) == 2 * 2
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "count"),
-    [
-        ("n_hidden", "quick", 2 * 2 * 6 * 3),
-        ("focus_functions", "quick", 5 * 3),
-        ("table2_simple", "quick", 6 * 4 * 2),
-        ("table3_transfer", "quick", 2 * 2),
-        ("table2_cnn", "short", 6 * 2 * 2),
-        ("topology", "short", 5 * 4 * 2),
-    ],
-)
-def test_smaller_sizes_have_fewer_runs(name: str, size: str, count: int) -> None:
-    assert len(jobs_of([f"experiment={name}", f"size={size}"])) == count
+    runs = commands()
+    assert {"fasttext" in run for run in runs if "data=imdb" in run} == {True}
+    assert {"data.fold" in run for run in runs if "data=boston" in run} == {True}
+    assert sum("data.fold" in run for run in runs) == 20
+    some = commands("data=imdb,dna", "seed=1")
+    assert len(some) == 4
+    assert sum("data=imdb" in run and "model=fasttext_" in run for run in some) == 2
+    assert sum("data=dna" in run and "data=dna,imdb" not in run for run in some) == 2
+    with pytest.raises(UserError, match="No part of this experiment has .*data=mnist"):
+        commands("data=mnist")
+    quick = commands("size=quick")  # leaves values out
+    assert sum("data=boston" in run for run in quick) == 2 * 3
+    assert sum("data.ngrams=1" in run for run in quick) == 2 * 2
 
 
 def test_the_penalty_on_sigma_has_all_panels_and_strengths_at_quick() -> None:

@@ -1,11 +1,8 @@
-"""What every network offers: its focused layers, a dense twin, weights that travel, exports."""
+"""What every network offers: its focused layers, a dense twin, weights that travel."""
 
 import inspect
 import io
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -54,27 +51,6 @@ def test_signatures_name_the_options_of_the_focus(name: str) -> None:
     assert not {"in_features", "device", "args", "kwargs"} & {*signature.parameters}
     assert signature.parameters["focus"].default == "gaussian"
     assert issubclass(signature.return_annotation, Network)
-
-
-@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name.endswith("focus")])
-def test_exports_compute_the_same(name: str, tmp_path: Path) -> None:
-    net, path = make(name).eval(), tmp_path / "net.onnx"
-    batch = ({0: torch.export.Dim("batch")},)
-    program = torch.export.export(net, (inputs_of(net, 5),), dynamic_shapes=batch)
-    session: Any = None
-    if name == "transfer_focus":  # tests of focusing export have the others in ONNX
-        pytest.importorskip("onnxscript", reason="needs the extra focusing[export]")
-        onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra focusing[export]")
-        torch.onnx.export(program, (), path, dynamo=True, verbose=False)
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    for rows in (1, 3):
-        x = inputs_of(net, rows)
-        expected = net(x).detach()
-        torch.testing.assert_close(program.module()(x), expected, rtol=1e-4, atol=1e-4)
-        if session is not None:
-            (result,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -198,7 +198,7 @@ def test_an_archive_makes_the_same_report(
 
 def test_all_foci_are_seen_at_both_ends(collection: Collection, charts: dict[str, Chart]) -> None:
     chart = charts["moves_learning_to_focus_paper_paper"]
-    run = next(each for each in collection.runs if each.experiment == "learning_to_focus")
+    run = next(run for run in collection.runs if run.experiment == "learning_to_focus")
     [foci] = read_foci(run.path, run.sizes)
     assert [row["first"] for row in chart.rows] == pytest.approx(foci.mu[0, :, 0].tolist())
     assert [row["last"] for row in chart.rows] == pytest.approx(foci.mu[-1, :, 0].tolist())
@@ -207,4 +207,4 @@ def test_all_foci_are_seen_at_both_ends(collection: Collection, charts: dict[str
         assert np.mean([row[name] for row in chart.rows]) == pytest.approx(told[name])
     axes = drawn(chart).axes[0]
     shares = f"inside: {100 * told['inside_first']:.0f} % → {100 * told['inside_last']:.0f} %"
-    assert shares in [each.get_text() for each in axes.texts]
+    assert shares in [text.get_text() for text in axes.texts]

@@ -49,31 +49,33 @@ def test_a_whole_record() -> None:
     ]
 
 
-def test_an_empty_record() -> None:
-    assert lines({}) == ["run done"]
-
-
-def test_a_failed_run_says_why_as_written() -> None:
-    record = {"status": "failed", "experiment": "e", "seed": 1, "error": "Loss [of step 3] is NaN"}
-    assert lines(record) == ["e seed 1 failed", "error Loss [of step 3] is NaN"]
-
-
-def test_regression_scores_are_no_percentages() -> None:
-    scores = {"paper": {"value": 5.25}, "holdout": {"value": 6.5}}
-    assert lines({"metric": "mse", "scores": scores})[1:] == [
-        "mse (paper) 5.25 best test epoch, as in the paper",
-        "mse (holdout) 6.5 test at the best validation epoch",
-        "optimism -1.25 paper - holdout",
-    ]
+FAILED = {"status": "failed", "experiment": "e", "seed": 1, "error": "Loss [of step 3] is NaN"}
+ERRORS = {"metric": "mse", "scores": {"paper": {"value": 5.25}, "holdout": {"value": 6.5}}}
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.04, "0.0 s"), (99, "99.0 s"), (150, "2 min 30 s"), (7260, "2 h 01 min")],
+    ("record", "expected"),
+    [
+        ({}, ["run done"]),
+        (FAILED, ["e seed 1 failed", "error Loss [of step 3] is NaN"]),
+        (
+            ERRORS,  # no percentages
+            [
+                "run done",
+                "mse (paper) 5.25 best test epoch, as in the paper",
+                "mse (holdout) 6.5 test at the best validation epoch",
+                "optimism -1.25 paper - holdout",
+            ],
+        ),
+        (
+            {"scores": {"last": {"value": 0.5, "epoch": 0}}},  # people count from one
+            ["run done", "score (last) 0.5 at epoch 1 test after the last epoch"],
+        ),
+        ({"wall_seconds": 0.04}, ["run done", "cost 0.0 s"]),
+        ({"wall_seconds": 99}, ["run done", "cost 99.0 s"]),
+        ({"wall_seconds": 150}, ["run done", "cost 2 min 30 s"]),
+        ({"wall_seconds": 7260}, ["run done", "cost 2 h 01 min"]),
+    ],
 )
-def test_times(seconds: float, text: str) -> None:
-    assert lines({"wall_seconds": seconds})[1] == f"cost {text}"
-
-
-def test_epochs_count_from_one() -> None:
-    assert "at epoch 1 " in lines({"scores": {"last": {"value": 0.5, "epoch": 0}}})[1]
+def test_parts_of_a_record(record: dict[str, Any], expected: list[str]) -> None:
+    assert lines(record) == expected

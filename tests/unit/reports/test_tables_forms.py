@@ -11,7 +11,14 @@ import pytest
 from rich.console import Console
 
 from focusing.reports.tables import Column, Row, Table, p_value, signed, text
-from focusing.reports.tables.files import csv_text, document, escape, latex, markdown, write_tables
+from focusing.reports.tables.files import (
+    document,
+    escape,
+    latex,
+    markdown,
+    records_csv,
+    write_tables,
+)
 from focusing.reports.terminal import table_lines
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
@@ -63,7 +70,7 @@ def test_without_runs_no_cell_is_missing() -> None:
 
 
 def test_csv() -> None:
-    rows = list(csv.reader(io.StringIO(csv_text(TABLE))))
+    rows = list(csv.reader(io.StringIO(records_csv(TABLE.records))))
     assert rows == [["data", "mean", "low"], ["a,b", "0.1", ""], ["c", "", ""]]
 
 

@@ -95,6 +95,7 @@ def test_links_in_the_folder_lead_to_no_other_file(pictures: Path, tmp_path: Pat
         (["data=imdb", "model=fasttext_focus", "data.words=50", "data.length=12"], "onnx"),
         (["data=imdb", "model=fasttext_dense", "data.words=50"], "exported-program"),
         (["data=fsdd", "model=focus_2d"], "safetensors"),
+        (["data=cifar10", "model=vgg_focus", "model.features=small", "size=smoke"], "onnx"),
     ],
 )
 def test_every_family(tmp_path: Path, options: list[str], kind: str) -> None:
@@ -162,12 +163,18 @@ def test_sentences(dense: Path, arguments: list[str], expected: str) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES.values())
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path, suffix: str) -> None:
+    for text in (None, "", "{}", "[]"):
+        with pytest.raises(UserError, match="not from focusing export"):
+            Card.from_json(text, f"x{suffix}")
     path = tmp_path / f"net{suffix}"
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(UserError, match="cannot be read as"):
         read_exported(path, trust=True)
     with pytest.raises(UserError, match="does not exist"):
         read_exported(tmp_path / f"other{suffix}")
+    os.mkfifo(tmp_path / f"pipe{suffix}")
+    with pytest.raises(UserError, match="is a pipe or a device, not a file"):
+        read_exported(tmp_path / f"pipe{suffix}")
 
 
 @pytest.mark.parametrize(
@@ -246,12 +253,6 @@ def test_pruned_networks_of_another_folder(
     assert re.search(r"1 of 1 focused layers in tiles: \d\d % of their products", printed)
     with pytest.raises(UserError, match="holds weights and no network: focusing export"):
         predict([str(tmp_path / "pruned.pt"), "x.csv"])
-
-
-def test_cards_of_others_are_refused() -> None:
-    for text in (None, "", "{}", "[]"):
-        with pytest.raises(UserError, match="not from focusing export"):
-            Card.from_json(text, "x.onnx")
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,20 @@
 """Files from strangers start no program, and are refused before they cost memory or time."""
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
 
 from focusing.compose import explain
 from focusing.errors import UserError
-from focusing.shipping.card import KEY, Card
+from focusing.shipping.card import KEY
 from focusing.shipping.export import read_exported
-from focusing.shipping.predict import read_samples
 from focusing.shipping.trained import evaluate
 from tests.command_line import export, predict, prune
 
@@ -49,30 +46,6 @@ def write(path: Path, *, shape: tuple[int, ...] = (4,), classes: Any = "ab", **m
 def test_cards(tmp_path: Path, options: dict[str, Any], expected: str) -> None:
     with pytest.raises(UserError, match=expected):
         read_exported(write(tmp_path / "net.safetensors", **options))
-
-
-def test_a_pipe_is_no_model(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "net.safetensors")
-    with pytest.raises(UserError, match="is a pipe or a device, not a file"):
-        read_exported(tmp_path / "net.safetensors")
-
-
-@pytest.mark.parametrize(
-    ("name", "make", "expected"),
-    [
-        ("x.npz", lambda path: np.savez(path, np.array(["a"])), "<U1, not numbers"),
-        ("x.npz", lambda path: np.savez(path, np.array([1j] * 4)), "complex128, not numbers"),
-        ("x.npy", lambda path: np.save(path, np.array([1j] * 4)), "complex128, not numbers"),
-        ("x.npy", lambda path: np.save(path, np.array([[1], [2, 3]], dtype=object)), "lists"),
-        ("x.csv", os.mkfifo, "is a pipe or a device"),
-        ("x.png", lambda path: path.symlink_to("/dev/zero"), "is a pipe or a device"),
-        ("x.npy", os.mkdir, "is a folder"),
-    ],
-)
-def test_inputs(tmp_path: Path, name: str, make: Callable[[Path], Any], expected: str) -> None:
-    make(tmp_path / name)
-    with pytest.raises(UserError, match=expected):
-        read_samples(tmp_path / name, Card("x", [4], ["a", "b"]))
 
 
 HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"

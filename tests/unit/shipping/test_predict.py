@@ -1,6 +1,7 @@
 """Files of all kinds, and those that do not fit."""
 
 import json
+import os
 import wave
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,6 +44,11 @@ def table(path: Path, text: str) -> Path:
 
 def arrays(path: Path, **values: Any) -> Path:
     np.savez(path, **values)
+    return path
+
+
+def made(path: Path, make: Callable[..., Any], *content: Any) -> Path:
+    make(path, *content)
     return path
 
 
@@ -131,7 +137,13 @@ def test_recordings(tmp_path: Path) -> None:
         (GREY, lambda d: sound(d / "x.wav"), "is a recording: this network wants grey images"),
         (GREY, lambda d: arrays(d / "x.npz", a=np.zeros((2, 9))), "has shape 2x9: this network"),
         (GREY, lambda d: arrays(d / "x.npz", a=[1], b=[2]), "one must be called inputs"),
-        (GREY, lambda d: arrays(d / "x.npz", a=np.array(["x"])), "as arrays of numbers"),
+        (GREY, lambda d: arrays(d / "x.npz", a=np.array(["x"])), "as arrays of .*<U1, not numbers"),
+        (ROWS, lambda d: arrays(d / "x.npz", a=np.full(4, 1j)), "complex128, not numbers"),
+        (ROWS, lambda d: made(d / "x.npy", np.save, np.full(4, 1j)), "complex128, not numbers"),
+        (ROWS, lambda d: made(d / "x.npy", np.save, np.array([[1], [2, 3]], object)), "lists"),
+        (ROWS, lambda d: made(d / "x.csv", os.mkfifo), "is a pipe or a device"),
+        (ROWS, lambda d: made(d / "x.png", Path.symlink_to, "/dev/zero"), "is a pipe or a device"),
+        (ROWS, lambda d: made(d / "x.npy", os.mkdir), "is a folder"),
         (GREY, lambda d: table(d / "x.npz", "no zip"), "as arrays of numbers"),
         (GREY, lambda d: table(d / "x.png", "no image"), "cannot be read as an image"),
         (ROWS, lambda d: picture(d / "x.png", 2, 2), "is an image: this network wants rows of 4"),

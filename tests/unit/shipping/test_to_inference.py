@@ -4,26 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from focusing.models import (
-    FastText,
-    Network,
-    dense_mlp,
-    focused_cnn,
-    focused_fasttext,
-    focused_mlp,
-    focused_transfer,
-)
+from focusing.models import focused_cnn, focused_mlp
 from focusing.nn import BandedLinear, FocusedLinear
+from tests.unit.models import small
 
 NETWORKS = {
-    "mlp": lambda: focused_mlp((28, 28, 1), 10, hidden=[80, 60], sigma=0.05, dropout=[0.2, 0.5]),
-    "2d": lambda: focused_mlp((28, 28, 1), 10, hidden=[80], sigma=0.1, topology="image"),
-    "dense": lambda: dense_mlp(40, 3, hidden=[20]),
-    "cnn": lambda: focused_cnn((28, 28, 1), 10, filters=[4, 4], hidden=64, sigma=0.1),
-    "fasttext": lambda: focused_fasttext(20, 2, 50, sigma=0.1),
-    "transfer": lambda: focused_transfer(
-        (64, 64, 3), 4, features="small", pretrained=False, sigma=0.1
-    ),
+    **small.NETWORKS,
+    "wide": lambda: focused_mlp((28, 28, 1), 10, hidden=[80, 60], sigma=0.05, dropout=[0.2, 0.5]),
+    "wide_2d": lambda: focused_mlp((28, 28, 1), 10, hidden=[80], sigma=0.1, topology="image"),
+    "wide_cnn": lambda: focused_cnn((28, 28, 1), 10, filters=[4, 4], hidden=64, sigma=0.1),
 }
 
 
@@ -31,10 +20,8 @@ NETWORKS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_same_outputs_without_foci_and_batch_norms(name: str, sparse: bool) -> None:
     torch.manual_seed(0)
-    net: Network = NETWORKS[name]()
-    x = torch.randn(8, *net.shape)
-    if isinstance(net, FastText):
-        x = torch.randint(0, 50, (8, 20), dtype=torch.int32)
+    net = NETWORKS[name]()
+    x = small.inputs_of(net, 8)
     for _ in range(3):  # batch norms see something
         net(x)
     for layer in net.focused_layers().values():
@@ -43,5 +30,5 @@ def test_same_outputs_without_foci_and_batch_norms(name: str, sparse: bool) -> N
     torch.testing.assert_close(fast(x), net.eval()(x), rtol=1e-4, atol=1e-4)
     kinds = [type(module) for module in fast.modules()]
     assert not {FocusedLinear, nn.BatchNorm1d, nn.BatchNorm2d} & set(kinds)
-    if name == "mlp":
+    if name == "wide":
         assert (BandedLinear in kinds) == sparse

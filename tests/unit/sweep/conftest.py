@@ -1,26 +1,31 @@
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from hydra._internal.callbacks import Callbacks
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.sweep.expansion import hydra_context
 
 Load = Callable[..., DictConfig]
+SEARCH: dict[str, Any] = {
+    "n_trials": 4,
+    "direction": "maximize",
+    "sampler": "random",
+    "seed": 0,
+    "prune": False,
+    "prune_after_trials": 5,
+    "prune_after_epochs": 5,
+}
+"""Options of a search."""
 
 
 @pytest.fixture
 def context() -> Iterator[HydraContext]:
     """Hydra, as a sweep has it."""
-    prepare_hydra()
-    hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(config_dir())))
-    yield HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
-    GlobalHydra.instance().clear()
+    with hydra_context() as context:
+        yield context
     HydraConfig.instance().cfg = None
 
 

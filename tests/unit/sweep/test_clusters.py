@@ -13,54 +13,60 @@ from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record
 from focusing.sweep import ray_cluster
 from focusing.sweep.clusters import ClusterSweep, cause_of
-from focusing.sweep.jobs import Job, Outcome
+from focusing.sweep.jobs import Job, Outcome, number_jobs
 from focusing.sweep.slurm import Slurm, SubmittedJob
+from focusing.sweep.status import SweepStatus
 from tests.unit.sweep.conftest import Load
 
 TRACE = "Traceback (most recent call last):"
 
 
-class FakeCluster:
+class FakeCluster(ClusterSweep):
     """A cluster that is this process: seed 1 dies, and seed 3 never ends."""
 
-    max_batch = capacity = 2
+    max_batch = 2
+    most = running = 0
+    cancelled: Sequence[Job] = ()
 
-    def __init__(self) -> None:
-        self.most, self.cancelled, self.running = 0, [], 0
+    def _capacity(self) -> int:
+        return 2
 
-    def submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
+    def _submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
         self.running += len(jobs)
         self.most = max(self.most, self.running)
         return list(jobs)
 
-    def finished(self, handles: Sequence[Any]) -> Sequence[Any]:
+    def _finished(self, handles: Sequence[Any]) -> Sequence[Any]:
         over = [job for job in handles if "seed=3" not in job.overrides]
         if not over:
             raise KeyboardInterrupt
         self.running -= len(over)
         return over
 
-    def result(self, handle: Any) -> Outcome:
+    def _result(self, handle: Any) -> Outcome:
         if "seed=1" in handle.overrides:
             raise RuntimeError("The node died.\nMore about it.")
         return Outcome("done", score=0.5)
 
-    def log(self, handle: Any) -> str | None:
+    def _log(self, handle: Any) -> str | None:
         return "the.log"
 
-    def cancel(self, handles: Sequence[Any]) -> None:
+    def _cancel(self, handles: Sequence[Any]) -> None:
         self.cancelled = list(handles)
 
 
 def test_a_job_that_dies_fails_alone_and_a_stop_reaches_the_cluster(
     context: HydraContext, load: Load, tmp_path: Path
 ) -> None:
-    def jobs(*seeds: int) -> list[list[str]]:
-        return [[f"seed={seed}", f"paths.output_dir={tmp_path}", "name=far"] for seed in seeds]
+    cluster = FakeCluster(context, load(), sweep_task(print))
 
-    cluster = FakeCluster()
-    sweep = ClusterSweep(context, load(), sweep_task(print), cluster)
-    outcomes = [Outcome.from_return(value) for value in sweep.launch(jobs(0, 1, 2), 0)]
+    def run(*seeds: int) -> list[Outcome]:
+        fixed, outcomes = (f"paths.output_dir={tmp_path}", "name=far"), dict[int, Outcome]()
+        jobs = number_jobs([(f"seed={seed}", *fixed) for seed in seeds])
+        cluster.run(iter(jobs), SweepStatus(), lambda job, out: outcomes.update({job.index: out}))
+        return [outcomes[job.index] for job in jobs]
+
+    outcomes = run(0, 1, 2)
     assert [outcome.status for outcome in outcomes] == ["done", "failed", "done"]
     assert outcomes[1].error == "The job died: The node died. Its log is the.log"
     record = read_record(Path(outcomes[1].run_dir or ""))
@@ -68,7 +74,7 @@ def test_a_job_that_dies_fails_alone_and_a_stop_reaches_the_cluster(
     assert (record["seed"], record["status"], record["error"]) == (1, "failed", outcomes[1].error)
     assert cluster.most == 2
     with pytest.raises(KeyboardInterrupt):
-        sweep.launch(jobs(2, 3), 0)
+        run(2, 3)
     assert [job.overrides[0] for job in cluster.cancelled] == ["seed=3"]
 
 
@@ -131,7 +137,7 @@ def test_options_of_sbatch_are_accepted_and_typos_refused(
         return Slurm(context, config, sweep_task(print), cluster="local", options=settings)
 
     assert launcher["more"] == {"account": "me"}
-    assert slurm(account="me").capacity >= 1
+    assert slurm(account="me")._capacity() >= 1
     with pytest.raises(UserError, match="Unknown argument 'accuont'"):
         slurm(accuont="me")
     with pytest.raises(UserError, match="cpus_per_task=0 must be at least 1"):

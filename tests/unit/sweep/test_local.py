@@ -13,18 +13,9 @@ from focusing.errors import UserError
 from focusing.sweep.local import cpu_count, make_slots
 from hydra_plugins.focusing_sweeps.grid_sweeper import GridSweeper
 from hydra_plugins.focusing_sweeps.optuna_sweeper import OptunaSweeper
-from tests.unit.sweep.conftest import Load
+from tests.unit.sweep.conftest import SEARCH, Load
 
-OPTUNA: dict[str, Any] = {
-    "parallel": 1,
-    "n_trials": 9,
-    "direction": "maximize",
-    "sampler": "grid",
-    "seed": 0,
-    "prune": False,
-    "prune_after_trials": 5,
-    "prune_after_epochs": 5,
-}
+OPTUNA = {**SEARCH, "parallel": 1, "n_trials": 9, "sampler": "grid"}
 
 
 def slots(**options: Any) -> list[tuple[str, int]]:

@@ -17,16 +17,8 @@ from focusing.sweep.search import (
     search_space,
     study_path,
 )
+from tests.unit.sweep.conftest import SEARCH as OPTIONS
 
-OPTIONS = {
-    "n_trials": 4,
-    "direction": "maximize",
-    "sampler": "random",
-    "seed": 0,
-    "prune": False,
-    "prune_after_trials": 5,
-    "prune_after_epochs": 5,
-}
 SWEPT = ["a=x,y", "b=range(1,8,3)", "c=tag(log,interval(0.1,10))", "d=int(interval(2,4))", "e=1"]
 
 

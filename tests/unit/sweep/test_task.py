@@ -10,31 +10,28 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record, write_record
 from focusing.sweep import task as task_module
 from focusing.sweep.jobs import Job, Outcome, number_jobs
 from focusing.sweep.task import check_sweep, launch_until_finished
+from tests.unit.experiments.composed import composed
 from tests.unit.reports.records import SMALLEST
 
 
 @pytest.fixture(scope="module")
-def composed() -> DictConfig:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        return compose("train")
+def base() -> DictConfig:
+    return composed()
 
 
 @pytest.fixture
-def cfg(composed: DictConfig, tmp_path: Path) -> Callable[..., DictConfig]:
+def cfg(base: DictConfig, tmp_path: Path) -> Callable[..., DictConfig]:
     def make(*overrides: str) -> DictConfig:
         changes = OmegaConf.from_dotlist([f"paths.output_dir={tmp_path}", *overrides])
-        return OmegaConf.merge(composed, changes)  # type: ignore[return-value]
+        return OmegaConf.merge(base, changes)  # type: ignore[return-value]
 
     return make
 
@@ -65,6 +62,7 @@ def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     outcome = task(fresh)
     assert (outcome.earlier, outcome.metric) == (True, "accuracy")
     assert not task(cfg("force=true")).earlier
+    assert sweep_task(lambda _: None)(cfg("sweep.stacked=true")) == Outcome("done")  # no folder
 
 
 def test_what_is_finished_in_an_archive_is_not_run_again(
@@ -141,11 +139,6 @@ def test_others_and_searches_may_stop_a_job(cfg: Callable[..., DictConfig]) -> N
     assert sweep_task(raising(PrunedError()))(cfg()).status == "pruned"
     with pytest.raises(SystemExit):
         sweep_task(raising(SystemExit(143)))(cfg())  # a signal stops the sweep
-
-
-def test_a_stacked_job_has_no_run_folder(cfg: Callable[..., DictConfig]) -> None:
-    outcome = sweep_task(lambda _: None)(cfg("sweep.stacked=true"))
-    assert (outcome.status, outcome.run_dir, outcome.score) == ("done", None, None)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGUSR2")

@@ -11,17 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from focusing.drawing import (
-    GREY,
-    MAX_CURVES,
-    MAX_MARKS,
-    Array,
-    LayerFoci,
-    evenly_spaced,
-    film_layer,
-    frame_plane,
-    shade_noise,
-)
+from focusing import drawing
+from focusing.drawing import GREY, LayerFoci
 from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
     MEASUREMENTS,
@@ -86,7 +77,7 @@ def foci_charts(collection: Collection) -> Charts:
         for number, setting in enumerate(settings):
             run = median_run(setting.runs)
             for foci in foci_or_note(run, charts):
-                if foci.neurons > MAX_CURVES:
+                if foci.neurons > drawing.MAX_CURVES:
                     continue
                 for kind, rows in _layer_rows(foci).items():
                     charts.append(
@@ -96,7 +87,7 @@ def foci_charts(collection: Collection) -> Charts:
                             f"{_describe(setting, run, foci)}. {LAYER_CAPTIONS[kind]}"
                             f"{_noise_note(foci)}",
                             rows,
-                            partial(_draw_layer, foci, kind),
+                            partial(lambda foci, kind: layer_figures(foci)[kind], foci, kind),
                             data=[run.data],
                             model=[run.model],
                         )
@@ -111,10 +102,6 @@ def _describe(setting: Setting, run: Run, foci: LayerFoci) -> str:
 
 def _noise_note(foci: LayerFoci) -> str:
     return " Grey: columns of noise." if foci.informative else ""
-
-
-def _draw_layer(foci: LayerFoci, kind: str) -> Figure:
-    return layer_figures(foci)[kind]
 
 
 def _layer_rows(foci: LayerFoci) -> dict[str, list[Row]]:
@@ -186,9 +173,10 @@ def _movement_rows(setting: Setting, charts: Charts) -> list[Row]:
     for number, run in enumerate(ordered):
         region = run.sizes.get("informative")
         mu = next(iter(ends_or_note(run, "mu", charts).values()), None)
-        if not region or mu is None or mu[0].shape[0] > MAX_CURVES or mu[0].shape[1] != 1:
+        if not region or mu is None or mu[0].shape[0] > drawing.MAX_CURVES or mu[0].shape[1] != 1:
             continue
-        line = _input_positions(run)
+        grid = (run.config.get("model") or {}).get("grid", "linspace")
+        line = np.linspace(0, 1, run.sizes["inputs"], grid == "linspace", dtype=np.float32)
         first, last = (end[:, 0] for end in mu)
         low, high = line[region[0]], line[region[1] - 1]
         rows += [
@@ -210,12 +198,6 @@ def _movement_rows(setting: Setting, charts: Charts) -> list[Row]:
             for neuron in range(len(first))
         ]
     return rows
-
-
-def _input_positions(run: Run) -> Array:
-    grid = (run.config.get("model") or {}).get("grid", "linspace")
-    inputs = run.sizes["inputs"]
-    return np.linspace(0, 1, inputs, endpoint=grid == "linspace", dtype=np.float32)
 
 
 def _draw_movements(settings: Sequence[tuple[Setting, Sequence[Row]]]) -> Figure:
@@ -246,7 +228,7 @@ def _draw_ends(axes: Axes, rows: Sequence[Row]) -> None:
     """A row for every run: squares where foci started, triangles where they ended."""
     region = rows[0]["informative_from"], rows[0]["informative_to"] + 1
     line = np.linspace(0, rows[0]["last_input"], rows[0]["inputs"])
-    shade_noise(axes, region, line, label=False)
+    drawing.shade_noise(axes, region, line, label=False)
     runs, first, last, inside = (
         np.array([row[name] for row in rows]) for name in ("run", "first", "last", "inside_last")
     )
@@ -267,7 +249,7 @@ def path_charts(collection: Collection) -> Charts:
         for block in blocks:
             run = median_run(block.models[model])
             foci = foci_or_note(run, charts)
-            if foci and foci[0].neurons > MAX_CURVES and foci[0].dimensions <= 2:
+            if foci and foci[0].neurons > drawing.MAX_CURVES and foci[0].dimensions <= 2:
                 panels.append((block, foci[0]))
                 which = describe_run(run, block.models[model])
                 shown_runs.append(f"{data_name(block.data)}: {which}")
@@ -279,8 +261,8 @@ def path_charts(collection: Collection) -> Charts:
             edition.chart(
                 ("paths", model),
                 f"Paths of the foci of {model_name(model)}",
-                f"First focused layer, {what}, from squares to triangles; {MAX_MARKS} neurons, "
-                "evenly chosen, and the ends of all others in light grey. "
+                f"First focused layer, {what}, from squares to triangles; {drawing.MAX_MARKS} "
+                "neurons, evenly chosen, and the ends of all others in light grey. "
                 f"{'; '.join(shown_runs)}.",
                 [row for block, foci in panels for row in _path_rows(block, foci)],
                 partial(_draw_paths, panels),
@@ -308,7 +290,7 @@ def _draw_paths(shown: Sequence[tuple[Block, LayerFoci]]) -> Figure:
         x, y = (values.reshape(len(foci.epochs), -1) for values in (x, y))
         draw_paths(axes, x, y)
         if plane:
-            frame_plane(axes)
+            drawing.frame_plane(axes)
         else:
             axes.set_ylim(0, 1.1 * max(float(y[0].max()), float(y[-1].max())))
     panels.label("column", "row") if plane else panels.label(r"centre $\mu$", r"aperture $\sigma$")
@@ -337,7 +319,9 @@ def film_charts(collection: Collection) -> Charts:
         if not layers or len(layers[0].epochs) < 2:
             continue
         foci = layers[0]
-        neurons = evenly_spaced(foci.neurons, MAX_CURVES if foci.dimensions == 1 else MAX_MARKS)
+        neurons = drawing.evenly_spaced(
+            foci.neurons, drawing.MAX_CURVES if foci.dimensions == 1 else drawing.MAX_MARKS
+        )
         chart = edition.chart(
             ("film",),
             FILM_TITLE,
@@ -346,7 +330,7 @@ def film_charts(collection: Collection) -> Charts:
             [
                 {"epoch": int(foci.epochs[at]), "neuron": int(neuron)}
                 | coordinates(foci, at, neuron)
-                for at in evenly_spaced(len(foci.mu), FRAMES)
+                for at in drawing.evenly_spaced(len(foci.mu), FRAMES)
                 for neuron in neurons
             ],
             partial(_film, foci),
@@ -366,5 +350,5 @@ def _distance(setting: Setting) -> float:
 def _film(foci: LayerFoci) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "film.gif")
-        film_layer(path, foci, fps=FPS, frames=FRAMES)
+        drawing.film_layer(path, foci, fps=FPS, frames=FRAMES)
         return path.read_bytes()

@@ -18,9 +18,11 @@ from focusing.reports.figures.chart import (
     MEASUREMENTS,
     Chart,
     Charts,
+    Edition,
     Row,
     Rows,
     block_columns,
+    chart_each,
     editions,
     joined,
     missing,
@@ -203,40 +205,35 @@ def _draw_loss_panel(axes: Axes, rows: Rows) -> None:
 
 def timing_charts(collection: Collection) -> Charts:
     """What focus costs in time: ratios to the dense twin, where times were measured."""
-    charts: Charts = []
-    for edition in editions(collection):
-        rows = [
-            row
-            for block in blocks(edition.runs)
-            for model, runs in block.models.items()
-            for run in runs
-            for row in _timing_rows(block, model, run)
-        ]
-        if not rows:
-            continue
-        devices = joined(f"{row['device']} (threads: {row['threads']})" for row in rows)
-        charts.append(
-            edition.chart(
-                ("timing",),
-                TIMING_TITLE,
-                f"Each network and its dense twin took turns in one process on {devices}: medians "
-                f"of {joined(row['rounds'] for row in rows)} rounds, from the first to the third "
-                "quartile. Test: as trained over folded, which is a dense network. Grey crosses: "
-                "the paper's, on a Tesla K40.",
-                rows,
-                partial(_draw_timing, rows),
-            )
-        )
+    charts = chart_each(((edition,) for edition in editions(collection)), _timing_chart)
     return or_missing(charts, TIMING_TITLE, "timing")
 
 
-def _timing_rows(block: Block, model: str, run: Run) -> list[Row]:
+def _timing_chart(edition: Edition) -> Chart | None:
+    runs = ((block, run) for block in blocks(edition.runs) for run in block.runs)
+    rows = [row for block, run in runs for row in _timing_rows(block, run)]
+    if not rows:
+        return None
+    devices = joined(f"{row['device']} (threads: {row['threads']})" for row in rows)
+    return edition.chart(
+        ("timing",),
+        TIMING_TITLE,
+        f"Each network and its dense twin took turns in one process on {devices}: medians "
+        f"of {joined(row['rounds'] for row in rows)} rounds, from the first to the third "
+        "quartile. Test: as trained over folded, which is a dense network. Grey crosses: "
+        "the paper's, on a Tesla K40.",
+        rows,
+        partial(_draw_timing, rows),
+    )
+
+
+def _timing_rows(block: Block, run: Run) -> list[Row]:
     timing = run.measured.get("timing") or {}
     ratios = timing.get("ratio") or {}
     return [
         {
             **block_columns(block),
-            "model": model,
+            "model": run.model,
             "seed": run.seed,
             "kind": kind,
             "ratio": ratios[kind],
@@ -263,12 +260,12 @@ def _draw_timing(rows: Rows) -> Figure:
     axes.annotate("dense", (1, 1), (2, 2), xycoords=("data", "axes fraction"),
                   textcoords="offset points", fontsize=7, color=GREY)  # fmt: skip
     for row, name in zip(rows, names, strict=True):
-        _, *style = TIMING_KINDS[row["kind"]]
+        _, colour, marker = TIMING_KINDS[row["kind"]]
         y = distinct.index(name) + (0.16 if row["kind"] == "test" else -0.16)
         draw_point(axes, row["ratio"], y, row["first_quartile"], row["third_quartile"],
-                            horizontal=True, style=(style[0], style[1]))  # fmt: skip
+                            horizontal=True, style=(colour, marker))  # fmt: skip
         axes.annotate(f"{row['ratio']:.2f}", (row["third_quartile"], y), (4, 0), va="center",
-                      textcoords="offset points", fontsize=6.5, color=style[0],
+                      textcoords="offset points", fontsize=6.5, color=colour,
                       bbox={"facecolor": "w", "edgecolor": "none", "pad": 0.5})  # fmt: skip
         if row["paper"] is not None:
             axes.plot(row["paper"], y, "x", color=GREY, ms=4, mew=0.9, zorder=1)

@@ -130,20 +130,15 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
         texts[f"{table.name}.md"] = markdown(table, level=1)
         texts[f"{table.name}.tex"] = latex(table)
         if table.records:
-            texts[f"{table.name}.csv"] = csv_text(table)
+            texts[f"{table.name}.csv"] = records_csv(table.records)
     for name, content in texts.items():
         atomic_write(folder / name, content.encode(), sync=False)
     atomic_write(written, "".join(f"{name}\n" for name in texts).encode(), sync=False)
     return [folder / name for name in texts]
 
 
-def csv_text(table: Table) -> str:
-    """The numbers of a table in full precision, a line per record."""
-    return records_csv(table.records)
-
-
 def records_csv(records: Sequence[Record]) -> str:
-    """Records as CSV, with all names that any of them has."""
+    """Records as CSV, a line per record, with all names that any of them has."""
     names = list(dict.fromkeys(name for record in records for name in record))
     file = io.StringIO()
     writer = csv.DictWriter(file, names, restval="", lineterminator="\n")

@@ -82,8 +82,8 @@ class TestSeries:
             "test/loss": [2.0, float("inf")],
             "odd": [1.0, 2.0],
         }
-        found = series_panels(series, {"paper": 1})
-        assert found == {
+        curves = series_panels(series, {"paper": 1})
+        assert curves == {
             "epochs": [1, 2],
             "of": 2,
             "panels": [
@@ -93,12 +93,12 @@ class TestSeries:
         }
 
     def test_long_curves_keep_the_epochs_of_scores(self) -> None:
-        found = series_panels({"test/acc": list(np.linspace(0, 1, 1000))}, {"paper": 777})
-        assert found is not None
-        assert (found["epochs"][0], found["epochs"][-1], found["of"]) == (1, 1000, 1000)
-        assert 778 in found["epochs"]
-        assert MAX_CURVE_POINTS <= len(found["epochs"]) <= MAX_CURVE_POINTS + 1
-        assert len(found["panels"][0]["lines"]["test"]) == len(found["epochs"])
+        curves = series_panels({"test/acc": list(np.linspace(0, 1, 1000))}, {"paper": 777})
+        assert curves is not None
+        assert (curves["epochs"][0], curves["epochs"][-1], curves["of"]) == (1, 1000, 1000)
+        assert 778 in curves["epochs"]
+        assert MAX_CURVE_POINTS <= len(curves["epochs"]) <= MAX_CURVE_POINTS + 1
+        assert len(curves["panels"][0]["lines"]["test"]) == len(curves["epochs"])
 
     def test_nothing(self) -> None:
         assert series_panels({}, {}) is None
@@ -206,16 +206,16 @@ def test_what_was_run(tmp_path: Path) -> None:
     assert (row["data"], row["models"]) == (["mnist", "fashion"], ["dense", "focus_s"])
     assert (row["runs"], row["failed"], row["seeds"]) == (2, 1, 3)
     assert row["protocols"] == ["paper", "holdout"]
-    told = lead(collection)
-    assert (told["runs"], told["failed"], told["time"]) == (2, 1, "3.0 s")
-    assert told["from"] == told["to"] == "2026-01-01"
+    numbers = lead(collection)
+    assert (numbers["runs"], numbers["failed"], numbers["time"]) == (2, 1, "3.0 s")
+    assert numbers["from"] == numbers["to"] == "2026-01-01"
 
 
-def test_what_tells_runs_apart(tmp_path: Path) -> None:
+def test_options_that_vary(tmp_path: Path) -> None:
     for width in (8, 16):
         leave(tmp_path, "e", "mnist", "dense", 0, [0.5], options={"model.hidden": [width]})
     leave(tmp_path, "f", "mnist", "dense", 0, [0.5])
     leave(tmp_path, "f", "mnist", "focus_s", 0, [0.5])
     leave(tmp_path, "t", "synthetic", "dense", 0, [0.5], options={"sweep.trial": 3})
-    told = run_settings(collect([tmp_path]).runs)
-    assert sorted(told.values()) == ["", "", "hidden=[16]", "hidden=[8]", "trial 3"]
+    varied = run_settings(collect([tmp_path]).runs)
+    assert sorted(varied.values()) == ["", "", "hidden=[16]", "hidden=[8]", "trial 3"]

@@ -356,9 +356,14 @@ def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # all frames share it, and it takes most of the time
         animation = FuncAnimation(figure, draw, frames=times, init_func=lambda: [])
-        partial_path = path.with_name(f".part-{path.name}")  # the suffix tells the writer the kind
-        try:
-            animation.save(partial_path, writer=writer(fps=fps), dpi=150)
-            partial_path.replace(path)
-        finally:
-            partial_path.unlink(missing_ok=True)
+        save_film(animation, path, writer(fps=fps), dpi=150)
+
+
+def save_film(animation: FuncAnimation, path: Path, writer: Any, *, dpi: int) -> None:
+    """Write a film under another name first, so that there is never half a one."""
+    partial_path = path.with_name(f".part-{path.name}")  # the suffix tells the writer the kind
+    try:
+        animation.save(partial_path, writer=writer, dpi=dpi)
+        partial_path.replace(path)
+    finally:
+        partial_path.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from focusing.nn.ops.functional import check_choice, check_count
 from focusing.nn.positions import Grid, Topology, read_topology
 
 CENTRES = ("saliency", "regressed", "static")
@@ -100,9 +101,9 @@ class DynamicFocus(nn.Module):
         self.topology = _read_frame(topology)
         axes, channels = self.topology
         self.grid = _read_grid(grid, axes)
-        _check_count("glimpses", glimpses)
-        _check_count("pool", pool)
-        _check_count("kernel", kernel)
+        check_count("glimpses", glimpses)
+        check_count("pool", pool)
+        check_count("kernel", kernel)
         if kernel % 2 == 0:
             raise ValueError(f"kernel={kernel} must be odd: a filter has a middle.")
         if pool > min(axes):
@@ -114,8 +115,7 @@ class DynamicFocus(nn.Module):
         ):
             if not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be positive.")
-        if start not in STARTS:
-            raise ValueError(f"start={start!r} is not one of {', '.join(STARTS)}.")
+        check_choice("start", start, STARTS)
         self.zoom, self.glimpses = zoom, glimpses
         factory: Any = {"device": device, "dtype": dtype}
         self.finder: nn.Module
@@ -377,10 +377,5 @@ def _read_grid(grid: Sequence[int] | None, axes: Sequence[int]) -> tuple[int, ..
     if len(counts) != len(axes):
         raise ValueError(f"grid={counts} must have a number for each axis of {tuple(axes)}.")
     for count in counts:
-        _check_count("grid", count)
+        check_count("grid", count)
     return counts
-
-
-def _check_count(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a positive integer.")

@@ -12,7 +12,7 @@ from torch.nn import functional
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
 from focusing.nn.init import WEIGHT_SCHEMES, Mu, Sigma, initial_mu, initial_sigma, weight_bound
 from focusing.nn.ops import BACKENDS, FORMER_NAMES, PLAIN_TYPES, cpu, fused, is_tracing, record_call
-from focusing.nn.ops.functional import check_choice, focus_coefficients, focused_linear
+from focusing.nn.ops.functional import check_choice, check_count, focus_coefficients, focused_linear
 from focusing.nn.positions import GRIDS, Topology, positions, read_topology
 from focusing.nn.sparse import BandedLinear
 
@@ -113,8 +113,8 @@ class FocusedLinear(nn.Module):
     ) -> None:
         """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         super().__init__()
-        _check_size("in_features", in_features)
-        _check_size("out_features", out_features)
+        check_count("in_features", in_features)
+        check_count("out_features", out_features)
         check_choice("focus", focus, FOCUS_FUNCTIONS)
         check_choice("grid", grid, GRIDS)
         check_choice("init", init, WEIGHT_SCHEMES)
@@ -313,11 +313,6 @@ class FocusedLinear(nn.Module):
         if self.mask is not None:
             parts.append(f"sparsity={1 - self.mask.float().mean():.3f}")
         return ", ".join(parts)
-
-
-def _check_size(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a positive integer.")
 
 
 def _check_range(name: str, bounds: tuple[float, float], above: float) -> tuple[float, float]:

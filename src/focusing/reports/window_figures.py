@@ -10,7 +10,7 @@ from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from focusing.drawing import Array, colour, evenly_spaced, figure_style
+from focusing.drawing import Array, colour, evenly_spaced, figure_style, save_film
 from focusing.results.arrays import check_arrays, read_arrays
 
 FILE = "windows.npz"
@@ -87,9 +87,4 @@ def film_windows(path: Path, arrays: dict[str, Array], fps: int = 6) -> None:
     times = evenly_spaced(len(arrays["epoch"]), MAX_FRAMES)
     frames = [*times, *[times[-1]] * fps]
     animation = FuncAnimation(panels.figure, panels.show, frames=frames, init_func=lambda: [])
-    partial_path = path.with_name(f".part-{path.name}")
-    try:
-        animation.save(partial_path, writer=PillowWriter(fps=fps), dpi=110)
-        partial_path.replace(path)
-    finally:
-        partial_path.unlink(missing_ok=True)
+    save_film(animation, path, PillowWriter(fps=fps), dpi=110)

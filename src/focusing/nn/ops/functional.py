@@ -94,6 +94,12 @@ def focused_linear(
     return functional.linear(x, effective_weight, bias)
 
 
+def check_count(name: str, value: int) -> None:
+    """Refuse what is not a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a positive integer.")
+
+
 def check_choice(name: str, value: object, choices: object) -> None:
     """Raise a ValueError that lists the choices unless the value is one of them."""
     names = list(choices)  # type: ignore[call-overload]

@@ -148,7 +148,7 @@ REFUSED = {
     "optim.lr=inf": "optim.lr is inf: it must be finite",
     "optim.lr_mu=-1": "optim.lr_mu=-1.0 must be at least 0",
     "seed=99999999999999999999": "is too large",
-    "trainer.precision=16-mixed": "is not one of 32-true",
+    "trainer.precision=16-true": "is not one of 32-true",
     "paths.output_dir=": "paths.output_dir is empty",
     "trainer.devices=2": "one device",
     "trainer.devices=[0,1]": "one device",

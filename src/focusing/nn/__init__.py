@@ -1,5 +1,6 @@
 """The focusing neuron. Needs torch and nothing else of the package."""
 
+from focusing.nn.anchored import AnchoredLinear
 from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.inference import to_inference
 from focusing.nn.linear import FocusedLinear
@@ -8,6 +9,7 @@ from focusing.nn.sparse import BandedLinear
 from focusing.nn.surgery import defocusify, focusify
 
 __all__ = [
+    "AnchoredLinear",
     "BandedLinear",
     "DynamicFocus",
     "FocusConstraint",

@@ -94,8 +94,8 @@ class MLP(Network):
                 layers[f"dropout{index}"] = nn.Dropout(dropout[index - 1])
             width = neurons
         layers["output"] = dense_layer(width, outputs)
-        for name, layer in layers.items():
-            self.add_module(name, layer)
+        for name, module in layers.items():
+            self.add_module(name, module)
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, *) to (N, outputs)."""

@@ -92,7 +92,7 @@ class AnchoredLinear(FocusedLinear):
         power = (phi * self.weight).norm(dim=1)
         # A focus between the inputs of a coarse grid may see none of its taps.
         scale = torch.where(power > 0, wanted / power, 1.0).to(self.taps.dtype)
-        self.taps *= scale.view(-1, *[1] * (self.taps.dim() - 1))
+        self.taps.mul_(scale.view(-1, *[1] * (self.taps.dim() - 1)))
 
     def extra_repr(self) -> str:
         """As the base, and the taps."""

@@ -188,8 +188,9 @@ class FocusedLinear(nn.Module):
             return
         mu, margin, sigma = self._start
         with torch.no_grad():
-            self.mu.copy_(initial_mu(mu, *self.mu.shape, self.mu_range, margin))
-            self.sigma.copy_(initial_sigma(sigma, *self.sigma.shape))
+            foci, axes = self.mu.shape
+            self.mu.copy_(initial_mu(mu, foci, axes, self.mu_range, margin))
+            self.sigma.copy_(initial_sigma(sigma, foci, axes))
             self.mask = None
             self._reset_weight(weight_bound(self.phi(), self.init))
             if self.bias is not None:

@@ -65,9 +65,8 @@ def defocusify(module: nn.Module, where: Where = None) -> nn.Module:
     Returns:
         The model, or the new layer if the model is itself a focused layer.
     """
-    return _replace(
-        module, _selector(where, (FocusedLinear, AnchoredLinear)), lambda layer: layer.fold()
-    )  # type: ignore[operator]
+    selected = _selector(where, (FocusedLinear, AnchoredLinear))
+    return _replace(module, selected, lambda layer: layer.fold())  # type: ignore[operator]
 
 
 def _selector(where: Where, kinds: tuple[type[nn.Module], ...]) -> Callable[[str, nn.Module], bool]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks import layer as benchmark
 from focusing import FocusedLinear
+from focusing.nn.ops import available_backends
 from tests.unit.nn.oracle import (
     BACKENDS,
     GRIDS,
@@ -262,6 +263,12 @@ def test_a_focus_that_is_far_from_all_inputs_is_exact_in_single_precision(normal
     for single, double in zip(*results, strict=True):
         scale = double.abs().amax(-1, keepdim=True)
         assert ((single - double).abs() <= 3e-5 * scale + 1e-12).all()
+
+
+def test_a_machine_says_which_engines_it_offers() -> None:
+    assert set(BACKENDS) <= set(available_backends("cpu"))
+    assert "numba" not in available_backends("meta")
+    assert available_backends(torch.device("meta"))[-1] == "reference"
 
 
 def test_the_benchmark_measures_every_backend() -> None:

@@ -6,7 +6,9 @@ from focusing.nn.inference import to_inference
 from focusing.nn.linear import FocusedLinear
 from focusing.nn.optim import FocusConstraint, param_groups
 from focusing.nn.sparse import BandedLinear
+from focusing.nn.spatial_transformer import SpatialTransformer
 from focusing.nn.surgery import defocusify, focusify
+from focusing.nn.windows import WindowReader, Windows
 
 __all__ = [
     "AnchoredLinear",
@@ -14,6 +16,9 @@ __all__ = [
     "DynamicFocus",
     "FocusConstraint",
     "FocusedLinear",
+    "SpatialTransformer",
+    "WindowReader",
+    "Windows",
     "defocusify",
     "focusify",
     "param_groups",

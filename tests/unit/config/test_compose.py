@@ -163,7 +163,7 @@ REFUSED = {
     "protocol.name=holdout protocol.holdout=1.5": r"protocol\.holdout=1\.5 must lie",
     f"name={'n' * 230}": "cannot be the name of a folder",
     "name=a/b": "cannot be the name of a folder",
-    "protocol.holdout=0.2": "of no use to protocol=paper",
+    "protocol.holdout=0.2": "of no use to protocol=best_test",
     "protocol.name=test": "is not one of paper, holdout, last",
     "optim.batch_size=100000000000000000000": "optim.batch_size is too large: 1",
     "optim.momentum=5": "optim.momentum=5.0 must be less than 1",

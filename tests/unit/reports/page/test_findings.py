@@ -32,7 +32,7 @@ class TestFocusedAgainstDense:
         several(tmp_path, "lfw", "focus_s", [0.7339, 0.7417, 0.7543, 0.7528, 0.7386])
         [finding] = findings(collect([tmp_path]))
         shown = [row for row in finding.rows if row.shown]
-        assert [row.protocol for row in shown] == ["paper"]
+        assert [row.protocol for row in shown] == ["best_test"]
         [row] = shown
         assert (row.data, row.model, row.other, row.count) == ("lfw", "focus_s", "dense", "5 / 5")
         assert row.value == pytest.approx(4.568)
@@ -50,11 +50,11 @@ class TestFocusedAgainstDense:
                 leave(tmp_path, "table2_simple", "mnist", model, seed, test, val=val)
         [finding] = findings(collect([tmp_path]))
         assert {row.protocol: row.shown for row in finding.rows} == {
-            "paper": False, "holdout": True, "last": False,
+            "best_test": False, "holdout": True, "last": False,
         }  # fmt: skip
         optimism = all_tiles(tmp_path)[1]
         assert (optimism.value, optimism.unit) == ("+10.00", "points")
-        assert optimism.link == "#table-optimism_paper_paper"
+        assert optimism.link == "#table-optimism_full_text"
 
     def test_of_errors_less_is_better(self, tmp_path: Path) -> None:
         name = {"name": "table4_other"}
@@ -115,7 +115,7 @@ class TestFocusedAgainstDense:
                     scores = [0.5 + 0.1 * seed]
                     leave(tmp_path, "mine", "mnist", model, seed, scores, options=options)
         [finding] = findings(collect([tmp_path]))
-        labels = [row.label[-1] for row in finding.rows if row.protocol == "paper"]
+        labels = [row.label[-1] for row in finding.rows if row.protocol == "best_test"]
         assert labels == [f"hidden=[{width}]" for width in (64, 256, 1000)]
 
     def test_plots_share_a_scale(self, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ class TestFoci:
         assert (tile.value, tile.unit) == ("75", "%")
         assert "where 25 % begin" in tile.words
         assert tile.detail == "95 % [13, 100], 3 runs on data of their own (learning_to_focus)"
-        assert tile.link == "#table-experiment_learning_to_focus_paper_paper_measured"
+        assert tile.link == "#table-experiment_learning_to_focus_full_text_measured"
 
     def test_of_seeds_on_the_same_data(self, tmp_path: Path) -> None:
         for seed in range(2):

@@ -302,7 +302,7 @@ def test_a_typical_run_is_in_the_middle(tmp_path: Path) -> None:
     for seed in (0, 3):
         (runs[seed].path / "focus.npz").touch()
     assert median_run(runs).seed == 3  # of those that have arrays
-    assert describe_run(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (paper)"
+    assert describe_run(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (best_test)"
     assert describe_run(runs[3], runs[3:4]) == "seed 3"
 
 

@@ -302,7 +302,7 @@ def test_tests_have_the_signs_of_the_comparison(tmp_path: Path) -> None:
     assert record["p_holm"] == pytest.approx(2 * paired.pvalue)  # two tests
     assert (record["published_t"], record["published_p"]) == (10.1, 7.8e-6)
     first = " ".join(lines(table, "lfw", "focus_s"))
-    assert "Focus-s − Dense paper, n=3/3 +3.00" in first
+    assert "Focus-s − Dense best_test, n=3/3 +3.00" in first
     assert "t=10.10 p=7.8e-6" in first
 
 

@@ -101,7 +101,7 @@ class TestUpgrade:
 class TestOldNames:
     """Size, variant and protocol were once all called "paper"."""
 
-    @pytest.mark.parametrize("overrides", [["size=paper"], ["+variant=paper", "protocol=paper"]])
+    @pytest.mark.parametrize("overrides", [["size=paper"], ["variant=paper", "protocol=paper"]])
     def test_on_the_command_line_they_work_with_a_note(
         self, overrides: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -41,7 +41,7 @@ class TestFocusedAgainstDense:
         assert row.verdict == "better"
         [tile] = all_tiles(tmp_path)
         assert tile.value == "1 of 1"
-        assert tile.detail.startswith("0 worse, 0 unclear; paper protocol")
+        assert tile.detail.startswith("0 worse, 0 unclear; best_test protocol")
 
     def test_the_honest_protocol_comes_first(self, tmp_path: Path) -> None:
         for model, scores in (("dense", [0.5, 0.52]), ("focus_s", [0.6, 0.63])):
@@ -234,7 +234,7 @@ def test_noise(tmp_path: Path) -> None:
     )
     [tile] = all_tiles(tmp_path)
     assert (tile.value, tile.link) == ("+20.50", "#noise")
-    assert tile.detail.endswith("2 pairs, paper protocol; without noise +0.50")
+    assert tile.detail.endswith("2 pairs, best_test protocol; without noise +0.50")
 
 
 class TestSparsity:

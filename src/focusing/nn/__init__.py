@@ -1,5 +1,6 @@
 """The focusing neuron. Needs torch and nothing else of the package."""
 
+from focusing.nn.anchored import AnchoredLinear
 from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.inference import to_inference
 from focusing.nn.linear import FocusedLinear
@@ -10,6 +11,7 @@ from focusing.nn.surgery import defocusify, focusify
 from focusing.nn.windows import WindowReader, Windows
 
 __all__ = [
+    "AnchoredLinear",
     "BandedLinear",
     "DynamicFocus",
     "FocusConstraint",

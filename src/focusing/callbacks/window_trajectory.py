@@ -12,7 +12,9 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from focusing.nn import DynamicFocus
+from focusing.callbacks.focus_trajectory import log_picture, picture_loggers
+from focusing.models import DynamicNetwork
+from focusing.nn import WindowReader
 from focusing.results.arrays import write_arrays
 from focusing.training.checkpoint import check_structure
 from focusing.validation import fields, items, whole
@@ -42,7 +44,7 @@ class WindowTrajectory(pl.Callback):
         if samples < 2:
             raise ValueError(f"samples={samples} must be at least 2.")
         self.samples = samples
-        self._focus: DynamicFocus | None = None
+        self._focus: DynamicNetwork | WindowReader | None = None
         self._inputs = torch.empty(0)
         self._epochs: list[int] = []
         self._windows: list[Tensor] = []
@@ -69,20 +71,35 @@ class WindowTrajectory(pl.Callback):
             self._record(trainer.current_epoch + 1)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the file, and warn of windows that found nothing."""
+        """Write the file, log its figure, and warn of windows that found nothing."""
         if not self._windows or not trainer.is_global_zero:
             return
+        arrays = self._arrays()
+        write_arrays(Path(trainer.default_root_dir) / FILE, arrays)
+        self._log_figure(trainer, arrays)
+        self._warn(pl_module)
+
+    def _log_figure(self, trainer: pl.Trainer, arrays: dict[str, Any]) -> None:
+        loggers = picture_loggers(trainer)
+        if not loggers:
+            return
+        from focusing.window_drawing import in_plane, windows_figure  # matplotlib takes a second
+
+        figure = windows_figure(arrays) if in_plane(arrays) else None
+        for logger in loggers if figure else ():
+            log_picture(logger, "figure", "windows", figure, trainer, trainer.current_epoch)
+
+    def _arrays(self) -> dict[str, Any]:
+        """What the file holds."""
         centre, extent = torch.stack(self._windows).float().cpu().unbind(1)
         low, high = self._inputs.amin(), self._inputs.amax()
         images = (255 * (self._inputs - low) / (high - low).clamp_min(1e-12)).round().byte()
-        arrays = {
+        return {
             "images": images.cpu().numpy(),
             "epoch": torch.tensor(self._epochs).numpy(),
             "centre": centre.numpy(),
             "extent": extent.numpy(),
         }
-        write_arrays(Path(trainer.default_root_dir) / FILE, arrays)
-        self._warn(pl_module)
 
     def _warn(self, pl_module: Any) -> None:
         if self._epochs[-1] < PATIENCE:
@@ -123,7 +140,9 @@ class WindowTrajectory(pl.Callback):
             return
         stored = state["windows"][:1]
         samples = len(stored[0][0]) if stored and isinstance(stored[0], Tensor) else 0
-        template = torch.empty(2, samples, *focus.extent.shape)
+        reader = focus.focus if isinstance(focus, DynamicNetwork) else focus
+        axes = len(focus.shape) - 1 if isinstance(focus, DynamicNetwork) else len(reader.grid)
+        template = torch.empty(2, samples, reader.glimpses, axes)
         check_structure(state, {"epochs": epochs, "windows": [template] * len(epochs)})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -134,11 +153,13 @@ class WindowTrajectory(pl.Callback):
     @torch.no_grad()
     def _record(self, epoch: int) -> None:
         if self._focus is not None:
-            windows = self._focus.windows(self._inputs.to(self._focus.extent))
+            weights = next(self._focus.parameters())
+            windows = self._focus.windows(self._inputs.to(weights))
             self._epochs.append(epoch)
             self._windows.append(torch.stack([windows.centre, windows.extent]).cpu())
 
 
-def _dynamic_focus(module: pl.LightningModule) -> DynamicFocus | None:
-    """The first dynamic foci of a network."""
-    return next((layer for layer in module.modules() if isinstance(layer, DynamicFocus)), None)
+def _dynamic_focus(module: pl.LightningModule) -> DynamicNetwork | WindowReader | None:
+    """The first dynamic foci of a network; of a DynamicNetwork the whole, which knows its axes."""
+    kinds = (DynamicNetwork, WindowReader)
+    return next((layer for layer in module.modules() if isinstance(layer, kinds)), None)

@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.nn.ops.functional import check_choice, check_count
-from focusing.nn.positions import Grid, Topology, read_topology
+from focusing.nn.ops.functional import check_choice
+from focusing.nn.positions import Grid, Topology
+from focusing.nn.windows import WindowReader, Windows, check_kernel, pool_cells, precise
 
 CENTRES = ("saliency", "regressed", "static")
 STARTS = ("random", "blob")
+FEATURE_KERNEL = 5
+"""Size of the filters of the features, in cells of the pooled sample."""
 MAX_ZOOM = 2.0
 """A window is at most this much larger or smaller than the common one."""
 
 
-class Windows(NamedTuple):
-    """Where the foci of each sample are, in the unit cube; all of shape (N, glimpses, d).
-
-    Attributes:
-        centre: middle of the grid of foci.
-        extent: distance from its first focus to its last.
-        sigma: aperture of its foci.
-    """
-
-    centre: Tensor
-    extent: Tensor
-    sigma: Tensor
-
-
-class DynamicFocus(nn.Module):
+class DynamicFocus(WindowReader):
     r"""Reads a window of each sample through a grid of Gaussian foci that moves with the input.
 
     The foci of a grid share one centre, one extent and one aperture. Extent and aperture are
     learnt; the centre is computed from the sample, by default as the soft-argmax of a saliency map
-    that one small shared filter makes, so that an object is found wherever it is. With the focus
+    that a few small shared filters make, so that an object is found wherever it is. With the focus
     :math:`\phi_{ki} \propto e^{-((\tau_i - c - o_k) / \sigma)^2 / 2}` of each axis, normalised
     over the inputs i, an image becomes :math:`\Phi_y X \Phi_x^T`: two small products a sample,
     whatever the size of the frame.
@@ -53,8 +42,10 @@ class DynamicFocus(nn.Module):
         centre: ``"saliency"``; ``"regressed"`` (a small MLP on the pooled sample);
             ``"static"`` (learnt, the same for all samples); or a module that maps (N, C, *axes) to
             centres (N, glimpses, d) in [0, 1], with one more column, a log-zoom, if ``zoom``.
-        start: first filter of the saliency: ``"random"`` numbers, or a ``"blob"``, which looks
+        start: first filters of the saliency: ``"random"`` numbers, or a ``"blob"``, which looks
             for brightness.
+        features: rectified 5-cell filters that the saliency filter sees; 0: it sees the pooled
+            sample itself.
         zoom: each sample also chooses how large its window is, up to a factor of two.
         glimpses: number of windows, each with a filter of its own.
         extent: initial share of the frame that a window covers.
@@ -62,6 +53,9 @@ class DynamicFocus(nn.Module):
         pool: inputs of an axis that become one cell of the saliency map.
         kernel: size of the saliency filter, in cells; odd.
         temperature: initial sharpness of the soft-argmax.
+        jitter: standard deviation of noise on the centre while training, as a share of the frame;
+            the network behind learns from windows that are slightly off.
+        train_centre: learn what finds the centre; False leaves it as it starts.
         device: device of the parameters.
         dtype: type of the parameters.
 
@@ -86,6 +80,7 @@ class DynamicFocus(nn.Module):
         *,
         centre: str | nn.Module = "saliency",
         start: str = "random",
+        features: int = 8,
         zoom: bool = False,
         glimpses: int = 1,
         extent: float = 0.55,
@@ -93,21 +88,15 @@ class DynamicFocus(nn.Module):
         pool: int = 4,
         kernel: int = 9,
         temperature: float = 10.0,
+        jitter: float = 0.0,
+        train_centre: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
-        super().__init__()
-        self.topology = _read_frame(topology)
-        axes, channels = self.topology
-        self.grid = _read_grid(grid, axes)
-        check_count("glimpses", glimpses)
-        check_count("pool", pool)
-        check_count("kernel", kernel)
-        if kernel % 2 == 0:
-            raise ValueError(f"kernel={kernel} must be odd: a filter has a middle.")
-        if pool > min(axes):
-            raise ValueError(f"pool={pool} is larger than the frame {axes}.")
+        super().__init__(topology, grid, glimpses)
+        axes = self.topology.axes
+        check_kernel(kernel, pool, axes)
         for name, value in (
             ("extent", extent),
             ("aperture", aperture),
@@ -115,8 +104,10 @@ class DynamicFocus(nn.Module):
         ):
             if not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be positive.")
+        if not 0 <= jitter < math.inf:
+            raise ValueError(f"jitter={jitter} must be zero or positive.")
         check_choice("start", start, STARTS)
-        self.zoom, self.glimpses = zoom, glimpses
+        self.zoom, self.jitter = zoom, jitter
         factory: Any = {"device": device, "dtype": dtype}
         self.finder: nn.Module
         if isinstance(centre, nn.Module):
@@ -126,6 +117,7 @@ class DynamicFocus(nn.Module):
                 self.topology,
                 glimpses,
                 start=start,
+                features=features,
                 zoom=zoom,
                 pool=pool,
                 kernel=kernel,
@@ -142,6 +134,8 @@ class DynamicFocus(nn.Module):
             raise ValueError(
                 f"centre={centre!r} is neither a module nor one of {', '.join(CENTRES)}."
             )
+        if not train_centre:
+            self.finder.requires_grad_(False)
         size = (glimpses, len(axes))
         self.extent = nn.Parameter(torch.full(size, extent, **factory))
         self.aperture = nn.Parameter(torch.full(size, aperture, **factory))
@@ -153,7 +147,7 @@ class DynamicFocus(nn.Module):
         return self._windows(self._channels_last(input))
 
     def _windows(self, x: Tensor) -> Windows:
-        centre = _precise(self.finder(x.movedim(-1, 1)))
+        centre = precise(self.finder(x.movedim(-1, 1)))
         dims = len(self.topology.axes)
         if centre.shape[1:] != (self.glimpses, dims + self.zoom):
             raise ValueError(
@@ -164,6 +158,8 @@ class DynamicFocus(nn.Module):
         if self.zoom:
             extent = extent * MAX_ZOOM ** torch.tanh(centre[..., dims:])
             centre = centre[..., :dims]
+        if self.training and self.jitter:
+            centre = centre + self.jitter * torch.randn_like(centre)
         return Windows(centre, extent, self.aperture.to(extent.dtype) * extent / self.gaps)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -191,18 +187,6 @@ class DynamicFocus(nn.Module):
             x = read.reshape(*read.shape[:2], *x.shape[2:]).movedim(1, -2)
         return x
 
-    def _channels_last(self, input: Tensor) -> Tensor:
-        axes, channels = self.topology
-        shape = tuple(input.shape[1:])
-        if shape == axes and channels == 1:
-            return input.unsqueeze(-1)
-        if shape != (*axes, channels):
-            raise ValueError(
-                f"input has shape {tuple(input.shape)} but topology={self.topology} wants "
-                f"(N, {', '.join(map(str, (*axes, channels)))})."
-            )
-        return input
-
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds per sample of reading the windows, one axis after the other."""
@@ -229,7 +213,7 @@ class DynamicFocus(nn.Module):
 
 
 class Saliency(nn.Module):
-    """The soft-argmax of a map that one filter makes of the pooled sample."""
+    """The soft-argmax of a map that filters make of the pooled sample."""
 
     def __init__(
         self,
@@ -237,6 +221,7 @@ class Saliency(nn.Module):
         glimpses: int,
         *,
         start: str,
+        features: int,
         zoom: bool,
         pool: int,
         kernel: int,
@@ -246,34 +231,55 @@ class Saliency(nn.Module):
     ) -> None:
         super().__init__()
         axes, channels = topology
+        if isinstance(features, bool) or not isinstance(features, int) or features < 0:
+            raise ValueError(f"features={features!r} must be zero or a positive integer.")
         self.axes, self.pool, self.kernel = axes, pool, kernel
         factory: Any = {"device": device, "dtype": dtype}
-        size = (glimpses, channels, *(kernel for _ in axes))
+        dims = len(axes)
+        self.features = None
+        if features:
+            convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1]
+            self.features = convolution(
+                channels, features, FEATURE_KERNEL, padding=FEATURE_KERNEL // 2, **factory
+            )
+        size = (glimpses, features or channels, *[kernel] * dims)
         self.filter = nn.Parameter(torch.empty(size, **factory))
         self.temperature = nn.Parameter(torch.full((glimpses, 1), temperature, **factory))
         self.zoom = nn.Parameter(torch.zeros(size, **factory)) if zoom else None
-        with torch.no_grad():
-            if start == "random":
-                self.filter.normal_(std=1 / math.sqrt(channels * kernel ** len(axes)))
-            else:
-                line = torch.linspace(-2, 2, kernel, **factory)
-                blob = torch.ones((), **factory)
-                for _ in axes:
-                    blob = blob[..., None] * torch.exp(line.square() / -2)
-                self.filter.copy_(blob / blob.norm() / math.sqrt(channels))
+        self._start(start)
+
+    @torch.no_grad()
+    def _start(self, start: str) -> None:
+        kernels = [self.filter] if self.features is None else [self.filter, self.features.weight]
+        for kernel in kernels:
+            fan_in = math.prod(kernel.shape[1:])
+            kernel.normal_(std=1 / math.sqrt(fan_in))
+        if self.features is not None:
+            self.features.bias.zero_()
+        if start == "blob":
+            line = torch.linspace(-2, 2, self.kernel).to(self.filter)
+            blob = self.filter.new_ones(())
+            for _ in self.axes:
+                blob = blob[..., None] * torch.exp(line.square() / -2)
+            self.filter.copy_(blob / blob.norm() / self.filter.shape[1])
+            if self.features is not None:  # each hands on the brightness as it is
+                middle = (..., *[FEATURE_KERNEL // 2] * len(self.axes))
+                self.features.weight.zero_()[middle] = 1 / math.sqrt(self.features.in_channels)
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds per sample of the map, and of the zoom's."""
+        """Multiply-adds per sample of the map, and of the zoom's, without the features'."""
         cells = math.prod(size // self.pool for size in self.axes)
         return self.filter.numel() * cells * (1 if self.zoom is None else 2)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""
-        cells = _pool(x, self.pool)
+        cells = pool_cells(x, self.pool)
+        if self.features is not None:
+            cells = functional.relu(self.features(cells))
         convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[len(self.axes) - 1]
         saliency = convolve(cells, self.filter, padding=self.kernel // 2).flatten(2)
-        weights = torch.softmax(_precise(saliency) * self.temperature, dim=-1)
+        weights = torch.softmax(precise(saliency) * self.temperature, dim=-1)
         places = _cell_positions(self.axes, self.pool, weights)
         centre = weights @ places
         if self.zoom is None:
@@ -308,8 +314,8 @@ class Regressed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""
-        cells = _pool(x, self.pool).flatten(1)
-        output = _precise(self.output(torch.relu(self.hidden(cells))))
+        cells = pool_cells(x, self.pool).flatten(1)
+        output = precise(self.output(torch.relu(self.hidden(cells))))
         output = output.reshape(output.shape[0], self.glimpses, -1)
         centre = 0.5 + 0.5 * torch.tanh(output[..., : self.dims])
         return torch.cat([centre, output[..., self.dims :]], dim=-1)
@@ -334,48 +340,13 @@ class Static(nn.Module):
         return self.centre.expand(x.shape[0], -1, -1)
 
 
-def _precise(x: Tensor) -> Tensor:
-    """At least float32: half precision cannot tell the places of a large frame apart."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def _pool(x: Tensor, pool: int) -> Tensor:
-    """Means of cells; what does not fill a cell at the far end of an axis is left out."""
-    average = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[x.dim() - 3]
-    return average(x, pool)
-
-
 def _cell_positions(axes: Sequence[int], pool: int, like: Tensor) -> Tensor:
     """Where the middle of each cell is, (cells, d)."""
     lines = [
-        _pool(torch.linspace(0, 1, size, device=like.device, dtype=like.dtype)[None, None], pool)
+        pool_cells(
+            torch.linspace(0, 1, size, device=like.device, dtype=like.dtype)[None, None], pool
+        )
         for size in axes
     ]
     points = torch.meshgrid(*(line.flatten() for line in lines), indexing="ij")
     return torch.stack(points, dim=-1).flatten(0, -2)
-
-
-def _read_frame(topology: Topology) -> Grid:
-    if topology is None or isinstance(topology, Tensor):
-        raise ValueError("topology must be a shape, such as (60, 60): windows move on a grid.")
-    try:
-        sizes = [
-            size
-            for entry in topology
-            for size in (entry if isinstance(entry, Sequence) else [entry])
-        ]
-        frame = read_topology(topology, math.prod(sizes))
-    except TypeError:
-        raise ValueError(f"topology={topology} must be a shape, such as (60, 60).") from None
-    return cast(Grid, frame)  # of a shape, not of positions
-
-
-def _read_grid(grid: Sequence[int] | None, axes: Sequence[int]) -> tuple[int, ...]:
-    if grid is None:
-        return tuple(max(1, size // 2) for size in axes)
-    counts = tuple(grid)
-    if len(counts) != len(axes):
-        raise ValueError(f"grid={counts} must have a number for each axis of {tuple(axes)}.")
-    for count in counts:
-        check_count("grid", count)
-    return counts

@@ -18,8 +18,8 @@ from focusing.errors import DamagedError
 from focusing.reports.figures.plotting import draw_curve, legend_start_and_end, signed_image
 from focusing.reports.foci import read_foci
 from focusing.reports.tables import file_name
-from focusing.reports.window_figures import film_windows, read_windows, windows_figure
 from focusing.results.store import FIGURES_COMPLETE, atomic_write, read_record
+from focusing.window_drawing import film_windows, read_windows, windows_figure
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ def series_figure(
 
 
 def _mark_scores(axes: Axes, scores: Mapping[str, Any]) -> None:
-    for row, protocol in enumerate(("paper", "holdout")):
+    for row, protocol in enumerate(("best_test", "holdout")):
         score = scores.get(protocol)
         if score:
             at, below = (score["epoch"] + 1, score["value"]), (0, -6 - 8 * row)

@@ -29,6 +29,7 @@ class SweepStatus:
         bar: draw a bar if there is a terminal.
         quiet: print nothing.
         running: jobs that are running now.
+        queue: what a cluster says of its jobs.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class SweepStatus:
         self.bar, self.quiet, self.noun = True, False, noun
         self.total = len(jobs) if total is None else total
         self.counts = {"done": 0, "failed": 0, "skipped": 0, "busy": 0, "pruned": 0}
-        self.running = 0
+        self.running, self.queue = 0, ""
         self.best: Result | None = None
         self._not_run = 0
         self._interval = interval
@@ -75,7 +76,7 @@ class SweepStatus:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Show the final counts and leave them on the screen."""
-        self.running = 0
+        self.running, self.queue = 0, ""
         if self._bar is not None:
             self.refresh()
             self._bar.stop()
@@ -118,6 +119,8 @@ class SweepStatus:
             words.append(f"{_clock(left)} left")
         if self.best is not None and self.best[1].score is not None:
             words.append(f"best {self.best[1].score:.4g} ({self._name(self.best[0])})")
+        if self.queue:
+            words.append(self.queue)
         return ", ".join(words)
 
     def seconds_left(self) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,14 @@ from typing import Any
 from focusing.errors import UserError, printable
 from focusing.results.identity import config_hash, upgrade
 from focusing.results.record_schema import check_record, parse
-from focusing.results.store import ARCHIVE, RECORD_FILE, atomic_write, read_lines, read_run
+from focusing.results.store import (
+    ARCHIVE,
+    RECORD_FILE,
+    atomic_write,
+    read_lines,
+    read_record,
+    read_run,
+)
 from focusing.validation import below
 
 UNSTATED = "unstated"
@@ -258,6 +266,21 @@ def published(config: Mapping[str, Any]) -> Run | None:
     if not folder.is_dir():
         raise UserError(f"sweep.archive={archive} is not a folder.")
     return _finished(folder).get((config["name"], config_hash(config), config["seed"]))
+
+
+def runs_at(folders: Iterable[Path], archive: Path | None = None) -> list[Run]:
+    """The finished runs of some run folders, whose records are there or in an archive."""
+    archived = {run.path: run for run in _finished(archive).values()} if archive else {}
+    runs = []
+    for folder in folders:
+        if folder in archived:
+            runs.append(archived[folder])
+            continue
+        with suppress(UserError):
+            record = read_record(folder)
+            if record and record["status"] == "done":
+                runs.append(run_of(folder, record))
+    return runs
 
 
 def record_files(folders: Sequence[Path]) -> Iterator[Path]:

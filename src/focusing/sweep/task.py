@@ -6,6 +6,7 @@ and the folder of a run follows from the hash of its config.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from filelock import Timeout
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import run_job, setup_globals
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
@@ -84,6 +86,10 @@ class SweepTask:
 
             torch.set_num_threads(self.threads)
         prepare_hydra()
+        with named_warnings():
+            return self._skip_or_run(cfg)
+
+    def _skip_or_run(self, cfg: DictConfig) -> Outcome:
         if is_stack(cfg):
             return self._run(cfg, None, {})  # many runs in one job: it handles its own records
         try:
@@ -142,6 +148,26 @@ class SweepTask:
             with suppress(UserError):
                 metric = (read_record(run_dir) or {}).get("metric")
         return Outcome("done", earlier=earlier, run_dir=where, score=score, metric=metric)
+
+
+@contextmanager
+def named_warnings() -> Iterator[None]:
+    """Put the options of the job before each of its warnings: several jobs share a terminal."""
+    task = HydraConfig.get().overrides.task if HydraConfig.initialized() else ()
+    name = " ".join(word for word in task if not word.startswith("+callbacks.trial="))
+
+    def add_name(record: logging.LogRecord) -> bool:
+        record.msg, record.args = f"{name}: {record.getMessage()}", ()
+        return True
+
+    handlers = list(logging.getLogger().handlers) if name else []
+    for handler in handlers:
+        handler.addFilter(add_name)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(add_name)
 
 
 class Requeued(SystemExit):

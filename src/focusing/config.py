@@ -158,6 +158,7 @@ SCHEMA_TARGETS: dict[str, dict[str, str]] = {
         "fashion": "focusing.data.fashion",
         "cifar10": "focusing.data.cifar10",
         "clt": "focusing.data.clt",
+        "shifted": "focusing.data.shifted",
         "lfw": "focusing.data.lfw",
         "catsdogs": "focusing.data.catsdogs",
         "fsdd": "focusing.data.fsdd",

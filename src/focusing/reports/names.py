@@ -5,6 +5,7 @@ from __future__ import annotations
 DATA = {
     "mnist": "MNIST",
     "clt": "CLT",
+    "shifted": "Shifted",
     "cifar10": "CIFAR-10",
     "fashion": "Fashion",
     "lfw": "LFW-Faces",
@@ -25,6 +26,8 @@ MODELS = {
     "focus_2d": "Focus-2d",
     "dynamic_dense": "Dynamic+Dns",
     "dynamic_2d": "Dynamic-2d",
+    "stn_dense": "STN+Dns",
+    "stn_2d": "STN-2d",
     "cnn_dense": "CNN+Dns",
     "cnn_focus": "CNN+Fcs",
     "vgg_dense": "VGG+Dns",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks import layer as benchmark
 from focusing import FocusedLinear
+from focusing.nn.ops import available_backends
 from tests.unit.nn.oracle import (
     BACKENDS,
     GRIDS,
@@ -71,7 +72,8 @@ def topologies(draw: st.DrawFn) -> tuple[int, Any]:
 @settings(max_examples=60)
 @given(
     topology=topologies(),
-    neurons=st.sampled_from([1, 3, 20, 37, 130]),
+    foci=st.sampled_from([1, 3, 20, 37, 130]),
+    units=st.sampled_from([1, 1, 2, 3]),
     batch=st.sampled_from([0, 1, 4]),
     moves=st.lists(
         st.tuples(st.sampled_from(MUS), st.sampled_from(SIGMAS)), min_size=1, max_size=4
@@ -87,7 +89,8 @@ def topologies(draw: st.DrawFn) -> tuple[int, Any]:
 )
 def test_engines_equal_the_formulas_in_float64(
     topology: tuple[int, Any],
-    neurons: int,
+    foci: int,
+    units: int,
     batch: int,
     moves: list[tuple[str, str]],
     normalizer: str,
@@ -97,7 +100,7 @@ def test_engines_equal_the_formulas_in_float64(
     x_has_grad: bool,
     seed: int,
 ) -> None:
-    generator = torch.Generator().manual_seed(seed)
+    generator, neurons = torch.Generator().manual_seed(seed), units * foci
     inputs, shape = make_topology(topology[1], topology[0], generator)
     x = torch.randn(batch, inputs, generator=generator, dtype=torch.float64)
     x.requires_grad_(x_has_grad)
@@ -110,6 +113,7 @@ def test_engines_equal_the_formulas_in_float64(
             topology=shape,
             grid="linspace" if isinstance(shape, torch.Tensor) else grid,
             normalizer=normalizer,
+            units_per_focus=units,
             backend=backend,
             cutoff=TINY,
             dtype=torch.float64,
@@ -262,6 +266,12 @@ def test_a_focus_that_is_far_from_all_inputs_is_exact_in_single_precision(normal
     for single, double in zip(*results, strict=True):
         scale = double.abs().amax(-1, keepdim=True)
         assert ((single - double).abs() <= 3e-5 * scale + 1e-12).all()
+
+
+def test_a_machine_says_which_engines_it_offers() -> None:
+    assert set(BACKENDS) <= set(available_backends("cpu"))
+    assert "numba" not in available_backends("meta")
+    assert available_backends(torch.device("meta"))[-1] == "reference"
 
 
 def test_the_benchmark_measures_every_backend() -> None:

@@ -23,6 +23,17 @@ PLAIN_TYPES = (Tensor, nn.Parameter)
 _FAKE, _PROXY = torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY
 
 
+def available_backends(device: torch.device | str) -> list[str]:
+    """Names of the engines that run on a device of this machine, fastest first.
+
+    A gaussian layer in float32 with ``backend="auto"`` takes the first of them.
+    """
+    from focusing.nn.ops import cpu  # which imports this file
+
+    numba = torch.device(device).type == "cpu" and cpu.AVAILABLE
+    return [*(["numba", "numba_banded"] if numba else []), "torch", "reference"]
+
+
 def is_tracing(input: Tensor) -> bool:
     """Whether a compiler, torch.func or forward derivatives must see plain torch operations."""
     return (

@@ -178,6 +178,9 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
         sizes.pop(name, default)
         for name, default in (("source", UNSTATED), ("fingerprint", UNSTATED), ("content", None))
     )
+    experiment, own = record["experiment"], f"{sizes['name']}_{config['model']['name']}"
+    if experiment == own:  # version 0.1 named runs after their model, too, if not told otherwise
+        experiment = "learning_to_focus" if sizes["name"] == "synthetic" else sizes["name"]
     scores = {name: score for name, score in record["scores"].items() if score}
     on_gpu = "gpu" in (record.get("machine") or {})
     # On a CPU its own time, which other processes and pauses do not lengthen.
@@ -185,7 +188,7 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
     return Run(
         path=path,
         file=file or path / RECORD_FILE,
-        experiment=record["experiment"],
+        experiment=experiment,
         status=record["status"],
         error=record.get("error"),
         data=sizes.pop("name"),

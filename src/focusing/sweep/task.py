@@ -157,7 +157,8 @@ def named_warnings() -> Iterator[None]:
     name = " ".join(word for word in task if not word.startswith("+callbacks.trial="))
 
     def add_name(record: logging.LogRecord) -> bool:
-        record.msg, record.args = f"{name}: {record.getMessage()}", ()
+        if not hasattr(record, "job"):  # it goes through several handlers
+            record.job, record.msg, record.args = name, f"{name}: {record.getMessage()}", ()
         return True
 
     handlers = list(logging.getLogger().handlers) if name else []

@@ -93,6 +93,8 @@ def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
     tables = []
     for about, members in editions(runs):
         settings = [setting for setting in settings_of(members) if protocol in setting.scores]
+        if not settings:
+            continue
         compared = comparisons(settings, [protocol])
         cells = []
         for place, setting in enumerate(settings):
@@ -107,7 +109,7 @@ def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
         )
         notes = [NOTE_SWEEP] + [NOTE_NO_TWIN] * (not others)
         tables.append(Table(name, name, columns, _rows(settings, cells), tuple(notes)))
-    return [table for table in tables if table.rows]
+    return tables
 
 
 def _rows(settings: Sequence[Setting], cells: Sequence[Sequence[Cell]]) -> tuple[Row, ...]:

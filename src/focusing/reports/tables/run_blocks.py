@@ -244,7 +244,7 @@ class Scored:
         )
 
     def points(self) -> str:
-        """The scores themselves where there are too few for an interval; a single one is the mean."""
+        """The scores where there are too few for an interval; a single one is the mean."""
         few = 1 < len(self.values) < MIN_FOR_INTERVAL
         return ", ".join(number(value) for value in self.values.values()) if few else ""
 

@@ -44,12 +44,12 @@ def test_a_report_compares_them(trained: Path) -> None:
     done = run_here("report", "--out", "here", cwd=trained)
     assert done.returncode == 0, done.stderr
     assert "6 runs: here/" in done.stdout
-    text = (trained / "here/tables/experiment_learning_to_focus_paper_paper.csv").read_text()
+    text = (trained / "here/tables/experiment_learning_to_focus_full_text.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
     assert [(row["model"], row["protocol"], row["n"], row["against"]) for row in rows] == [
-        ("dense", "paper", "3", ""),
+        ("dense", "best_test", "3", ""),
         ("dense", "last", "3", ""),
-        ("focus_s", "paper", "3", "dense"),
+        ("focus_s", "best_test", "3", "dense"),
         ("focus_s", "last", "3", "dense"),
     ]
     assert all(0 < float(row["p_holm"]) <= 1 for row in rows if row["against"])

@@ -35,9 +35,9 @@ MODELS = {
     "fasttext_dense": "FastText+Dns",
     "fasttext_focus": "FastText+Fcs",
 }
-PROTOCOLS = ("paper", "holdout", "last")
-SIZES = ("paper", "short", "quick", "smoke")
-VARIANTS = ("paper", "author", "author2018")
+PROTOCOLS = ("best_test", "holdout", "last")
+SIZES = ("full", "short", "quick", "smoke")
+VARIANTS = ("text", "author", "author2018")
 
 
 def data_name(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -56,6 +56,9 @@ class LocalSweep(SerialSweep):
         jobs_per_worker: a process is replaced after so many jobs.
         growth_mb: or after its memory has grown so much.
         **places: how many jobs run at once, and where: the options of :func:`make_slots`.
+
+    Attributes:
+        began: called with every job that begins to train.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class LocalSweep(SerialSweep):
         self._slots()  # reports wrong options before the sweep begins
         self._limits = Limits(jobs_per_worker, growth_mb)
         self._pause = Path(config.paths.output_dir).expanduser() / ".pause"
+        self.began: Callable[[Job], None] = lambda job: None
 
     def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
         """Run all jobs; ``jobs`` is asked for the next one when a slot is free."""
@@ -85,7 +89,8 @@ class LocalSweep(SerialSweep):
         slots = self._slots(jobs=status.total)
         self._task.threads = slots[0].threads
         _preload(slots[0])
-        pool = Pool(slots, self._execute_and_announce, self._limits, status.print, self._pause)
+        work, said = self._execute_and_announce, status.print
+        pool = Pool(slots, work, self._limits, said, self._pause, self.began)
 
         def tick() -> None:
             status.running = pool.running
@@ -118,6 +123,7 @@ def make_slots(
     per_gpu: int,
     threads: int | None,
     jobs: int | None = None,
+    cpus: int | None = None,
 ) -> list[Slot]:
     """The slots of this machine.
 
@@ -127,13 +133,14 @@ def make_slots(
         per_gpu: jobs that share a GPU.
         threads: of each job; None: an equal share of the processors.
         jobs: number of jobs; there are no more slots than that.
+        cpus: processors of the slots; None: all that this process may use.
     """
     devices = _devices(gpus)
     if devices and per_gpu < 1:
         raise UserError(f"hydra.launcher.per_gpu={per_gpu} must be at least 1.")
     if devices and workers is not None:
         raise UserError("hydra.launcher.workers is for a sweep without GPUs: use per_gpu.")
-    cpus = cpu_count()
+    cpus = cpus or cpu_count()
     count = len(devices) * per_gpu if devices else (cpus if workers is None else workers)
     if count < 1:
         raise UserError(f"hydra.launcher.workers={workers} must be at least 1.")

@@ -35,6 +35,7 @@ class SweepStatus:
         bar: draw a bar if there is a terminal.
         quiet: print nothing.
         running: jobs that are running now.
+        queue: what a cluster says of its jobs.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class SweepStatus:
         self.bar, self.quiet, self.noun, self._show_best = True, False, noun, best
         self.total = len(jobs) if total is None else total
         self.counts = {"done": 0, "failed": 0, "skipped": 0, "busy": 0, "pruned": 0}
-        self.running = 0
+        self.running, self.queue = 0, ""
         self.best: Result | None = None
         self._not_run = 0
         self._interval = interval
@@ -82,7 +83,7 @@ class SweepStatus:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Show the final counts and leave them on the screen."""
-        self.running = 0
+        self.running, self.queue = 0, ""
         if self._bar is not None:
             self.refresh()
             self._bar.stop()
@@ -125,6 +126,8 @@ class SweepStatus:
             words.append(f"{_clock(left)} left")
         if self._show_best and self.best is not None and self.best[1].score is not None:
             words.append(f"best {self.best[1].score:.4g} ({self._name(self.best[0])})")
+        if self.queue:
+            words.append(self.queue)
         return ", ".join(words)
 
     def seconds_left(self) -> float | None:

@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.warnings import PossibleUserWarning
+from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import PassThroughProfiler
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -179,7 +180,8 @@ def build_trainer(
             default_root_dir=run_dir,
             callbacks=[*callbacks, EpochCheckpoint(run_dir / "checkpoints", is_best)],
             logger=False,  # a run opens its loggers once it has its folder
-            plugins=[PlainCheckpointIO()],
+            # A run is one process, also where Lightning finds SLURM, warns about srun and requeues.
+            plugins=[PlainCheckpointIO(), LightningEnvironment()],
             profiler=_NoProfiler(),
             num_sanity_val_steps=0,
             log_every_n_steps=1,

@@ -1,9 +1,6 @@
 """One job of a sweep: skipped, run, failed, stopped, or waited for."""
 
 import logging
-import os
-import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -156,37 +153,6 @@ def test_others_and_searches_may_stop_a_job(cfg: Callable[..., DictConfig]) -> N
     assert sweep_task(raising(PrunedError()))(cfg()).status == "pruned"
     with pytest.raises(SystemExit):
         sweep_task(raising(SystemExit(143)))(cfg())  # a signal stops the sweep
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGUSR2")
-def test_a_cluster_requeues_after_the_run_has_stopped(
-    cfg: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
-    order: list[str] = []
-
-    def in_training(_: DictConfig) -> None:
-        def save(signum: int, frame: Any) -> None:
-            order.append("saved")
-            raise SystemExit(143)
-
-        before = signal.signal(signal.SIGTERM, save)
-        try:
-            os.kill(os.getpid(), signal.SIGUSR2)
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-    def before_training(_: DictConfig) -> None:
-        os.kill(os.getpid(), signal.SIGUSR2)
-
-    earlier = signal.signal(signal.SIGUSR2, lambda signum, frame: order.append("requeued"))
-    try:
-        for task in (in_training, before_training):
-            with pytest.raises(SystemExit):
-                sweep_task(task)(cfg())
-    finally:
-        signal.signal(signal.SIGUSR2, earlier)
-    assert order == ["saved", "requeued", "requeued"]
 
 
 def test_jobs_of_others_are_waited_for(

@@ -103,6 +103,7 @@ class TrainerOptions:
     precision: Annotated[str, OneOf(*PRECISIONS)] = MISSING
     deterministic: bool = MISSING
     limit_batches: AtLeastOne | None = None
+    compile: bool = False
 
 
 @dataclass

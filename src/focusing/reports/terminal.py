@@ -124,6 +124,9 @@ def _cost(record: Mapping[str, Any]) -> str:
         parts.append(f"{record['steps_per_second']:,.0f} steps/s")
     if record.get("peak_memory_bytes"):
         parts.append(f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB")
+    compiled = (record.get("measured") or {}).get("compile") or {}
+    if "seconds" in compiled:
+        parts.append(f"compiled in {_time(compiled['seconds'])}")
     return ", ".join(parts)
 
 

@@ -11,6 +11,7 @@ import ctypes
 import math
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -203,6 +204,31 @@ class CpuEngine:
             first, inputs = np.zeros(1, np.intp), np.full(1, len(self._line))
             self._whole = Plan(first, first, inputs, np.arange(neurons), whole=True)
         return self._whole
+
+
+def when_compiling(announce: Callable[[], Any]) -> None:
+    """Call a function as soon as numba compiles a loop in this process; later runs find it."""
+    if not AVAILABLE:
+        return
+    from numba.core import event
+
+    class Announce(event.Listener):  # type: ignore[misc]
+        def on_start(self, happening: Any) -> None:
+            event.unregister("numba:compile", self)
+            announce()
+
+        def on_end(self, happening: Any) -> None:
+            pass
+
+    event.register("numba:compile", Announce())
+
+
+def compile_kernels() -> None:
+    """Compile all loops for positions on a line and in a picture, and keep them on disk."""
+    from focusing.nn import FocusedLinear
+
+    for topology in (None, (4, 4)):
+        FocusedLinear(16, 3, topology=topology)(torch.rand(2, 16)).sum().backward()
 
 
 def supports(

@@ -11,12 +11,24 @@ from torch.nn import functional
 
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
 from focusing.nn.init import WEIGHT_SCHEMES, Mu, Sigma, initial_mu, initial_sigma, weight_bound
-from focusing.nn.ops import BACKENDS, FORMER_NAMES, PLAIN_TYPES, cpu, fused, is_tracing, record_call
+from focusing.nn.ops import (
+    BACKENDS,
+    FORMER_NAMES,
+    PLAIN_TYPES,
+    cpu,
+    fused,
+    is_compiling,
+    is_tracing,
+    record_call,
+    triton_runs_on,
+)
 from focusing.nn.ops.functional import check_choice, check_count, focus_coefficients, focused_linear
 from focusing.nn.positions import GRIDS, Topology, positions, read_topology
 from focusing.nn.sparse import BandedLinear
 
 fx.wrap("focused_linear")  # which asks for shapes: torch.fx records one call of it
+
+CPU_BACKENDS, GPU_BACKENDS = ("auto", "numba", "numba_banded"), ("auto", "triton")
 
 MIN_BANDED_WEIGHTS = 2**15
 """Below this many weights a layer's time goes into calls, not into arithmetic."""
@@ -66,9 +78,10 @@ class FocusedLinear(nn.Module):
             ``"mean"`` (the mean of phi is 1, as in the author's code of 2018) or ``"none"``.
         backend: what computes the product, always with the same result: ``"reference"`` (plain
             autograd), ``"torch"`` (fewer passes), ``"numba"`` (compiled loops on the CPU),
-            ``"numba_banded"`` (the same, only over inputs that the foci reach); ``"auto"`` chooses
-            by shape and foci. All but reference cover the gaussian and first derivatives; elsewhere
-            reference is used, and torch where numba cannot serve.
+            ``"numba_banded"`` (the same, only over inputs that the foci reach), ``"triton"``
+            (kernels on a GPU); ``"auto"`` chooses by device, shape and foci. All but reference
+            cover the gaussian and first derivatives; elsewhere reference is used, and torch where
+            numba or Triton cannot serve.
         cutoff: bands leave out inputs whose coefficient is below this share of the neuron's
             largest.
         device: device of the parameters.
@@ -196,7 +209,8 @@ class FocusedLinear(nn.Module):
             return recorded
         weight, bias = self._parameter("weight"), self._parameter("bias")
         plain = self.backend == "reference" or self.focus != "gaussian"
-        if plain or is_tracing(input) or input.is_meta:
+        traced = is_tracing(input) and not (is_compiling() and self._takes_triton(input))
+        if plain or traced or input.is_meta:
             foci = self.mu, self.sigma, self.tau
             options: Any = {"focus": self.focus, "normalizer": self.normalizer, "mask": self.mask}
             return focused_linear(input, weight, bias, *foci, **options, sample=self.training)
@@ -209,9 +223,13 @@ class FocusedLinear(nn.Module):
         buffers: Any = self._buffers  # many times faster than attributes
         mask, tau = buffers["mask"], buffers["tau"]
         mu, sigma = self._parameter("mu"), self._parameter("sigma")
-        if self.backend != "torch" and cpu.supports(x, weight, mu, sigma, tau, mask):
+        if self.backend in CPU_BACKENDS and cpu.supports(x, weight, mu, sigma, tau, mask):
             engine = self._cpu_engine or self._make_cpu_engine()
             y = engine(x, weight, bias, mu, sigma, mask)
+        elif self._takes_triton(x):
+            from focusing.nn.ops import gpu
+
+            y = gpu.focused_linear(x, weight, bias, mu, sigma, tau, mask, self.normalizer)
         else:
             y = fused.focused_linear(x, weight, bias, mu, sigma, tau, mask, self.normalizer)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
@@ -220,6 +238,17 @@ class FocusedLinear(nn.Module):
         """The attribute, several times faster unless it is computed from other parameters."""
         parameter = self._parameters.get(name)
         return getattr(self, name) if parameter is None else parameter
+
+    def _takes_triton(self, x: Tensor) -> bool:
+        """Whether inputs go to Triton's kernels, of which the interpreter on CPUs is for tests."""
+        if self.backend not in GPU_BACKENDS or not triton_runs_on(x.device.type):
+            return False
+        from focusing.nn.ops import gpu  # which imports Triton: not before it is needed
+
+        weight, mu, sigma = (self._parameter(name) for name in ("weight", "mu", "sigma"))
+        return gpu.supports(x, weight, mu, sigma, self.tau, self.mask) and (
+            self.backend == "triton" or not x.is_cpu
+        )
 
     def _make_cpu_engine(self) -> cpu.CpuEngine:
         """An engine for these positions; it keeps its plan and its memory between steps."""

@@ -43,6 +43,8 @@ MAX_FRAMES = 100
 """A film of more frames shows no more, and a GIF stores every frame."""
 PALETTE_SIZE = 256
 """Colours of a PNG with a palette, which takes a third of the bytes of full colours."""
+MAX_OVERSHOOT = 2.0
+"""How far a smooth curve of phi may go beyond its values at the inputs."""
 VISIBLE_DIFFERENCE = 0.1
 """Mean difference of colours, of 255, that is seen: in photographs and shades, not in lines."""
 
@@ -176,6 +178,25 @@ class LayerFoci:
         )
         phi = coefficients(tau, mu, sigma, self.focus, self.normalizer, sample=False)
         return np.asarray(phi.numpy())
+
+    def smooth_phi(self, at: int, line: Array, neurons: Array | slice = slice(None)) -> Array:
+        """The curves (k, len(line)) on which phi of some neurons lies, between the inputs, too."""
+        tau, mu, sigma = (
+            torch.as_tensor(values).double()
+            for values in (
+                np.concatenate([self.tau, line[:, None]]),
+                self.mu[at, neurons],
+                self.sigma[at, neurons],
+            )
+        )
+        g = coefficients(tau, mu, sigma, self.focus, "none", sample=False).numpy()
+        inputs, between = g[:, : len(self.tau)], g[:, len(self.tau) :]
+        phi = self.phi(at, neurons)
+        largest = np.abs(inputs).argmax(1, keepdims=True)
+        top, most = (np.take_along_axis(values, largest, 1) for values in (phi, inputs))
+        scale = np.divide(top, most, out=np.zeros_like(top), where=most != 0)
+        # A focus much narrower than the distance of inputs would be a spike that no input sees.
+        return np.clip(between * scale, -MAX_OVERSHOOT * abs(top), MAX_OVERSHOOT * abs(top))
 
 
 def shade_noise(

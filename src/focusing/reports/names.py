@@ -5,6 +5,7 @@ from __future__ import annotations
 DATA = {
     "mnist": "MNIST",
     "clt": "CLT",
+    "shifted": "Shifted",
     "cifar10": "CIFAR-10",
     "fashion": "Fashion",
     "lfw": "LFW-Faces",
@@ -25,6 +26,8 @@ MODELS = {
     "focus_2d": "Focus-2d",
     "dynamic_dense": "Dynamic+Dns",
     "dynamic_2d": "Dynamic-2d",
+    "stn_dense": "STN+Dns",
+    "stn_2d": "STN-2d",
     "cnn_dense": "CNN+Dns",
     "cnn_focus": "CNN+Fcs",
     "vgg_dense": "VGG+Dns",
@@ -32,9 +35,9 @@ MODELS = {
     "fasttext_dense": "FastText+Dns",
     "fasttext_focus": "FastText+Fcs",
 }
-PROTOCOLS = ("paper", "holdout", "last")
-SIZES = ("paper", "short", "quick", "smoke")
-VARIANTS = ("paper", "author", "author2018")
+PROTOCOLS = ("best_test", "holdout", "last")
+SIZES = ("full", "short", "quick", "smoke")
+VARIANTS = ("text", "author", "author2018")
 
 
 def data_name(name: str) -> str:

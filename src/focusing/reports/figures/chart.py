@@ -25,7 +25,7 @@ MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
 FOCUSED_MODELS = ("focus_s", "focus_c", "focus_2d", "cnn_focus", "vgg_focus")
 """Models whose foci are drawn by data set."""
 PROTOCOL_TITLES = {
-    "paper": "best test epoch",
+    "best_test": "best test epoch",
     "holdout": "test at the best validation epoch",
     "last": "after the last epoch",
 }
@@ -90,7 +90,7 @@ Charts = list[Chart | Missing | Damaged]
 
 def missing(title: str, experiment: str, *options: str) -> Missing:
     """The figure of an experiment that was not run."""
-    return Missing(title, command(experiment, "paper", "paper", options))
+    return Missing(title, command(experiment, "full", "text", options))
 
 
 def or_missing(charts: Charts, title: str, experiment: str, *options: str) -> Charts:
@@ -273,7 +273,7 @@ def ends_or_note(run: Run, which: str, charts: Charts) -> dict[str, tuple[Array,
 def protocols_to_show(names: Iterable[str]) -> list[str]:
     """Protocols worth a figure: the paper's and the honest one; the last epoch if there is none."""
     known = set(names)
-    return [name for name in ("paper", "holdout") if name in known] or sorted(known)
+    return [name for name in ("best_test", "holdout") if name in known] or sorted(known)
 
 
 def run_count(counts: Iterable[int]) -> str:

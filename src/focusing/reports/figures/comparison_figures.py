@@ -38,7 +38,7 @@ from focusing.results.stats import CONFIDENCE, mean_interval
 
 SERIES = {
     "published": ("the paper", GREY, "s"),
-    "paper": ("ours, settings of the text", BLUE, "o"),
+    "text": ("ours, settings of the text", BLUE, "o"),
     "author": ("ours, settings of the author's code", ORANGE, "^"),
     "holdout": ("ours, on held-out data", GREEN, "D"),
 }
@@ -99,7 +99,7 @@ def _forest_points(collection: Collection) -> Iterator[Row]:
                 sign = -1 if data == "boston" else 1
                 yield {**about, **_published_point(cells[model], cells[dense], sign)}
                 same = [row for row in rows if (row["data"], row["model"]) == (data, model)]
-                for series in ("paper", "author", "holdout"):
+                for series in ("text", "author", "holdout"):
                     chosen = closest_to_paper(same, series)
                     if chosen:
                         yield {**about, "series": series, **_own_point(chosen, sign)}
@@ -109,14 +109,14 @@ def _forest_points(collection: Collection) -> Iterator[Row]:
 
 def closest_to_paper(rows: Rows, series: str) -> Row | None:
     """Of one data set and model the runs that are nearest to the paper's: size, then length."""
-    wanted = ("paper", "holdout") if series == "holdout" else (series, "paper")
+    wanted = ("text", "holdout") if series == "holdout" else (series, "best_test")
     fit = [
         row
         for row in rows
         if (row["variant"], row["protocol"]) == wanted
         and row["difference"] is not None
         and row["source"] != "fake"
-        and (row["size"] == "paper" or row["difference_low"] is not None)
+        and (row["size"] == "full" or row["difference_low"] is not None)
     ]
     sizes = [*SIZES]
     return min(
@@ -164,7 +164,7 @@ def _published_point(ours: Published, dense: Published, sign: int) -> Row:
 
 
 def _trial_points(records: Rows) -> Iterator[Row]:
-    """Table 1 by level of noise; ``table1_paper_author`` is the notebook's own grid."""
+    """Table 1 by level of noise; ``table1_full_author`` is the notebook's own grid."""
     rows = [row for row in records if row.get("experiment") == "table1" and "noise" in row]
     for level, (name, *_) in NOISE_LEVELS.items():
         about = {"group": "Table 1, random trials", "row": name, "column": 1}
@@ -172,7 +172,7 @@ def _trial_points(records: Rows) -> Iterator[Row]:
             row
             for row in rows
             if (row["noise"], row["position"]) == (level, "all")
-            and (row["size"], row["protocol"]) == ("paper", "paper")
+            and (row["size"], row["protocol"]) == ("full", "best_test")
         ]
         if there:
             notebook = there[0]["notebook_difference"]
@@ -192,13 +192,13 @@ def _synthetic_points(records: Rows) -> Iterator[Row]:
             row
             for row in records
             if row.get("experiment") == experiment
-            and (row.get("size"), row.get("protocol")) == ("paper", "paper")
+            and (row.get("size"), row.get("protocol")) == ("full", "best_test")
             and row.get("difference") is not None
         ]
         if rows and stored:
             gap = round(stored["focus_s"] - stored["dense"], 4)
             yield {**about, "series": "published", "difference": gap, "as_published": True}
-        for series in ("paper", "author"):
+        for series in ("text", "author"):
             there = [row for row in rows if row["variant"].startswith(series)]
             if there:  # author2018 rather than author
                 row = max(there, key=lambda row: (row["variant"], row.get("data.seed") == "varied"))

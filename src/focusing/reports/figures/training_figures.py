@@ -317,7 +317,7 @@ def optimism_charts(collection: Collection) -> Charts:
                 + (f" {hidden} more are in its table." if hidden else ""),
                 rows,
                 partial(_draw_optimism, rows),
-                {**table_tags(rows), "protocol": "paper holdout"},
+                {**table_tags(rows), "protocol": "best_test holdout"},
             )
         )
     lacking = missing("Optimism of the paper's protocol", "table2_simple", "protocol=holdout")

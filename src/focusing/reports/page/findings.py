@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from focusing.config import USUAL
 from focusing.reports.names import PROTOCOLS, data_name, data_order, dense_twin
 from focusing.reports.page.exhibits import short_title
 from focusing.reports.paper import published_tables
@@ -122,15 +123,15 @@ class Finding:
         experiment: its name.
         title: in print.
         rows: the differences.
-        size: ``paper``, ``short``, ``quick`` or ``smoke``.
-        variant: ``paper``, ``author`` or ``author2018``.
+        size: ``full``, ``short``, ``quick`` or ``smoke``.
+        variant: ``text``, ``author`` or ``author2018``.
     """
 
     experiment: str
     title: str
     rows: tuple[Difference, ...]
-    size: str = "paper"
-    variant: str = "paper"
+    size: str = "full"
+    variant: str = "text"
 
     @property
     def edition(self) -> str:
@@ -141,7 +142,7 @@ class Finding:
 def edition_words(size: str, variant: str) -> list[str]:
     """Size and variant, where they are not the paper's."""
     named = {"size": size, "variant": variant}
-    return [f"{name} {value}" for name, value in named.items() if value != "paper"]
+    return [f"{name} {value}" for name, value in named.items() if value != USUAL[name]]
 
 
 def findings(collection: Collection) -> list[Finding]:
@@ -176,7 +177,7 @@ def _difference(comparison: Comparison, **fields: Any) -> Difference:
 
 def _preferred(protocols: Iterable[str]) -> str:
     """The protocol that is shown if the reader chose none: the honest one, where there is one."""
-    return min(protocols, key=("holdout", "paper", "last").index)
+    return min(protocols, key=("holdout", "best_test", "last").index)
 
 
 def _of_settings(runs: Sequence[Run]) -> Iterator[Difference]:

@@ -21,6 +21,9 @@ BACKENDS = ("auto", "reference", "torch", "numba", "numba_banded", "triton")
 FORMER_NAMES = {"fused": "numba", "banded": "numba_banded"}
 """Backends by the names that older configs and records have."""
 
+CPU_BACKENDS = ("auto", "numba", "numba_banded")
+"""Backends that take numba's loops where these can serve."""
+
 PLAIN_TYPES = (Tensor, nn.Parameter)
 """Types of tensors that have memory which a loop can write to."""
 
@@ -68,6 +71,28 @@ def _triton_runs_on(kind: str) -> bool:
     return True
 
 
+def takes_kernels(backend: str, x: Tensor, *tensors: Any) -> bool:
+    """Whether a backend gives inputs to Triton, with weight, mu, sigma, tau and mask of a layer."""
+    if not (backend == "triton" or (backend == "auto" and not x.is_cpu)):
+        return False
+    if not triton_runs_on(x.device.type):
+        return False
+    from focusing.nn.ops import gpu  # which imports Triton: not before it is needed
+
+    return gpu.supports(x, *tensors)
+
+
+def engine(backend: str, x: Tensor, *tensors: Any) -> Any:
+    """The module of the engine that serves where numba does not."""
+    if takes_kernels(backend, x, *tensors):
+        from focusing.nn.ops import gpu
+
+        return gpu
+    from focusing.nn.ops import fused
+
+    return fused
+
+
 def fit_together(
     x: Tensor, weight: Tensor, mu: Tensor, sigma: Tensor, tau: Tensor, mask: Tensor | None
 ) -> bool:
@@ -102,11 +127,18 @@ def is_tracing(input: Tensor) -> bool:
     )
 
 
-def is_compiling() -> bool:
-    """Whether torch.compile traces, and not torch.export, which must see plain operations."""
+def compiles_kernels(backend: str, x: Tensor, *tensors: Any) -> bool:
+    """Whether what traces a layer is torch.compile, and may see the calls of Triton's kernels.
+
+    torch.export must see plain operations, and torch.func cannot differentiate kernels.
+    """
     exports = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # new in 2.7
-    return torch.compiler.is_compiling() and not (
-        exports() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return (
+        torch.compiler.is_compiling()
+        and not exports()
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+        and takes_kernels(backend, x, *tensors)
     )
 
 

@@ -34,6 +34,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MAX_BLOCK = 512
 """Inputs at a time; with four for each thread all sums of a row stay in registers."""
 INPUTS_PER_WARP = 128
+MAX_AXES = 3  # more would leave the registers
 
 _MIN_LOG_PHI = tl.constexpr(math.log(FAINTEST))
 _LOWEST = tl.constexpr(-3e38)  # minus infinity, but its difference to itself is 0
@@ -215,42 +216,29 @@ def launch_options(inputs: int, axes: int, normalizer: str) -> dict[str, Any]:
     }
 
 
-def _make_product(
-    kernel: Any,
-    weight: Tensor,
-    mu: Tensor,
-    sigma: Tensor,
-    tau: Tensor,
-    mask: Tensor | None,
-    normalizer: str,
-    dtype: torch.dtype,
-) -> Tensor:
-    product = torch.empty(weight.shape, dtype=dtype, device=weight.device)
+def _launch(kernel: Any, inputs: tuple[Any, ...], normalizer: str, *outputs: Tensor) -> None:
+    """Fill outputs from inputs, of which positions and mask are the last."""
+    tensors = [None if tensor is None else tensor.contiguous() for tensor in inputs]
+    tau = inputs[-2]
     options = launch_options(len(tau), tau.shape[1], normalizer)
-    tensors = [tensor.contiguous() for tensor in (weight, mu, sigma, tau)]
-    kept = None if mask is None else mask.contiguous()
-    kernel[(len(weight),)](*tensors, kept, product, **options)
+    kernel[(len(outputs[0]),)](*tensors, *outputs, **options)
+
+
+def _make_product(kernel: Any, *inputs: Any) -> Tensor:
+    *tensors, normalizer, dtype = inputs
+    weight = tensors[0]
+    product = torch.empty(weight.shape, dtype=dtype, device=weight.device)
+    _launch(kernel, tuple(tensors), normalizer, product)
     return product
 
 
-def _make_gradients(
-    kernel: Any,
-    grad_product: Tensor,
-    weight: Tensor,
-    mu: Tensor,
-    sigma: Tensor,
-    tau: Tensor,
-    mask: Tensor | None,
-    normalizer: str,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _make_gradients(kernel: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *tensors, normalizer = inputs
     grad_weight, grad_mu, grad_sigma = (
         torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-        for tensor in (weight, mu, sigma)
+        for tensor in tensors[1:4]
     )
-    options = launch_options(len(tau), tau.shape[1], normalizer)
-    tensors = [tensor.contiguous() for tensor in (grad_product, weight, mu, sigma, tau)]
-    kept = None if mask is None else mask.contiguous()
-    kernel[(len(weight),)](*tensors, kept, grad_weight, grad_mu, grad_sigma, **options)
+    _launch(kernel, tuple(tensors), normalizer, grad_weight, grad_mu, grad_sigma)
     return grad_weight, grad_mu, grad_sigma
 
 
@@ -394,6 +382,7 @@ def supports(
         and mu.dtype in DTYPES
         and sigma.dtype in DTYPES
         and tau.dtype == torch.float32
+        and tau.shape[1] <= MAX_AXES
         and fit_together(x, weight, mu, sigma, tau, mask)
     )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from focusing import __version__
-from focusing.errors import Parser, UserError, folder, number_between, printable
+from focusing.errors import Parser, UserError, folder, number_between, printable, reader_left
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -314,7 +314,7 @@ def reporting_errors() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:  # as with | head
-        if not _reader_left():
+        if not reader_left():
             raise
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
@@ -325,16 +325,6 @@ def reporting_errors() -> Iterator[None]:
             raise
         print(f"Error: {printable(sentence)}", file=sys.stderr)
         sys.exit(1)
-
-
-def _reader_left() -> bool:
-    """Whether nobody reads what this process prints; the rest of it is dropped then."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
 
 
 def _sentence(error: Exception) -> str | None:
@@ -371,7 +361,7 @@ def take_trust() -> None:
     if {"-h", "--help"} & set(sys.argv):
         from focusing.origins import help_text
 
-        print(help_text([word for word in sys.argv[1:] if not word.startswith("-")]))
+        print(help_text([word for word in sys.argv[1:] if not word.startswith("-")]), flush=True)
         sys.exit()
     if any(argument.startswith("--experimental-rerun") for argument in sys.argv):
         raise UserError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import sys
 import unicodedata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -85,3 +87,19 @@ def number_between(kind: type[int] | type[float], low: int, high: float = math.i
 
     read.__name__ = kind.__name__  # argparse: invalid int value
     return read
+
+
+def reader_left() -> bool:
+    """Whether nobody reads what this process prints; the rest of it is dropped then."""
+    import select
+
+    try:
+        output = sys.stdout.fileno()
+        poll = select.poll()
+    except (AttributeError, OSError, ValueError):  # another system, or no output at all
+        return False
+    poll.register(output, 0)
+    left = any(event & select.POLLERR for _, event in poll.poll(0))
+    if left:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return left

@@ -21,7 +21,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from focusing.compose import config_dir, current_overrides, expand_braces, prepare_hydra
 from focusing.errors import UserError
@@ -83,12 +82,12 @@ def explain(args: argparse.Namespace) -> None:
     for name, places in chosen.items():
         value = OmegaConf.select(config, name)
         console.print(f"[bold]{name} = {escape(_shown(value))}[/]")
-        grid = Table.grid(padding=(0, 2))
+        width = max(len(origin.place) for origin in places)
         for place, origin in enumerate(places, start=1):
             wins = place == len(places)
-            shown = f"{'→' if wins else ' '} {origin.place}", _shown(origin.value), origin.comment
-            grid.add_row(*map(escape, shown), style="" if wins else "dim")
-        console.print(grid)
+            comment = f"  # {origin.comment}" if origin.comment else ""
+            line = f"{'→' if wins else ' '} {origin.place:{width}}  {_shown(origin.value)}{comment}"
+            console.print(escape(line), style="" if wins else "dim")
 
 
 def trace(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, list[Origin]]]:

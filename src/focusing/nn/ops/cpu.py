@@ -41,6 +41,7 @@ MAX_BAND_SHARE = 0.8  # of the products: above it, one product over everything i
 PLAN_STEPS = 64  # until a plan is made anew, as foci that shrink leave it too wide
 MIN_POOLED = 2**14  # fewer values are as soon had from the system as from a buffer pool
 NO_MASK = np.empty((0, 0), np.bool_)
+_listeners: list[Any] = []
 
 
 class Slab(NamedTuple):
@@ -214,13 +215,17 @@ def when_compiling(announce: Callable[[], Any]) -> None:
 
     class Announce(event.Listener):  # type: ignore[misc]
         def on_start(self, happening: Any) -> None:
-            event.unregister("numba:compile", self)
-            announce()
+            if _listeners:
+                event.unregister("numba:compile", _listeners.pop())
+                announce()
 
         def on_end(self, happening: Any) -> None:
             pass
 
-    event.register("numba:compile", Announce())
+    if _listeners:  # of an earlier run in this process
+        event.unregister("numba:compile", _listeners.pop())
+    _listeners.append(Announce())
+    event.register("numba:compile", _listeners[0])
 
 
 def compile_kernels() -> None:

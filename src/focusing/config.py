@@ -131,6 +131,7 @@ class Sweep:
     trial: Count | None = None
     changed: str | None = None  # what made an impossible trial possible
     stacked: bool = MISSING
+    stack_mb: AtLeastOne | None = None
     retry_failed: bool = MISSING
     archive: str | None = None
 

@@ -28,6 +28,7 @@ from rich.table import Table
 from focusing.compose import check, prepare_hydra
 from focusing.config import SCHEMA_TARGETS, Optim, group_schemas
 from focusing.errors import UserError
+from focusing.experiments.stack import trial_bytes
 from focusing.experiments.stack_records import DTYPES, Pair, record_if_any, train_group
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
 from focusing.results.identity import ONLOOKERS, run_folder
@@ -43,6 +44,7 @@ from focusing.sweep.jobs import (
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
 from focusing.training.trainer import build_trainer
+from focusing.validation import format_bytes
 
 Group = Sequence[Pair]
 
@@ -90,7 +92,8 @@ def run_stacked(cfg: DictConfig) -> float | None:
                 _count(status, pair, earlier=True)
         while left:
             status.refresh()
-            errors |= train_groups(list(groups(left, device)), device, status)
+            stacks = list(groups(left, device, stack_budget(config, device)))
+            errors |= train_groups(stacks, device, status)
             left = [pair for pair in left if pair.trial not in errors]
             left = [pair for pair in left if not (config["force"] or _is_finished(pair))]
             if left:
@@ -168,12 +171,36 @@ def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -
     return Pair(dense, focused)
 
 
-def groups(pairs: Sequence[Pair], device: torch.device) -> Iterator[list[Pair]]:
-    """Trials that train together: of equal shapes, and no more than pay off."""
+def stack_budget(config: Mapping[str, Any], device: torch.device) -> float:
+    """Bytes that a stack may take on its device."""
+    if config["sweep"]["stack_mb"] is not None:
+        return float(config["sweep"]["stack_mb"] * 2**20)
+    return torch.cuda.mem_get_info(device)[0] / 2 if device.type == "cuda" else math.inf
+
+
+def groups(
+    pairs: Sequence[Pair], device: torch.device, budget: float = math.inf
+) -> Iterator[list[Pair]]:
+    """Trials that train together: of equal shapes, no more than pay off or fit into a budget.
+
+    Args:
+        pairs: the trials.
+        device: where they train.
+        budget: bytes that a stack may take there.
+    """
     max_values = MAX_VALUES.get(device.type, MAX_VALUES["cuda"])
-    for (inputs, neurons, _, batch), same in groupby(sorted(pairs, key=_shape), _shape):
-        size = max_values // (2 * neurons * max(inputs, batch))
-        members, size = list(same), min(max(1, size), MAX_TRIALS)
+    for (inputs, neurons, samples, batch), same in groupby(sorted(pairs, key=_shape), _shape):
+        members = list(same)
+        classes = max(pair.focused["data"]["classes"] for pair in members)
+        itemsize = DTYPES[members[0].focused["trainer"]["precision"]].itemsize
+        needed = trial_bytes(inputs, neurons, classes, samples, batch, itemsize)
+        if needed > budget:
+            raise UserError(
+                f"Trial {members[0].trial} takes {format_bytes(needed)} of {device}: "
+                f"sweep.stack_mb must be at least {math.ceil(needed / 2**20)}."
+            )
+        size = min(max(1, max_values // (2 * neurons * max(inputs, batch))), MAX_TRIALS)
+        size = int(min(size, budget // needed))
         for first in range(0, len(members), size):
             yield members[first : first + size]
 

@@ -4,6 +4,7 @@ In 64 bits: stacks sum in another order, and what that changes in float32 depend
 """
 
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,15 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
+from torch import Tensor
 
+from benchmarks.layer import PeakMemory
 from focusing.compose import check
+from focusing.data import Split
+from focusing.errors import UserError
+from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
 from focusing.experiments.stack_records import Pair, train_group
-from focusing.experiments.table1 import groups, pair_of
+from focusing.experiments.table1 import _shape, groups, pair_of, stack_budget
 from focusing.experiments.table1_trials import apply_trial, draw
 from focusing.results.identity import run_folder
 from focusing.results.store import read_record
@@ -134,3 +140,47 @@ def test_a_trial_that_diverges_fails_alone(tmp_path: Path) -> None:
     assert all(np.isfinite(values).all() for values in bad["series"].values())
     assert good["status"] == "done"
     assert len(good["series"]["test/acc"]) == 4
+
+
+@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+@pytest.mark.parametrize("trial", [19, 117, 128])
+def test_a_stack_keeps_to_its_budget(
+    trial: int, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All bytes of tensors that live at once while it trains, of as many trials as fit."""
+    options = (f"trainer.precision={precision}", "protocol=last", "trainer.max_epochs=1")
+    config = sweep_config(tmp_path, "sweep.stack_mb=12", *options)
+    budget = stack_budget(config, CPU)
+    assert budget == 12 * 2**20
+    pairs = [pair_of(config, replace(draw(0, trial), index=index)) for index in range(64)]
+    for index, pair in enumerate(pairs):
+        for run in pair:
+            run["sweep"]["trial"] = run["data"]["seed"] = index
+    group, *_ = groups(pairs, CPU, budget)
+    assert len(group) <= len(next(groups(pairs, CPU)))
+    peaks = []
+
+    def measured(stack: Stack, train: Split, evaluated: dict[str, Split], **rest: Any) -> History:
+        with PeakMemory() as peak:
+            held = [*train, *(values for split in evaluated.values() for values in split)]
+            for tensor in [*held, *(v for v in vars(stack).values() if isinstance(v, Tensor))]:
+                peak.track(tensor)
+            history = fit_stack(stack, train, evaluated, **rest)
+        peaks.append(peak.peak)
+        return history
+
+    monkeypatch.setattr("focusing.experiments.stack_records.fit_stack", measured)
+    train_group(group, CPU)
+    [peak] = peaks
+    assert peak <= budget
+    inputs, neurons, samples, batch = _shape(group[0])
+    itemsize = 4 if precision == "32-true" else 8
+    classes = group[0].focused["data"]["classes"]
+    estimate = len(group) * trial_bytes(inputs, neurons, classes, samples, batch, itemsize)
+    assert peak <= estimate < 3 * peak  # and not by guessing wildly
+
+
+def test_a_trial_that_is_too_large_says_what_it_takes(tmp_path: Path) -> None:
+    pairs = [pair_of(sweep_config(tmp_path), draw(0, 19))]
+    with pytest.raises(UserError, match=r"^Trial 19 takes .* of cpu: sweep.stack_mb must be at le"):
+        list(groups(pairs, CPU, budget=1000))

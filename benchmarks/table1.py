@@ -32,12 +32,12 @@ from focusing.run import train
 GOAL_MINUTES, GOAL_RATIO = 15.0, 10.0
 
 
-def sweep_config(trials: int, folder: str) -> DictConfig:
+def sweep_config(trials: int, folder: str, *more: str) -> DictConfig:
     """The config of a sweep whose results are thrown away."""
     prepare_hydra()
     overrides = [f"sweep.trials={trials}", f"paths.output_dir={folder}", "trainer.accelerator=cpu"]
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        return compose("train", ["experiment=table1", "callbacks.progress=null", *overrides])
+        return compose("train", ["experiment=table1", "callbacks.progress=null", *overrides, *more])
 
 
 def one_by_one(pairs: list[Pair]) -> list[float]:

@@ -9,10 +9,12 @@ in none of these signatures does not exist.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -25,6 +27,7 @@ NotNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
 Count = Annotated[int, Ge(0)]
 AtLeastOne = Annotated[int, Ge(1)]
+PRECISIONS = ("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed")
 
 
 @dataclass
@@ -84,6 +87,13 @@ OLD_NAME = "paper"
 """What all three were called in version 0.1; records and hashes of that time still say so."""
 
 
+def data_dir() -> str:
+    """Where data sets are kept."""
+    from platformdirs import user_cache_dir
+
+    return os.environ.get("FOCUSING_DATA_DIR") or user_cache_dir("focusing")
+
+
 @dataclass
 class Protocol:
     """Which epoch's test score counts, and what chooses it."""
@@ -99,10 +109,10 @@ class TrainerOptions:
     max_epochs: AtLeastOne = MISSING
     accelerator: str = MISSING
     devices: Any = MISSING
-    # Not 16-mixed: steps are made by hand, without its scaling of the loss.
-    precision: Annotated[str, OneOf("32-true", "64-true", "bf16-mixed", "bf16-true")] = MISSING
+    precision: Annotated[str, OneOf(*PRECISIONS)] = MISSING
     deterministic: bool = MISSING
     limit_batches: AtLeastOne | None = None
+    compile: bool = False
 
 
 @dataclass
@@ -309,7 +319,8 @@ def _default(value: ast.expr | None) -> Any:
 def _find_definition(callable_name: str) -> tuple[str, ast.FunctionDef | ast.ClassDef | ast.Call]:
     """Module and definition of a name of this package, which other modules may import."""
     module, _, name = callable_name.rpartition(".")
-    for node in _parse(module).body:
+    guarded = [node.body for node in _parse(module).body if isinstance(node, ast.If)]
+    for node in chain(_parse(module).body, *guarded):
         match node:
             case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined) if defined == name:
                 return module, node

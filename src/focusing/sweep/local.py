@@ -35,15 +35,17 @@ class SerialSweep:
         first = next(jobs, None)
         if first is None:
             return
-        status.bar = False  # a run has its own bar, and a stack of runs its own status
-        status.quiet = status.total == 1 and is_stack(self._config, first.overrides)
+        stacked = is_stack(self._config, first.overrides)
+        status.bar = not stacked  # a stack of runs has its own
+        status.quiet = status.total == 1 and stacked
         with status:
             for job in chain([first], jobs):
+                status.running = 1
+                status.refresh()
                 outcome = self._execute(job)
+                status.running = 0
                 status.add(job, outcome)
                 done(job, outcome)
-                if status.finished < status.total:  # leaving the block prints the end
-                    status.refresh()
 
 
 class LocalSweep(SerialSweep):

@@ -6,16 +6,18 @@ and the folder of a run follows from the hash of its config.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import run_job, setup_globals
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
@@ -81,6 +83,10 @@ class SweepTask:
 
             torch.set_num_threads(self.threads)
         prepare_hydra()
+        with named_warnings():
+            return self._skip_or_run(cfg)
+
+    def _skip_or_run(self, cfg: DictConfig) -> Outcome:
         if is_stack(cfg):
             return self._run(cfg, None, {})  # many runs in one job: it handles its own records
         try:
@@ -155,6 +161,27 @@ class SweepTask:
             with suppress(UserError):
                 metric = (read_record(run_dir) or {}).get("metric")
         return Outcome("done", earlier=earlier, run_dir=where, score=score, metric=metric)
+
+
+@contextmanager
+def named_warnings() -> Iterator[None]:
+    """Put the options of the job before each of its warnings: several jobs share a terminal."""
+    task = HydraConfig.get().overrides.task if HydraConfig.initialized() else ()
+    name = " ".join(word for word in task if not word.startswith("+callbacks.trial="))
+
+    def add_name(record: logging.LogRecord) -> bool:
+        if not hasattr(record, "job"):  # it goes through several handlers
+            record.job, record.msg, record.args = name, f"{name}: {record.getMessage()}", ()
+        return True
+
+    handlers = list(logging.getLogger().handlers) if name else []
+    for handler in handlers:
+        handler.addFilter(add_name)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(add_name)
 
 
 def execute(context: HydraContext, compose: Composer, task: SweepTask, job: Job) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.warnings import PossibleUserWarning
+from pytorch_lightning.plugins.precision import MixedPrecision
 from pytorch_lightning.profilers import PassThroughProfiler
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -31,6 +33,10 @@ from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO, new
 from focusing.training.module import FocusingModule
 from focusing.training.resume import interruptible
 from focusing.validation import check_memory
+
+# For deterministic products on a GPU. Lightning sets it too, but torch reads it once: at the first
+# product of the process, which may come before the first trainer.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 TEXT_DATA = "focusing.data.imdb"
 """The data set whose inputs are words, not values."""
@@ -170,12 +176,13 @@ def build_trainer(
         return best_epoch(values, metric) == len(values) - 1
 
     silence_lightning()
+    half = options["precision"] == "16-mixed"
     try:
-        return pl.Trainer(
+        trainer = pl.Trainer(
             max_epochs=options["max_epochs"],
             accelerator=options["accelerator"],
             devices=options["devices"],
-            precision=options["precision"],
+            precision="32-true" if half else options["precision"],
             deterministic=options["deterministic"],
             default_root_dir=run_dir,
             callbacks=[*callbacks, EpochCheckpoint(run_dir / "checkpoints", is_best)],
@@ -191,6 +198,10 @@ def build_trainer(
         )
     except (MisconfigurationException, ImportError, TypeError, ValueError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from None
+    if half:  # set by hand, as Lightning would take bf16 on a CPU, which has had both for long
+        device = trainer.strategy.root_device.type
+        trainer.strategy.precision_plugin = MixedPrecision("16-mixed", device)
+    return trainer
 
 
 class _NoProfiler(PassThroughProfiler):

@@ -52,6 +52,7 @@ class GridSweeper(Sweeper):
         """Run all jobs of a command line; returns their outcomes."""
         from focusing.sweep.expansion import expand_parts, is_stack, validate
         from focusing.sweep.jobs import raise_failures
+        from focusing.sweep.status import print_settings
         from focusing.sweep.task import check_sweep, launch_until_finished
         from hydra_plugins.focusing_sweeps.local_launcher import ClusterLauncher
 
@@ -64,6 +65,7 @@ class GridSweeper(Sweeper):
             results = [(job, self._spread(job, self.launcher.sweep)) for job in jobs]
         else:
             results = launch_until_finished(jobs, self.launch)
+        print_settings(results, self.config, arguments)
         raise_failures(results)
         return [outcome for _, outcome in results]
 

@@ -96,7 +96,8 @@ class OptunaSweeper(GridSweeper):
 
         jobs = search.jobs()
         if hasattr(self.launcher, "stream"):
-            status = SweepStatus(total=search.total - search.finished, options=search.space)
+            left = search.total - search.finished
+            status = SweepStatus(total=left, options=search.space, best=True)
             self.launcher.stream(jobs, status, note, self.parallel)
             busy = [job for job, outcome in results if outcome.status == "busy"]
             results[:] = [result for result in results if result[1].status != "busy"]

@@ -1,5 +1,6 @@
 """One job of a sweep: skipped, run, failed, stopped, or waited for."""
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,6 +61,22 @@ def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     assert (outcome.earlier, outcome.metric) == (True, "accuracy")
     assert not task(cfg("force=true")).earlier
     assert sweep_task(lambda _: None)(cfg("sweep.stacked=true")) == Outcome("done")  # no folder
+
+
+def test_warnings_name_their_job(
+    cfg: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    def warn(_: DictConfig) -> float:
+        logging.getLogger("focusing").warning("It is %s.", "stuck")
+        return 0.5
+
+    words = ["model=dense", "seed=17", "+callbacks.trial={number:1}"]
+    job = OmegaConf.create({"overrides": {"task": words}})
+    monkeypatch.setattr(task_module.HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(task_module.HydraConfig, "get", lambda: job)
+    assert sweep_task(warn)(cfg("sweep.stacked=true")).status == "done"
+    logging.getLogger("focusing").warning("Later.")
+    assert caplog.messages == ["model=dense seed=17: It is stuck.", "Later."]
 
 
 def test_what_is_finished_in_an_archive_is_not_run_again(

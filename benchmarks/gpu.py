@@ -1,9 +1,9 @@
 """A focused layer, a network and Table 1 on a GPU, beside nn.Linear and torch.compile(reference).
 
-    python benchmarks/gpu.py [--device cuda] [--rounds 50] [--trials 750] [--out benchmarks/gpu.json]
+    python -m benchmarks.gpu [--device cuda] [--rounds 50] [--trials 750] [--out FILE.json]
 
-As in benchmarks/layer.py only ratios of times from the same round are claimed: every candidate takes
-its turn in each round. Times end with the last kernel, not with its launch.
+As in benchmarks/layer.py only ratios of times from the same round are claimed: every candidate
+takes its turn in each round. Times end with the last kernel, not with its launch.
 """
 
 from __future__ import annotations

@@ -40,6 +40,13 @@ def dtype(request: pytest.FixtureRequest, device: torch.device) -> torch.dtype:
     return request.param
 
 
+@pytest.fixture
+def strays_fail() -> Iterator[None]:
+    """What is made without naming a device has no values: so a machine without a GPU finds it."""
+    with torch.device("meta"):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def not_deterministic() -> Iterator[None]:
     """Lightning's trainers switch it on for the whole process, also those of shared fixtures."""

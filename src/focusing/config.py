@@ -129,6 +129,7 @@ class Sweep:
 
     trials: Annotated[int, Ge(1), Le(100_000)] = MISSING
     trial: Count | None = None
+    only: list[int] | None = None
     changed: str | None = None  # what made an impossible trial possible
     stacked: bool = MISSING
     stack_mb: AtLeastOne | None = None

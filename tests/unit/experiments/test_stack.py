@@ -64,13 +64,15 @@ def gap(stacked: dict[str, Any], single: dict[str, Any], name: str) -> float:
     return max((one[key] - other[key]).abs().max().item() for key in one)
 
 
-def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> None:
+def test_twenty_trials_end_with_the_weights_of_single_runs(
+    tmp_path: Path, device: torch.device
+) -> None:
     config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", "trainer.max_epochs=1")
     pairs = [pair_of(config, draw(0, index)) for index in SAMPLED]
     stacks = list(groups(pairs, CPU))
     assert sorted(map(len, stacks)) == [1] * 4 + [2] * 2 + [3] * 4
     for group in stacks:
-        assert train_group(group, CPU) == len(group)
+        assert train_group(group, device) == len(group)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             worst = gap(stacked, single, "last.ckpt")
@@ -79,21 +81,21 @@ def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("normalizer", "grid"), [("mean", "index"), ("sum", "linspace")])
 def test_other_neurons_do_not_drift_apart_either(
-    tmp_path: Path, normalizer: str, grid: str
+    tmp_path: Path, normalizer: str, grid: str, device: torch.device
 ) -> None:
     neuron = (f"model.normalizer={normalizer}", f"model.grid={grid}", "trainer.max_epochs=6")
     config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *neuron)
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
-    train_group(pairs, CPU)
+    train_group(pairs, device)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             assert gap(stacked, single, "last.ckpt") < 1e-11
 
 
-def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
+def test_records_are_those_of_single_runs(tmp_path: Path, device: torch.device) -> None:
     config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=holdout", "trainer.max_epochs=6")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
-    train_group(pairs, CPU)
+    train_group(pairs, device)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             folder, other = run_folder(stacked), run_folder(single)
@@ -128,12 +130,12 @@ def test_a_trial_alone_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None
         assert run_folder(check(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
 
 
-def test_a_trial_that_diverges_fails_alone(tmp_path: Path) -> None:
+def test_a_trial_that_diverges_fails_alone(tmp_path: Path, device: torch.device) -> None:
     config = sweep_config(tmp_path, "trainer.max_epochs=4")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
     for run in pairs[0]:
         run["optim"]["lr"] = 1e30
-    train_group(pairs, CPU)
+    train_group(pairs, device)
     bad, good = record_of(pairs[0].dense), record_of(pairs[1].dense)
     assert bad["status"] == "failed"
     assert "try a smaller optim.lr" in bad["error"]

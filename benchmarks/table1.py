@@ -24,8 +24,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import check, config_dir, prepare_hydra
-from focusing.experiments.stack_records import Pair
-from focusing.experiments.table1 import groups, pair_of, rough_seconds, run_stacked
+from focusing.experiments.stack_records import Pair, groups, rough_seconds
+from focusing.experiments.table1 import pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
 from focusing.run import train
 

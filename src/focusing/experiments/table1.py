@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -27,12 +26,15 @@ from rich.table import Table
 from focusing.compose import check, prepare_hydra
 from focusing.config import SCHEMA_TARGETS, Optim, group_schemas
 from focusing.errors import UserError
-from focusing.experiments.stack import trial_bytes
 from focusing.experiments.stack_records import (
     DTYPES,
+    Group,
     Pair,
+    groups,
     record_failures,
     record_if_any,
+    rough_seconds,
+    stack_budget,
     train_or_record,
 )
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
@@ -48,14 +50,7 @@ from focusing.sweep.jobs import (
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
 from focusing.training.trainer import build_trainer
-from focusing.validation import format_bytes
 
-Group = Sequence[Pair]
-
-MAX_VALUES = {"cpu": 2**17, "cuda": 2**24}
-"""Weights or activations of a stack: more than the CPU's cache holds would slow it down."""
-MAX_TRIALS = 64
-"""Trials of a stack."""
 MIN_POOL_SECONDS = 20.0
 """Less work than that is done in this process: starting others would take longer than it saves."""
 POLL_SECONDS = 1.0
@@ -188,59 +183,6 @@ def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -
     dense["model"] = {name: value for name, value in dense["model"].items() if name in shared}
     dense["model"] |= {"_target_": SCHEMA_TARGETS["model"]["dense"], "name": "dense"}
     return Pair(dense, focused)
-
-
-def stack_budget(config: Mapping[str, Any], device: torch.device) -> float:
-    """Bytes that a stack may take on its device."""
-    if config["sweep"]["stack_mb"] is not None:
-        return float(config["sweep"]["stack_mb"] * 2**20)
-    return torch.cuda.mem_get_info(device)[0] / 2 if device.type == "cuda" else math.inf
-
-
-def groups(
-    pairs: Sequence[Pair], device: torch.device, budget: float = math.inf
-) -> Iterator[list[Pair]]:
-    """Trials that train together: of equal shapes, no more than pay off or fit into a budget.
-
-    Args:
-        pairs: the trials.
-        device: where they train.
-        budget: bytes that a stack may take there.
-    """
-    max_values = MAX_VALUES.get(device.type, MAX_VALUES["cuda"])
-    for (inputs, neurons, samples, batch), same in groupby(sorted(pairs, key=_shape), _shape):
-        members = list(same)
-        classes = max(pair.focused["data"]["classes"] for pair in members)
-        itemsize = DTYPES[members[0].focused["trainer"]["precision"]].itemsize
-        needed = trial_bytes(inputs, neurons, classes, samples, batch, itemsize)
-        if needed > budget:
-            raise UserError(
-                f"Trial {members[0].trial} takes {format_bytes(needed)} of {device}: "
-                f"sweep.stack_mb must be at least {math.ceil(needed / 2**20)}."
-            )
-        size = min(max(1, max_values // (2 * neurons * max(inputs, batch))), MAX_TRIALS)
-        size = int(min(size, budget // needed))
-        for first in range(0, len(members), size):
-            yield members[first : first + size]
-
-
-def _shape(pair: Pair) -> tuple[int, int, int, int]:
-    """Inputs, neurons, samples and batch size."""
-    data, [neurons] = pair.focused["data"], pair.focused["model"]["hidden"]
-    noise = 0 if data["noise_position"] == "none" else data["noise"]
-    inputs, batch = data["informative"] + noise, pair.focused["optim"]["batch_size"]
-    return inputs, neurons, data["n_samples"], batch
-
-
-def rough_seconds(group: Group) -> float:
-    """A rough guess at the time of a group, to begin with the longest."""
-    config = group[0].focused
-    data, [neurons] = config["data"], config["model"]["hidden"]
-    weights = 2 * neurons * (data["informative"] + data["noise"])
-    steps = 0.7 * data["n_samples"] / config["optim"]["batch_size"] + 1
-    products, activations = weights * data["n_samples"] * 3.4, 2 * neurons * data["n_samples"]
-    work = products / 8e10 + (steps * weights + activations) * 4e-9
-    return float(config["trainer"]["max_epochs"] * (steps * 1.5e-4 + len(group) * work))
 
 
 def train_groups(

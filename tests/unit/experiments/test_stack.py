@@ -19,8 +19,8 @@ from focusing.compose import check
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
-from focusing.experiments.stack_records import Pair, train_group
-from focusing.experiments.table1 import _shape, groups, pair_of, stack_budget
+from focusing.experiments.stack_records import Pair, _shape, groups, stack_budget, train_group
+from focusing.experiments.table1 import pair_of
 from focusing.experiments.table1_trials import apply_trial, draw
 from focusing.results.identity import run_folder
 from focusing.results.store import read_record

@@ -5,6 +5,7 @@ from focusing.data.batches import Batches
 from focusing.data.dataset import DataSet
 from focusing.data.generated import clt, shifted, synthetic
 from focusing.data.image_sets import catsdogs, cifar10, fashion, lfw, mnist
+from focusing.data.multi_domain import multi_domain
 from focusing.data.splits import Split, hold_out
 from focusing.data.tabular import boston, dna
 from focusing.data.text import imdb, reuters
@@ -24,6 +25,7 @@ __all__ = [
     "imdb",
     "lfw",
     "mnist",
+    "multi_domain",
     "reuters",
     "shifted",
     "synthetic",

@@ -104,7 +104,7 @@ def test_gradients(frame, options) -> None:
 
 def test_jitter_moves_what_is_read_in_training_only() -> None:
     """A ramp is read at the centre, so that its value says where that was."""
-    focus = DynamicFocus((101,), (1,), jitter=0.02, centre="static")
+    focus = DynamicFocus((101,), (1,), jitter=0.02, centre="static", aperture=0.1)
     x = torch.linspace(0, 1, 101).expand(500, -1)
     plain = focus.eval()(x)
     noise = (focus.train()(x) - plain).detach()

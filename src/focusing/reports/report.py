@@ -46,7 +46,7 @@ def main(options: argparse.Namespace) -> None:
     write_report(collection, options.out)
     from focusing.reports.figures.gallery import missing_lines  # matplotlib takes a second
 
-    for line in missing_lines(collection):
+    for line in missing_lines(options.out):
         console.print(line, style="dim", markup=False, soft_wrap=True)
     console.print(headline(collection, options.out), soft_wrap=True)
 

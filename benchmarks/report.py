@@ -88,7 +88,7 @@ def leave(
     change = dict(change)
     data, model, held = change.pop("data"), change.pop("model"), change.pop("holdout", 0.0)
     config["data"]["name"], config["model"]["name"] = data, model
-    config["protocol"] = {"name": "holdout" if held else "paper", "holdout": held}
+    config["protocol"] = {"name": "holdout" if held else "best_test", "holdout": held}
     for name, value in change.items():
         *groups, last = name.split(".")
         place = config

@@ -165,7 +165,7 @@ def row(name: str, **where: Any) -> Row:
 
 def first_of(name: str) -> str:
     """The table of an experiment at the largest size that was run."""
-    return next(f"{name}_{size}_paper" for size in SIZES if table(f"{name}_{size}_paper"))
+    return next(f"{name}_{size}_text" for size in SIZES if table(f"{name}_{size}_text"))
 
 
 def size_of(name: str) -> str:
@@ -173,16 +173,16 @@ def size_of(name: str) -> str:
     return f"size={name.split('_')[-2]}"
 
 
-def chosen(experiment: str, data: str, model: str, series: str = "paper") -> Row | None:
+def chosen(experiment: str, data: str, model: str, series: str = "text") -> Row | None:
     """The runs of a cell of the paper that are nearest to its settings; None: there are none.
 
     Args:
         experiment: a table of the paper.
         data: the data set.
         model: the model.
-        series: ``paper``, the text's settings, ``author``, the code's, or ``holdout``.
+        series: ``text``, the text's settings, ``author``, the code's, or ``holdout``.
     """
-    variant = "author" if series == "author" else "paper"
+    variant = "author" if series == "author" else "text"
     every = [each for size in SIZES for each in table(f"{experiment}_{size}_{variant}")]
     same = [each for each in every if (each["data"], each["model"]) == (data, model)]
     return closest_to_paper(same, series)  # type: ignore[return-value]
@@ -204,9 +204,9 @@ def differences() -> Iterator[Row]:
             better = (gap > 0) != (data == "boston")
             said = "same" if test.p >= SIGNIFICANT else "better" if better else "worse"
             about = {"experiment": experiment, "data": data, "model": model, "said": said}
-            for series in ("paper", "author"):
+            for series in ("text", "author"):
                 ours = chosen(experiment, data, model, series)
-                if ours or series == "paper":
+                if ours or series == "text":
                     verdict = _verdict(said, ours)
                     yield about | {
                         "published": gap, "series": series, "ours": ours, "verdict": verdict
@@ -259,10 +259,10 @@ def outcomes() -> dict[str, list[str]]:
         network = NETWORKS.get(each["model"])
         name = f"{CALLED[each['data']]} with {network}" if network else CALLED[each["data"]]
         ours = each["ours"]
-        if each["series"] == "paper" and ours:
+        if each["series"] == "text" and ours:
             held = chosen(each["experiment"], each["data"], each["model"], "holdout")
-            ours = held if held and held["size"] == "paper" and outcome(held) else ours
-        seen = outcome(ours) if ours and ours["size"] == "paper" and not artefact(ours) else None
+            ours = held if held and held["size"] == "full" and outcome(held) else ours
+        seen = outcome(ours) if ours and ours["size"] == "full" and not artefact(ours) else None
         names[name] = names.get(name, False) or seen is not None
         if seen:
             found[seen].append(f"{name} ({_means(ours, each['series'])})")
@@ -324,7 +324,7 @@ def tested(found: Row) -> str:
 def runs(found: Row) -> str:
     """Of how many runs, and how long."""
     count = "1 run" if found["n"] == 1 else f"{found['n']:.0f} runs"
-    size = "" if found["size"] == "paper" else f", size={found['size']}"
+    size = "" if found["size"] == "full" else f", size={found['size']}"
     return f"{count}, {found['epochs']:.0f} epochs{size}"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from focusing import functional
     from focusing.nn import (
+        AnchoredLinear,
         BandedLinear,
         DynamicFocus,
         FocusConstraint,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AnchoredLinear",
     "BandedLinear",
     "DynamicFocus",
     "FocusConstraint",

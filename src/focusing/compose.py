@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 from yaml import YAMLError
 
-from focusing.config import FOCI_ONLY, Config, Optim, group_schemas
+from focusing.config import FOCI_ONLY, OLD_NAME, USUAL, Config, Optim, group_schemas
 from focusing.errors import UserError, printable
 from focusing.instantiate import check_hydra
 from focusing.validation import Wrong, describe_fault, plain
@@ -75,11 +76,28 @@ def _guarded(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
         for override in overrides:
             if re.match(r"\s*[+~]*(@[^=]*)?(=|$)", override):
                 raise UserError(f"{override}: an option has a name, option=value.")
-        config = load(loader, config_name, overrides, run_mode, **more)
+        config = load(loader, config_name, current_overrides(overrides), run_mode, **more)
         check_hydra(config.hydra, sweeps=run_mode == RunMode.MULTIRUN)
         return config
 
     return checked
+
+
+def current_overrides(overrides: Sequence[str]) -> list[str]:
+    """Overrides in today's names; a note on the terminal says what was renamed."""
+    renamed = []
+    for override in overrides:
+        option = re.match(r"\+*(size|variant|protocol)(\.name)?=", override)
+        if option and re.search(rf"\b{OLD_NAME}\b", override):
+            old, override = override, re.sub(rf"\b{OLD_NAME}\b", USUAL[option[1]], override)
+            _note(f"Note: {old} is now called {override}.")
+        renamed.append(override)
+    return renamed
+
+
+@cache  # once in a process
+def _note(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
 
 
 def config_dir() -> Path:
@@ -312,6 +330,8 @@ def _missing_choice(error: MissingConfigException) -> str:
     options = list(filter(None, error.options or ()))
     if not group or not options:
         return " ".join(str(error).split())
+    if choice == OLD_NAME and group in USUAL:  # in a file of the user's own
+        return f"{group}={choice} is now called {group}={USUAL[group]}."
     return f"{group}={choice} does not exist{_hint(choice, options, f'{group}=')}"
 
 

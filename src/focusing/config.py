@@ -78,11 +78,17 @@ def drops_rest(drop_last: bool | str, samples: int, batch_size: int, *, batch_no
     return bool(drop_last) and samples > batch_size
 
 
+USUAL = {"size": "full", "variant": "text", "protocol": "best_test"}
+"""Names of the paper's own edition: its size, the settings of its text, its protocol."""
+OLD_NAME = "paper"
+"""What all three were called in version 0.1; records and hashes of that time still say so."""
+
+
 @dataclass
 class Protocol:
     """Which epoch's test score counts, and what chooses it."""
 
-    name: Annotated[str, OneOf("paper", "holdout", "last")] = MISSING
+    name: Annotated[str, OneOf("best_test", "holdout", "last")] = MISSING
     holdout: float = MISSING
 
 
@@ -158,6 +164,7 @@ SCHEMA_TARGETS: dict[str, dict[str, str]] = {
         "fashion": "focusing.data.fashion",
         "cifar10": "focusing.data.cifar10",
         "clt": "focusing.data.clt",
+        "shifted": "focusing.data.shifted",
         "lfw": "focusing.data.lfw",
         "catsdogs": "focusing.data.catsdogs",
         "fsdd": "focusing.data.fsdd",

@@ -98,7 +98,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     check_single(config, net, splits["train"])
     module = FocusingModule(net, Optim(**config["optim"]), seed=config["seed"])
     check_loggers(config["logger"])
-    judge = {"paper": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
+    judge = {"best_test": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
     trainer = build_trainer(  # it notices what this machine lacks
         config["trainer"],
         run_dir,

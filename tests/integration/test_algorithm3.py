@@ -113,7 +113,7 @@ def test_training_follows_algorithm_3(tmp_path: Path) -> None:
     run = record(run_dir)
     assert run["series"]["test/acc"] == pytest.approx(accuracies, abs=1e-12)
     best = int(np.argmax(accuracies))
-    assert run["scores"]["paper"] == {"value": pytest.approx(max(accuracies)), "epoch": best}
+    assert run["scores"]["best_test"] == {"value": pytest.approx(max(accuracies)), "epoch": best}
     foci = np.load(run_dir / "focus.npz")
     mu, sigma = (foci[name][-1].flatten() for name in ("hidden1/mu", "hidden1/sigma"))
     np.testing.assert_allclose(mu, net.p["mu"].detach(), atol=1e-5)

@@ -32,7 +32,7 @@ def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
         assert run["experiment"] == name
         assert run["config"]["size"] == "smoke"
         assert run["data"]["source"].startswith("fake")
-        assert run["scores"]["paper"]["value"] >= 0
+        assert run["scores"]["best_test"]["value"] >= 0
         assert name not in MEASURED or MEASURED[name] in run["measured"]
 
 

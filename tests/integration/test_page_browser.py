@@ -24,7 +24,7 @@ pytestmark = needs_chromium
 
 FILTERS = """
 const tick = (name, value) => document.querySelector(`[name=${name}][value=${value}]`).click();
-const inTable = (what) => visible(`#table-experiment_mine_paper_paper ${what}`);
+const inTable = (what) => visible(`#table-experiment_mine_full_text ${what}`);
 const state = () => ({
   runs: visible("#list tbody tr").length,
   shown: document.getElementById("shown").textContent,
@@ -137,10 +137,10 @@ def test_filters(made: Path, tmp_path: Path) -> None:
     assert [head.splitlines()[0] for head in model["heads"]] == ["Synthetic"]  # shown again
     assert model["menus"] == ["Data set", "Focus-s", "Protocol"]
     assert [name for name in before["columns"] if name not in protocol["columns"]] == [
-        "paper", "holdout",
+        "best_test", "holdout",
     ]  # fmt: skip
     assert "last" in protocol["listed"]
-    assert "paper" not in protocol["listed"]
+    assert "best_test" not in protocol["listed"]
     assert protocol["protocols"] == ["last"]
     assert found["reset"] == before
     assert found["data"]["runs"] == 2

@@ -26,16 +26,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_records_become_tables(trained: Path) -> None:
     done = run_here("report", "--out", "here", cwd=trained)
     assert done.returncode == 0, done.stderr
-    assert "Experiment mine (size=paper, variant=paper)" in done.stdout
+    assert "Experiment mine (size=full, variant=text)" in done.stdout
     assert "4 runs: here/" in done.stdout
-    text = (trained / "here/tables/experiment_mine_paper_paper.csv").read_text()
+    text = (trained / "here/tables/experiment_mine_full_text.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
     assert {(row["model"], row["protocol"], row["n"]) for row in rows} == {
         (model, protocol, "2")
         for model in ("dense", "focus_s")
-        for protocol in ("paper", "holdout", "last")
+        for protocol in ("best_test", "holdout", "last")
     }
-    optimism = (trained / "here/tables/optimism_paper_paper.md").read_text()
+    optimism = (trained / "here/tables/optimism_full_text.md").read_text()
     assert "all of these" in optimism
 
 

@@ -103,7 +103,7 @@ def test_warnings_are_shown_once_and_a_failing_job_does_not_stop_the_others(
 
 
 def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
-    groups = ["experiment=learning_to_focus,sides", "variant=paper,author"]
+    groups = ["experiment=learning_to_focus,sides", "variant=text,author"]
     options = ["debug=fast", "protocol=holdout", "data.n_samples=200"]
     done = run_here("train", "-m", *groups, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -176,7 +176,7 @@ def test_help_lists_groups_and_options(tmp_path: Path) -> None:
     done = run_here("train", "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert "model: cnn_dense, cnn_focus, dense, dynamic_2d, dynamic_dense, fast" in done.stdout
-    assert "protocol: holdout, last, paper" in done.stdout
+    assert "protocol: best_test, holdout, last" in done.stdout
     assert "sigma: 0.08" in done.stdout
     assert list(tmp_path.iterdir()) == []
 

@@ -96,8 +96,8 @@ def test_a_run_is_sent_whole_and_once(
         "data=mnist",
         "model=focus_s",
         "size=quick",
-        "variant=paper",
-        "protocol=paper",
+        "variant=text",
+        "protocol=best_test",
     ]
     config = {key: each["value"] for key, each in sent["config"].items()}
     assert config["config_hash"] == run_dir.parent.name
@@ -114,7 +114,7 @@ def test_a_run_is_sent_whole_and_once(
     ]
     assert curve == [(0.0, 0.8), (0.5, 0.7)]
     summary = sent["summary"]
-    assert summary["score/paper"] == summary["accuracy/mnist"] == 0.8
+    assert summary["score/best_test"] == summary["accuracy/mnist"] == 0.8
     assert summary["focus/hidden1/moved"] == 0.1
     assert summary["timing/ratio/train"] == 1.5
     picture = (run_dir / "figures" / "foci_hidden1.png").read_bytes()

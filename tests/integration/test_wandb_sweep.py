@@ -44,7 +44,7 @@ def test_an_agent_runs_our_command(tmp_path: Path, capsys: pytest.CaptureFixture
         assert sent["project"] == "p"
         assert sent["config"]["model"]["value"] == left["config"]["model"]
         assert sent["state"] == "finished"
-        assert sent["summary"]["score/paper"] == left["scores"]["paper"]["value"]
+        assert sent["summary"]["score/best_test"] == left["scores"]["best_test"]["value"]
         rows = [row["test/acc"] for row in sent["history"] if "test/acc" in row]
         assert rows == left["series"]["test/acc"]
 

@@ -45,7 +45,7 @@ def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.count("max_epochs: 4") == 1  # the config, once
-    assert "accuracy (paper)" in done.stdout
+    assert "accuracy (best_test)" in done.stdout
     [run_dir] = run_dirs(folder)
     check_default_run(run_dir)
 
@@ -68,7 +68,7 @@ def check_default_run(folder: Path) -> None:
     assert run["data"]["informative"] == [20, 40]
     assert all(len(values) == 4 for values in run["series"].values())
     assert run["scores"]["holdout"] is None
-    assert run["scores"]["paper"]["value"] == max(run["series"]["test/acc"])
+    assert run["scores"]["best_test"]["value"] == max(run["series"]["test/acc"])
     assert run["scores"]["last"] == {"value": run["series"]["test/acc"][-1], "epoch": 3}
     # 40 inputs, 4 neurons with foci and batch norm, 2 classes; connections: those within the foci.
     assert run["network"]["parameters"] == run["network"]["trained"] == 190

@@ -209,7 +209,7 @@ class Trajectory:
         keep = sum(done < epoch for done in self.epochs)
         self.epochs = [*self.epochs[:keep], epoch]
         for name, layer in layers.items():
-            foci = torch.stack([layer.mu.detach(), layer.sigma.detach()]).float().cpu()
+            foci = torch.stack(layer.neuron_foci()).detach().float().cpu()
             stored = self._foci.get(name, foci.new_empty(8, *foci.shape))
             if keep == len(stored):
                 stored = torch.cat([stored, torch.empty_like(stored)])
@@ -279,7 +279,8 @@ class Trajectory:
         like = {
             "epochs": state["epochs"],
             "foci": {
-                name: torch.empty(times, 2, *layer.mu.shape) for name, layer in layers.items()
+                name: torch.empty(times, 2, layer.out_features, layer.mu.shape[1])
+                for name, layer in layers.items()
             },
             "weight_first": {
                 name: torch.empty(len(stored_neurons(layer.out_features)), layer.in_features)

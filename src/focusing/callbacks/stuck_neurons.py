@@ -92,7 +92,8 @@ class StuckNeurons(pl.Callback):
         for name, layer in self._layers.items():
             path = torch.cat([self._path[name], _foci(layer)[None]])[-self.window - 1 :]
             self._path[name] = path
-            moved = (path[-1] - path[0]).abs() / layer.sigma.detach().mean(1, True).float().cpu()
+            width = layer.neuron_foci().sigma.detach().mean(1, True).float().cpu()
+            moved = (path[-1] - path[0]).abs() / width
             still = (moved <= self.tolerance).all(1) & (len(path) > self.window)
             self.which[name] = still & self._blind[name]
         stuck = self.stuck
@@ -206,13 +207,17 @@ def explained(values: Tensor, targets: Tensor) -> Tensor:
 
 def _trained_layers(module: pl.LightningModule) -> dict[str, FocusedLinear]:
     layers = focused_layers(module)
-    return {name: layer for name, layer in layers.items() if _trained(layer)}
-
-
-def _trained(layer: FocusedLinear) -> list[Tensor]:
-    return [parameter for parameter in (layer.mu, layer.sigma) if parameter.requires_grad]
+    return {
+        name: layer
+        for name, layer in layers.items()
+        if layer.mu.requires_grad or layer.sigma.requires_grad
+    }
 
 
 def _foci(layer: FocusedLinear) -> Tensor:
     """Trained coordinates of the foci, (n, d) or (n, 2d), as a copy on the CPU."""
-    return torch.cat([parameter.detach() for parameter in _trained(layer)], dim=1).float().cpu()
+    mu, sigma = (values.detach() for values in layer.neuron_foci())
+    trained = [
+        values for values, own in ((mu, layer.mu), (sigma, layer.sigma)) if own.requires_grad
+    ]
+    return torch.cat(trained, dim=1).float().cpu()

@@ -12,7 +12,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from focusing.nn import DynamicFocus
+from focusing.models import DynamicNetwork
+from focusing.nn import WindowReader
 from focusing.results.arrays import write_arrays
 from focusing.training.checkpoint import check_structure
 from focusing.validation import fields, items, whole
@@ -42,7 +43,7 @@ class WindowTrajectory(pl.Callback):
         if samples < 2:
             raise ValueError(f"samples={samples} must be at least 2.")
         self.samples = samples
-        self._focus: DynamicFocus | None = None
+        self._focus: DynamicNetwork | WindowReader | None = None
         self._inputs = torch.empty(0)
         self._epochs: list[int] = []
         self._windows: list[Tensor] = []
@@ -123,7 +124,9 @@ class WindowTrajectory(pl.Callback):
             return
         stored = state["windows"][:1]
         samples = len(stored[0][0]) if stored and isinstance(stored[0], Tensor) else 0
-        template = torch.empty(2, samples, *focus.extent.shape)
+        reader = focus.focus if isinstance(focus, DynamicNetwork) else focus
+        axes = len(focus.shape) - 1 if isinstance(focus, DynamicNetwork) else len(reader.grid)
+        template = torch.empty(2, samples, reader.glimpses, axes)
         check_structure(state, {"epochs": epochs, "windows": [template] * len(epochs)})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -134,11 +137,13 @@ class WindowTrajectory(pl.Callback):
     @torch.no_grad()
     def _record(self, epoch: int) -> None:
         if self._focus is not None:
-            windows = self._focus.windows(self._inputs.to(self._focus.extent))
+            weights = next(self._focus.parameters())
+            windows = self._focus.windows(self._inputs.to(weights))
             self._epochs.append(epoch)
             self._windows.append(torch.stack([windows.centre, windows.extent]).cpu())
 
 
-def _dynamic_focus(module: pl.LightningModule) -> DynamicFocus | None:
-    """The first dynamic foci of a network."""
-    return next((layer for layer in module.modules() if isinstance(layer, DynamicFocus)), None)
+def _dynamic_focus(module: pl.LightningModule) -> DynamicNetwork | WindowReader | None:
+    """The first dynamic foci of a network; of a DynamicNetwork the whole, which knows its axes."""
+    kinds = (DynamicNetwork, WindowReader)
+    return next((layer for layer in module.modules() if isinstance(layer, kinds)), None)

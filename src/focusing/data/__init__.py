@@ -3,7 +3,7 @@
 from focusing.data.audio import fsdd
 from focusing.data.batches import Batches
 from focusing.data.dataset import DataSet
-from focusing.data.generated import clt, synthetic
+from focusing.data.generated import clt, shifted, synthetic
 from focusing.data.image_sets import catsdogs, cifar10, fashion, lfw, mnist
 from focusing.data.splits import Split, hold_out
 from focusing.data.tabular import boston, dna
@@ -25,5 +25,6 @@ __all__ = [
     "lfw",
     "mnist",
     "reuters",
+    "shifted",
     "synthetic",
 ]

@@ -29,6 +29,7 @@ def list_data(args: argparse.Namespace) -> None:
     rows = [
         ("synthetic", "Informative columns beside noise", "made when needed"),
         ("clt", "Cluttered MNIST 60x60", "made from mnist when needed"),
+        ("shifted", "Shifted MNIST 60x60", "made from mnist when needed"),
     ]
     for entry in catalogue().values():
         group, variant = VARIANTS.get(entry.name, (entry.name, None))
@@ -109,9 +110,9 @@ def describe(data: DataSet) -> str:
 
 
 def _entries(names: Sequence[str]) -> list[Entry]:
-    """The entries of the catalogue, without repetition: clt is made of mnist."""
+    """The entries of the catalogue, without repetition: clt and shifted are made of mnist."""
     entries = {}
-    for name in ("mnist" if name == "clt" else name for name in names):
+    for name in ("mnist" if name in ("clt", "shifted") else name for name in names):
         if name not in catalogue():
             near = get_close_matches(name, catalogue(), n=1)
             hint = f", did you mean {near[0]}?" if near else "."

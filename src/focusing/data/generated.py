@@ -1,4 +1,4 @@
-"""Data sets that are generated: ``data=synthetic`` and ``data=clt``, cluttered MNIST."""
+"""Data sets that are generated: ``data=synthetic``, ``clt`` and ``shifted``, MNIST in a frame."""
 
 from __future__ import annotations
 
@@ -169,29 +169,60 @@ def clt(
         seed: seed of the generator.
     """
     recipe = {"size": size, "patches": patches, "patch_size": patch_size, "seed": seed}
-    if variant != "generated":
-        _refuse_unused(variant, {**recipe, "train": train, "test": test})
+    if variant == "generated":
+        return _frame_set("clt", options, on_missing, (train, test), recipe)
+    _refuse_unused(variant, {**recipe, "train": train, "test": test})
     if options.fake:
         side = 40 if variant == "small" else size
         return assemble("clt", fake_samples((side, side, 1), 10), options)
-    if variant != "generated":
-        files = options.files(VARIANTS[variant])
-        key = {"files": files.hashes}
-        entry = decoded(f"clt-{variant}", key, lambda: _read_clutter(files.paths[0]))
-        source, top = f"{variant}, {files.source}", 1.0
-    else:
-        digits = read_mnist(options, on_missing)
-        cut = digits.official or 0
-        counts = (train or cut, test or len(digits.targets) - cut)
-        check_memory(
-            sum(counts) * (size**2 + 40 * patches),
-            f"data: {sum(counts)} images of {size}x{size} with {patches} patches",
-        )
-        origin = {"digits": digits.content, "counts": counts, **recipe}
-        entry = decoded("clt", origin, lambda: _generate_clutter(digits, cut, counts, **recipe))
-        source = "generated" if digits.source == "official" else f"generated, {digits.source}"
-        top = 255.0
-    return assemble("clt", Raw.of(entry, source, 10, top=top), options)
+    files = options.files(VARIANTS[variant])
+    key = {"files": files.hashes}
+    entry = decoded(f"clt-{variant}", key, lambda: _read_clutter(files.paths[0]))
+    return assemble("clt", Raw.of(entry, f"{variant}, {files.source}", 10, top=1.0), options)
+
+
+@takes_options
+def shifted(
+    options: ImageOptions,
+    *,
+    on_missing: str = "error",
+    size: Annotated[int, Ge(28)] = 60,
+    seed: Annotated[int, Ge(0)] = 0,
+) -> DataSet:
+    """Shifted MNIST, (60, 60, 1): each digit at a random place of an empty frame.
+
+    Args:
+        options: see :class:`focusing.data.dataset.ImageOptions`.
+        on_missing: what to do without MNIST, see :func:`focusing.data.mnist`.
+        size: height and width of an image.
+        seed: seed of the places.
+    """
+    recipe = {"size": size, "patches": 0, "patch_size": 1, "seed": seed}
+    return _frame_set("shifted", options, on_missing, (None, None), recipe)
+
+
+def _frame_set(
+    name: str,
+    options: ImageOptions,
+    on_missing: str,
+    wanted: tuple[int | None, int | None],
+    recipe: dict[str, int],
+) -> DataSet:
+    """Digits in a larger frame, with distractors or without."""
+    size, patches = recipe["size"], recipe["patches"]
+    if options.fake:
+        return assemble(name, fake_samples((size, size, 1), 10), options)
+    digits = read_mnist(options, on_missing)
+    cut = digits.official or 0
+    counts = (wanted[0] or cut, wanted[1] or len(digits.targets) - cut)
+    check_memory(
+        sum(counts) * (size**2 + 40 * patches),
+        f"data: {sum(counts)} images of {size}x{size} with {patches} patches",
+    )
+    origin = {"digits": digits.content, "counts": counts, **recipe}
+    entry = decoded("clt", origin, lambda: _generate_clutter(digits, cut, counts, **recipe))
+    source = "generated" if digits.source == "official" else f"generated, {digits.source}"
+    return assemble(name, Raw.of(entry, source, 10), options)
 
 
 def clutter(

@@ -27,7 +27,7 @@ from focusing.training.checkpoint import chosen_checkpoint, encode
 from focusing.training.metrics import detailed_metrics
 from focusing.training.trainer import build_net, load_data, split_data
 
-CHOSEN_BY = {"paper": "test/acc", "holdout": "val/acc", "last": None}
+CHOSEN_BY = {"best_test": "test/acc", "holdout": "val/acc", "last": None}
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
 
 

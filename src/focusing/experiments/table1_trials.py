@@ -39,7 +39,7 @@ class Grid:
 
 NOTEBOOK = Grid((100, 1000, 2000, 10000), (4, 40, 100), (0.01,), (0.0,))
 GRIDS = {
-    "paper": Grid((100, 200, 2000, 10000), (4, 40, 400), (0.01, 0.001), (0.0, L2)),
+    "text": Grid((100, 200, 2000, 10000), (4, 40, 400), (0.01, 0.001), (0.0, L2)),
     "author": NOTEBOOK,
     "author2018": NOTEBOOK,
 }
@@ -68,7 +68,7 @@ class Trial:
 
 
 def draw(
-    seed: int, index: int, variant: str = "paper", fixed: Mapping[str, Any] | None = None
+    seed: int, index: int, variant: str = "text", fixed: Mapping[str, Any] | None = None
 ) -> Trial:
     """Draw a trial.
 
@@ -87,7 +87,7 @@ def draw(
     for name, value in (("seed", seed), ("sweep.trial", index)):
         if value < 0:
             raise UserError(f"{name}={value} must be at least 0.")
-    grid, random, paper = GRIDS[variant], np.random.default_rng([seed, index]), variant == "paper"
+    grid, random, paper = GRIDS[variant], np.random.default_rng([seed, index]), variant == "text"
     options = dict(fixed or {})
 
     def choose(values: tuple[Any, ...], name: str = "") -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -11,7 +12,10 @@ from torch import Tensor
 from focusing.errors import UserError
 from focusing.instantiate import check_arguments, instantiate
 from focusing.models.network import Network
-from focusing.nn import DynamicFocus
+from focusing.nn import DynamicFocus, SpatialTransformer, WindowReader, Windows
+
+READERS: dict[str, type[WindowReader]] = {"focus": DynamicFocus, "stn": SpatialTransformer}
+"""What may read the windows: ``model.dynamic.kind``."""
 
 
 class DynamicNetwork(Network):
@@ -20,21 +24,63 @@ class DynamicNetwork(Network):
     Args:
         focus: reads windows of the samples.
         net: a network on the windows.
-        frame: shape of a sample.
+        frame: shape of a sample, channels last.
+        axes: those along which windows move; the others are channels of ``focus``, and are axes
+            again behind it. None: all.
 
     Shape:
         - Input: (N, \*frame).
         - Output: (N, outputs).
     """
 
-    def __init__(self, focus: DynamicFocus, net: Network, frame: Sequence[int]) -> None:
+    def __init__(
+        self,
+        focus: WindowReader,
+        net: Network,
+        frame: Sequence[int],
+        axes: Sequence[int] | None = None,
+    ) -> None:
         super().__init__(frame, net.outputs, net.widths)
         self.focus, self.net = focus, net
+        self.axes = tuple(range(len(frame) - 1) if axes is None else axes)
+        self.rest = tuple(axis for axis in range(len(frame) - 1) if axis not in self.axes)
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, *frame) to (N, outputs)."""
-        output: Tensor = self.net(self.focus(input))
+        output: Tensor = self.net(self._restored(self.focus(self._moved(input))))
         return output
+
+    def windows(self, input: Tensor) -> Windows:
+        """Where each sample is looked at; all of an axis along which windows do not move."""
+        windows = self.focus.windows(self._moved(input))
+        if not self.rest:
+            return windows
+        whole = []
+        for values, filler in zip(windows, (0.5, 1.0, 0.0), strict=True):
+            frame = values.new_full((*values.shape[:2], len(self.shape) - 1), filler)
+            frame[..., list(self.axes)] = values
+            whole.append(frame)
+        return Windows(*whole)
+
+    def _moved(self, input: Tensor) -> Tensor:
+        """Samples as ``focus`` takes them: its axes first, the others among the channels."""
+        if not self.rest:
+            return input
+        order = [1 + axis for axis in (*self.axes, *self.rest)]
+        return input.permute(0, *order, len(self.shape)).flatten(1 + len(self.axes))
+
+    def _restored(self, read: Tensor) -> Tensor:
+        """Windows with the axes of the samples; glimpses are channels."""
+        if not self.rest:
+            return read
+        moved = len(self.axes)
+        sizes = [self.shape[axis] for axis in self.rest]
+        read = read.reshape(*read.shape[:-1], self.focus.glimpses, *sizes, self.shape[-1])
+        order = [
+            1 + self.axes.index(axis) if axis in self.axes else 2 + moved + self.rest.index(axis)
+            for axis in range(len(self.shape) - 1)
+        ]
+        return read.permute(0, *order, 1 + moved, read.dim() - 1).flatten(-2)
 
     def _dense(self, widths: Sequence[int]) -> Network:
         """The twin has no foci of either kind: it sees the whole frame."""
@@ -47,25 +93,48 @@ def build_network(options: Mapping[str, Any], **sizes: Any) -> Network:
     """Make the network of a config.
 
     Args:
-        options: ``_target_`` and its options; ``dynamic`` puts dynamic foci before the network.
+        options: ``_target_`` and its options; ``dynamic`` puts dynamic foci before the network:
+            options of :class:`focusing.DynamicFocus`, or with ``kind: stn`` of a spatial
+            transformer, and ``axes``, those along which windows move.
         **sizes: what the data supplies: ``inputs``, ``outputs``, ``vocabulary``.
     """
     own = {name: value for name, value in options.items() if name != "dynamic"}
-    dynamic = options.get("dynamic")
-    if dynamic is None:
+    if options.get("dynamic") is None:
         return instantiate(own, Network, **sizes)
+    dynamic = dict(options["dynamic"])
     frame = tuple(sizes.get("inputs") or own.pop("inputs"))
     if "vocabulary" in sizes or len(frame) < 2:
         raise UserError(
             f"model.dynamic needs samples with a shape, such as images: these have {frame}. Use "
             "model.dynamic=null."
         )
-    *axes, channels = frame
-    check_arguments(DynamicFocus, dynamic)
+    *shape, channels = frame
+    axes = _read_axes(dynamic.pop("axes", None), shape)
+    kind = dynamic.pop("kind", "focus")
+    if kind not in READERS:
+        raise UserError(f"model.dynamic.kind={kind} is not one of {', '.join(READERS)}.")
+    check_arguments(READERS[kind], dynamic)
+    inner = [size for axis, size in enumerate(shape) if axis not in axes]
+    topology = tuple(shape[axis] for axis in axes), channels * math.prod(inner)
     try:
-        focus = DynamicFocus((tuple(axes), channels), **dynamic)
+        focus = READERS[kind](topology, **dynamic)
     except (TypeError, ValueError) as error:
         raise UserError(f"model.dynamic: {error}") from None
-    window = (*focus.grid, channels * focus.glimpses)
+    for axis, points in zip(axes, focus.grid, strict=True):
+        shape[axis] = points
+    window = (*shape, channels * focus.glimpses)
     net = instantiate(own, Network, **{**sizes, "inputs": window})
-    return DynamicNetwork(focus, net, frame)
+    return DynamicNetwork(focus, net, frame, axes)
+
+
+def _read_axes(axes: Any, shape: Sequence[int]) -> list[int]:
+    """The axes along which windows move, in order."""
+    if axes is None:
+        return list(range(len(shape)))
+    known = list(range(len(shape)))
+    if not isinstance(axes, list) or not axes or [axis for axis in known if axis in axes] != axes:
+        raise UserError(
+            f"model.dynamic.axes={axes} must name axes of a sample in order: from 0 to "
+            f"{len(shape) - 1}."
+        )
+    return axes

@@ -34,7 +34,8 @@ def classifier_layer(
     Args:
         shape: shape of the features of a sample, before flattening.
         outputs: number of neurons.
-        focus: options of ``FocusedLinear``, with ``topology="image"`` for this shape; None: dense.
+        focus: options of ``FocusedLinear``; a topology may also be ``"image"`` or ``"sample"``, see
+            :func:`resolve_topology`. None: dense.
     """
     inputs = math.prod(shape)
     if focus is None:
@@ -56,7 +57,9 @@ def focused(build: Callable[..., N]) -> Callable[..., N]:
         del options[name]
     options["bias"] = options["bias"].replace(kind=inspect.Parameter.KEYWORD_ONLY)
     topology = options["topology"]
-    options["topology"] = topology.replace(annotation=topology.annotation | str)  # "image"
+    options["topology"] = topology.replace(
+        annotation=topology.annotation | str
+    )  # "image", "sample"
     parameters |= options
     returned = build if inspect.isclass(build) else signature.return_annotation
 
@@ -91,13 +94,27 @@ def image_shape(shape: Sequence[int], who: str) -> tuple[int, int, int]:
 
 
 def resolve_topology(topology: Any, shape: Sequence[int]) -> Any:
-    """Replace ``"image"`` by the shape of what a layer sees; the channels share a position."""
+    """Replace a word by the shape of what a layer sees; the channels share a position.
+
+    ``"image"`` is a picture, with or without channels. ``"sample"`` is whatever has a shape, its
+    last size the channels: (frames, coefficients, 1), (depth, height, width, 1).
+    """
     if not isinstance(topology, str):
         return topology
-    if topology != "image":
-        raise ValueError(f"topology={topology} is not image, a shape such as [28, 28], or null.")
-    height, width, channels = image_shape(shape, "topology=image")
-    return ((height, width), channels)
+    if topology == "image":
+        height, width, channels = image_shape(shape, "topology=image")
+        return ((height, width), channels)
+    if topology != "sample":
+        raise ValueError(
+            f"topology={topology} is not image, sample, a shape such as [28, 28], or null."
+        )
+    *axes, channels = shape
+    if not 1 <= len(axes) <= 3:
+        raise ValueError(
+            "topology=sample needs samples of one to three axes and channels, but a sample has "
+            f"shape {tuple(shape)}: use topology=null."
+        )
+    return (tuple(axes), channels)
 
 
 class ChannelsLast(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from focusing.models.hidden_layers import check_dropout, dense_layer, focused, resolve_topology
 from focusing.models.network import Inputs, Network
-from focusing.nn import FocusedLinear
+from focusing.nn import AnchoredLinear, FocusedLinear
 
 
 class MLP(Network):
@@ -20,9 +20,12 @@ class MLP(Network):
         outputs: number of classes, or 1 for regression.
         hidden: neurons of each hidden layer; a number is one layer.
         focus: options of ``FocusedLinear`` for the hidden layers; None makes them dense. A
-            topology is that of the inputs, ``"image"`` the shape of a sample: later layers see the
-            neurons before them on a line.
+            topology is that of the inputs, ``"image"`` and ``"sample"`` the shape of a sample.
+        later_topology: where later layers see the neurons before them: on a ``"line"``, or, with
+            ``"previous"``, each where it looks at present: at its own centre.
         later_sigma: initial apertures of the layers after the first; None: as those of the first.
+        anchored: weights of focused layers are so many taps along each axis, which travel with
+            the focus; see ``AnchoredLinear``. None: a weight for each input.
         focus_layers: which hidden layers focus: ``"all"``, or the ``"first"``, which sees inputs
             whose places mean something; the others are then dense.
         batch_norm: normalise each hidden layer before its ReLU.
@@ -42,8 +45,10 @@ class MLP(Network):
         hidden: int | Sequence[int],
         *,
         focus: Mapping[str, Any] | None = None,
+        later_topology: Literal["line", "previous"] = "line",
         later_sigma: Any = None,
         focus_layers: Literal["all", "first"] = "all",
+        anchored: int | None = None,
         batch_norm: bool = True,
         input_dropout: float = 0.0,
         dropout: Sequence[float] = (),
@@ -73,8 +78,13 @@ class MLP(Network):
             if focus is None or (focus_layers == "first" and index > 1):
                 layers[f"hidden{index}"] = dense_layer(width, neurons)
             else:
-                layers[f"hidden{index}"] = FocusedLinear(width, neurons, **options)
-                options["topology"] = None
+                layer = (
+                    FocusedLinear(width, neurons, **options)
+                    if anchored is None
+                    else AnchoredLinear(width, neurons, taps=anchored, **options)
+                )
+                layers[f"hidden{index}"] = layer
+                options["topology"] = layer if later_topology == "previous" else None
                 if later_sigma is not None:
                     options["sigma"] = later_sigma
             if batch_norm:
@@ -84,8 +94,8 @@ class MLP(Network):
                 layers[f"dropout{index}"] = nn.Dropout(dropout[index - 1])
             width = neurons
         layers["output"] = dense_layer(width, outputs)
-        for name, layer in layers.items():
-            self.add_module(name, layer)
+        for name, module in layers.items():
+            self.add_module(name, module)
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, *) to (N, outputs)."""

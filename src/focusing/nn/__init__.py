@@ -1,17 +1,24 @@
 """The focusing neuron. Needs torch and nothing else of the package."""
 
+from focusing.nn.anchored import AnchoredLinear
 from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.inference import to_inference
 from focusing.nn.linear import FocusedLinear
 from focusing.nn.optim import FocusConstraint, param_groups
 from focusing.nn.sparse import BandedLinear
+from focusing.nn.spatial_transformer import SpatialTransformer
 from focusing.nn.surgery import defocusify, focusify
+from focusing.nn.windows import WindowReader, Windows
 
 __all__ = [
+    "AnchoredLinear",
     "BandedLinear",
     "DynamicFocus",
     "FocusConstraint",
     "FocusedLinear",
+    "SpatialTransformer",
+    "WindowReader",
+    "Windows",
     "defocusify",
     "focusify",
     "param_groups",

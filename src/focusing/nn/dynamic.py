@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.nn.ops.functional import check_choice, check_count
-from focusing.nn.positions import Grid, Topology, read_topology
+from focusing.nn.ops.functional import check_choice
+from focusing.nn.positions import Grid, Topology
+from focusing.nn.windows import WindowReader, Windows, check_kernel, pool_cells, precise
 
 CENTRES = ("saliency", "regressed", "static")
 STARTS = ("random", "blob")
@@ -19,21 +20,7 @@ MAX_ZOOM = 2.0
 """A window is at most this much larger or smaller than the common one."""
 
 
-class Windows(NamedTuple):
-    """Where the foci of each sample are, in the unit cube; all of shape (N, glimpses, d).
-
-    Attributes:
-        centre: middle of the grid of foci.
-        extent: distance from its first focus to its last.
-        sigma: aperture of its foci.
-    """
-
-    centre: Tensor
-    extent: Tensor
-    sigma: Tensor
-
-
-class DynamicFocus(nn.Module):
+class DynamicFocus(WindowReader):
     r"""Reads a window of each sample through a grid of Gaussian foci that moves with the input.
 
     The foci of a grid share one centre, one extent and one aperture. Extent and aperture are
@@ -62,6 +49,7 @@ class DynamicFocus(nn.Module):
         pool: inputs of an axis that become one cell of the saliency map.
         kernel: size of the saliency filter, in cells; odd.
         temperature: initial sharpness of the soft-argmax.
+        train_centre: learn what finds the centre; False leaves it as it starts.
         device: device of the parameters.
         dtype: type of the parameters.
 
@@ -93,21 +81,14 @@ class DynamicFocus(nn.Module):
         pool: int = 4,
         kernel: int = 9,
         temperature: float = 10.0,
+        train_centre: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
-        super().__init__()
-        self.topology = _read_frame(topology)
-        axes, channels = self.topology
-        self.grid = _read_grid(grid, axes)
-        check_count("glimpses", glimpses)
-        check_count("pool", pool)
-        check_count("kernel", kernel)
-        if kernel % 2 == 0:
-            raise ValueError(f"kernel={kernel} must be odd: a filter has a middle.")
-        if pool > min(axes):
-            raise ValueError(f"pool={pool} is larger than the frame {axes}.")
+        super().__init__(topology, grid, glimpses)
+        axes = self.topology.axes
+        check_kernel(kernel, pool, axes)
         for name, value in (
             ("extent", extent),
             ("aperture", aperture),
@@ -116,7 +97,7 @@ class DynamicFocus(nn.Module):
             if not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be positive.")
         check_choice("start", start, STARTS)
-        self.zoom, self.glimpses = zoom, glimpses
+        self.zoom = zoom
         factory: Any = {"device": device, "dtype": dtype}
         self.finder: nn.Module
         if isinstance(centre, nn.Module):
@@ -142,6 +123,8 @@ class DynamicFocus(nn.Module):
             raise ValueError(
                 f"centre={centre!r} is neither a module nor one of {', '.join(CENTRES)}."
             )
+        if not train_centre:
+            self.finder.requires_grad_(False)
         size = (glimpses, len(axes))
         self.extent = nn.Parameter(torch.full(size, extent, **factory))
         self.aperture = nn.Parameter(torch.full(size, aperture, **factory))
@@ -153,7 +136,7 @@ class DynamicFocus(nn.Module):
         return self._windows(self._channels_last(input))
 
     def _windows(self, x: Tensor) -> Windows:
-        centre = _precise(self.finder(x.movedim(-1, 1)))
+        centre = precise(self.finder(x.movedim(-1, 1)))
         dims = len(self.topology.axes)
         if centre.shape[1:] != (self.glimpses, dims + self.zoom):
             raise ValueError(
@@ -190,18 +173,6 @@ class DynamicFocus(nn.Module):
             read = phi @ x.flatten(2)
             x = read.reshape(*read.shape[:2], *x.shape[2:]).movedim(1, -2)
         return x
-
-    def _channels_last(self, input: Tensor) -> Tensor:
-        axes, channels = self.topology
-        shape = tuple(input.shape[1:])
-        if shape == axes and channels == 1:
-            return input.unsqueeze(-1)
-        if shape != (*axes, channels):
-            raise ValueError(
-                f"input has shape {tuple(input.shape)} but topology={self.topology} wants "
-                f"(N, {', '.join(map(str, (*axes, channels)))})."
-            )
-        return input
 
     @property
     def multiply_adds(self) -> int:
@@ -270,10 +241,10 @@ class Saliency(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""
-        cells = _pool(x, self.pool)
+        cells = pool_cells(x, self.pool)
         convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[len(self.axes) - 1]
         saliency = convolve(cells, self.filter, padding=self.kernel // 2).flatten(2)
-        weights = torch.softmax(_precise(saliency) * self.temperature, dim=-1)
+        weights = torch.softmax(precise(saliency) * self.temperature, dim=-1)
         places = _cell_positions(self.axes, self.pool, weights)
         centre = weights @ places
         if self.zoom is None:
@@ -308,8 +279,8 @@ class Regressed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""
-        cells = _pool(x, self.pool).flatten(1)
-        output = _precise(self.output(torch.relu(self.hidden(cells))))
+        cells = pool_cells(x, self.pool).flatten(1)
+        output = precise(self.output(torch.relu(self.hidden(cells))))
         output = output.reshape(output.shape[0], self.glimpses, -1)
         centre = 0.5 + 0.5 * torch.tanh(output[..., : self.dims])
         return torch.cat([centre, output[..., self.dims :]], dim=-1)
@@ -334,48 +305,13 @@ class Static(nn.Module):
         return self.centre.expand(x.shape[0], -1, -1)
 
 
-def _precise(x: Tensor) -> Tensor:
-    """At least float32: half precision cannot tell the places of a large frame apart."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def _pool(x: Tensor, pool: int) -> Tensor:
-    """Means of cells; what does not fill a cell at the far end of an axis is left out."""
-    average = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[x.dim() - 3]
-    return average(x, pool)
-
-
 def _cell_positions(axes: Sequence[int], pool: int, like: Tensor) -> Tensor:
     """Where the middle of each cell is, (cells, d)."""
     lines = [
-        _pool(torch.linspace(0, 1, size, device=like.device, dtype=like.dtype)[None, None], pool)
+        pool_cells(
+            torch.linspace(0, 1, size, device=like.device, dtype=like.dtype)[None, None], pool
+        )
         for size in axes
     ]
     points = torch.meshgrid(*(line.flatten() for line in lines), indexing="ij")
     return torch.stack(points, dim=-1).flatten(0, -2)
-
-
-def _read_frame(topology: Topology) -> Grid:
-    if topology is None or isinstance(topology, Tensor):
-        raise ValueError("topology must be a shape, such as (60, 60): windows move on a grid.")
-    try:
-        sizes = [
-            size
-            for entry in topology
-            for size in (entry if isinstance(entry, Sequence) else [entry])
-        ]
-        frame = read_topology(topology, math.prod(sizes))
-    except TypeError:
-        raise ValueError(f"topology={topology} must be a shape, such as (60, 60).") from None
-    return cast(Grid, frame)  # of a shape, not of positions
-
-
-def _read_grid(grid: Sequence[int] | None, axes: Sequence[int]) -> tuple[int, ...]:
-    if grid is None:
-        return tuple(max(1, size // 2) for size in axes)
-    counts = tuple(grid)
-    if len(counts) != len(axes):
-        raise ValueError(f"grid={counts} must have a number for each axis of {tuple(axes)}.")
-    for count in counts:
-        check_count("grid", count)
-    return counts

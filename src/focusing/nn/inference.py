@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.linear import FocusedLinear
 from focusing.nn.ops import is_hooked
 from focusing.nn.sparse import BandedLinear
+from focusing.nn.windows import WindowReader
 
 ELEMENTWISE = (nn.ReLU, nn.Identity, nn.Dropout, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Tanh)
 """Layers that do not depend on the order of their inputs."""
@@ -203,7 +203,7 @@ class _Tracer(fx.Tracer):
     """Records layers without children as calls, ours too."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        if isinstance(m, DynamicFocus):
+        if isinstance(m, WindowReader):
             return True
         return not any(m.children()) or super().is_leaf_module(m, module_qualified_name)
 

@@ -15,14 +15,16 @@ MU_SCHEMES = ("spread", "center", "center_jitter", "random")
 WEIGHT_SCHEMES = ("focus_glorot", "glorot", "he", "per_connection")
 
 
-def initial_mu(mu: Mu, neurons: int, axes: int, allowed: tuple[float, float]) -> Tensor:
+def initial_mu(
+    mu: Mu, neurons: int, axes: int, allowed: tuple[float, float], margin: float
+) -> Tensor:
     """Centres of shape (n, d) for a scheme's name, a number or values; see ``FocusedLinear``."""
     low, high = allowed
     if isinstance(mu, str):
         if mu not in MU_SCHEMES:
             raise ValueError(f"mu={mu!r} is not one of {MU_SCHEMES}, a number or a tensor.")
         start = {
-            "spread": lambda: _spread(neurons, axes),
+            "spread": lambda: _spread(neurons, axes, margin),
             "center": lambda: torch.full((neurons, axes), 0.5, device="cpu"),
             "center_jitter": lambda: 0.5 + (torch.rand(neurons, axes, device="cpu") - 0.5) / 20,
             "random": lambda: low + (high - low) * torch.rand(neurons, axes, device="cpu"),
@@ -57,10 +59,10 @@ def initial_sigma(sigma: Sigma, neurons: int, axes: int) -> Tensor:
     return values
 
 
-def _spread(neurons: int, axes: int) -> Tensor:
-    """Centres from .2 to .8: evenly on a line, or on a nearly square grid."""
+def _spread(neurons: int, axes: int, margin: float) -> Tensor:
+    """Centres from margin to 1 - margin: evenly on a line, or on a nearly square grid."""
     side = math.ceil(round(neurons ** (1 / axes), 6))
-    lines = [torch.linspace(0.2, 0.8, side, dtype=torch.float64, device="cpu")] * axes
+    lines = [torch.linspace(margin, 1 - margin, side, dtype=torch.float64, device="cpu")] * axes
     grid = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).reshape(-1, axes)
     # The grid may have a few points more than neurons: leave out evenly, not one corner.
     chosen = torch.linspace(0, len(grid) - 1, neurons, dtype=torch.float64, device="cpu")

@@ -12,8 +12,14 @@ from torch.nn import functional
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
 from focusing.nn.init import WEIGHT_SCHEMES, Mu, Sigma, initial_mu, initial_sigma, weight_bound
 from focusing.nn.ops import BACKENDS, FORMER_NAMES, PLAIN_TYPES, cpu, fused, is_tracing, record_call
-from focusing.nn.ops.functional import check_choice, check_count, focus_coefficients, focused_linear
-from focusing.nn.positions import GRIDS, Topology, positions, read_topology
+from focusing.nn.ops.functional import (
+    check_choice,
+    check_count,
+    check_range,
+    focus_coefficients,
+    focused_linear,
+)
+from focusing.nn.positions import GRIDS, Grid, Topology, positions, read_topology
 from focusing.nn.sparse import BandedLinear
 
 fx.wrap("focused_linear")  # which asks for shapes: torch.fx records one call of it
@@ -23,7 +29,7 @@ MIN_BANDED_WEIGHTS = 2**15
 
 
 class FociView(NamedTuple):
-    """Centres and apertures, (n,) on a line and (n, d) elsewhere; views of the parameters."""
+    """Centres and apertures."""
 
     mu: Tensor
     sigma: Tensor
@@ -47,17 +53,21 @@ class FocusedLinear(nn.Module):
         bias: learn an additive bias, which starts at zero.
         topology: where the inputs are. None: on a line, as in the paper; a shape such as
             ``(28, 28)``, ``(32, 32, 3)`` whose channels share a position, ``(D, H, W)`` or, with
-            many channels, ``((14, 14), 32)``; or a tensor (m, d) of positions in [0, 1].
+            many channels, ``((14, 14), 32)``; a tensor (m, d) of positions in [0, 1]; or the
+            focused layer whose outputs they are: each is where its neuron looks at present.
         grid: positions along each axis of m inputs, ``"linspace"`` (i / (m - 1), from 0 to 1) or
             ``"index"`` (i / m, as in the paper's Eq. focus and the author's code of 2018).
         focus: ``"gaussian"``, ``"negated_gaussian"``, ``"gaussian_derivative"``, ``"triangle"`` or
             ``"bernoulli"`` (connections drawn with the gaussian's probability in training, their
             expectation in eval mode).
-        mu: initial centres: ``"spread"`` (.2 to .8), ``"center"``, ``"center_jitter"`` (+-.025),
+        mu: initial centres: ``"spread"`` (a grid), ``"center"``, ``"center_jitter"`` (+-.025),
             ``"random"``, a number, or a tensor (n,) or (n, d).
+        margin: ``"spread"`` leaves so much free on either side: centres from .2 to .8.
         sigma: initial apertures: a number, a range (low, high) to draw from, or a tensor.
         train_mu: whether mu has a gradient.
         train_sigma: whether sigma has a gradient.
+        units_per_focus: so many neurons, one after the other, share a focus, as the channels of a
+            locally connected layer do; n is a multiple of it.
         init: weights: ``"focus_glorot"``, ``"glorot"`` (that of a plain layer), ``"he"`` or
             ``"per_connection"``.
         sigma_range: where :meth:`constrain_` keeps sigma.
@@ -78,7 +88,7 @@ class FocusedLinear(nn.Module):
         - Input: (*, m) with any number of leading dimensions.
         - Output: (*, n).
         - weight: (n, m) and bias: (n,), as in ``nn.Linear``.
-        - mu, sigma: (n, d).
+        - mu, sigma: (n / units_per_focus, d).
 
     Example:
         >>> layer = FocusedLinear(784, 800, topology=(28, 28), sigma=0.1)
@@ -95,13 +105,15 @@ class FocusedLinear(nn.Module):
         out_features: int,
         bias: bool = True,
         *,
-        topology: Topology = None,
+        topology: Topology | FocusedLinear = None,
         grid: str = "linspace",
         focus: str = "gaussian",
         mu: Mu = "spread",
+        margin: float = 0.2,
         sigma: Sigma = 0.025,
         train_mu: bool = True,
         train_sigma: bool = True,
+        units_per_focus: int = 1,
         init: str = "focus_glorot",
         sigma_range: tuple[float, float] = (0.01, 1.0),
         mu_range: tuple[float, float] = (0.0, 1.0),
@@ -115,6 +127,13 @@ class FocusedLinear(nn.Module):
         super().__init__()
         check_count("in_features", in_features)
         check_count("out_features", out_features)
+        check_count("units_per_focus", units_per_focus)
+        if out_features % units_per_focus:
+            raise ValueError(
+                f"units_per_focus={units_per_focus} does not divide out_features={out_features}."
+            )
+        if not 0 <= margin < 0.5:
+            raise ValueError(f"margin={margin} must be at least 0 and less than 0.5.")
         check_choice("focus", focus, FOCUS_FUNCTIONS)
         check_choice("grid", grid, GRIDS)
         check_choice("init", init, WEIGHT_SCHEMES)
@@ -124,47 +143,81 @@ class FocusedLinear(nn.Module):
         if not 0 < cutoff < 1:
             raise ValueError(f"cutoff={cutoff} must lie between 0 and 1.")
         self.in_features, self.out_features = in_features, out_features
-        self.topology, self.grid = read_topology(topology, in_features), grid
+        self.units_per_focus = units_per_focus
+        # In a tuple, as it is no layer inside this one.
+        self._before = (topology,) if isinstance(topology, FocusedLinear) else ()
+        self._before_version = -1
+        self.topology: Grid | Tensor
+        if isinstance(topology, FocusedLinear):
+            self.topology = _centres(topology, in_features)
+        else:
+            self.topology = read_topology(topology, in_features)
+        self.grid = grid
         if grid != "linspace" and isinstance(self.topology, Tensor):
             raise ValueError(
                 f"grid={grid!r} does not apply to a topology that is a tensor: leave it out."
             )
         self.focus, self.normalizer, self.init = focus, normalizer, init
         self.backend, self.cutoff = backend, cutoff
-        self.mu_range = _check_range("mu_range", mu_range, -math.inf)
-        self.sigma_range = _check_range("sigma_range", sigma_range, 0.0)
-        self._start = (mu, sigma)
+        self.mu_range = check_range("mu_range", mu_range, -math.inf)
+        self.sigma_range = check_range("sigma_range", sigma_range, 0.0)
+        self._start = (mu, margin, sigma)
         self._cpu_engine: cpu.CpuEngine | None = None
 
-        weight = torch.empty(out_features, in_features, device=device, dtype=dtype)
-        self.weight = nn.Parameter(weight)
-        self.bias = nn.Parameter(weight.new_zeros(out_features)) if bias else None
+        self._make_weight(device=device, dtype=dtype)
+        stored = self._stored
+        self.bias = nn.Parameter(stored.new_zeros(out_features)) if bias else None
         self.register_buffer("tau", self._positions(), persistent=False)
-        foci = weight.new_empty(out_features, self.tau.shape[1])
+        foci = stored.new_empty(out_features // units_per_focus, self.tau.shape[1])
         self.mu = nn.Parameter(foci, requires_grad=train_mu)
         self.sigma = nn.Parameter(foci.clone(), requires_grad=train_sigma)
         self.register_buffer("mask", None)
         self.reset_parameters()
 
+    def _make_weight(self, **factory: Any) -> None:
+        self.weight = nn.Parameter(torch.empty(self.out_features, self.in_features, **factory))
+
+    @property
+    def _stored(self) -> nn.Parameter:
+        """The parameter that holds the weights."""
+        return self.weight
+
     def reset_parameters(self) -> None:
         """Draw foci and weights anew, as in the constructor; on the meta device, do nothing."""
-        if self.weight.is_meta:
+        if self._stored.is_meta:
             return
-        neurons, axes = self.mu.shape
-        mu, sigma = self._start
+        mu, margin, sigma = self._start
         with torch.no_grad():
-            self.mu.copy_(initial_mu(mu, neurons, axes, self.mu_range))
-            self.sigma.copy_(initial_sigma(sigma, neurons, axes))
+            foci, axes = self.mu.shape
+            self.mu.copy_(initial_mu(mu, foci, axes, self.mu_range, margin))
+            self.sigma.copy_(initial_sigma(sigma, foci, axes))
             self.mask = None
-            bound = weight_bound(self.phi(), self.init)
-            self.weight.copy_((2 * torch.rand_like(bound) - 1) * bound)
+            self._reset_weight(weight_bound(self.phi(), self.init))
             if self.bias is not None:
                 self.bias.zero_()
 
+    def _reset_weight(self, bound: Tensor) -> None:
+        """Draw weights from U[-b, b]; b is broadcastable to (n, m)."""
+        self.weight.copy_((2 * torch.rand_like(bound) - 1) * bound)
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        """Device and type of positions, never below float32: bfloat16 cannot tell 784 apart."""
+        dtype = torch.promote_types(self._stored.dtype, torch.float32)
+        return {"device": self._stored.device, "dtype": dtype}
+
     def _positions(self) -> Tensor:
-        # Never below float32: bfloat16 cannot tell 784 positions apart.
-        dtype = torch.promote_types(self.weight.dtype, torch.float32)
-        return positions(self.topology, self.grid, device=self.weight.device, dtype=dtype)
+        topology = _centres(*self._before, self.in_features) if self._before else self.topology
+        return positions(topology, self.grid, **self._place)
+
+    def _follow(self) -> None:
+        """Take the present centres of the layer before as positions, if they have moved."""
+        for layer in self._before:
+            if self._before_version != layer.mu._version:
+                with torch.inference_mode(False):  # they must serve training too
+                    self.tau = self._positions()
+                self._before_version = layer.mu._version
+                self._cpu_engine = None  # it knows the former positions
 
     def _apply(self, fn: Any, recurse: bool = True) -> FocusedLinear:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -174,15 +227,26 @@ class FocusedLinear(nn.Module):
 
     @property
     def foci(self) -> FociView:
-        """Centres and apertures as a reader expects them: (n,) on a line, (n, d) elsewhere."""
+        """Views of mu and sigma as a reader expects them: vectors on a line, (n, d) elsewhere."""
         if self.mu.shape[1] == 1:
             return FociView(self.mu[:, 0], self.sigma[:, 0])
         return FociView(self.mu, self.sigma)
 
+    def neuron_foci(self) -> FociView:
+        """Centre and aperture of every neuron, (n, d); what all engines compute with.
+
+        Neurons that share a focus get copies of it, so that autograd sums up their gradients.
+        """
+        mu, sigma = self._parameter("mu"), self._parameter("sigma")
+        if self.units_per_focus > 1:
+            mu, sigma = (v.repeat_interleave(self.units_per_focus, dim=0) for v in (mu, sigma))
+        return FociView(mu, sigma)
+
     def phi(self) -> Tensor:
         """Focus coefficients (n, m), zero where pruned; of bernoulli, their expectation."""
+        self._follow()
         phi = focus_coefficients(
-            self.mu, self.sigma, self.tau, focus=self.focus, normalizer=self.normalizer
+            *self.neuron_foci(), self.tau, focus=self.focus, normalizer=self.normalizer
         )
         return phi if self.mask is None else phi * self.mask
 
@@ -195,11 +259,14 @@ class FocusedLinear(nn.Module):
         if isinstance(input, fx.Proxy) and (recorded := record_call(self, input)) is not None:
             return recorded
         weight, bias = self._parameter("weight"), self._parameter("bias")
+        mu, sigma = self.neuron_foci()
         plain = self.backend == "reference" or self.focus != "gaussian"
         if plain or is_tracing(input) or input.is_meta:
-            foci = self.mu, self.sigma, self.tau
+            foci = mu, sigma, self._positions() if self._before else self.tau
             options: Any = {"focus": self.focus, "normalizer": self.normalizer, "mask": self.mask}
             return focused_linear(input, weight, bias, *foci, **options, sample=self.training)
+        if self._before:
+            self._follow()
         if torch.is_autocast_enabled("cpu" if input.is_cpu else input.device.type):
             if input.dtype != torch.float64:  # which autocast leaves alone
                 input = input.to(torch.get_autocast_dtype(input.device.type))
@@ -208,7 +275,6 @@ class FocusedLinear(nn.Module):
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
         buffers: Any = self._buffers  # many times faster than attributes
         mask, tau = buffers["mask"], buffers["tau"]
-        mu, sigma = self._parameter("mu"), self._parameter("sigma")
         if self.backend != "torch" and cpu.supports(x, weight, mu, sigma, tau, mask):
             engine = self._cpu_engine or self._make_cpu_engine()
             y = engine(x, weight, bias, mu, sigma, mask)
@@ -239,9 +305,10 @@ class FocusedLinear(nn.Module):
         """Clip mu and sigma into their ranges; call it after each optimizer step."""
         self.mu.clamp_(*self.mu_range)
         self.sigma.clamp_(*self.sigma_range)
+        self._follow()
 
     def regularization(self, p: int = 2) -> Tensor:
-        """Sum of |sigma|^p over the neurons: a penalty that narrows the foci.
+        """Sum of |sigma|^p over the foci: a penalty that narrows the foci.
 
         Args:
             p: 1 or 2.
@@ -285,12 +352,13 @@ class FocusedLinear(nn.Module):
     ) -> None:
         if prefix + "mask" in state_dict:
             self.mask = torch.ones_like(self.weight, dtype=torch.bool)
-        elif prefix + "weight" in state_dict:  # of a layer that was not pruned
+        elif any(prefix + name in state_dict for name in ("weight", "taps")):  # not pruned
             self.mask = None
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cpu_engine": None}  # made anew where it is needed
+        # Made anew where it is needed; copies of tensors count their versions anew.
+        return {**self.__dict__, "_cpu_engine": None, "_before_version": -1}
 
     def extra_repr(self) -> str:
         """Sizes, focus, and the range of the foci as they are now."""
@@ -298,10 +366,12 @@ class FocusedLinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}",
             f"bias={self.bias is not None}, focus={self.focus}",
         ]
-        for name, default in (("normalizer", "l2"), ("grid", "linspace")):
+        for name, default in (("normalizer", "l2"), ("grid", "linspace"), ("units_per_focus", 1)):
             if getattr(self, name) != default:
                 parts.append(f"{name}={getattr(self, name)}")
-        if isinstance(self.topology, Tensor):
+        if self._before:
+            parts.append("topology=centres of the layer before")
+        elif isinstance(self.topology, Tensor):
             parts.append(f"topology={tuple(self.topology.shape)} positions")
         elif len(self.topology.axes) > 1 or self.topology.channels > 1:
             parts.append(f"topology={self.topology}")
@@ -315,14 +385,12 @@ class FocusedLinear(nn.Module):
         return ", ".join(parts)
 
 
-def _check_range(name: str, bounds: tuple[float, float], above: float) -> tuple[float, float]:
-    try:
-        low, high = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        low = high = math.nan  # fails the check
-    if not above < low <= high < math.inf:
+def _centres(layer: FocusedLinear, in_features: int) -> Tensor:
+    """Where the neurons of a layer look: positions of the inputs of the next."""
+    if layer.out_features != in_features:
         raise ValueError(
-            f"{name}={bounds} must be (low, high) with "
-            f"{'' if above == -math.inf else f'{above:g} < '}low <= high."
+            f"topology is a layer of {layer.out_features} neurons but in_features={in_features}."
         )
-    return low, high
+    if not (layer.mu_range[0] >= 0 and layer.mu_range[1] <= 1):
+        raise ValueError(f"topology is a layer whose mu_range={layer.mu_range} exceeds (0, 1).")
+    return layer.neuron_foci().mu.detach().clone()

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.linear import FocusedLinear
+from focusing.nn.windows import WindowReader
 
 
 def param_groups(
@@ -24,8 +24,8 @@ def param_groups(
 
     ``weight`` holds the matrices and kernels, ``other`` the vectors (biases, batch norms), ``mu``
     and ``sigma`` the foci of all :class:`FocusedLinear` layers, ``dynamic`` whatever finds the
-    windows of :class:`DynamicFocus`, which collapse at the rate of the weights. Frozen
-    parameters are in none of them, and a group without parameters is left out.
+    windows of :class:`DynamicFocus` or :class:`SpatialTransformer`, which collapse at the rate of
+    the weights. Frozen parameters are in none of them, and a group without parameters is left out.
 
     Args:
         model: any model, with focused layers or without.
@@ -47,7 +47,7 @@ def param_groups(
     for module in model.modules():
         if isinstance(module, FocusedLinear):
             foci |= {module.mu: "mu", module.sigma: "sigma"}
-        elif isinstance(module, DynamicFocus):
+        elif isinstance(module, WindowReader):
             foci |= dict.fromkeys(module.parameters(), "dynamic")
     members: dict[str, list[nn.Parameter]] = {
         name: [] for name in ("weight", "other", "mu", "sigma", "dynamic")
@@ -92,7 +92,7 @@ class FocusConstraint:
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Register the constraint on the optimizer."""
-        kinds = (FocusedLinear, DynamicFocus)
+        kinds = (FocusedLinear, WindowReader)
         self.layers = [layer for layer in model.modules() if isinstance(layer, kinds)]
         self._handle = optimizer.register_step_post_hook(self)
 

@@ -80,9 +80,15 @@ def positions(
     """
     if isinstance(topology, Tensor):
         return topology.to(device=device, dtype=dtype)
-    if grid == "index":
-        lines = [torch.arange(size, device=device, dtype=dtype) / size for size in topology.axes]
-    else:
-        lines = [torch.linspace(0, 1, size, device=device, dtype=dtype) for size in topology.axes]
+    lines = axis_positions(topology, grid, device=device, dtype=dtype)
     points = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1)
     return points.reshape(-1, len(lines)).repeat_interleave(topology.channels, dim=0)
+
+
+def axis_positions(
+    topology: Grid, grid: str, *, device: torch.device | str | None, dtype: torch.dtype
+) -> list[Tensor]:
+    """Positions along each axis of a regular topology, as :func:`positions` describes them."""
+    if grid == "index":
+        return [torch.arange(size, device=device, dtype=dtype) / size for size in topology.axes]
+    return [torch.linspace(0, 1, size, device=device, dtype=dtype) for size in topology.axes]

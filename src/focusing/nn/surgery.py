@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from focusing.nn.anchored import AnchoredLinear
 from focusing.nn.linear import FocusedLinear
 
 Where = str | Iterable[str] | Callable[[str, nn.Module], bool] | None
@@ -51,7 +52,7 @@ def focusify(
                     layer.bias.copy_(linear.bias)
         return layer.train(linear.training)
 
-    return _replace(module, _selector(where, nn.Linear), focused)
+    return _replace(module, _selector(where, (nn.Linear,)), focused)
 
 
 def defocusify(module: nn.Module, where: Where = None) -> nn.Module:
@@ -64,10 +65,11 @@ def defocusify(module: nn.Module, where: Where = None) -> nn.Module:
     Returns:
         The model, or the new layer if the model is itself a focused layer.
     """
-    return _replace(module, _selector(where, FocusedLinear), lambda layer: layer.fold())  # type: ignore[operator]
+    selected = _selector(where, (FocusedLinear, AnchoredLinear))
+    return _replace(module, selected, lambda layer: layer.fold())  # type: ignore[operator]
 
 
-def _selector(where: Where, kind: type[nn.Module]) -> Callable[[str, nn.Module], bool]:
+def _selector(where: Where, kinds: tuple[type[nn.Module], ...]) -> Callable[[str, nn.Module], bool]:
     if callable(where):
         chosen = where
     else:
@@ -76,7 +78,7 @@ def _selector(where: Where, kind: type[nn.Module]) -> Callable[[str, nn.Module],
         def chosen(name: str, layer: nn.Module) -> bool:
             return any(fnmatchcase(name, pattern) for pattern in patterns)
 
-    return lambda name, layer: type(layer) is kind and chosen(name, layer)
+    return lambda name, layer: type(layer) in kinds and chosen(name, layer)
 
 
 def _replace(

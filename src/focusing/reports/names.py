@@ -5,6 +5,7 @@ from __future__ import annotations
 DATA = {
     "mnist": "MNIST",
     "clt": "CLT",
+    "shifted": "Shifted",
     "cifar10": "CIFAR-10",
     "fashion": "Fashion",
     "lfw": "LFW-Faces",
@@ -25,6 +26,8 @@ MODELS = {
     "focus_2d": "Focus-2d",
     "dynamic_dense": "Dynamic+Dns",
     "dynamic_2d": "Dynamic-2d",
+    "stn_dense": "STN+Dns",
+    "stn_2d": "STN-2d",
     "cnn_dense": "CNN+Dns",
     "cnn_focus": "CNN+Fcs",
     "vgg_dense": "VGG+Dns",
@@ -32,15 +35,13 @@ MODELS = {
     "fasttext_dense": "FastText+Dns",
     "fasttext_focus": "FastText+Fcs",
 }
-PROTOCOLS = ("paper", "holdout", "last")
-SIZES = ("paper", "short", "quick", "smoke")
-VARIANTS = ("paper", "author", "author2018")
+PROTOCOLS = ("best_test", "holdout", "last")
+SIZES = ("full", "short", "quick", "smoke")
+VARIANTS = ("text", "author", "author2018")
 SMALL_SIZES = ("quick", "smoke")
 """Sizes that say little: their tables and figures are in an appendix."""
 MEANT_TO_FAIL = ("stuck", "rescue")
 """Experiments that show where focus fails: they do not count as comparisons."""
-FULL, TEXT, BEST_TEST = SIZES[0], VARIANTS[0], PROTOCOLS[0]
-"""The paper's own size, variant and protocol."""
 CLASSES = {
     data: tuple(names.split())
     for data, names in {
@@ -70,7 +71,7 @@ OPTION_WORDS: dict[str, str | dict[str, str]] = {
 """Option -> its words, with its value or by its value; by the last part of its name."""
 EDITION_WORDS = {"short": "short runs", "quick": "quick runs", "smoke": "smoke tests",
                  "author": "author's settings", "author2018": "author's settings of 2018",
-                 "paper": "", "full": "", "text": "", "unstated": ""}  # fmt: skip
+                 "full": "", "text": "", "unstated": ""}  # fmt: skip
 """Size or variant -> what to say about it; nothing about the paper's own."""
 
 

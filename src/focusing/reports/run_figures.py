@@ -239,7 +239,7 @@ def series_figure(
 
 
 def _mark_scores(axes: Axes, scores: Mapping[str, Any]) -> None:
-    for row, protocol in enumerate(("paper", "holdout")):
+    for row, protocol in enumerate(("best_test", "holdout")):
         score = scores.get(protocol)
         if score:
             at, below = (score["epoch"] + 1, score["value"]), (0, -6 - 8 * row)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 40
 """Rows of a table; the rest is in its file."""
 PROTOCOL_MEANINGS = {
-    "paper": "best test epoch, as in the paper",
+    "best_test": "best test epoch, as in the paper",
     "holdout": "test at the best validation epoch",
     "last": "test after the last epoch",
 }
@@ -106,10 +106,10 @@ def _scores(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         value = f"[bold]{_number(score['value'], metric)}[/bold]"
         value += f" at epoch {epoch + 1}" if epoch is not None else ""
         yield escape(f"{metric} ({name})"), f"{value}  [dim]{PROTOCOL_MEANINGS.get(name, '')}[/dim]"
-    if {"paper", "holdout"} <= scores.keys():
-        gap = scores["paper"]["value"] - scores["holdout"]["value"]
+    if {"best_test", "holdout"} <= scores.keys():
+        gap = scores["best_test"]["value"] - scores["holdout"]["value"]
         shown = f"{100 * gap:+.2f} points" if metric == "accuracy" else f"{gap:+.4g}"
-        yield "optimism", f"{shown}  [dim]paper - holdout[/dim]"
+        yield "optimism", f"{shown}  [dim]best_test - holdout[/dim]"
 
 
 def _number(value: float, metric: str) -> str:

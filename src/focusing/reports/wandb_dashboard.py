@@ -96,7 +96,7 @@ def sections(runs: Sequence[Run] = ()) -> dict[str, list[Panel]]:
                 {
                     "title": "Score against seconds of training",
                     "x": Number("wall_seconds"),
-                    "y": Number("score/paper"),
+                    "y": Number("score/best_test"),
                 },
             ),
         ],

@@ -13,12 +13,12 @@ from typing import Any
 
 from focusing.errors import UserError, printable
 from focusing.results.identity import config_hash, upgrade
-from focusing.results.record_schema import check_record, parse
+from focusing.results.record_schema import check_record, parse, parse_record
 from focusing.results.store import ARCHIVE, RECORD_FILE, atomic_write, read_lines, read_run
 from focusing.validation import below
 
 UNSTATED = "unstated"
-CACHE_SCHEMA = 3
+CACHE_SCHEMA = 4
 MAX_RECORD_BYTES = 2**28
 """Limit on the size of a record: that of a million epochs."""
 
@@ -38,8 +38,8 @@ class Run:
         fingerprint: hash of the data, as they were split and prepared.
         content: hash of all samples, however split; None in records that do not have it.
         model: name of the model.
-        size: ``smoke``, ``quick``, ``short`` or ``paper``.
-        variant: ``paper``, ``author`` or ``author2018``.
+        size: ``smoke``, ``quick``, ``short`` or ``full``.
+        variant: ``text``, ``author`` or ``author2018``.
         protocol: the one it was run with.
         seed: its seed.
         metric: ``accuracy``, a fraction, or ``mae``, of which less is better.
@@ -321,7 +321,7 @@ def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
         if path.name == ARCHIVE:
             entries = [list(entry) for entry in read_lines(path)]
         else:
-            record = parse(path.read_bytes())
+            record = parse_record(path.read_bytes())
             check_record(record)
             entries = [["", record]]
     except ValueError as error:

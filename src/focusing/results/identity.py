@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from focusing.config import SCHEMA_TARGETS, Config, drops_rest, group_schemas
+from focusing.config import OLD_NAME, SCHEMA_TARGETS, USUAL, Config, drops_rest, group_schemas
 
 VERSION = 2
 """Of the hash. Version 1 was made of every option, and changed with every new one."""
@@ -51,6 +51,7 @@ Options = Mapping[str, Any]
 def config_hash(config: Options) -> str:
     """Ten hexadecimal digits that are equal for configs that compute the same."""
     kept = {name: value for name, value in config.items() if name not in IRRELEVANT}
+    kept = _renamed(kept, {name: {usual: OLD_NAME} for name, usual in USUAL.items()})
     for group, dropped in (("trainer", IRRELEVANT_TO_TRAINER), ("callbacks", ONLOOKERS)):
         options = kept.get(group) or {}
         kept[group] = {name: value for name, value in options.items() if name not in dropped}
@@ -88,6 +89,34 @@ def upgrade(config: Options, samples: int | None = None) -> dict[str, Any]:
         if schema is not None:
             upgraded[group] = _completed(options, schema)
     return upgraded
+
+
+def current_names(record: Any) -> Any:
+    """A record, or anything else, with today's names of sizes, variants and protocols."""
+    if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
+        return record
+    config = current_config(record["config"])
+    scores = record.get("scores")
+    if isinstance(scores, dict) and OLD_NAME in scores:
+        scores = {USUAL["protocol"] if key == OLD_NAME else key: scores[key] for key in scores}
+    return {**record, "config": config, **({"scores": scores} if "scores" in record else {})}
+
+
+def current_config(config: Options) -> dict[str, Any]:
+    """A config with today's names of sizes, variants and protocols."""
+    return _renamed(config, {name: {OLD_NAME: usual} for name, usual in USUAL.items()})
+
+
+def _renamed(config: Options, names: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """A config in which size, variant and the protocol's name are replaced."""
+    renamed = dict(config)
+    for group, replacements in names.items():
+        value = renamed.get(group)
+        if isinstance(value, str):
+            renamed[group] = replacements.get(value, value)
+        elif isinstance(value, Mapping) and isinstance(name := value.get("name"), str):
+            renamed[group] = {**value, "name": replacements.get(name, name)}
+    return renamed
 
 
 def _differing(options: Options, schema: type | None) -> dict[str, Any]:

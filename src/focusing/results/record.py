@@ -81,15 +81,15 @@ def scores(series: Series, metric: str) -> dict[str, dict[str, Any] | None]:
     """Test score and epoch, counted from 0, under every protocol.
 
     Returns:
-        ``paper``: the best of all epochs; ``holdout``: at the epoch that is best on the validation
-        split, None without one; ``last``: after the last epoch.
+        ``best_test``: the best of all epochs; ``holdout``: at the epoch that is best on the
+        validation split, None without one; ``last``: after the last epoch.
     """
     short = SERIES_OF[metric]
     test, val = series.get(f"test/{short}"), series.get(f"val/{short}")
     if not test:
-        return {"paper": None, "holdout": None, "last": None}
+        return {"best_test": None, "holdout": None, "last": None}
     epochs = {
-        "paper": best_epoch(test, metric),
+        "best_test": best_epoch(test, metric),
         "holdout": best_epoch(val, metric) if val else None,
         "last": len(test) - 1,
     }

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from focusing.results.identity import current_names
 from focusing.results.record import SERIES_OF
 from focusing.validation import (
     SCHEMA,
@@ -96,7 +97,9 @@ _CONFIG = fields(
             split=optional(label),
         ),
         "model": fields({"name": label}),
-        "protocol": fields({"name": one_of("paper", "holdout", "last")}, holdout=optional(SHARE)),
+        "protocol": fields(
+            {"name": one_of("best_test", "holdout", "last")}, holdout=optional(SHARE)
+        ),
     },
     **_all(label, "size variant"),
     **_all(fields(), "trainer callbacks paths"),
@@ -162,6 +165,15 @@ def parse(text: str | bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError("not JSON") from None
+
+
+def parse_record(text: str | bytes) -> Any:
+    """What a JSON text says, in today's names; it is not checked to be a record.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    return current_names(parse(text))
 
 
 def check_record(record: Any) -> None:

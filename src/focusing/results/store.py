@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from focusing.errors import BusyError, DamagedError, UserError, printable
-from focusing.results.record_schema import check_record, parse
+from focusing.results.record_schema import check_record, parse_record
 from focusing.validation import SCHEMA, below, fields, is_name, short
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def write_record(run_dir: Path, record: Mapping[str, Any]) -> Record:
     error_text = record.get("error") and printable(str(record["error"]))
     try:
         text = json.dumps({"schema": SCHEMA, **record, "error": error_text}, indent=1)
-        written: Record = parse(text)
+        written: Record = parse_record(text)
         check_record(written)
     except (TypeError, ValueError) as error:
         raise UserError(f"The record of this run cannot be written: {error}.") from None
@@ -123,7 +123,7 @@ def read_record(run_dir: Path) -> Record | None:
     """
     path = run_dir / RECORD_FILE
     try:
-        record: Record = parse(path.read_bytes())
+        record: Record = parse_record(path.read_bytes())
         if isinstance(record, dict) and record.get("schema", SCHEMA) != SCHEMA:
             raise UserError(
                 f"{path} has schema {short(record['schema'])}, this version reads {SCHEMA}."
@@ -259,7 +259,7 @@ def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:
         if not line:
             continue
         try:
-            record = parse(line)
+            record = parse_record(line)
             check_record(record)
             ARCHIVE_LINE({"folder": record.get("folder")})
             yield record.pop("folder"), record
@@ -290,7 +290,7 @@ def read_run(folder: Path, file: Path) -> Record:
         if file.name == ARCHIVE:
             records = _cached_archive(file, file.stat().st_mtime_ns)
             return records[folder.relative_to(file.parent).as_posix()]
-        record: Record = parse(file.read_bytes())
+        record: Record = parse_record(file.read_bytes())
         check_record(record)
     except (KeyError, ValueError) as error:
         raise UserError(f"{file} has changed while it was read ({error}): try again.") from None

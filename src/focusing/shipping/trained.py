@@ -15,6 +15,7 @@ from focusing.data import Batches, DataSet, Split
 from focusing.data.batches import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
+from focusing.results.identity import current_config
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.metrics import score
 from focusing.training.trainer import (
@@ -33,7 +34,9 @@ RUN_CONFIG = fields(
         "data": fields({"_target_": text, "name": label}),
         "model": fields({"_target_": text, "name": label}),
         "optim": fields({"batch_size": whole(1)}),
-        "protocol": fields({"name": one_of("paper", "holdout", "last"), "holdout": number(0, 1)}),
+        "protocol": fields(
+            {"name": one_of("best_test", "holdout", "last"), "holdout": number(0, 1)}
+        ),
         "paths": fields({"data_dir": text}),
     }
 )
@@ -134,6 +137,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.yaml"
     try:
         config: dict[str, Any] = yaml.safe_load(path.read_bytes())
+        config = current_config(config) if isinstance(config, dict) else config
         RUN_CONFIG(config)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder} is not a run folder: it has no config.yaml.") from None

@@ -183,7 +183,7 @@ def _failed_record(config: Mapping[str, Any], error: str) -> dict[str, Any]:
         "status": "failed",
         "error": error,
         "series": {},
-        "scores": {"paper": None, "holdout": None, "last": None},
+        "scores": {"best_test": None, "holdout": None, "last": None},
         "finished": now(),
     }
 

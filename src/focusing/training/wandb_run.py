@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from focusing.config import USUAL
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.store import atomic_write
@@ -214,7 +215,7 @@ def facts(config: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     names = _names(config)
     label = [names.get("model", "?")]
-    label += [names[group] for group in TAGGED[2:] if names.get(group, "paper") != "paper"]
+    label += [names[group] for group, usual in USUAL.items() if names.get(group, usual) != usual]
     data = config.get("data") or {}
     label += ["fake data"] if data.get("fake") else []
     label += ["sample"] if data.get("on_missing") == "sample" else []

@@ -12,7 +12,7 @@ from tests.unit.config.conftest import config, files
 
 pytestmark = pytest.mark.usefixtures("hydra")
 FAMILIES = ("simple", "cnn", "vgg", "fasttext")
-SIZES, VARIANTS = ("smoke", "quick", "short", "paper"), ("paper", "author", "author2018")
+SIZES, VARIANTS = ("smoke", "quick", "short", "full"), ("text", "author", "author2018")
 
 
 class TestTables:
@@ -104,7 +104,7 @@ def test_plain_training_is_the_papers(data: str, model: str) -> None:
     dropout = {"[800, 800]": [0.2, 0.25], "256": [0.5, 0.5]}
     expected = dropout.get(str(cfg["model"].get("hidden")), cfg["model"].get("dropout"))
     assert cfg["model"].get("dropout") == expected
-    assert cfg["protocol"]["name"] == "paper"
+    assert cfg["protocol"]["name"] == "best_test"
 
 
 def test_how_data_is_split() -> None:
@@ -186,9 +186,9 @@ def test_the_variant_of_2018_is_of_synthetic_data() -> None:
 def test_the_notebook_of_dead_inputs_has_no_dropout_clipping_or_decay(model: str) -> None:
     text, code = (
         config("experiment=redundancy", f"model={model}", f"variant={variant}")
-        for variant in ("paper", "author")
+        for variant in ("text", "author")
     )
-    assert {**code, "variant": "paper"} == text
+    assert {**code, "variant": "text"} == text
 
 
 def test_reuters_is_the_keras_example_that_the_text_cites() -> None:
@@ -208,7 +208,7 @@ def test_reuters_is_the_keras_example_that_the_text_cites() -> None:
     ],
 )
 def test_short_is_all_data_for_20_epochs_at_most(overrides: list[str], epochs: int) -> None:
-    short, paper = (config(*overrides, f"size={size}") for size in ("short", "paper"))
+    short, paper = (config(*overrides, f"size={size}") for size in ("short", "full"))
     assert short["trainer"]["max_epochs"] == epochs
     paper["trainer"]["max_epochs"], paper["size"] = epochs, "short"
     assert short == paper
@@ -226,5 +226,5 @@ def test_the_authors_numbers_of_hidden_neurons() -> None:
 
 
 def test_weights_start_as_the_code_did_under_both_variants() -> None:
-    for variant in ("paper", "author"):
+    for variant in ("text", "author"):
         assert config("data=mnist", f"variant={variant}")["model"]["init"] == "focus_glorot"

@@ -23,6 +23,7 @@ def test_list_says_where_everything_is(data_dir: Path, capsys: pytest.CaptureFix
     assert where["cifar10"] == "focusing data get cifar10"
     assert where["clt data.variant=original"].startswith("put mnist_cluttered_60x60")
     assert where["synthetic"] == where["clt"].replace("from mnist ", "") == "made when needed"
+    assert where["shifted"] == where["clt"]
     assert str(data_dir) in lines[-1]
 
 

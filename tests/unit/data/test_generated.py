@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from focusing.data import clt, hold_out, synthetic
+from focusing.data import clt, hold_out, shifted, synthetic
 from focusing.data.generated import clutter
 from focusing.errors import UserError
 from tests.unit.data import makers
@@ -126,6 +126,19 @@ def test_numbers_and_seed_of_clutter_can_be_chosen(tmp_path: Path) -> None:
     assert train.shape == (60, 60, 60, 1)
     assert bool((test[test != 255] % 2 == 0).all())  # nothing of training digits
     assert bool((train % 2 == 1).any())
+
+
+def test_a_shifted_digit_is_alone_in_its_frame(tmp_path: Path) -> None:
+    makers.digits(tmp_path / "mnist")
+    data, again, other = (shifted(data_dir=tmp_path, size=40, seed=seed) for seed in (0, 0, 1))
+    assert data.fingerprint == again.fingerprint != other.fingerprint
+    assert (data.name, data.source) == ("shifted", "generated, local")
+    assert data.train.inputs.shape == (60, 40, 40, 1)
+    for image in data.test.inputs[..., 0]:
+        rows, columns = (image.any(1 - axis).nonzero().flatten() for axis in (0, 1))
+        assert max(rows[-1] - rows[0], columns[-1] - columns[0]) < 28
+    corners = {int(image.any(1).nonzero()[0]) for image in data.train.inputs[..., 0]}
+    assert len(corners) > 3
 
 
 @pytest.mark.parametrize("one_hot", [True, False])

@@ -117,7 +117,7 @@ def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
 def test_a_trial_alone_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None:
     pair = pair_of(sweep_config(tmp_path), draw(0, 317))
     for stacked, model in zip(pair, ("dense", "focus_s"), strict=True):
-        alone = composed("experiment=table1", "sweep.trial=317", f"model={model}", "size=paper")
+        alone = composed("experiment=table1", "sweep.trial=317", f"model={model}", "size=full")
         apply_trial(alone)
         assert run_folder(check(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
 

@@ -63,7 +63,7 @@ def test_both_networks_of_every_trial_are_recorded_once(
     for trial in range(5):
         dense, focused = before[trial, "dense"], before[trial, "focus_s"]
         assert dense["data"] == focused["data"]
-        gaps.append(focused["scores"]["paper"]["value"] - dense["scores"]["paper"]["value"])
+        gaps.append(focused["scores"]["best_test"]["value"] - dense["scores"]["best_test"]["value"])
     assert score == pytest.approx(sum(gaps) / 5)
     shown = capsys.readouterr().out
     assert "Not possible as drawn: 0 trials." in shown

@@ -29,7 +29,7 @@ def test_a_trial_is_a_function_of_seed_and_number() -> None:
     assert len({trial.seed for trial in TRIALS}) == 750
 
 
-@pytest.mark.parametrize("variant", ["paper", "author", "author2018"])
+@pytest.mark.parametrize("variant", ["text", "author", "author2018"])
 def test_every_value_of_the_grid_is_drawn_equally_often(variant: str) -> None:
     grid, trials = GRIDS[variant], [drawn(3, index, variant) for index in range(3000)]
     columns = {
@@ -67,7 +67,7 @@ def test_the_notebook_has_noise_on_each_side_and_one_batch_size() -> None:
     assert noisy["left"].noise == noisy["left"].informative
 
 
-@pytest.mark.parametrize(("variant", "length"), [("paper", 5), ("author", 32)])
+@pytest.mark.parametrize(("variant", "length"), [("text", 5), ("author", 32)])
 def test_impossible_draws_get_a_greater_length_and_say_so(variant: str, length: int) -> None:
     trials = [drawn(0, index, variant) for index in range(750)]
     hardest = [t for t in trials if t.classes * t.clusters == 32 and t.informative < 40]
@@ -121,9 +121,9 @@ def test_a_trial_becomes_ordinary_options() -> None:
 @pytest.mark.parametrize(
     ("seed", "index", "variant", "message"),
     [
-        (0, -1, "paper", "sweep.trial=-1 must be at least 0"),
-        (-1, 0, "paper", "seed=-1 must be at least 0"),
-        (0, 0, "mine", "variant=mine is not one of paper, author"),
+        (0, -1, "text", "sweep.trial=-1 must be at least 0"),
+        (-1, 0, "text", "seed=-1 must be at least 0"),
+        (0, 0, "mine", "variant=mine is not one of text, author"),
     ],
 )
 def test_draws_that_do_not_exist(seed: int, index: int, variant: str, message: str) -> None:

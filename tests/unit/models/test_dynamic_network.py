@@ -11,7 +11,13 @@ from torch import nn
 from focusing.config import Optim
 from focusing.errors import UserError
 from focusing.models import DynamicNetwork, build_network
-from focusing.nn import DynamicFocus, FocusConstraint, FocusedLinear, param_groups
+from focusing.nn import (
+    DynamicFocus,
+    FocusConstraint,
+    FocusedLinear,
+    SpatialTransformer,
+    param_groups,
+)
 from focusing.training.optimizer import build_optimizer, set_learning_rates
 
 DENSE: dict[str, Any] = {"_target_": "focusing.models.dense_mlp", "hidden": [12]}
@@ -41,6 +47,53 @@ def test_before_any_network(model: dict[str, Any]) -> None:
     assert net(x).shape == (3, 4)
     net(x).square().sum().backward()
     assert all(weights.grad is not None for weights in net.parameters())
+
+
+STN = {"kind": "stn", "grid": [8, 8], "pool": 2, "kernel": 3}
+
+
+def test_a_spatial_transformer_in_place_of_the_foci() -> None:
+    net = build_network({**FOCUSED, "dynamic": STN}, inputs=(20, 20, 1), outputs=4)
+    x = torch.rand(6, 20, 20, 1)
+    net(x).square().sum().backward()
+    assert all(weights.grad is not None for weights in net.parameters())
+    groups = {group["name"]: group["params"] for group in param_groups(net, lr=0.3)}
+    assert set(map(id, groups["dynamic"])) == set(map(id, net.focus.parameters()))
+    layers = {layer.name: layer for layer in net.summary().layers}
+    assert layers["focus"].multiply_adds == 64 * (6 + 4 * 3)
+    assert layers["focus.convolution"].multiply_adds == 9 * 100
+    net.eval()
+    plain = net.to_inference()
+    assert SpatialTransformer in [type(module) for module in plain.modules()]
+    torch.testing.assert_close(plain(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reader", [WINDOW, STN], ids=["focus", "stn"])
+def test_windows_may_move_along_some_axes(reader: dict[str, Any]) -> None:
+    """The network behind sees what it would see if each row were a channel."""
+    dynamic = {**reader, "grid": [5], "axes": [1]} | ({"glimpses": 2} if reader is WINDOW else {})
+    net = build_network({**CNN, "dynamic": dynamic}, inputs=(6, 20, 3), outputs=4)
+    assert isinstance(net, DynamicNetwork)
+    glimpses = net.focus.glimpses
+    assert net.net.shape == (6, 5, 3 * glimpses)
+    x = torch.rand(2, 6, 20, 3)
+    seen: list[torch.Tensor] = []
+    net.net.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    assert net(x).shape == (2, 4)
+    read = net.focus(x.movedim(2, 1).flatten(2)).reshape(2, 5, glimpses, 6, 3)
+    torch.testing.assert_close(seen[0].reshape(2, 6, 5, glimpses, 3), read.permute(0, 3, 1, 2, 4))
+    windows = net.windows(x)
+    assert windows.centre.shape == (2, glimpses, 2)
+    assert windows.centre[..., 0].eq(0.5).all()
+    assert windows.extent[..., 0].eq(1).all()
+    assert windows.extent[..., 1].eq(0.55 if reader is WINDOW else 1.0).all()
+
+
+def test_a_finder_that_is_not_trained_stays() -> None:
+    net = build(DENSE, train_centre=False)
+    groups = {group["name"]: group["params"] for group in param_groups(net, lr=0.3)}
+    assert len(groups["dynamic"]) == 2  # extent and aperture
+    assert not any(weights.requires_grad for weights in net.focus.finder.parameters())
 
 
 def test_only_the_first_layer_focuses() -> None:
@@ -111,6 +164,9 @@ def test_the_constraint_covers_windows() -> None:
         ({"kernel": 2}, "model.dynamic: kernel=2 must be odd"),
         ({"glimpses": "x"}, "glimpses='x'"),
         ({"elsewhere": 1}, "model.dynamic: .*elsewhere"),
+        ({"kind": "eye"}, "model.dynamic.kind=eye is not one of focus, stn"),
+        ({"axes": [1, 0]}, "model.dynamic.axes=.* must name axes of a sample in order"),
+        ({"axes": [2]}, "model.dynamic.axes=.* from 0 to 1"),
     ],
 )
 def test_wrong_options(dynamic: dict[str, Any], message: str) -> None:

@@ -24,6 +24,9 @@ ON = {
     "fasttext": ("imdb",),
     "focus_2d": PICTURES,
     "fixed_2d": PICTURES,
+    "fields_2d": PICTURES,
+    "anchored_2d": PICTURES,
+    "focus_nd": ("fsdd", *PICTURES[:-2]),
 }
 """The data that a kind of network, or a network, is for."""
 MODELS = {
@@ -33,6 +36,9 @@ MODELS = {
     "fixed_s": ("MLP", True),
     "focus_2d": ("MLP", True),
     "fixed_2d": ("MLP", True),
+    "fields_2d": ("MLP", True),
+    "anchored_2d": ("MLP", True),
+    "focus_nd": ("MLP", True),
     "cnn_dense": ("CNN", False),
     "cnn_focus": ("CNN", True),
     "vgg_dense": ("Transfer", False),
@@ -122,12 +128,36 @@ def test_every_network_on_every_data_set(model: str, data: str) -> None:
 def test_pixels_in_their_places(name: str) -> None:
     data = data_of(name)
     height, width, channels = data.train.inputs.shape[1:]
-    first, second = build_net(pair(name, "focus_2d"), data).focused_layers().values()
+    [first] = build_net(pair(name, "focus_2d"), data).focused_layers().values()
     assert repr(first.topology) == repr(
         ((height, width), channels) if channels > 1 else (height, width)
     )
-    assert second.mu.shape[1] == 1
-    assert second.sigma.mean().item() == pytest.approx(0.025)
+    assert first.sigma.mean().item() == pytest.approx(0.1)
+    assert (first.mu.min().item(), first.mu.max().item()) == pytest.approx((0.1, 0.9))
+
+
+def test_a_former_focus_2d_has_two_focused_layers() -> None:
+    """As published: its config has no ``focus_layers``, and the second layer sees a line."""
+    config = config_of("mnist", "focus_2d")
+    model = {**config["model"], "later_sigma": 0.025}
+    for option in ("focus_layers", "margin", "later_topology", "units_per_focus", "anchored"):
+        del model[option]
+    first, second = (
+        build_net({**config, "model": model}, data_of("mnist")).focused_layers().values()
+    )
+    assert first.mu.min().item() == pytest.approx(0.2)
+    assert (second.mu.shape[1], second.sigma.mean().item()) == (1, pytest.approx(0.025))
+
+
+def test_sounds_have_time_and_coefficients() -> None:
+    config = config_of(
+        "fsdd", "focus_nd", "model.focus_layers=all", "model.later_topology=previous"
+    )
+    data, net = built(config)
+    check_step(data, net)
+    first, second = net.focused_layers().values()
+    assert first.topology.axes == tuple(data.train.inputs.shape[1:3])
+    assert torch.equal(second.tau, first.mu)
 
 
 @pytest.mark.parametrize("data", [*TABLES, "mnist"])
@@ -150,6 +180,7 @@ def test_fasttext_on_texts(model: str) -> None:
     ("data", "model", "sentence"),
     [
         ("synthetic", "focus_2d", r"topology=image needs images .* shape \(40,\)"),
+        ("synthetic", "focus_nd", r"topology=sample needs .* shape \(40,\): use topology=null"),
         ("boston", "cnn_dense", "A convolutional network needs images"),
         ("dna", "vgg_focus", "features=vgg16 needs images"),
         ("mnist", "vgg_dense", "needs images of 32x32 or more, these are 28x28"),

@@ -78,6 +78,8 @@ def derivatives(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> 
         t.detach().double().numpy()
         for t in (layer.tau, layer.mu, layer.sigma, layer.weight, x, grad_y)
     )
+    units = len(w) // len(mu)  # neurons that share a focus
+    mu, sigma = (np.repeat(foci, units, axis=0) for foci in (mu, sigma))
     mask = np.ones_like(w) if layer.mask is None else layer.mask.double().numpy()
     bias = np.zeros(len(w)) if layer.bias is None else layer.bias.detach().double().numpy()
     m = len(tau)
@@ -104,6 +106,7 @@ def derivatives(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> 
     mean_mu = np.einsum("nm,nmd->nd", share, slope_mu)[:, None]
     mean_sigma = np.einsum("nm,nmd->nd", share, slope_sigma)[:, None]
     grad_phi = gy.T @ x * w * mask
+    change = (grad_phi * phi)[..., None]
     seen = np.maximum(phi, 1e-8) * mask  # the last digits of far less are free
     power = np.abs(gy).T @ np.abs(x) * seen
     terms = np.abs(power * w)
@@ -112,22 +115,26 @@ def derivatives(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> 
         sigma**2 * (terms.sum(1)[:, None] + 1e-300)
     )
     size = terms.sum(1)[:, None] * spread / np.abs(sigma)
+
+    def per_focus(terms: np.ndarray) -> np.ndarray:
+        return terms.reshape(-1, units, terms.shape[-1]).sum(1)
+
     return Result(
         {
             "y": x @ (phi * mask * w).T + bias,
             "x": gy @ (phi * mask * w),
             "weight": gy.T @ x * phi * mask,
             "bias": gy.sum(0),
-            "mu": (grad_phi[..., None] * phi[..., None] * (slope_mu - mean_mu)).sum(1),
-            "sigma": (grad_phi[..., None] * phi[..., None] * (slope_sigma - mean_sigma)).sum(1),
+            "mu": per_focus((change * (slope_mu - mean_mu)).sum(1)),
+            "sigma": per_focus((change * (slope_sigma - mean_sigma)).sum(1)),
         },
         {
             "y": np.abs(x) @ np.abs(seen * w).T + np.abs(bias),
             "x": (np.abs(gy) @ np.abs(seen * w)).max(1, keepdims=True, initial=0),
             "weight": power.max(1, keepdims=True),
             "bias": np.abs(gy).sum(0),
-            "mu": size,
-            "sigma": size,
+            "mu": per_focus(size),
+            "sigma": per_focus(size),
         },
     )
 

@@ -72,7 +72,8 @@ def topologies(draw: st.DrawFn) -> tuple[int, Any]:
 @settings(max_examples=60)
 @given(
     topology=topologies(),
-    neurons=st.sampled_from([1, 3, 20, 37, 130]),
+    foci=st.sampled_from([1, 3, 20, 37, 130]),
+    units=st.sampled_from([1, 1, 2, 3]),
     batch=st.sampled_from([0, 1, 4]),
     moves=st.lists(
         st.tuples(st.sampled_from(MUS), st.sampled_from(SIGMAS)), min_size=1, max_size=4
@@ -88,7 +89,8 @@ def topologies(draw: st.DrawFn) -> tuple[int, Any]:
 )
 def test_engines_equal_the_formulas_in_float64(
     topology: tuple[int, Any],
-    neurons: int,
+    foci: int,
+    units: int,
     batch: int,
     moves: list[tuple[str, str]],
     normalizer: str,
@@ -98,7 +100,7 @@ def test_engines_equal_the_formulas_in_float64(
     x_has_grad: bool,
     seed: int,
 ) -> None:
-    generator = torch.Generator().manual_seed(seed)
+    generator, neurons = torch.Generator().manual_seed(seed), units * foci
     inputs, shape = make_topology(topology[1], topology[0], generator)
     x = torch.randn(batch, inputs, generator=generator, dtype=torch.float64)
     x.requires_grad_(x_has_grad)
@@ -111,6 +113,7 @@ def test_engines_equal_the_formulas_in_float64(
             topology=shape,
             grid="linspace" if isinstance(shape, torch.Tensor) else grid,
             normalizer=normalizer,
+            units_per_focus=units,
             backend=backend,
             cutoff=TINY,
             dtype=torch.float64,

@@ -43,6 +43,12 @@ class TestMu:
                 assert (centers.amax(0) > 0.79).all()
                 assert ((centers.mean(0) - 0.5).abs() < 0.06).all()
 
+    @pytest.mark.parametrize("margin", [0.0, 0.1, 0.4])
+    def test_spread_leaves_a_margin(self, margin: float) -> None:
+        line = np.linspace(margin, 1 - margin, 3)
+        expected = np.array(list(itertools.product(line, repeat=2)))
+        np.testing.assert_allclose(mu(9, topology=(6, 6), margin=margin), expected, rtol=1e-6)
+
     def test_center(self) -> None:
         assert (mu(mu="center", topology=(6, 6)) == 0.5).all()
         values = mu(5000, mu="center_jitter")

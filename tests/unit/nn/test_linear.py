@@ -180,6 +180,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [  # arguments, what is named, 
     ({"topology": (2, 2)}, "topology=(2, 2)", "in_features=6"),
     ({"in_features": 0}, "in_features=0", "positive integer"),
     ({"out_features": True}, "out_features=True", "positive integer"),
+    ({"units_per_focus": 0}, "units_per_focus=0", "positive integer"),
+    ({"units_per_focus": 2}, "units_per_focus=2", "out_features=3"),
+    ({"units_per_focus": 3, "mu": torch.rand(3)}, "mu has shape (3,)", "(1, 1)"),
+    ({"margin": 0.5}, "margin=0.5", "less than 0.5"),
+    ({"margin": NAN}, "margin=nan", "at least 0"),
+    ({"topology": FocusedLinear(2, 5)}, "a layer of 5 neurons", "in_features=6"),
+    ({"topology": FocusedLinear(2, 6, mu_range=(-1, 1))}, "mu_range=(-1.0, 1.0)", "(0, 1)"),
 ]
 
 

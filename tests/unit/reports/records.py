@@ -50,7 +50,9 @@ def config_of(
         if "dense" in model:
             kept = ("_target_", "name", "hidden")
             config["model"] = {name: config["model"][name] for name in kept}
-    protocol = {"name": "holdout", "holdout": 0.1} if holdout else {"name": "paper", "holdout": 0.0}
+    protocol = (
+        {"name": "holdout", "holdout": 0.1} if holdout else {"name": "best_test", "holdout": 0.0}
+    )
     return {**config, "protocol": protocol}
 
 
@@ -66,8 +68,8 @@ def leave(
     source: str = "official",
     fingerprint: str = "f0",
     content: str | None = None,
-    size: str = "paper",
-    variant: str = "paper",
+    size: str = "full",
+    variant: str = "text",
     options: dict[str, Any] | None = None,
     **more: Any,
 ) -> Path:
@@ -129,6 +131,6 @@ def texts(table: Table) -> list[list[str]]:
     return [[" ".join(cell.lines) for cell in row.cells] for row in table.rows]
 
 
-def of_protocol(table: Table, protocol: str = "paper") -> list[Mapping[str, Any]]:
+def of_protocol(table: Table, protocol: str = "best_test") -> list[Mapping[str, Any]]:
     """The records of a table under a protocol."""
     return [record for record in table.records if record["protocol"] == protocol]

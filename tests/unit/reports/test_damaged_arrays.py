@@ -133,7 +133,7 @@ def test_the_figure_is_left_out_and_the_rest_is_drawn(
     index = json.loads((folder / "index.json").read_text())
     names = {name for entry in index["figures"] for name in entry["files"]}
     assert names | {"index.json", "all.md"} == {path.name for path in folder.iterdir()}
-    with Image.open(folder / "film_sides_paper_paper.gif") as film:
+    with Image.open(folder / "film_sides_full_text.gif") as film:
         assert film.n_frames == 5  # the foci move
     write_page(collection, tmp_path / "out")
     assert left_out.file in (tmp_path / "out" / "index.html").read_text()

@@ -32,8 +32,8 @@ def test_the_longest_runs_stand_beside_the_paper(tmp_path: Path) -> None:
     assert series["published"]["low"] == pytest.approx(
         0.9 - 2.306 * (0.3**2 + 0.07**2) ** 0.5 / 2, 1e-4
     )
-    assert series["paper"]["difference"] == pytest.approx(1)
-    assert series["paper"]["as_published"]
+    assert series["text"]["difference"] == pytest.approx(1)
+    assert series["text"]["as_published"]
     assert series["author"]["difference"] == pytest.approx(2)
     [chart] = forest_charts(collect([tmp_path]))
     labels = [label.get_text() for label in chart.draw().axes[0].get_yticklabels()]
@@ -42,7 +42,7 @@ def test_the_longest_runs_stand_beside_the_paper(tmp_path: Path) -> None:
 
 def test_smaller_runs_are_hollow(tmp_path: Path) -> None:
     leave_pair(tmp_path, "mnist", 0.01, size="quick")
-    assert not points(tmp_path, "MNIST, Focus-s")["paper"]["as_published"]
+    assert not points(tmp_path, "MNIST, Focus-s")["text"]["as_published"]
     assert set(points(tmp_path, "CLT, Focus-s")) == {"published"}
 
 
@@ -51,7 +51,7 @@ def test_less_error_is_right_of_zero(tmp_path: Path) -> None:
         for model, error in (("dense", 2.0), ("focus_s", 1.8)):
             options = {"data.fold": fold}
             leave(tmp_path, "table4_other", "boston", model, 0, [error + fold], options=options)
-    assert points(tmp_path, "Boston, Focus-s")["paper"]["difference"] == pytest.approx(0.2)
+    assert points(tmp_path, "Boston, Focus-s")["text"]["difference"] == pytest.approx(0.2)
 
 
 def test_without_runs_there_is_nothing_to_compare(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
     collection = collect([runs])
     paths = write_figures(collection, tmp_path / "out")
     png, svg, table = (
-        folder / f"n_hidden_paper_paper_paper.{end}" for end in ("png", "svg", "csv")
+        folder / f"n_hidden_full_text_best_test.{end}" for end in ("png", "svg", "csv")
     )
     assert set(paths) == {png, svg, table}
     with Image.open(png) as image:
@@ -55,7 +55,7 @@ def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
     assert "hidden neurons in each layer" in "".join(text.getroot().itertext())
     index = json.loads((folder / "index.json").read_text())
     [entry] = index["figures"]
-    assert (entry["tags"]["model"], entry["tags"]["protocol"]) == ("dense focus_s", "paper")
+    assert (entry["tags"]["model"], entry["tags"]["protocol"]) == ("dense focus_s", "best_test")
     commands = {missing["command"] for missing in index["missing"]}
     experiments = ("table1", "sigma_reg", "sparsity", "learning_to_focus", "explain", "timing",
                    "redundancy", "table2_simple protocol=holdout")  # fmt: skip
@@ -65,7 +65,7 @@ def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
     assert "Not drawn: SHAP values. First: python train.py experiment=explain" in lines
     assert len(lines) == len(commands)
     page = (folder / "all.md").read_text()
-    assert "](n_hidden_paper_paper_paper.png)" in page
+    assert "](n_hidden_full_text_best_test.png)" in page
     assert "experiment=explain" in page
 
     first = png.stat().st_mtime_ns
@@ -85,7 +85,7 @@ def test_widths_have_means_intervals_and_the_authors_numbers(tmp_path: Path) -> 
     leave_widths(tmp_path)
     figures = figures_of(tmp_path)
     assert not any(name.startswith("losses") for name in figures)  # those of a sweep are not drawn
-    chart = figures["n_hidden_paper_paper_paper"]
+    chart = figures["n_hidden_full_text_best_test"]
     assert [(row["model"], row["x"], row["n"]) for row in chart.rows] == [
         ("dense", 64, 2), ("focus_s", 64, 2), ("dense", 256, 2), ("focus_s", 256, 2),
     ]  # fmt: skip
@@ -118,9 +118,9 @@ def test_panels_of_a_sweep(tmp_path: Path) -> None:
     run("clt", "focus_s", 0.1, size="quick")
     figures = figures_of(tmp_path)
     assert {name for name in figures if name.startswith("sigma_reg")} == {
-        "sigma_reg_paper_paper_paper", "sigma_reg_quick_paper_paper",
+        "sigma_reg_full_text_best_test", "sigma_reg_quick_text_best_test",
     }  # fmt: skip
-    figure = drawn(figures["sigma_reg_paper_paper_paper"])
+    figure = drawn(figures["sigma_reg_full_text_best_test"])
     assert titles_of(figure) == ["MNIST, Focus-s", "CLT, Focus-s", "CLT, Focus-s", "MNIST, CNN+Fcs"]
     assert [axes.texts[0].get_text() for axes in figure.axes][1:3] == ["official", "other"]
     for axes, score in zip(figure.axes, (50, 60, 70, 90), strict=True):
@@ -136,7 +136,7 @@ def test_trials_are_points_above_or_below_the_diagonal(tmp_path: Path) -> None:
         for model, score in (("dense", dense), ("focus_s", focused)):
             leave(tmp_path, "table1", "synthetic", model, 0, [score], options=options)
     leave(tmp_path, "table1", "synthetic", "focus_s", 0, [0.9], options={"sweep.trial": 9})  # alone
-    chart = figures_of(tmp_path)["trials_table1_paper_paper_focus_s_paper"]
+    chart = figures_of(tmp_path)["trials_table1_full_text_focus_s_best_test"]
     assert [(r["trial"], r["noise"], r["dense"], r["focused"]) for r in chart.rows] == [
         (0, "0", 80, 70), (1, "1", 50, 60), (2, "1", 40, 60),
         (3, "0.5", 10, 90), (4, "0.5", 10, 20),
@@ -171,7 +171,7 @@ def test_panels_of_losses_say_which_split_they_show(tmp_path: Path) -> None:
         run("mnist", model, 17, holdout=True)
         run("fashion", model, 0, holdout=False)
     run("fashion", "focus_s", 17, holdout=True)  # has no dense twin: both show the test loss
-    chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
+    chart = figures_of(tmp_path)["losses_table2_simple_full_text"]
     splits = {
         (row["data"], row["split"], row["n"]) for row in chart.rows if row["split"] != "train"
     }
@@ -200,7 +200,7 @@ def test_the_longest_training_is_drawn_and_others_are_named(tmp_path: Path) -> N
     run("fashion", 4)
     run("mnist", 200)  # as the experiment has it; of equal lengths it is drawn
     run("mnist", 200, **{"optim.l2": 0.5})
-    chart = figures_of(tmp_path)["losses_table2_simple_paper_paper"]
+    chart = figures_of(tmp_path)["losses_table2_simple_full_text"]
     lengths = {row["data"]: row["epoch"] for row in chart.rows}
     assert lengths == {"mnist": 200, "fashion": 4}
     assert titles_of(drawn(chart)) == ["MNIST", "Fashion"]
@@ -222,11 +222,11 @@ def test_tables_and_optimism(tmp_path: Path) -> None:
     for seed, holdout in ((0, 0.88), (17, 0.86)):
         leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, [holdout, 0.9], val=[0.9, 0.8])
     figures = figures_of(tmp_path)
-    [row] = figures["optimism_paper_paper"].rows
+    [row] = figures["optimism_full_text"].rows
     assert row["optimism"] == pytest.approx(3.0)
-    texts = [text.get_text() for text in drawn(figures["optimism_paper_paper"]).axes[0].texts]
+    texts = [text.get_text() for text in drawn(figures["optimism_full_text"]).axes[0].texts]
     assert texts == ["n=2"]
-    chart = figures["table2_simple_paper_paper_holdout"]
+    chart = figures["table2_simple_full_text_holdout"]
     assert [(r["model"], r["mean"], r["published_mean"]) for r in chart.rows] == [
         ("focus_s", pytest.approx(87.0), 99.25)
     ]
@@ -238,7 +238,7 @@ def test_options_above_a_panel_do_not_overprint(tmp_path: Path) -> None:
     for epochs in (1, 2, 3):
         options = {"data.limit_train": 5000, "data.limit_test": 2000, "trainer.max_epochs": epochs}
         leave(tmp_path, "table2_simple", "mnist", "dense", 0, [0.5], options=options)
-    figure = drawn(figures_of(tmp_path)["table2_simple_paper_paper_paper"])
+    figure = drawn(figures_of(tmp_path)["table2_simple_full_text_best_test"])
     figure.canvas.draw()  # a layout without space is a warning, thus an error
     texts = [text.get_window_extent() for axes in figure.axes for text in axes.texts]
     assert len(texts) == 3 * 4
@@ -251,7 +251,7 @@ def test_settings_are_rows_with_single_runs(tmp_path: Path) -> None:
         for seed in (0, 17):
             leave(tmp_path, "focus_functions", "mnist", "focus_s", seed, [base + seed / 1000],
                   options={"model.focus": focus})  # fmt: skip
-    chart = figures_of(tmp_path)["focus_functions_paper_paper_paper"]
+    chart = figures_of(tmp_path)["focus_functions_full_text_best_test"]
     assert [row["runs"] for row in chart.rows] == ["90 91.7", "80 81.7"]
     axes = drawn(chart).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["gaussian", "triangle"]
@@ -266,7 +266,7 @@ def test_several_swept_options_are_rows_not_an_axis(tmp_path: Path) -> None:
         measured = {"stuck": {"hidden1": {"neurons": 4, "stuck": stuck}}}
         leave(tmp_path, "rescue", "synthetic", "focus_s", 0, [0.5], options=options,
               measured=measured)  # fmt: skip
-    chart = figures_of(tmp_path)["rescue_paper_paper_paper"]
+    chart = figures_of(tmp_path)["rescue_full_text_best_test"]
     assert sorted(row["stuck_percent"] for row in chart.rows) == ["0", "25", "75"]
     scores, stuck_axes = drawn(chart).axes
     labels = [label.get_text() for label in scores.get_yticklabels()]
@@ -284,7 +284,7 @@ def test_figures_of_the_same_data_from_two_sources_have_two_names(tmp_path: Path
         leave(tmp_path, "sparsity", "mnist", "focus_s", len(source), [0.5], source=source,
               measured=measured)  # fmt: skip
     figures = figures_of(tmp_path)
-    captions = [figures[f"sparsity_paper_paper_focus_s{end}"].caption for end in ("", "_2")]
+    captions = [figures[f"sparsity_full_text_focus_s{end}"].caption for end in ("", "_2")]
     assert {caption.split(",")[0] for caption in captions} == {"MNIST (official)", "MNIST (other)"}
     assert "add model=dense" in captions[0]  # there is no twin
 
@@ -302,7 +302,7 @@ def test_a_typical_run_is_in_the_middle(tmp_path: Path) -> None:
     for seed in (0, 3):
         (runs[seed].path / "focus.npz").touch()
     assert median_run(runs).seed == 3  # of those that have arrays
-    assert describe_run(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (paper)"
+    assert describe_run(runs[3], runs) == "seed 3, by its score number 2 of 5 runs (best_test)"
     assert describe_run(runs[3], runs[3:4]) == "seed 3"
 
 

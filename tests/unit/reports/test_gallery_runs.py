@@ -62,7 +62,7 @@ def focused(collection: Collection) -> Any:
 def test_sparsity_has_both_rules_the_twin_and_thresholds(
     collection: Collection, charts: dict[str, Chart]
 ) -> None:
-    chart = charts["sparsity_everything_smoke_paper_focus_s"]
+    chart = charts["sparsity_everything_smoke_text_focus_s"]
     told = focused(collection).measured["pruning"]
     curve = rows_where(chart, rule="focus")
     assert [row["threshold"] for row in curve] == [0, *np.linspace(1e-7, 1.5, 4)]
@@ -87,7 +87,7 @@ def test_sparsity_has_both_rules_the_twin_and_thresholds(
 def test_connections_are_those_of_the_neurons(
     collection: Collection, charts: dict[str, Chart]
 ) -> None:
-    chart = charts["connections_everything_smoke_paper_focus_s"]
+    chart = charts["connections_everything_smoke_text_focus_s"]
     base, strict = focused(collection).measured["pruning"]["connections"]
     for level in (base, strict):
         for layer, kept in level["layers"].items():
@@ -101,7 +101,7 @@ def test_connections_are_those_of_the_neurons(
 def test_shap_pictures_add_up_as_far_as_the_caption_says(
     collection: Collection, charts: dict[str, Chart]
 ) -> None:
-    chart = charts["shap_everything_smoke_paper_mnist_focus_s"]
+    chart = charts["shap_everything_smoke_text_mnist_focus_s"]
     gap = focused(collection).measured["explanation"]["gap"]
     assert f"by {gap['largest']:.2g} at most" in chart.caption
     one = rows_where(chart, **{name: chart.rows[0][name] for name in ("sample", "class")})
@@ -115,7 +115,7 @@ def test_shap_pictures_add_up_as_far_as_the_caption_says(
 def test_timing_shows_ratios_of_focused_networks_only(
     collection: Collection, charts: dict[str, Chart]
 ) -> None:
-    chart = charts["timing_everything_smoke_paper"]
+    chart = charts["timing_everything_smoke_text"]
     ratio = focused(collection).measured["timing"]["ratio"]
     assert [(row["kind"], row["ratio"]) for row in chart.rows] == list(ratio.items())
     assert {row["model"] for row in chart.rows} == {"focus_s"}
@@ -125,7 +125,7 @@ def test_timing_shows_ratios_of_focused_networks_only(
 
 
 def test_dead_inputs_before_and_after(collection: Collection, charts: dict[str, Chart]) -> None:
-    chart = charts["redundancy_everything_smoke_paper"]
+    chart = charts["redundancy_everything_smoke_text"]
     told = focused(collection).measured["dead_inputs"]
     rows = rows_where(chart, model="focus_s", when="after", inputs="dead")
     assert [row["weights"] for row in rows] == told["histogram"]["after_dead"]
@@ -138,7 +138,7 @@ def test_dead_inputs_before_and_after(collection: Collection, charts: dict[str, 
 def test_weights_in_the_picture_are_those_of_the_record(
     collection: Collection, charts: dict[str, Chart]
 ) -> None:
-    chart = charts["weights_everything_smoke_paper_mnist_focus_s"]
+    chart = charts["weights_everything_smoke_text_mnist_focus_s"]
     run = focused(collection)
     foci = read_foci(run.path, run.sizes)[0]
     assert image_shape(run.sizes, len(foci.tau)) == (36, 36, 1)
@@ -172,8 +172,8 @@ def test_shapes_of_pictures(data: Any, inputs: int, shape: Any) -> None:
 
 
 def test_small_networks_show_foci_paths_and_weights(charts: dict[str, Chart]) -> None:
-    names = [f"{what}_learning_to_focus_paper_paper_hidden1" for what in ("foci", "weights")]
-    path = charts["trajectory_learning_to_focus_paper_paper_hidden1"]
+    names = [f"{what}_learning_to_focus_full_text_hidden1" for what in ("foci", "weights")]
+    path = charts["trajectory_learning_to_focus_full_text_hidden1"]
     assert set(names) <= charts.keys()
     assert {(row["epoch"], row["neuron"]) for row in path.rows} == {
         (epoch, neuron) for epoch in range(4) for neuron in range(4)
@@ -197,7 +197,7 @@ def test_an_archive_makes_the_same_report(
 
 
 def test_all_foci_are_seen_at_both_ends(collection: Collection, charts: dict[str, Chart]) -> None:
-    chart = charts["moves_learning_to_focus_paper_paper"]
+    chart = charts["moves_learning_to_focus_full_text"]
     run = next(run for run in collection.runs if run.experiment == "learning_to_focus")
     [foci] = read_foci(run.path, run.sizes)
     assert [row["first"] for row in chart.rows] == pytest.approx(foci.mu[0, :, 0].tolist())

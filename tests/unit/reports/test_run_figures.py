@@ -185,10 +185,10 @@ def test_series(series: dict[str, Any], labels: list[str]) -> None:
 
 
 def test_the_scores_are_marked() -> None:
-    scores = {"paper": {"value": 0.8, "epoch": 2}, "holdout": {"value": 0.7, "epoch": 1}}
+    scores = {"best_test": {"value": 0.8, "epoch": 2}, "holdout": {"value": 0.7, "epoch": 1}}
     figure = series_figure(SERIES, {**scores, "last": None})
     assert figure is not None
-    assert [text.get_text() for text in figure.axes[1].texts] == ["paper", "holdout"]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["best_test", "holdout"]
     assert [line.get_xdata()[0] for line in figure.axes[1].lines[-2:]] == [3, 2]
 
 

@@ -16,7 +16,7 @@ RECORD: dict[str, Any] = {
     "data": {"name": "synthetic", "source": "generated", "train": 1600, "val": 400, "test": 857},
     "metric": "accuracy",
     "scores": {
-        "paper": {"value": 0.8495, "epoch": 91},
+        "best_test": {"value": 0.8495, "epoch": 91},
         "holdout": {"value": 0.8401, "epoch": 80},
         "last": None,
     },
@@ -40,9 +40,9 @@ def test_a_whole_record() -> None:
         "learning_to_focus seed 0",
         "data synthetic from generated: 1600 train, 400 val, 857 test",
         "model focus_s, 1,190 parameters",
-        "accuracy (paper) 84.95 % at epoch 92 best test epoch, as in the paper",
+        "accuracy (best_test) 84.95 % at epoch 92 best test epoch, as in the paper",
         "accuracy (holdout) 84.01 % at epoch 81 test at the best validation epoch",
-        "optimism +0.94 points paper - holdout",
+        "optimism +0.94 points best_test - holdout",
         "foci of hidden moved 0.240 on average, sigma 0.080 to 0.190",
         "cost 12.3 s, 1,534 steps/s, 512 MiB",
         "folder outputs/a",
@@ -50,7 +50,7 @@ def test_a_whole_record() -> None:
 
 
 FAILED = {"status": "failed", "experiment": "e", "seed": 1, "error": "Loss [of step 3] is NaN"}
-ERRORS = {"metric": "mse", "scores": {"paper": {"value": 5.25}, "holdout": {"value": 6.5}}}
+ERRORS = {"metric": "mse", "scores": {"best_test": {"value": 5.25}, "holdout": {"value": 6.5}}}
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ ERRORS = {"metric": "mse", "scores": {"paper": {"value": 5.25}, "holdout": {"val
             ERRORS,  # no percentages
             [
                 "run done",
-                "mse (paper) 5.25 best test epoch, as in the paper",
+                "mse (best_test) 5.25 best test epoch, as in the paper",
                 "mse (holdout) 6.5 test at the best validation epoch",
-                "optimism -1.25 paper - holdout",
+                "optimism -1.25 best_test - holdout",
             ],
         ),
         (

@@ -23,7 +23,7 @@ def test_course_of_training(tmp_path: Path) -> None:
         about = {"series": series, "focus": focus}
         leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, score, **about)
     [table] = course_tables(collect([tmp_path]))
-    assert table.name == "course_table2_simple_paper_paper"
+    assert table.name == "course_table2_simple_full_text"
     [record] = table.records
     assert (record["least_epoch"], record["least"], record["last"]) == (2, 0.2, 0.4)
     assert (record["highest"], record["sigma_last_1"]) == (0.5, 0.08)
@@ -59,7 +59,7 @@ class TestOptimism:
         first = table.records[0]
         bounds = scipy_stats.t.interval(0.95, 2, 2, 2 / 3**0.5)
         assert (first["low"], first["high"]) == pytest.approx(bounds)
-        assert (first["n"], first["most"], first["paper"]) == (3, pytest.approx(4), 82)
+        assert (first["n"], first["most"], first["best_test"]) == (3, pytest.approx(4), 82)
         assert texts(table)[-1][0] == "all of these"
         assert texts(table)[-1][3:7] == ["6", "76.00", "75.00", "+1.00 [−0.76, +2.76]"]
 
@@ -73,14 +73,14 @@ class TestOptimism:
     def test_sizes_and_sources_stay_apart(self, tmp_path: Path) -> None:
         leave(tmp_path, "e", "dna", "dense", 1, [0.5])  # without a validation split
         assert optimism_tables(collect([tmp_path])) == []
-        for size in ("smoke", "paper"):
+        for size in ("smoke", "full"):
             for source in ("official", "mirror", "fake"):
                 leave(
                     tmp_path / source, "e", "dna", "dense", 0, [0.5], val=[0.5],
                     size=size, source=source, fingerprint=source,
                 )  # fmt: skip
         tables = optimism_tables(collect([tmp_path]))
-        assert [table.name for table in tables] == ["optimism_paper_paper", "optimism_smoke_paper"]
+        assert [table.name for table in tables] == ["optimism_full_text", "optimism_smoke_text"]
         for table in tables:  # a total of one source, and none of fake data
             totals = [row[1:4] for row in texts(table) if row[0] == "all of these"]
             assert sorted(totals) == [["mirror", "", "1"], ["official", "", "1"]]

@@ -35,7 +35,7 @@ class TestRows:
             leave_runs(tmp_path, "mine", "dna", models, options={"model.hidden": [width]})
         [table] = experiment_tables(collect([tmp_path]))
         titles = [column.title for column in table.columns]
-        assert titles == ["data", "model", "hidden", "paper", "last"]
+        assert titles == ["data", "model", "hidden", "best_test", "last"]
         assert [row[:3] for row in texts(table)] == [
             ["DNA official", "Dense", "[8]"],
             ["", "Focus-s", "[8]"],
@@ -91,9 +91,9 @@ class TestRows:
         names = [table.name for table in all_tables(collect([tmp_path]))]
         assert len(names) == len({name.casefold() for name in names})
         assert {
-            "experiment_a-b_paper_paper",
-            "experiment_a-b_paper_paper_2",
-            "experiment_my-tests-first_paper_paper",
+            "experiment_a-b_full_text",
+            "experiment_a-b_full_text_2",
+            "experiment_my-tests-first_full_text",
         } <= set(names)
 
 
@@ -101,14 +101,14 @@ class TestRows:
 def test_the_authors_widths_stand_beside_whole_runs_only(
     tmp_path: Path, options: dict[str, object]
 ) -> None:
-    size = str(options.pop("size", "paper"))
+    size = str(options.pop("size", "full"))
     for width in (64, 99):
         leave(
             tmp_path, "n_hidden", "mnist", "focus_s", 0, [0.5], size=size,
             options={"model.hidden": [width, width], **options},
         )  # fmt: skip
     [table] = experiment_tables(collect([tmp_path]))
-    whole = size == "paper" and not options
+    whole = size == "full" and not options
     assert ("author" in {column.title for column in table.columns}) == whole
     if whole:
         assert [row[2:4] for row in texts(table)] == [["[64,64]", "97.94"], ["[99,99]", "–"]]
@@ -131,7 +131,7 @@ class TestMeasurements:
                 moved = {"focus": focus if model == "focus_s" else None}
                 leave(tmp_path, "mine", "dna", model, seed, [0.5], measured=measured, **moved)
         table = experiment_tables(collect([tmp_path]))[1]
-        assert table.name == "experiment_mine_paper_paper_measured"
+        assert table.name == "experiment_mine_full_text_measured"
         titles = [column.title for column in table.columns]
         assert titles[2:] == ["runs", "foci moved", "timing step"]
         assert texts(table)[0][2:] == ["2", "–", "0.505 [0.441, 0.569]"]
@@ -146,7 +146,7 @@ class TestMeasurements:
             leave(tmp_path, "mine", "dna", model, 0, [0.5], measured=many)
         table = experiment_tables(collect([tmp_path]))[1]
         assert len(table.columns) == 3 + 8
-        assert "6 more quantities are in experiment_mine_paper_paper_measured.csv." in table.notes
+        assert "6 more quantities are in experiment_mine_full_text_measured.csv." in table.notes
         assert len(table.records) == 2 * 15
 
     def test_shares_stay_between_none_and_all(self, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ class TestVariedData:
 
 
 def leave_rescue(folder: Path) -> None:
-    plain = composed("rescue", "paper", "paper", "synthetic", "focus_s")
+    plain = composed("rescue", "full", "text", "synthetic", "focus_s")
     assert plain is not None
     for seed, score in enumerate((0.5, 0.6, 0.75)):
         for rate, better in ((plain["optim"]["lr_mu"], 0.0), (0.01, 0.1 + seed / 100)):
@@ -255,7 +255,7 @@ class TestLabels:
             leave(tmp_path, name, "synthetic", "focus_s", 0, [0.5], options=options)
         [table] = experiment_tables(collect([tmp_path]))
         titles = [column.title for column in table.columns]
-        assert titles == ["data", "model", "setting", "paper", "last"]
+        assert titles == ["data", "model", "setting", "best_test", "last"]
         names = {row[2] for row in texts(table)}
         assert names == {plain, "lr_mu=0.1", "anneal_epochs=125", "mu_repulsion=1.0"}
         assert {"optim.lr_mu", "optim.mu_repulsion"} <= table.records[0].keys()  # the file has all

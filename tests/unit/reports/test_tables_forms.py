@@ -174,7 +174,7 @@ def a_report(folder: Path) -> Path:
 def test_files(tmp_path: Path) -> None:
     folder = a_report(tmp_path)
     names = {path.name for path in folder.glob("*.*") if not path.name.startswith(".")}
-    whole = {"table2_simple_paper_paper", "experiment_mine_paper_paper", "failed"}
+    whole = {"table2_simple_full_text", "experiment_mine_full_text", "failed"}
     assert {f"{name}.{kind}" for name in whole for kind in ("md", "tex", "csv")} <= names
     assert {"all.md", "all.tex", "table1.md", "table3_transfer.tex"} <= names
     for name in whole:
@@ -189,7 +189,7 @@ def test_tables_of_runs_that_are_gone_go(tmp_path: Path) -> None:
     mine.touch()
     shutil.rmtree(tmp_path / "mine")
     write_tables(collect([tmp_path]), tmp_path / "report")
-    assert not (folder / "experiment_mine_paper_paper.md").exists()
+    assert not (folder / "experiment_mine_full_text.md").exists()
     assert mine.exists()
 
 

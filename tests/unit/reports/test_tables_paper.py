@@ -42,9 +42,9 @@ def lines(table: Table, data: str, model: str, place: int = 0) -> list[str]:
 def test_a_block(tmp_path: Path) -> None:
     leave_all(tmp_path, "fashion", "dense", DENSE)
     leave_all(tmp_path, "fashion", "focus_s", FOCUS)
-    table = tables(tmp_path)["table2_simple_paper_paper"]
+    table = tables(tmp_path)["table2_simple_full_text"]
     assert [column.title for column in table.columns] == [
-        "data", "model", "published", "paper", "Δ", "holdout", "last"
+        "data", "model", "published", "best_test", "Δ", "holdout", "last"
     ]  # fmt: skip
     assert lines(table, "fashion", "dense") == [
         "Fashion official",
@@ -63,7 +63,7 @@ def test_a_block(tmp_path: Path) -> None:
         True, False, False, True
     ]  # fmt: skip
     records = [record for record in table.records if record["model"] == "focus_s"]
-    assert {record["protocol"] for record in records} == {"paper", "last"}
+    assert {record["protocol"] for record in records} == {"best_test", "last"}
     assert records[0]["mean"] == pytest.approx(94)
     assert records[0]["published_mean"] == 91.16
     assert records[0]["minus_published"] == pytest.approx(2.84)
@@ -121,7 +121,7 @@ def test_the_commands_are_those_of_conf() -> None:
 def test_different_runs_are_never_in_one_cell(tmp_path: Path, other: dict[str, Any]) -> None:
     leave_all(tmp_path / "a", "fashion", "dense", DENSE)
     leave_all(tmp_path / "b", "fashion", "dense", FOCUS, **other)
-    table = tables(tmp_path)["table2_simple_paper_paper"]
+    table = tables(tmp_path)["table2_simple_full_text"]
     means = [lines(table, "fashion", "dense", place)[3][:5] for place in (0, 1)]
     assert sorted(means) == ["91.00", "94.00"]
     heads = [lines(table, "fashion", "dense", place)[0] for place in (0, 1)]
@@ -141,8 +141,8 @@ def test_models_that_trained_for_different_times_are_not_compared(tmp_path: Path
     leave_all(tmp_path, "fashion", "dense", DENSE, options={"trainer.max_epochs": 20})
     leave_all(tmp_path, "fashion", "focus_s", FOCUS)
     by_name = tables(tmp_path)
-    assert "table2_simple_paper_paper_tests" not in by_name
-    commands = list(by_name["table2_simple_paper_paper"].commands.values())
+    assert "table2_simple_full_text_tests" not in by_name
+    commands = list(by_name["table2_simple_full_text"].commands.values())
     rest = "data=fashion model=fixed_s,focus_c,focus_s trainer.max_epochs=20"
     assert f"python train.py experiment=table2_simple {rest}" in commands
 
@@ -155,7 +155,7 @@ def test_padding_for_the_focused_network_alone_is_compared(tmp_path: Path) -> No
             tmp_path, "table4_other", "boston", "focus_s", seed, [2.5 + seed / 90],
             fingerprint="padded", **author,
         )  # fmt: skip
-    assert "table4_other_paper_author_tests" in tables(tmp_path)
+    assert "table4_other_full_author_tests" in tables(tmp_path)
 
 
 def leave_plain(folder: Path, model: str, base: float, **more: Any) -> None:
@@ -169,32 +169,32 @@ class TestOverrides:
         for model, base in {"dense": 0.7, "focus_s": 0.9}.items():
             leave_plain(tmp_path, model, base, options=changed)
         by_name = tables(tmp_path)
-        table = by_name["table2_simple_paper_paper"]
+        table = by_name["table2_simple_full_text"]
         options = "data.limit_train=5000 trainer.max_epochs=8"
         shown = lines(table, "fashion", "dense")
         assert (shown[0], shown[4]) == (f"Fashion official {options}", "")
         assert {record["minus_published"] for record in table.records} == {None}
         assert any(command.endswith(options) for command in table.commands.values())
-        [test, _] = by_name["table2_simple_paper_paper_tests"].records
+        [test, _] = by_name["table2_simple_full_text_tests"].records
         assert test["published_t"] is None
 
     def test_options_of_one_model_are_told(self, tmp_path: Path) -> None:
         leave_plain(tmp_path, "dense", 0.7, options={"model.hidden": [10, 10], "optim.lr": 7.0})
         leave_plain(tmp_path, "focus_s", 0.9)
         by_name = tables(tmp_path)
-        table = by_name["table2_simple_paper_paper"]
+        table = by_name["table2_simple_full_text"]
         heads = [lines(table, "fashion", "dense", place)[0] for place in range(2)]
         changed = "Fashion official model.hidden=[10,10] optim.lr=7.0"
         assert sorted(heads) == ["Fashion official", changed]
-        assert "table2_simple_paper_paper_tests" not in by_name
+        assert "table2_simple_full_text_tests" not in by_name
 
     def test_a_callback_that_was_left_out_is_told(self, tmp_path: Path) -> None:
-        plain = composed("table2_simple", "paper", "paper", "fashion", "focus_s")
+        plain = composed("table2_simple", "full", "text", "fashion", "focus_s")
         assert plain is not None
         rest = {name: callback for name, callback in plain["callbacks"].items() if name != "clip"}
         leave_plain(tmp_path, "focus_s", 0.9)
         leave_plain(tmp_path, "focus_s", 0.5, options={"callbacks": rest})
-        table = tables(tmp_path)["table2_simple_paper_paper"]
+        table = tables(tmp_path)["table2_simple_full_text"]
         means = sorted(record["mean"] for record in of_protocol(table))
         assert means == pytest.approx([51.7, 91.7])
         assert any(command.endswith("~callbacks.clip") for command in table.commands.values())
@@ -213,7 +213,7 @@ def test_a_tie_or_a_single_run_has_no_winner(tmp_path: Path) -> None:
         leave_plain(tmp_path, model, 0.9)
     leave(tmp_path, "table2_simple", "mnist", "dense", 0, [0.5])
     leave(tmp_path, "table2_simple", "mnist", "focus_s", 0, [0.9])
-    table = tables(tmp_path)["table2_simple_paper_paper"]
+    table = tables(tmp_path)["table2_simple_full_text"]
     assert not any(cell.bold for row in table.rows for cell in row.cells)
 
 
@@ -222,7 +222,7 @@ def test_fake_data_have_no_part_in_corrections(tmp_path: Path) -> None:
         fake: dict[str, Any] = {"source": source, "fingerprint": source}
         leave_plain(tmp_path / source, "dense", 0.7, **fake)
         leave_plain(tmp_path / source, "focus_s", 0.75, **fake)
-    records = tables(tmp_path)["table2_simple_paper_paper_tests"].records
+    records = tables(tmp_path)["table2_simple_full_text_tests"].records
     assert len(records) == 4
     assert all(record["p_holm"] == record["p"] for record in records)
 
@@ -232,14 +232,14 @@ def test_a_data_set_at_two_lengths_counts_once(tmp_path: Path) -> None:
         for model, scores in (("dense", DENSE), ("focus_s", FOCUS)):
             options = {"trainer.max_epochs": epochs}
             leave_all(tmp_path, "fashion", model, scores, options=options)
-    one, two = of_protocol(tables(tmp_path)["table2_simple_paper_paper_tests"])
+    one, two = of_protocol(tables(tmp_path)["table2_simple_full_text_tests"])
     assert (one["p_holm"], two["p_holm"]) == pytest.approx((one["p"], two["p"]))
 
 
 def test_random_splits_have_the_corrected_resampled_test_too(tmp_path: Path) -> None:
     leave_all(tmp_path, "lfw", "dense", DENSE)
     leave_all(tmp_path, "lfw", "focus_s", FOCUS)
-    [record] = of_protocol(tables(tmp_path)["table2_simple_paper_paper_tests"])
+    [record] = of_protocol(tables(tmp_path)["table2_simple_full_text_tests"])
     assert record["p_resampled"] == pytest.approx(resampled_p([0.03, 0.04, 0.02], 25 / 100))
     assert record["p_resampled_holm"] == record["p_resampled"] > record["p_paired"]
 
@@ -252,9 +252,9 @@ def test_folds_are_compared_in_pairs_and_seeds_are_not(tmp_path: Path) -> None:
     leave_plain(tmp_path, "dense", 0.7)
     leave_plain(tmp_path, "focus_s", 0.75)
     by_name = tables(tmp_path)
-    [folds, _] = by_name["table4_other_paper_paper_tests"].records
+    [folds, _] = by_name["table4_other_full_text_tests"].records
     assert (folds["test"], folds["p"]) == ("paired", folds["p_paired"])
-    [seeds, _] = by_name["table2_simple_paper_paper_tests"].records
+    [seeds, _] = by_name["table2_simple_full_text_tests"].records
     assert (seeds["test"], seeds["p"]) == ("Welch", seeds["p_welch"])
 
 
@@ -263,7 +263,7 @@ def test_holdout_runs_have_all_three_scores(tmp_path: Path) -> None:
         for seed in SEEDS:
             leave(tmp_path, "table2_simple", "fashion", model, seed, [0.7, 0.8], val=[0.9, 0.8])
     leave(tmp_path, "table2_simple", "fashion", "dense", 0, [0.6])
-    table = tables(tmp_path)["table2_simple_paper_paper"]
+    table = tables(tmp_path)["table2_simple_full_text"]
     # Runs on all training data come first; with none, the mark says that there was less.
     assert lines(table, "fashion", "dense")[3:] == [
         "60.00 n=1", "−30.26", "70.00 ± 0.00 [70.00, 70.00] n=3", "60.00 n=1"
@@ -278,12 +278,12 @@ def test_of_errors_the_least_is_best(tmp_path: Path) -> None:
         leave(tmp_path, "table4_other", "boston", "dense", seed, [4.0, 3.0 + seed / 100])
         leave(tmp_path, "table4_other", "boston", "focus_s", seed, [4.0, 2.0 + seed / 100])
     by_name = tables(tmp_path)
-    table = by_name["table4_other_paper_paper"]
+    table = by_name["table4_other_full_text"]
     assert lines(table, "boston", "dense")[0].startswith("Boston (MAE)")
     bold = [row(table, "boston", model).cells[3].bold for model in ("dense", "focus_s")]
     assert bold == [False, True]
     assert lines(table, "boston", "focus_s")[3].startswith("2.17 ± 0.17")
-    assert by_name["table4_other_paper_paper_tests"].records[0]["probability_of_improvement"] == 1
+    assert by_name["table4_other_full_text_tests"].records[0]["probability_of_improvement"] == 1
     assert [record["best"] for record in table.records if record["model"] == "focus_s"][0] == 2.0
 
 
@@ -291,7 +291,7 @@ def test_tests_have_the_signs_of_the_comparison(tmp_path: Path) -> None:
     leave_all(tmp_path, "lfw", "dense", DENSE)
     leave_all(tmp_path, "lfw", "focus_s", FOCUS)
     leave_all(tmp_path, "lfw", "focus_c", FOCUS)
-    table = tables(tmp_path)["table2_simple_paper_paper_tests"]
+    table = tables(tmp_path)["table2_simple_full_text_tests"]
     [record] = [record for record in of_protocol(table) if record["model"] == "focus_s"]
     student = scipy_stats.ttest_ind(FOCUS, DENSE)
     welch = scipy_stats.ttest_ind(FOCUS, DENSE, equal_var=False)
@@ -302,7 +302,7 @@ def test_tests_have_the_signs_of_the_comparison(tmp_path: Path) -> None:
     assert record["p_holm"] == pytest.approx(2 * paired.pvalue)  # two tests
     assert (record["published_t"], record["published_p"]) == (10.1, 7.8e-6)
     first = " ".join(lines(table, "lfw", "focus_s"))
-    assert "Focus-s − Dense paper, n=3/3 +3.00" in first
+    assert "Focus-s − Dense best_test, n=3/3 +3.00" in first
     assert "t=10.10 p=7.8e-6" in first
 
 
@@ -311,7 +311,7 @@ def test_what_the_paper_does_not_have_is_shown_too(tmp_path: Path) -> None:
     leave_all(tmp_path, "dna", "focus_s", FOCUS)
     leave_all(tmp_path, "dna", "dense", DENSE)
     leave_all(tmp_path, "dna", "mine", DENSE)
-    table = tables(tmp_path)["table2_simple_paper_paper"]
+    table = tables(tmp_path)["table2_simple_full_text"]
     assert lines(table, "fashion", "focus_2d")[2] == "–"
     models = [row.tags["model"] for row in table.rows if row.tags["data"] == "dna"]
     assert models == ["dense", "focus_s", "mine"]
@@ -319,20 +319,20 @@ def test_what_the_paper_does_not_have_is_shown_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "source"), [("paper", "fake"), ("quick", "official"), ("smoke", "fake")]
+    ("size", "source"), [("full", "fake"), ("quick", "official"), ("smoke", "fake")]
 )
 def test_fake_or_less_data_are_not_compared_with_the_paper(
     tmp_path: Path, size: str, source: str
 ) -> None:
     leave_all(tmp_path, "fashion", "dense", DENSE, size=size, source=source)
-    table = tables(tmp_path)[f"table2_simple_{size}_paper"]
+    table = tables(tmp_path)[f"table2_simple_{size}_text"]
     assert lines(table, "fashion", "dense")[4] == ""
     assert {record["minus_published"] for record in table.records} == {None}
 
 
 def test_no_interval_leaves_what_is_possible(tmp_path: Path) -> None:
     leave_all(tmp_path, "fashion", "dense", (0.95, 0.99, 0.999))
-    [record] = of_protocol(tables(tmp_path)["table2_simple_paper_paper"])
+    [record] = of_protocol(tables(tmp_path)["table2_simple_full_text"])
     assert 0 < record["low"] < record["high"] == 100
 
 
@@ -342,11 +342,11 @@ def test_squared_errors_stand_below_absolute_ones(tmp_path: Path) -> None:
         series = {"test/mae": [3.0, 2.0, 2.5], "test/mse": values}
         leave(tmp_path, "table4_other", "boston", "dense", seed, [3.0, 2.0, 2.5], series=series)
         leave(tmp_path, "table4_other", "boston", "focus_s", seed, [3.0, 2.0, 2.5])
-    table = tables(tmp_path)["table4_other_paper_paper"]
+    table = tables(tmp_path)["table4_other_full_text"]
     dense, focused = (lines(table, "boston", model) for model in ("dense", "focus_s"))
     assert dense[3] == "2.00 ± 0.00 [2.00, 2.00] MSE 12.00 ± 2.83 n=2"  # at epoch 1, not the least
     assert "MSE 11.00" in dense[6]  # after the last epoch
     assert "MSE" not in focused[3]  # it was not recorded
     by_place = {(record["model"], record["protocol"]): record for record in table.records}
-    assert by_place["dense", "paper"]["mse_mean"] == 12
-    assert "mse_mean" not in by_place["focus_s", "paper"]
+    assert by_place["dense", "best_test"]["mse_mean"] == 12
+    assert "mse_mean" not in by_place["focus_s", "best_test"]

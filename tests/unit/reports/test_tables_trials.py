@@ -52,7 +52,7 @@ def test_by_parameter(tmp_path: Path) -> None:
         gap = 0.02 * (trial % 3 > 0) * (noise > 0) + 0.001 * (trial % 5 - 2)
         leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.5 + gap}, noise)
     [table] = marginal_tables(collect([tmp_path]))
-    assert table.name == "table1_paper_paper_by_parameter"
+    assert table.name == "table1_full_text_by_parameter"
     widths = {
         (r["value"], r["trials"]): r for r in table.records if r["parameter"] == "hidden neurons"
     }
@@ -70,7 +70,7 @@ def test_by_noise_and_position(tmp_path: Path) -> None:
         gap = gaps[noise] + 0.001 * (trial // 6)
         leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.5 + gap}, noise, position)
     [table] = trial_tables(collect([tmp_path]))
-    assert table.name == "table1_paper_paper"
+    assert table.name == "table1_full_text"
     assert len(table.rows) == 10  # without noise there is no position
     assert cells(table, "all", "all")[2:5] == ["24", "50.00", "50.82"]
     clean = cells(table, "0", "all")

@@ -19,9 +19,9 @@ def test_a_run(tmp_path: Path) -> None:
     collection = collect([tmp_path])
     [run] = collection.of("e")
     assert (run.path, run.experiment, run.data, run.model) == (folder, "e", "dna", "focus_s")
-    assert (run.seed, run.size, run.variant, run.protocol) == (17, "quick", "paper", "holdout")
-    assert run.scores == {"paper": 0.75, "holdout": 0.625, "last": 0.625}
-    assert run.epochs == {"paper": 1, "holdout": 2, "last": 2}
+    assert (run.seed, run.size, run.variant, run.protocol) == (17, "quick", "text", "holdout")
+    assert run.scores == {"best_test": 0.75, "holdout": 0.625, "last": 0.625}
+    assert run.epochs == {"best_test": 1, "holdout": 2, "last": 2}
     assert (run.holdout, run.lower_is_better, run.metric) == (0.1, False, "accuracy")
     assert run.series()["test/acc"] == [0.5, 0.75, 0.625]
     assert run.sizes == {"train": 100, "test": 25}
@@ -74,7 +74,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
     os.utime(first / "result.json", ns=(state.st_atime_ns, state.st_mtime_ns + 1_000_000))
     changed = collect([tmp_path / "runs"], cache)
     assert changed.read == 1
-    assert sorted(run.scores["paper"] for run in changed.runs) == [0.5, 0.75]
+    assert sorted(run.scores["best_test"] for run in changed.runs) == [0.5, 0.75]
     (first / "result.json").unlink()
     assert len(collect([tmp_path / "runs"], cache).runs) == 1
 
@@ -109,7 +109,7 @@ def test_a_copy_is_counted_once(tmp_path: Path) -> None:
         when = f"2026-01-0{1 + (place == 'results')}T00:00:00+00:00"
         leave(tmp_path / place, "e", "dna", "dense", 0, [score], finished=when)
     collection = collect([tmp_path / "outputs", tmp_path / "results", tmp_path])
-    assert [run.scores["paper"] for run in collection.runs] == [0.75]  # the later one
+    assert [run.scores["best_test"] for run in collection.runs] == [0.75]  # the later one
     assert collection.repeated == 1
 
 

@@ -26,7 +26,7 @@ def test_a_row_per_run(tmp_path: Path) -> None:
     table = frame(runs)
     assert list(table.index) == list(runs)
     assert table["run"]["model"].tolist() == ["dense", "focus_s"]
-    assert table["score"]["paper"].groupby(table["run"]["model"]).mean().to_dict() == {
+    assert table["score"]["best_test"].groupby(table["run"]["model"]).mean().to_dict() == {
         "dense": 0.5,
         "focus_s": 0.75,
     }

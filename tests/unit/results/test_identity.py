@@ -1,5 +1,6 @@
 """Which configs are the same run, also after options were added."""
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from focusing.compose import check, config_dir, prepare_hydra
+from focusing.compose import _note, check, config_dir, current_overrides, prepare_hydra
 from focusing.results.collect import Run, collect
 from focusing.results.identity import config_hash, run_folder, upgrade
+from focusing.results.store import finished
 
 PUBLISHED = Path(__file__).parents[3] / "results"
 
@@ -94,6 +96,42 @@ class TestUpgrade:
         config = {"model": {"_target_": "mine.Net", "width": 3}}
         assert upgrade(config) == config
         assert config_hash(config) != config_hash({"model": {"_target_": "mine.Net"}})
+
+
+class TestOldNames:
+    """Size, variant and protocol were once all called "paper"."""
+
+    @pytest.mark.parametrize("overrides", [["size=paper"], ["variant=paper", "protocol=paper"]])
+    def test_on_the_command_line_they_work_with_a_note(
+        self, overrides: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        _note.cache_clear()
+        current = current_overrides([*overrides, "name=paper", "optim=paper"])
+        assert not any("paper" in override for override in current[:-2])
+        assert current[-2:] == ["name=paper", "optim=paper"]
+        assert capsys.readouterr().err.count("is now called") == len(overrides)
+        assert current_overrides(["size=quick,paper"]) == ["size=quick,full"]
+        prepare_hydra()
+        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+            assert compose("train", overrides) == compose("train")
+
+    def test_a_record_of_that_time_is_the_same_run(self, tmp_path: Path) -> None:
+        config = {**composed(), "paths": {"output_dir": str(tmp_path)}}
+        assert config_hash(config) == "765333d7a6"  # as in version 0.1
+        old = {"size": "paper", "variant": "paper", "protocol": {"name": "paper", "holdout": 0.0}}
+        scores = {"paper": {"value": 0.5, "epoch": 0}, "holdout": None}
+        record = {"schema": 1, "experiment": config["name"], "config": {**config, **old}}
+        record |= {"config_hash": "x", "seed": 0, "status": "done", "scores": scores}
+        folder = run_folder(config)
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps({**record, "metric": "accuracy"}))
+        done = finished(folder)
+        assert done is not None
+        assert done["scores"]["best_test"]["value"] == 0.5
+        assert done["config"] == config
+        [run] = collect([tmp_path]).runs
+        assert (run.size, run.variant, run.protocol) == ("full", "text", "best_test")
+        assert run.config_hash == config_hash(config)
 
 
 @cache

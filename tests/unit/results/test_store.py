@@ -91,7 +91,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 def test_scores_of_all_protocols_from_one_run() -> None:
     series = {"test/acc": [0.5, 0.9, 0.8, 0.9], "val/acc": [0.1, 0.2, 0.4, 0.4]}
     assert scores(series, "accuracy") == {
-        "paper": {"value": 0.9, "epoch": 1},  # the first of the best
+        "best_test": {"value": 0.9, "epoch": 1},  # the first of the best
         "holdout": {"value": 0.8, "epoch": 2},
         "last": {"value": 0.9, "epoch": 3},
     }

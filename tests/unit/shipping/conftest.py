@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from focusing.compose import config_dir, prepare_hydra
 from focusing.run import train
 
-SMALL = ["figures=false", "trainer.max_epochs=2", "callbacks=none", "size=paper"]
+SMALL = ["figures=false", "trainer.max_epochs=2", "callbacks=none", "size=full"]
 SYNTHETIC = ["data.n_samples=300", "model.hidden=[8]", "optim.batch_size=32"]
 
 

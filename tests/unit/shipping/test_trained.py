@@ -15,7 +15,7 @@ def test_the_neuron_of_2018_is_loaded_as_it_was_trained(tmp_path: Path) -> None:
     folder = make_run(tmp_path, *SYNTHETIC, "experiment=learning_to_focus", "variant=author2018")
     [layer] = load_run(folder).net.focused_layers().values()
     assert (layer.normalizer, layer.grid, layer.mu_range) == ("mean", "index", (0.01, 0.99))
-    assert evaluate(folder)["test/acc"] == read_record(folder)["scores"]["paper"]["value"]
+    assert evaluate(folder)["test/acc"] == read_record(folder)["scores"]["best_test"]["value"]
 
 
 def test_a_data_folder_of_another_machine_is_not_made(focused: Path, tmp_path: Path) -> None:

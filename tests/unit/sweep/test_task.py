@@ -70,7 +70,7 @@ def test_what_is_finished_in_an_archive_is_not_run_again(
 ) -> None:
     archive = tmp_path / "archive"
     config, _ = sweep_task(print).locate(cfg())
-    scores = {"paper": {"value": 0.75, "epoch": 1}, "last": {"value": 0.5, "epoch": 2}}
+    scores = {"best_test": {"value": 0.75, "epoch": 1}, "last": {"value": 0.5, "epoch": 2}}
     record = {
         "experiment": config["name"],
         "config": config,

@@ -55,7 +55,7 @@ def test_a_table_that_is_no_rectangle_has_several(
     files = sorted(tmp_path.iterdir())
     assert len(files) == len(capsys.readouterr().out.splitlines()) == 2
     sweeps_by_file = {path.stem: yaml.safe_load(path.read_text()) for path in files}
-    assert sweeps_by_file["my_housing"]["metric"] == {"name": "score/paper", "goal": "minimize"}
+    assert sweeps_by_file["my_housing"]["metric"] == {"name": "score/best_test", "goal": "minimize"}
     assert sweeps_by_file["my_reviews"]["metric"]["goal"] == "maximize"
     assert {sweep["entity"] for sweep in sweeps_by_file.values()} == {"team"}
     write_sweep([*words, "--dry-run"])

@@ -214,7 +214,7 @@ CONFIG: dict[str, Any] = {
     "name": "mine",
     "seed": 3,
     "size": "quick",
-    "variant": "paper",
+    "variant": "text",
     "data": {"name": "mnist", "fake": False, "on_missing": "sample"},
     "model": {"name": "focus_s"},
     "protocol": {"name": "holdout"},
@@ -227,7 +227,7 @@ RECORD: dict[str, Any] = {
     "status": "done",
     "finished": "now",
     "scores": {
-        "paper": {"value": 0.9, "epoch": 1},
+        "best_test": {"value": 0.9, "epoch": 1},
         "holdout": {"value": 0.8, "epoch": 2},
         "last": None,
     },
@@ -248,7 +248,7 @@ RECORD: dict[str, Any] = {
 
 class TestWhatWandbShows:
     def test_tags_are_typed_words(self) -> None:
-        groups = ["data=mnist", "model=focus_s", "size=quick", "variant=paper", "protocol=holdout"]
+        groups = ["data=mnist", "model=focus_s", "size=quick", "variant=text", "protocol=holdout"]
         assert tags(CONFIG) == groups
         assert tags({"seed": 0}) == []
 
@@ -256,7 +256,7 @@ class TestWhatWandbShows:
         ("changes", "label"),
         [
             ({}, "focus_s, quick, holdout, sample (mine)"),
-            ({"size": "paper", "protocol": {"name": "paper"}, "data": {}}, "focus_s (mine)"),
+            ({"size": "full", "protocol": {"name": "best_test"}, "data": {}}, "focus_s (mine)"),
             (
                 {"variant": "author", "data": {"fake": True}},
                 "focus_s, quick, author, holdout, fake data (mine)",
@@ -275,7 +275,7 @@ class TestWhatWandbShows:
 
     def test_the_summary_has_scores_and_measurements(self) -> None:
         assert summary_of(RECORD) == {
-            "score/paper": 0.9,
+            "score/best_test": 0.9,
             "score/holdout": 0.8,
             "accuracy/mnist": 0.8,  # under the protocol of the run
             "test/macro_f1": 0.7,

@@ -6,6 +6,8 @@ Every other engine (``fused.py``, ``cpu.py``) is tested against these. Users rea
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 from torch.nn import functional
 
@@ -105,3 +107,17 @@ def check_choice(name: str, value: object, choices: object) -> None:
     names = list(choices)  # type: ignore[call-overload]
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(names)}.")
+
+
+def check_range(name: str, bounds: tuple[float, float], above: float) -> tuple[float, float]:
+    """Refuse what is not (low, high) with ``above`` < low <= high."""
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        low = high = math.nan  # fails the check
+    if not above < low <= high < math.inf:
+        raise ValueError(
+            f"{name}={bounds} must be (low, high) with "
+            f"{'' if above == -math.inf else f'{above:g} < '}low <= high."
+        )
+    return low, high

@@ -15,11 +15,8 @@ from focusing.errors import DamagedError, printable
 from focusing.reports.foci import FILE as FOCI_FILE
 from focusing.reports.foci import first_and_last, read_foci
 from focusing.reports.names import (
-    BEST_TEST,
-    FULL,
     PROTOCOLS,
     SMALL_SIZES,
-    TEXT,
     data_order,
     edition_words,
     option_words,
@@ -34,13 +31,11 @@ MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
 """Experiments about a measurement, which has a figure of its own: they need no others."""
 FOCUSED_MODELS = ("focus_s", "focus_c", "focus_2d", "cnn_focus", "vgg_focus")
 """Models whose foci are drawn by data set."""
-PROTOCOL_TITLES = dict(
-    zip(
-        PROTOCOLS,
-        ("best test epoch", "test at the best validation epoch", "after the last epoch"),
-        strict=True,
-    )
-)
+PROTOCOL_TITLES = {
+    "best_test": "best test epoch",
+    "holdout": "test at the best validation epoch",
+    "last": "after the last epoch",
+}
 INTERVALS = "means with 95 % intervals (Student's t; bootstrap from 20 runs on; none below 3 runs)"
 ALONE = ("sparsity",)
 """Experiments whose curves mean something without repeats."""
@@ -113,7 +108,7 @@ Charts = list[Chart | Missing | Damaged]
 
 def missing(title: str, experiment: str, *options: str) -> Missing:
     """The figure of an experiment that was not run."""
-    return Missing(title, command(experiment, FULL, TEXT, options))
+    return Missing(title, command(experiment, "full", "text", options))
 
 
 def or_missing(charts: Charts, title: str, experiment: str, *options: str) -> Charts:
@@ -297,7 +292,7 @@ def table_tags(rows: Rows) -> dict[str, str]:
 def protocols_to_show(names: Iterable[str]) -> list[str]:
     """Protocols worth a figure: the paper's and the honest one; the last epoch if there is none."""
     known = set(names)
-    return [name for name in (BEST_TEST, "holdout") if name in known] or sorted(known)
+    return [name for name in ("best_test", "holdout") if name in known] or sorted(known)
 
 
 def numbers(counts: Iterable[int]) -> str:

@@ -27,11 +27,8 @@ from focusing.reports.figures.chart import (
 )
 from focusing.reports.figures.plotting import BLACK, INKS, PAGE_WIDTH, ROW_HEIGHT, Dot, draw_dots
 from focusing.reports.names import (
-    BEST_TEST,
-    FULL,
     PROTOCOLS,
     SIZES,
-    TEXT,
     data_name,
     model_name,
 )
@@ -46,7 +43,7 @@ from focusing.results.stats import CONFIDENCE, mean_interval
 
 SERIES = {
     "published": ("the paper", GREY, "s"),
-    "paper": ("ours, settings of the text", BLACK, "o"),
+    "text": ("ours, settings of the text", BLACK, "o"),
     "author": ("ours, settings of the author's code", INKS[1], "^"),
     "holdout": ("ours, on held-out data", INKS[3], "D"),
 }
@@ -103,7 +100,7 @@ def _forest_points(collection: Collection) -> Iterator[Row]:
                 sign = -1 if data == "boston" else 1
                 yield {**about, **_published_point(cells[model], cells[dense], sign)}
                 same = [row for row in rows if (row["data"], row["model"]) == (data, model)]
-                for series in ("paper", "author", "holdout"):
+                for series in ("text", "author", "holdout"):
                     chosen = closest_to_paper(same, series)
                     if chosen:
                         yield {**about, "series": series, **_own_point(chosen, sign)}
@@ -113,15 +110,14 @@ def _forest_points(collection: Collection) -> Iterator[Row]:
 
 def closest_to_paper(rows: Rows, series: str) -> Row | None:
     """Of one data set and model the runs that are nearest to the paper's: size, then length."""
-    variant = "author" if series == "author" else TEXT
-    protocol = "holdout" if series == "holdout" else BEST_TEST
+    wanted = ("text", "holdout") if series == "holdout" else (series, "best_test")
     fit = [
         row
         for row in rows
-        if (row["variant"], row["protocol"]) == (variant, protocol)
+        if (row["variant"], row["protocol"]) == wanted
         and row["difference"] is not None
         and row["source"] != "fake"
-        and (row["size"] == FULL or row["n"] > 1)
+        and (row["size"] == "full" or row["n"] > 1)
     ]
     sizes = [*SIZES]
     return min(
@@ -171,14 +167,13 @@ def _trial_points(records: Rows) -> Iterator[Row]:
             row
             for row in rows
             if (row["noise"], row["position"]) == (level, "all")
-            and (row["size"], row["protocol"]) == (FULL, BEST_TEST)
+            and (row["size"], row["protocol"]) == ("full", "best_test")
         ]
         if there:
             yield {**about, "series": "published", "difference": there[0]["notebook_difference"]}
         for row in there:
             ends = {"low": row["low"], "high": row["high"], "n": row["pairs"]}
-            series = "paper" if row["variant"] == TEXT else row["variant"]
-            yield {**about, "series": series, "difference": row["difference"], **ends}
+            yield {**about, "series": row["variant"], "difference": row["difference"], **ends}
 
 
 def _synthetic_points(records: Rows) -> Iterator[Row]:
@@ -190,14 +185,14 @@ def _synthetic_points(records: Rows) -> Iterator[Row]:
             row
             for row in records
             if row.get("experiment") == experiment
-            and (row.get("size"), row.get("protocol")) == (FULL, BEST_TEST)
+            and (row.get("size"), row.get("protocol")) == ("full", "best_test")
             and row.get("difference") is not None
         ]
         if rows and stored:
             gap = round(stored["focus_s"] - stored["dense"], 4)
             yield {**about, "series": "published", "difference": gap, "as_published": True}
-        for series, variant in (("paper", TEXT), ("author", "author")):
-            there = [row for row in rows if row["variant"].startswith(variant)]
+        for series in ("text", "author"):
+            there = [row for row in rows if row["variant"].startswith(series)]
             if there:  # author2018 rather than author
                 row = max(there, key=lambda row: (row["variant"], row.get("data.seed") == "varied"))
                 ends = {"low": row["difference_low"], "high": row["difference_high"], "n": row["n"]}

@@ -45,7 +45,6 @@ from focusing.reports.figures.plotting import (
     score_label,
 )
 from focusing.reports.names import (
-    BEST_TEST,
     MODELS,
     data_name,
     data_order,
@@ -320,7 +319,7 @@ def optimism_charts(collection: Collection) -> Charts:
                 + (f" {hidden} more are in its table." if hidden else ""),
                 rows,
                 partial(_draw_optimism, rows),
-                {**table_tags(rows), "protocol": f"{BEST_TEST} holdout"},
+                {**table_tags(rows), "protocol": "best_test holdout"},
             )
         )
     lacking = missing(OPTIMISM_TITLE, "table2_simple", "protocol=holdout")

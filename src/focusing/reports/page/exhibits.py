@@ -18,13 +18,13 @@ from focusing.reports.tables import Cell, Row, Table
 
 FIGURE_SPACE = "\u2007"
 """As wide as a digit."""
-OF_PROTOCOL = {"Δ": "paper"}
+OF_PROTOCOL = {"Δ": "best_test"}
 """Columns that are about a protocol without naming it."""
 
 
 def short_title(title: str) -> str:
-    """``Table 2 (size=paper, variant=author)`` without the size: it is the paper's."""
-    title = re.sub(r"(?<=\(|\s)(size|variant)=paper(,\s*|(?=\)))", "", title)
+    """``Table 2 (size=full, variant=author)`` without the size: it is the paper's."""
+    title = re.sub(r"(?<=\(|\s)(size=full|variant=text)(,\s*|(?=\)))", "", title)
     return re.sub(r",?\s*\(?\s*\)", lambda end: ")" if "(" not in end[0] else "", title)
 
 

@@ -8,11 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from focusing.reports.names import (
-    BEST_TEST,
-    FULL,
     PROTOCOLS,
     SMALL_SIZES,
-    TEXT,
     data_name,
     data_order,
     dense_twin,
@@ -114,15 +111,15 @@ class Finding:
         experiment: its name.
         title: in print.
         rows: the differences.
-        size: ``paper``, ``short``, ``quick`` or ``smoke``.
-        variant: ``paper``, ``author`` or ``author2018``.
+        size: ``full``, ``short``, ``quick`` or ``smoke``.
+        variant: ``text``, ``author`` or ``author2018``.
     """
 
     experiment: str
     title: str
     rows: tuple[Difference, ...]
-    size: str = FULL
-    variant: str = TEXT
+    size: str = "full"
+    variant: str = "text"
 
     @property
     def edition(self) -> str:
@@ -167,7 +164,7 @@ def _difference(comparison: Comparison, **fields: Any) -> Difference:
 
 def _preferred(protocols: Iterable[str]) -> str:
     """The protocol that is shown if the reader chose none: the honest one, where there is one."""
-    return min(protocols, key=("holdout", BEST_TEST, "last").index)
+    return min(protocols, key=("holdout", "best_test", "last").index)
 
 
 def _of_settings(runs: Sequence[Run]) -> Iterator[Difference]:
@@ -222,7 +219,7 @@ def _of_sheet(sheet: Sheet) -> Iterator[Difference]:
         )
 
 
-DEFAULTS = {"experiment": TRIALS_EXPERIMENT, "size": FULL, "variant": TEXT}
+DEFAULTS = {"experiment": TRIALS_EXPERIMENT, "size": "full", "variant": "text"}
 NOISE_WORDS = {
     "all": "all trials",
     "0": "no noise columns",

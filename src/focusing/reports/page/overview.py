@@ -249,21 +249,21 @@ def _optimism(collection: Collection) -> Iterator[Tile]:
         run
         for run in collection.runs
         if run.metric == "accuracy"
-        and {"paper", "holdout"} <= run.scores.keys()
+        and {"best_test", "holdout"} <= run.scores.keys()
         and run.source != "fake"
     ]
     groups = group_by(held, lambda run: (run.size, run.variant, run.source))
     for size, variant, source in sorted(groups, key=lambda key: edition(*key[:2]))[:1]:
         gaps = [
-            100 * (run.scores["paper"] - run.scores["holdout"])
+            100 * (run.scores["best_test"] - run.scores["holdout"])
             for run in groups[size, variant, source]
         ]
         optimism = spread(gaps)
-        published = (size, variant) == ("paper", "paper")
+        published = (size, variant) == ("full", "text")
         yield Tile(
             value=signed(optimism.mean),
             unit="points",
-            words="by which the best test epoch flatters: paper − holdout protocol",
+            words="by which the best test epoch flatters: best_test − holdout",
             detail=_listed(
                 _sure(optimism.interval, sign=True),
                 f"{optimism.n} runs",

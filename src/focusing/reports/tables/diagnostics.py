@@ -65,14 +65,14 @@ MODEL = Column("model", show=lambda record: model_name(record["model"]))
 
 def optimism_tables(collection: Collection) -> list[Table]:
     """How optimistic the paper's protocol is: one table for every size and variant."""
-    held = [run for run in collection.runs if {"paper", "holdout"} <= run.scores.keys()]
+    held = [run for run in collection.runs if {"best_test", "holdout"} <= run.scores.keys()]
     groups = group_by(held, lambda run: (run.size, run.variant))
     columns = (
         Column("experiment", show=lambda record: record["_experiment"]),
         HEAD,
         Column("model", show=lambda record: model_name(record.get("model", ""))),
         Column("n", "right", lambda record: str(record["n"])),
-        Column("paper", "right", _show("paper")),
+        Column("best_test", "right", _show("best_test")),
         Column("holdout", "right", _show("holdout")),
         Column("optimism", "right", _optimism_cell),
         Column("most", "right", lambda record: signed(record["most"])),
@@ -130,12 +130,12 @@ def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
     once = {(run.experiment, run.config_hash, replicate_key(run)): run for run in runs}
     unit = Unit(runs[0].metric)
     scores = unit.factor * frame(list(once.values()))["score"]
-    gaps = (scores["paper"] - scores["holdout"]).tolist()
+    gaps = (scores["best_test"] - scores["holdout"]).tolist()
     optimism = spread(gaps, lower_is_better=unit.lower_is_better)
     return {
         "unit": unit.name,
         "n": optimism.n,
-        "paper": float(scores["paper"].mean()),
+        "best_test": float(scores["best_test"].mean()),
         "holdout": float(scores["holdout"].mean()),
         "optimism": optimism.mean,
         **interval_record(optimism.interval),

@@ -147,7 +147,7 @@ def _limits(setting: Setting) -> set[str]:
 def author_mean(setting: Setting) -> float | None:
     """The author's number for a setting, if it is one of the author's in full; else None."""
     first = setting.runs[0]
-    if first.experiment != "n_hidden" or first.size != "paper" or _limits(setting):
+    if first.experiment != "n_hidden" or first.size != "full" or _limits(setting):
         return None
     return width_mean(setting.data[0], setting.model, setting.values.get("model.hidden"))
 

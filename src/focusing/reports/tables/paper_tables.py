@@ -42,7 +42,7 @@ NOTES = (
     "of them as a fraction beside a percentage; here all are in points. ?: five repeats with this "
     "mean and this best cannot have that deviation. "
     "Δ: ours under the paper's protocol − published, where size, data and options are the "
-    "paper's; what runs changed is named below the data. Protocols: paper, best test epoch, "
+    "paper's; what runs changed is named below the data. Protocols: best_test, best test epoch, "
     "which is optimistic; holdout, test at the best validation epoch; last, after the last epoch.",
 )
 NOTE_HELD = (
@@ -71,8 +71,8 @@ class Sheet:
 
     Attributes:
         published: the paper's numbers.
-        size: ``paper``, ``short``, ``quick`` or ``smoke``.
-        variant: ``paper`` or ``author``.
+        size: ``full``, ``short``, ``quick`` or ``smoke``.
+        variant: ``text`` or ``author``.
         blocks: what may be compared.
         scores: by block, model and protocol.
         comparisons: of a model with the first of its block.
@@ -181,7 +181,7 @@ def paper_tables(collection: Collection) -> list[Table]:
     for experiment, published in published_tables().items():
         runs = collection.of(experiment)
         if not runs:
-            fill = {"1": command(experiment, "paper", "paper", ())}
+            fill = {"1": command(experiment, "full", "text", ())}
             tables.append(Table(experiment, published.title, (), (), ("No runs yet.",), fill))
         for about, members in editions(runs):
             sheet = compute(published, about["size"], about["variant"], members)
@@ -203,18 +203,22 @@ def _scores_table(sheet: Sheet) -> Table:
                     cells[protocol] = _score_cell(sheet, (place, model, protocol))
                     records.append(_record(sheet, (place, model, protocol), printed))
                     continue
-                key = (block.data, block.options, "holdout" if protocol == "holdout" else "paper")
+                key = (
+                    block.data,
+                    block.options,
+                    "holdout" if protocol == "holdout" else "best_test",
+                )
                 models = missing.setdefault(key, [])
                 if model not in models:
                     models.append(model)
                 cells[protocol] = text(f"missing [{list(missing).index(key) + 1}]", dim=True)
-            ours = sheet.scores.get((place, model, "paper"))
+            ours = sheet.scores.get((place, model, "best_test"))
             gap = _minus_published(block, ours, printed)
             row = (
                 block.head() if rank == 0 else Cell(),
                 text(model_name(model)),
                 _published_cell(printed),
-                cells["paper"],
+                cells["best_test"],
                 text("" if gap is None else signed(gap)),
                 cells["holdout"],
                 cells["last"],
@@ -231,7 +235,7 @@ def _scores_table(sheet: Sheet) -> Table:
         )
         for mark, ((data, options, protocol), models) in enumerate(missing.items(), start=1)
     }
-    titles = ("data", "model", "published", "paper", "Δ", "holdout", "last")
+    titles = ("data", "model", "published", "best_test", "Δ", "holdout", "last")
     columns = tuple(Column(title, "right" if title == "Δ" else "left") for title in titles)
     held = any(score.mark for score in sheet.scores.values())
     notes = (*NOTES, NOTE_HELD) if held else NOTES
@@ -302,7 +306,7 @@ def _tests_table(sheet: Sheet) -> Table:
         block = sheet.blocks[number_]
         base = sheet.models(block)[0]
         printed = sheet.published.tests.get(block.data)
-        same = block.as_published and protocol == "paper"
+        same = block.as_published and protocol == "best_test"
         if not same or printed is None or printed.models != (base, model):
             printed = None
         records.append(

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from focusing.compose import config_dir, prepare_hydra
+from focusing.config import USUAL
 from focusing.reports.names import data_name, edition
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Cell, Unit, between, interval_record, number, text
@@ -196,11 +197,11 @@ def composed(
 
 
 def command(
-    experiment: str, size: str, variant: str, options: Iterable[str], protocol: str = "paper"
+    experiment: str, size: str, variant: str, options: Iterable[str], protocol: str = "best_test"
 ) -> str:
     """What to type to fill cells of an experiment."""
     groups = {"size": size, "variant": variant, "protocol": protocol}
-    changed = [f"{k}={v}" for k, v in groups.items() if v not in ("paper", "unstated")]
+    changed = [f"{k}={v}" for k, v in groups.items() if v not in (USUAL[k], "unstated")]
     typed = [option for option in options if "=" in option or option.startswith("~")]
     quoted = [f"'{word}'" if any(sign in word for sign in "[]() ") else word for word in typed]
     return " ".join(["python train.py", f"experiment={experiment}", *quoted, *changed])

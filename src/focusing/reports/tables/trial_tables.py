@@ -84,7 +84,7 @@ NOTE_PARAMETERS = (
 def trial_tables(collection: Collection) -> list[Table]:
     """One table for every experiment of trials, size, variant and focused model."""
     if not any(run.trial is not None for run in collection.of(TRIALS_EXPERIMENT)):
-        fill = {"1": command(TRIALS_EXPERIMENT, "paper", "paper", ())}
+        fill = {"1": command(TRIALS_EXPERIMENT, "full", "text", ())}
         return [Table(TRIALS_EXPERIMENT, TITLE, (), (), ("No runs yet.",), fill)]
     tables = []
     for name, title, block, model in _blocks(collection):

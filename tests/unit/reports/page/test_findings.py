@@ -32,7 +32,7 @@ class TestFocusedAgainstDense:
         several(tmp_path, "lfw", "focus_s", [0.7339, 0.7417, 0.7543, 0.7528, 0.7386])
         [finding] = findings(collect([tmp_path]))
         shown = [row for row in finding.rows if row.shown]
-        assert [row.protocol for row in shown] == ["paper"]
+        assert [row.protocol for row in shown] == ["best_test"]
         [row] = shown
         assert (row.data, row.model, row.other, row.count) == ("lfw", "focus_s", "dense", "5 / 5")
         assert row.value == pytest.approx(4.568)
@@ -41,7 +41,7 @@ class TestFocusedAgainstDense:
         assert row.verdict == "better"
         [tile] = all_tiles(tmp_path)
         assert tile.value == "1 of 1"
-        assert tile.detail.startswith("0 worse, 0 unclear; paper protocol")
+        assert tile.detail.startswith("0 worse, 0 unclear; best_test protocol")
 
     def test_the_honest_protocol_comes_first(self, tmp_path: Path) -> None:
         for model, scores in (("dense", [0.5, 0.52]), ("focus_s", [0.6, 0.63])):
@@ -50,11 +50,11 @@ class TestFocusedAgainstDense:
                 leave(tmp_path, "table2_simple", "mnist", model, seed, test, val=val)
         [finding] = findings(collect([tmp_path]))
         assert {row.protocol: row.shown for row in finding.rows} == {
-            "paper": False, "holdout": True, "last": False,
+            "best_test": False, "holdout": True, "last": False,
         }  # fmt: skip
         optimism = all_tiles(tmp_path)[1]
         assert (optimism.value, optimism.unit) == ("+10.00", "points")
-        assert optimism.link == "#table-optimism_paper_paper"
+        assert optimism.link == "#table-optimism_full_text"
 
     def test_of_errors_less_is_better(self, tmp_path: Path) -> None:
         name = {"name": "table4_other"}
@@ -115,7 +115,7 @@ class TestFocusedAgainstDense:
                     scores = [0.5 + 0.1 * seed]
                     leave(tmp_path, "mine", "mnist", model, seed, scores, options=options)
         [finding] = findings(collect([tmp_path]))
-        labels = [row.label[-1] for row in finding.rows if row.protocol == "paper"]
+        labels = [row.label[-1] for row in finding.rows if row.protocol == "best_test"]
         assert labels == [f"hidden=[{width}]" for width in (64, 256, 1000)]
 
     def test_plots_share_a_scale(self, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ class TestFoci:
         assert (tile.value, tile.unit) == ("75", "%")
         assert "where 25 % begin" in tile.words
         assert tile.detail == "95 % [13, 100], 3 runs on data of their own (learning_to_focus)"
-        assert tile.link == "#table-experiment_learning_to_focus_paper_paper_measured"
+        assert tile.link == "#table-experiment_learning_to_focus_full_text_measured"
 
     def test_of_seeds_on_the_same_data(self, tmp_path: Path) -> None:
         for seed in range(2):
@@ -234,7 +234,7 @@ def test_noise(tmp_path: Path) -> None:
     )
     [tile] = all_tiles(tmp_path)
     assert (tile.value, tile.link) == ("+20.50", "#noise")
-    assert tile.detail.endswith("2 pairs, paper protocol; without noise +0.50")
+    assert tile.detail.endswith("2 pairs, best_test protocol; without noise +0.50")
 
 
 class TestSparsity:

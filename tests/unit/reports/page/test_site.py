@@ -148,10 +148,10 @@ def picture(kind: str, width: int = 4, height: int = 2, more: int = 0) -> bytes:
 
 class TestPictures:
     def chart(self, more: int = 0) -> Chart:
-        tags = {"data": "mnist", "model": "dense focus_s", "size": "paper"}
+        tags = {"data": "mnist", "model": "dense focus_s", "size": "full"}
         return Chart(
             name="foci",
-            title="Foci (e, size=paper, variant=paper)",
+            title="Foci (e, size=full, variant=text)",
             caption="Of <5> runs.",
             rows=({"x": 1},),
             plot=lambda: picture("gif", more=more),

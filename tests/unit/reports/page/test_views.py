@@ -32,8 +32,8 @@ class TestTables:
             Row((Cell(), text("Focus-c"), text("100.00"))),
             Row((text("all"), Cell(), text("+1")), begins=True),
         )
-        columns = (Column("data"), Column("model"), Column("paper"))
-        view = page_table(Table("t", "T (size=paper, variant=paper)", columns, rows))
+        columns = (Column("data"), Column("model"), Column("best_test"))
+        view = page_table(Table("t", "T (size=full, variant=text)", columns, rows))
         self.rows = view.rows
         return [tuple(cell.lines for cell in row.cells) for row in view.rows]
 
@@ -55,7 +55,12 @@ class TestTables:
 
     @pytest.mark.parametrize(
         ("title", "protocol"),
-        [("paper", "paper"), ("difference, last", "last"), ("Δ", "paper"), ("optimism", "")],
+        [
+            ("best_test", "best_test"),
+            ("difference, last", "last"),
+            ("Δ", "best_test"),
+            ("optimism", ""),
+        ],
     )
     def test_protocol_of_a_column(self, title: str, protocol: str) -> None:
         assert column_protocol(title) == protocol
@@ -63,11 +68,11 @@ class TestTables:
     @pytest.mark.parametrize(
         ("title", "short"),
         [
-            ("T (size=paper, variant=paper)", "T"),
-            ("T (size=paper, variant=author): t-tests", "T (variant=author): t-tests"),
-            ("T (size=quick, variant=paper)", "T (size=quick)"),
-            ("T (e, size=paper, variant=paper)", "T (e)"),
-            ("T (size=paper, variant=paper, a.b=5)", "T (a.b=5)"),
+            ("T (size=full, variant=text)", "T"),
+            ("T (size=full, variant=author): t-tests", "T (variant=author): t-tests"),
+            ("T (size=quick, variant=text)", "T (size=quick)"),
+            ("T (e, size=full, variant=text)", "T (e)"),
+            ("T (size=full, variant=text, a.b=5)", "T (a.b=5)"),
             ("T", "T"),
         ],
     )
@@ -82,7 +87,7 @@ class TestSeries:
             "test/loss": [2.0, float("inf")],
             "odd": [1.0, 2.0],
         }
-        curves = series_panels(series, {"paper": 1})
+        curves = series_panels(series, {"best_test": 1})
         assert curves == {
             "epochs": [1, 2],
             "of": 2,
@@ -93,7 +98,7 @@ class TestSeries:
         }
 
     def test_long_curves_keep_the_epochs_of_scores(self) -> None:
-        curves = series_panels({"test/acc": list(np.linspace(0, 1, 1000))}, {"paper": 777})
+        curves = series_panels({"test/acc": list(np.linspace(0, 1, 1000))}, {"best_test": 777})
         assert curves is not None
         assert (curves["epochs"][0], curves["epochs"][-1], curves["of"]) == (1, 1000, 1000)
         assert 778 in curves["epochs"]
@@ -175,7 +180,7 @@ class TestRun:
             "stuck.many": "37 of 800", "stuck.none": "0 of 4",
         }  # fmt: skip
         assert view["content"]["pruning"] == {"by focus": [[0.0, 0.75]]}
-        assert view["content"]["marks"] == {"paper": 2, "holdout": 2, "last": 2}
+        assert view["content"]["marks"] == {"best_test": 2, "holdout": 2, "last": 2}
         assert "\ndata:\n" in view["config"]
         assert "\n  name: focus_s\n" in view["config"]
 
@@ -205,7 +210,7 @@ def test_what_was_run(tmp_path: Path) -> None:
     [row] = experiments(collection)
     assert (row["data"], row["models"]) == (["mnist", "fashion"], ["dense", "focus_s"])
     assert (row["runs"], row["failed"], row["seeds"]) == (2, 1, 3)
-    assert row["protocols"] == ["paper", "holdout"]
+    assert row["protocols"] == ["best_test", "holdout"]
     numbers = lead(collection)
     assert (numbers["runs"], numbers["failed"], numbers["time"]) == (2, 1, "3.0 s")
     assert numbers["from"] == numbers["to"] == "2026-01-01"

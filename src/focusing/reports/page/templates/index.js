@@ -7,7 +7,7 @@
   const STEP = 50;
   const KINDS = ["data", "model", "protocol"];
   const NAME = 0, EXPERIMENT = 1, DATA = 2, MODEL = 3, SETTING = 4, SIZE = 5, VARIANT = 6, SEED = 7, METRIC = 8;
-  const PROTOCOL = { paper: 9, holdout: 10, last: 11 };
+  const PROTOCOL = { best_test: 9, holdout: 10, last: 11 };
   const SECONDS = 12, FINISHED = 13, STATUS = 14;
   const COLUMNS = [
     { title: "experiment", key: EXPERIMENT, show: (run) => run[EXPERIMENT], link: true },

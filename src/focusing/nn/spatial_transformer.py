@@ -1,0 +1,152 @@
+"""A spatial transformer, the rival of dynamic focus: each sample chooses an affine map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from focusing.nn.ops.functional import check_count
+from focusing.nn.positions import Topology
+from focusing.nn.windows import WindowReader, Windows, check_kernel, pool_cells, precise
+
+
+class SpatialTransformer(WindowReader):
+    r"""Samples a grid of points of each input, where an affine map puts them (Jaderberg 2015).
+
+    A localiser (means of cells, a convolution, ReLU, means of coarser cells, a linear layer)
+    predicts the map; points between inputs are interpolated linearly, points outside the frame
+    see the nearest input. With one filter it has about as many parameters as the saliency of
+    :class:`focusing.nn.DynamicFocus`: both have 86 on cluttered MNIST.
+
+    ``torch.nn.functional.grid_sample`` computes the same for images (``align_corners=True,
+    padding_mode="border"``), but its gradient is not deterministic on CUDA, and raises an error
+    where that is asked for. Here points are gathered, whose gradient is; and lines of
+    inputs work too. The means of volumes have no deterministic gradient on CUDA.
+
+    Args:
+        topology: shape of a sample, as for :class:`focusing.nn.DynamicFocus`.
+        grid: number of points along each axis; None: half as many as inputs.
+        extent: initial share of the frame that the points cover; 1: the identity.
+        filters: filters of the localiser.
+        kernel: size of its filters, in cells; odd.
+        pool: inputs of an axis that become one cell before its convolution.
+        cells: its features are averaged to about so many cells along each axis.
+        device: device of the parameters.
+        dtype: type of the parameters.
+
+    Shape:
+        - Input: (N, \*axes, C), or (N, \*axes) if there is one channel.
+        - Output: (N, \*grid, C).
+
+    Example:
+        >>> transformer = SpatialTransformer((60, 60), grid=(28, 28))
+        >>> transformer(torch.rand(16, 60, 60)).shape
+        torch.Size([16, 28, 28, 1])
+        >>> sum(parameter.numel() for parameter in transformer.parameters())
+        86
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        grid: Sequence[int] | None = None,
+        *,
+        extent: float = 1.0,
+        filters: int = 1,
+        kernel: int = 5,
+        pool: int = 4,
+        cells: int = 3,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
+        super().__init__(topology, grid)
+        axes, channels = self.topology
+        check_kernel(kernel, pool, axes)
+        check_count("filters", filters)
+        check_count("cells", cells)
+        if not 0 < extent < math.inf:
+            raise ValueError(f"extent={extent} must be positive.")
+        dims = len(axes)
+        factory: Any = {"device": device, "dtype": dtype}
+        convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1]
+        self.pool = pool
+        self.convolution = convolution(channels, filters, kernel, padding=kernel // 2, **factory)
+        self.stride = tuple(max(1, size // pool // cells) for size in axes)
+        coarse = [size // pool // step for size, step in zip(axes, self.stride, strict=True)]
+        self.deviation = nn.Linear(
+            filters * math.prod(coarse), dims * (dims + 1), bias=False, **factory
+        )
+        nn.init.zeros_(self.deviation.weight)  # all samples begin with the same map
+        identity = torch.eye(dims, dims + 1, **factory)
+        self.theta = nn.Parameter(extent * identity)
+
+    def maps(self, input: Tensor) -> Tensor:
+        """The affine map of each sample, (N, d, d + 1), between frames from -1 to 1."""
+        return self._maps(self._channels_last(input))
+
+    def _maps(self, x: Tensor) -> Tensor:
+        features = torch.relu(self.convolution(pool_cells(x.movedim(-1, 1), self.pool)))
+        deviation = self.deviation(pool_cells(features, self.stride).flatten(1))
+        return precise(self.theta) + precise(deviation).reshape(-1, *self.theta.shape)
+
+    def windows(self, input: Tensor) -> Windows:
+        """The box around the points of each sample; they have no aperture."""
+        maps = self.maps(input)
+        extent = maps[:, None, :, :-1].abs().sum(-1)
+        return Windows(0.5 + 0.5 * maps[:, None, :, -1], extent, torch.zeros_like(extent))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (N, *axes, C) to (N, *grid, C)."""
+        x = self._channels_last(input)
+        maps = self._maps(x)
+        lines = [
+            torch.linspace(-1, 1, points, device=maps.device, dtype=maps.dtype)
+            if points > 1
+            else torch.zeros(1, device=maps.device, dtype=maps.dtype)
+            for points in self.grid
+        ]
+        points = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).flatten(0, -2)
+        places = points @ maps[..., :-1].transpose(1, 2) + maps[:, None, :, -1]
+        return interpolate(x, 0.5 + 0.5 * places).reshape(-1, *self.grid, x.shape[-1])
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds per sample of placing the points and of interpolating between inputs."""
+        dims, channels = len(self.topology.axes), self.topology.channels
+        work: int = dims * (dims + 1) + 2**dims * (dims + channels)
+        return work * math.prod(self.grid)
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"topology={self.topology}, grid={self.grid}"
+
+
+def interpolate(x: Tensor, places: Tensor) -> Tensor:
+    """Samples (N, *axes, C) at places (N, P, d) of the unit cube, linearly between inputs.
+
+    Places outside see the nearest input.
+
+    Returns:
+        Values (N, P, C).
+    """
+    axes = x.shape[1:-1]
+    last = torch.tensor([size - 1 for size in axes], device=places.device, dtype=places.dtype)
+    scaled = torch.minimum((places * last).clamp_min(0), last)
+    low = torch.minimum(scaled.detach().floor(), (last - 1).clamp_min(0))
+    share = scaled - low
+    values = x.flatten(1, -2)
+    result: Any = 0
+    for corner in product((0, 1), repeat=len(axes)):
+        weight, index = torch.ones_like(share[..., 0]), torch.zeros_like(low[..., 0]).long()
+        for axis, (step, size) in enumerate(zip(corner, axes, strict=True)):
+            weight = weight * (share[..., axis] if step else 1 - share[..., axis])
+            index = index * size + (low[..., axis].long() + step).clamp_max(size - 1)
+        read = values.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
+        result = result + weight[..., None].to(x.dtype) * read
+    return result  # type: ignore[no-any-return]

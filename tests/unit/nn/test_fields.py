@@ -1,0 +1,135 @@
+"""Neurons that share a focus, and layers that see the neurons before them where those look."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from focusing import FocusedLinear, focusify, param_groups
+from tests.unit.nn import oracle
+from tests.unit.nn.oracle import BACKENDS, FOCI, assert_same
+
+
+def fields(**options: Any) -> FocusedLinear:
+    torch.manual_seed(0)
+    shape: Any = {"topology": (6, 6), "units_per_focus": 4, "sigma": (0.1, 0.3)}
+    return FocusedLinear(36, 36, **{**shape, **options})
+
+
+class TestUnitsPerFocus:
+    @pytest.mark.parametrize("focus", FOCI)
+    def test_neighbouring_neurons_have_the_same_phi(self, focus: str) -> None:
+        layer = fields(focus=focus)
+        assert layer.mu.shape == layer.sigma.shape == (9, 2)
+        tau, mu, sigma = (v.detach().double().numpy() for v in (layer.tau, *layer.neuron_foci()))
+        assert np.array_equal(mu, np.repeat(layer.mu.detach().double().numpy(), 4, axis=0))
+        expected = oracle.coefficients(tau, mu, sigma, focus, "l2")
+        np.testing.assert_allclose(layer.phi().detach(), expected, rtol=1e-4, atol=1e-5)
+
+    def test_outputs_are_an_image_with_channels(self) -> None:
+        """As docs/layer.md says: (N, rows, columns, units)."""
+        layer = fields(margin=0.1)
+        line = torch.linspace(0.1, 0.9, 3)
+        places = layer.neuron_foci().mu.view(3, 3, 4, 2)
+        for row, column, unit in [(0, 0, 0), (0, 2, 3), (1, 0, 1), (2, 1, 2)]:
+            expected = torch.stack([line[row], line[column]])
+            torch.testing.assert_close(places[row, column, unit], expected)
+
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_one_focus_each_gives_the_same_with_summed_gradients(self, backend: str) -> None:
+        shared = fields(backend=backend)
+        single = FocusedLinear(36, 36, topology=(6, 6), backend=backend)
+        foci = dict(zip(("mu", "sigma"), shared.neuron_foci(), strict=True))
+        single.load_state_dict({**shared.state_dict(), **foci})
+        x = torch.randn(5, 36)
+        assert_same(shared(x), single(x))
+        for layer in (shared, single):
+            layer(x).square().sum().backward()
+        assert_same(shared.weight.grad, single.weight.grad)
+        for name in ("mu", "sigma"):
+            summed = single.get_parameter(name).grad.view(9, 4, 2).sum(1)
+            assert_same(shared.get_parameter(name).grad, summed)
+
+    def test_fold_prune_banded_and_state(self) -> None:
+        layer = fields().eval()
+        assert 0 < layer.prune(0.3) < 1
+        x = torch.randn(5, 36)
+        y = layer(x)
+        for other in (layer.fold(), layer.banded(), copy.deepcopy(layer)):
+            assert_same(other(x), y)
+        twin = fields(sigma=0.5).eval()
+        twin.load_state_dict(layer.state_dict())
+        assert_same(twin(x), y)
+        with pytest.raises(RuntimeError, match="size mismatch for mu"):
+            fields(units_per_focus=1).load_state_dict(layer.state_dict())
+        assert "units_per_focus=4" in repr(layer)
+
+    def test_focusify_and_param_groups(self) -> None:
+        net = nn.Sequential(nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 4))
+        net = focusify(net, keep_weights=True, units_per_focus=4)
+        assert [layer.mu.shape for layer in net[::2]] == [(2, 1), (1, 1)]
+        sizes = {
+            group["name"]: sum(p.numel() for p in group["params"]) for group in param_groups(net)
+        }
+        assert sizes == {"weight": 36 * 8 + 8 * 4, "other": 12, "mu": 3, "sigma": 3}
+
+    def test_gradcheck(self) -> None:
+        layer = fields().double()
+        x = torch.randn(3, 36, dtype=torch.float64, requires_grad=True)
+
+        def call(x: torch.Tensor, mu: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
+            return torch.func.functional_call(layer, {"mu": mu, "sigma": sigma}, x)
+
+        assert torch.autograd.gradcheck(call, (x, layer.mu, layer.sigma))
+
+
+class TestPrevious:
+    @pytest.mark.parametrize("backend", BACKENDS)
+    @pytest.mark.parametrize("units", [1, 2])
+    def test_positions_are_the_centres_of_this_moment(self, backend: str, units: int) -> None:
+        torch.manual_seed(0)
+        first = FocusedLinear(36, 18, topology=(6, 6), units_per_focus=units)
+        second = FocusedLinear(18, 10, topology=first, sigma=0.2, backend=backend)
+        optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.01)
+        x = torch.randn(4, 36)
+        for _ in range(3):
+            tau = first.mu.detach().repeat_interleave(units, dim=0).clone()
+            still = FocusedLinear(18, 10, topology=tau, backend="reference")
+            still.load_state_dict(second.state_dict())
+            hidden = first(x).relu()
+            y = second(hidden)
+            assert_same(y, still(hidden))
+            assert torch.equal(second.tau, tau)
+            optimizer.zero_grad()
+            y.square().sum().backward()
+            optimizer.step()
+            first.constrain_()
+            second.constrain_()
+            assert not torch.equal(second.tau, tau)  # also without another step forward
+        assert "centres of the layer before" in repr(second)
+
+    def test_it_is_no_part_of_the_layer_and_copies_keep_it(self) -> None:
+        first = FocusedLinear(36, 9, topology=(6, 6))
+        net = nn.Sequential(first, nn.ReLU(), FocusedLinear(9, 4, topology=first))
+        assert [*net[2].state_dict()] == ["weight", "bias", "mu", "sigma"]
+        twin = copy.deepcopy(net)
+        with torch.no_grad():
+            twin[0].mu += 0.05
+        x = torch.randn(3, 36)
+        with torch.inference_mode():
+            twin(x)
+        assert torch.equal(twin[2].tau, twin[0].mu)
+        assert torch.equal(net[2].tau, net[0].mu)
+        twin(x).sum().backward()  # what inference left behind serves training
+        assert net.double()[2].tau.dtype == torch.float64
+
+    def test_compiled_and_vmapped(self) -> None:
+        first = FocusedLinear(36, 9, topology=(6, 6))
+        net = nn.Sequential(first, FocusedLinear(9, 4, topology=first))
+        x = torch.randn(3, 36)
+        assert_same(torch.vmap(net)(x), net(x))
+        exported = torch.export.export(net, (x,)).module()
+        assert_same(exported(x), net(x))

@@ -97,9 +97,10 @@ def table_charts(collection: Collection) -> Charts:
 def _table_chart(name: str, protocol: str, rows: Rows) -> Chart:
     experiment, size, variant = (rows[0][key] for key in ("table", "size", "variant"))
     held_out = any(row["trained_on"] != "all" for row in rows)
+    words = [*edition_words(size, variant), *([] if protocol == "best_test" else [protocol])]
     return Chart(
         name,
-        titled(published_tables()[experiment].title, *edition_words(size, variant)),
+        titled(published_tables()[experiment].title, *words),
         f"{PROTOCOL_TITLES[protocol].capitalize()}, {run_count(row['n'] for row in rows)} each: "
         f"{INTERVALS}."
         + (" Grey bars: the paper's means." if any(map(_is_published, rows)) else "")

@@ -161,6 +161,8 @@ def _entry(chart: Chart) -> Entry:
 
 def missing_lines(out: Path) -> list[str]:
     """What a report lacks: a line for every damaged file, and every command that makes records."""
+    if not (out / FOLDER / INDEX).exists():
+        return []
     index = json.loads((out / FOLDER / INDEX).read_bytes())
     titles = group_by(index["missing"], lambda entry: entry["command"])
     return [

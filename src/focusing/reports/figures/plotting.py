@@ -44,6 +44,8 @@ MODEL_STYLES = {
     "fasttext_focus": ("#117733", "o"),
     "dynamic_dense": ("#661100", "s"),
     "dynamic_2d": ("#AA4499", "h"),
+    "stn_dense": ("#DDAA33", "s"),
+    "stn_2d": ("#88CCEE", "h"),
 }
 """Model -> its colour and marker: warm squares are dense. Okabe's and Ito's colours, then Tol's."""
 INKS = ("#440154", "#21918C", "#B8860B", "#AA3377")

@@ -20,7 +20,7 @@ from focusing.reports.paper import published_tables
 from focusing.reports.tables import Table, Unit, interval_record
 from focusing.reports.tables.paper_tables import Sheet, compute
 from focusing.reports.tables.run_blocks import TRIALS_EXPERIMENT, blocks, editions
-from focusing.reports.tables.settings import comparisons, settings_of, short_labels
+from focusing.reports.tables.settings import UNCHANGED, comparisons, settings_of, short_labels
 from focusing.results.collect import Collection, Run
 from focusing.results.stats import Comparison, Spread, spread
 
@@ -67,6 +67,11 @@ class Difference:
     def source(self) -> str:
         """Where the data came from; the second line of a label."""
         return self.label[1] if len(self.label) > 1 else ""
+
+    @property
+    def against_dense(self) -> bool:
+        """It compares a focused network with a dense one on real data."""
+        return self.other != UNCHANGED and self.source != "fake"
 
     @property
     def verdict(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 import torch
@@ -44,9 +45,25 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
         weight_decay=2 * optim.l2 if optim.l2 else None,
     )
     try:
-        return optimizer_class(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
-    except (TypeError, ValueError) as error:
+        optimizer = optimizer_class(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
+    except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"optim.name={optim.name}: {error}") from None
+    if isinstance(optimizer, torch.optim.SGD) and options.get("fused"):
+        # A first step that a scaler skips would leave torch's own buffers uninitialised.
+        for group in optimizer.param_groups:
+            for parameter in group["params"] if group["momentum"] else ():
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer
+
+
+def fuse_optimizer(optim: Optim) -> Optim:
+    """For ``16-mixed``: the optimizer skips overflown steps on the device, if it has such a kernel.
+
+    Else torch's scaler reads after each step on the host whether gradients have overflown.
+    """
+    if "fused" not in inspect.signature(_optimizer_class(optim.name)).parameters:
+        return optim
+    return replace(optim, options={"fused": True, **optim.options})
 
 
 def _optimizer_class(name: str) -> type[torch.optim.Optimizer]:

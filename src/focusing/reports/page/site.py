@@ -218,7 +218,7 @@ def _mark(run: Run, links: Any) -> str | None:
     """What a page was made from; None if the record has gone since it was collected."""
     parts: list[Any] = [code_version(), links]
     try:
-        for path in (run.file, run.path / "focus.npz"):
+        for path in (run.file, run.path / "focus.npz", run.path / "windows.npz"):
             if path == run.file or path.exists():
                 state = path.stat()
                 parts.append([str(path), state.st_mtime_ns, state.st_size])

@@ -182,31 +182,23 @@ class LayerFoci:
 
     def phi(self, at: int, neurons: Array | slice = slice(None)) -> Array:
         """Focus coefficients (k, m) of some neurons at a time."""
-        tau, mu, sigma = (
-            torch.as_tensor(values).double()
-            for values in (self.tau, self.mu[at, neurons], self.sigma[at, neurons])
-        )
-        phi = coefficients(tau, mu, sigma, self.focus, self.normalizer, sample=False)
-        return np.asarray(phi.numpy())
+        return self._coefficients(self.tau, at, neurons, self.normalizer)
 
     def smooth_phi(self, at: int, line: Array, neurons: Array | slice = slice(None)) -> Array:
         """The curves (k, len(line)) on which phi of some neurons lies, between the inputs, too."""
-        tau, mu, sigma = (
-            torch.as_tensor(values).double()
-            for values in (
-                np.concatenate([self.tau, line[:, None]]),
-                self.mu[at, neurons],
-                self.sigma[at, neurons],
-            )
-        )
-        g = coefficients(tau, mu, sigma, self.focus, "none", sample=False).numpy()
-        inputs, between = g[:, : len(self.tau)], g[:, len(self.tau) :]
-        phi = self.phi(at, neurons)
-        largest = np.abs(inputs).argmax(1, keepdims=True)
-        top, most = (np.take_along_axis(values, largest, 1) for values in (phi, inputs))
+        m = len(self.tau)
+        g = self._coefficients(np.concatenate([self.tau, line[:, None]]), at, neurons, "none")
+        largest = np.abs(g[:, :m]).argmax(1, keepdims=True)
+        top, most = (np.take_along_axis(v, largest, 1) for v in (self.phi(at, neurons), g))
         scale = np.divide(top, most, out=np.zeros_like(top), where=most != 0)
         # A focus much narrower than the distance of inputs would be a spike that no input sees.
-        return np.clip(between * scale, -MAX_OVERSHOOT * abs(top), MAX_OVERSHOOT * abs(top))
+        limit = MAX_OVERSHOOT * np.abs(top)
+        return np.asarray(np.clip(g[:, m:] * scale, -limit, limit))
+
+    def _coefficients(self, tau: Array, at: int, neurons: Array | slice, normalizer: str) -> Array:
+        values = (tau, self.mu[at, neurons], self.sigma[at, neurons])
+        tensors = (torch.as_tensor(array).double() for array in values)
+        return np.asarray(coefficients(*tensors, self.focus, normalizer, sample=False).numpy())
 
 
 def shade_noise(
@@ -251,10 +243,8 @@ def foci_figure(foci: LayerFoci) -> Figure:
         figure = Figure((COLUMN_WIDTH, 2.1), layout="constrained")
         axes = figure.subplots()
         shade_noise(axes, foci.informative, foci.tau[:, 0])
-        top = max(
-            draw_foci(axes, foci, at, range(foci.neurons), line)
-            for at, line in ((0, ":"), (-1, "-"))
-        )
+        both = ((0, ":"), (-1, "-"))
+        top = max(draw_foci(axes, foci, at, range(foci.neurons), line) for at, line in both)
         axes.set_ylim(min(0.0, axes.get_ylim()[0]), 1.08 * top)
         figure.legend(handles=before_after(), loc="outside upper right", ncols=2)
         return figure
@@ -272,18 +262,15 @@ def draw_foci(
     if len(tau) <= MAX_INPUT_TICKS:
         axes.set_xticks(tau, minor=True)
         axes.tick_params(axis="x", which="minor", length=2, width=0.4)
-    axes.set(xlabel=r"input position $\tau$ (a tick for each input)", ylabel=r"focus $\phi$")
-    if len(tau) > MAX_INPUT_TICKS:
-        axes.set_xlabel(r"input position $\tau$")
+    ticks = " (a tick for each input)" if len(tau) <= MAX_INPUT_TICKS else ""
+    axes.set(xlabel=rf"input position $\tau${ticks}", ylabel=r"focus $\phi$")
     return float(curves.max())
 
 
 def before_after(colour: str = "k") -> list[Line2D]:
     """Legend entries: dotted for the initial state, solid for the final one."""
-    return [
-        Line2D([], [], linestyle=":", color=colour, label="initial"),
-        Line2D([], [], linestyle="-", color=colour, label="final"),
-    ]
+    lines = {"initial": ":", "final": "-"}
+    return [Line2D([], [], linestyle=lines[name], color=colour, label=name) for name in lines]
 
 
 def _heat_maps(foci: LayerFoci) -> Figure:
@@ -392,8 +379,7 @@ def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_
                 for index, neuron in enumerate(sample):
                     mark_focus(axes, foci.mu[at, neuron], foci.sigma[at, neuron], colour(index))
                 frame_plane(axes)
-            corner: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
-            axes.text(0.99, 0.99, f"epoch {foci.epochs[at]}", **corner)
+            axes.set_title(f"epoch {foci.epochs[at]}", loc="right", pad=3)
             return []
 
         draw(times[-1])

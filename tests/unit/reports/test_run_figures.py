@@ -142,7 +142,7 @@ def test_foci_are_those_of_the_layer() -> None:
     x, y = axes.lines[0].get_data()
     assert len(x) == 400  # a smooth curve through phi, not a polygon
     np.testing.assert_allclose(np.interp(foci.tau[:, 0], x, y), phi[0], atol=1e-3)
-    np.testing.assert_allclose(axes.get_xticks(minor=True), foci.tau[:, 0])
+    np.testing.assert_allclose(axes.xaxis.get_minor_locator().locs, foci.tau[:, 0])
 
 
 @pytest.mark.parametrize(("informative", "labels"), [((20, 40), 1), ((10, 30), 2), ((0, 40), 0)])

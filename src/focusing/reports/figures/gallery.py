@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from focusing.drawing import save_figure
-from focusing.reports.cache import code_version, remember, report_state, unchanged
 from focusing.reports.figures import (
     comparison_figures,
     curve_figures,
@@ -23,6 +22,7 @@ from focusing.reports.figures import (
     weight_figures,
 )
 from focusing.reports.figures.chart import Chart, Charts, Damaged, Missing
+from focusing.reports.report_cache import code_version, remember, report_state, unchanged
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by

@@ -60,7 +60,6 @@ WEIGHT_MODELS = ("focus_s", "focus_2d")
 WEIGHT_EXPERIMENTS = ("table2_simple", "topology", "sparsity", "n_hidden")
 """Experiments whose weights are drawn rather than those of others."""
 WEIGHT_TITLE = "Focused weights of the first layer"
-FAKE_SOURCE = "fake"
 CENTRES_ON_LINE = (1 / 6, 1 / 2, 5 / 6)
 CENTRES_IN_PLANE = ((0.25, 0.3), (0.5, 0.7), (0.75, 0.3))
 """Where the three neurons look that are drawn one by one."""
@@ -153,13 +152,13 @@ def _preferred_runs(collection: Collection) -> Iterator[tuple[Edition, list[Run]
         key=lambda edition: [*WEIGHT_EXPERIMENTS, edition.experiment].index(edition.experiment),
     )
     seen = set()
-    real = {run.data for run in collection.runs if run.source != FAKE_SOURCE}
+    real = {run.data for run in collection.runs if run.source != "fake"}
     for edition in order:
         for block in blocks(edition.runs):
             for model in WEIGHT_MODELS:
                 runs = block.models.get(model)
                 key = (block.data, block.source, model)
-                fake = block.source == FAKE_SOURCE and block.data in real
+                fake = block.source == "fake" and block.data in real
                 if runs and key not in seen and not fake:
                     seen.add(key)
                     yield edition, runs
@@ -223,12 +222,8 @@ def _draw_weights(foci: LayerFoci, shape: Shape) -> Figure:
     grid = figure.subplots(1, 4, width_ratios=(1.2, 1.5, 1, 1))
     _draw_all_weights(grid[0], figure, foci)
     _draw_three_weights(grid[1], foci, three, phi, weights)
-    for axes, values, title in (
-        (grid[2], phi, "(c) foci"),
-        (grid[3], np.abs(weights), "(d) |weights|"),
-    ):
-        _draw_composite(axes, values, foci, three, shape)
-        axes.set_title(title, loc="left")
+    _draw_composite(grid[2], phi, foci, three, shape, "(c) foci")
+    _draw_composite(grid[3], np.abs(weights), foci, three, shape, "(d) |weights|")
     return figure
 
 
@@ -274,7 +269,7 @@ def _aperture(foci: LayerFoci, k: int) -> str:
 
 
 def _draw_composite(
-    axes: Axes, values: Array, foci: LayerFoci, three: Sequence[int], shape: Shape
+    axes: Axes, values: Array, foci: LayerFoci, three: Sequence[int], shape: Shape, title: str
 ) -> None:
     """Three neurons in their colours on white, scaled to their own maxima; channels are added."""
     height, width, channels = shape
@@ -285,6 +280,7 @@ def _draw_composite(
     picture = 1 - np.einsum("nhw,nc->hwc", shares, ink)
     axes.imshow(picture, interpolation="nearest")
     axes.set(xticks=(), yticks=())
+    axes.set_title(title, loc="left")
     axes.spines[:].set(visible=True, linewidth=0.5, color="0.6")
     for k in three:
         mu = foci.mu[-1, foci.shown[k]]

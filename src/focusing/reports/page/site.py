@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from focusing.reports.cache import code_version, remember, report_state, unchanged
 from focusing.reports.figures.gallery import APPENDIX
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, dense_twin, model_name
 from focusing.reports.page.exhibits import (
@@ -31,6 +30,7 @@ from focusing.reports.page.overview import (
     verdicts,
 )
 from focusing.reports.page.run_page import run_view
+from focusing.reports.report_cache import code_version, remember, report_state, unchanged
 from focusing.reports.tables import Table, between, file_name, number, p_value, signed
 from focusing.reports.tables.files import all_tables, unique_names
 from focusing.reports.terminal import PROTOCOL_MEANINGS

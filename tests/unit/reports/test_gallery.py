@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from focusing.reports.figures.chart import Chart, Missing, describe_run, median_run
-from focusing.reports.figures.gallery import all_figures, missing_lines, write_figures
+from focusing.reports.figures.gallery import all_figures, write_figures
 from focusing.reports.tables.settings import labels, settings_of
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
@@ -62,19 +62,19 @@ def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
                    "redundancy", "table2_simple protocol=holdout")  # fmt: skip
     assert {f"python train.py experiment={name}" for name in experiments} <= commands
     assert not any("n_hidden" in command for command in commands)
-    lines = missing_lines(tmp_path / "out")
-    assert "Not drawn: SHAP values. First: python train.py experiment=explain" in lines
-    assert len(lines) == len(commands)
     page = (folder / "all.md").read_text()
     assert "](n_hidden_full_text_best_test.png)" in page
     assert "experiment=explain" in page
 
     first = png.stat().st_mtime_ns
-    write_figures(collect([runs]), tmp_path / "out")
+    shown: list[tuple[int, int]] = []
+    write_figures(collect([runs]), tmp_path / "out", lambda *ready: shown.append(ready))
     assert png.stat().st_mtime_ns == first  # nothing changed, nothing is drawn
+    assert shown == []
     leave(runs, "n_hidden", "mnist", "dense", 34, [0.99], options={"model.hidden": [64, 64]})
-    write_figures(collect([runs]), tmp_path / "out")
+    write_figures(collect([runs]), tmp_path / "out", lambda *ready: shown.append(ready))
     assert png.stat().st_mtime_ns > first
+    assert shown == [(1, 1)]
     with table.open() as file:
         assert next(csv.DictReader(file))["n"] == "3"
     leave(tmp_path / "others", "mine", "mnist", "dense", 0, [0.5])

@@ -159,21 +159,6 @@ def _entry(chart: Chart) -> Entry:
     return {**entry, "key": hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]}
 
 
-def missing_lines(out: Path) -> list[str]:
-    """What a report lacks: a line for every damaged file, and every command that makes records."""
-    if not (out / FOLDER / INDEX).exists():
-        return []
-    index = json.loads((out / FOLDER / INDEX).read_bytes())
-    titles = group_by(index["missing"], lambda entry: entry["command"])
-    return [
-        *(f"Not drawn: {entry['file']} {entry['reason']}." for entry in index["damaged"]),
-        *(
-            f"Not drawn: {'; '.join(entry['title'] for entry in entries)}. First: {command}"
-            for command, entries in titles.items()
-        ),
-    ]
-
-
 def _draw(chart: Chart, folder: Path) -> None:
     figure = chart.draw()
     atomic_write(folder / f"{chart.name}.csv", records_csv(chart.rows).encode(), sync=False)

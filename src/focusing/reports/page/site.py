@@ -87,12 +87,15 @@ def _asset(name: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
-def write_page(collection: Collection, out: Path) -> Path:
+def write_page(
+    collection: Collection, out: Path, progress: Callable[[int, int], object] | None = None
+) -> Path:
     """Write ``index.html`` and ``runs/<run>.html``; no page needs another file.
 
     Args:
         collection: the runs.
         out: folder of the report, with what figures it has in ``figures/``.
+        progress: called with the number of pages of runs that are ready, and of all.
     """
     path, state = out / "index.html", report_state(collection)
     index = out / "figures" / "index.json"
@@ -102,7 +105,7 @@ def write_page(collection: Collection, out: Path) -> Path:
         return path
     runs = [*collection.runs, *collection.failed]
     names = page_names(runs)
-    pages = _write_runs(runs, names, inside(out, RUNS))
+    pages = _write_runs(runs, names, inside(out, RUNS), progress)
     tables = all_tables(collection)
     differences = findings(collection)
     noise = noise_differences(tables)
@@ -162,13 +165,20 @@ def page_names(runs: Sequence[Run]) -> dict[Run, str]:
     return dict(zip(runs, unique_names(names), strict=True))
 
 
-def _write_runs(runs: Sequence[Run], names: Mapping[Run, str], folder: Path) -> list[Path]:
+def _write_runs(
+    runs: Sequence[Run],
+    names: Mapping[Run, str],
+    folder: Path,
+    progress: Callable[[int, int], object] | None,
+) -> list[Path]:
     """Write the pages of runs that are new or changed; returns those of all."""
     folder.mkdir(parents=True, exist_ok=True)
     known = _load(folder / WRITTEN)
     written: dict[str, str] = {}
     twins = _dense_twins(runs)
-    for run, others in _with_repeats(runs):
+    for place, (run, others) in enumerate(_with_repeats(runs)):
+        if progress and place % 50 == 0:
+            progress(place, len(runs))
         file = folder / f"{names[run]}.html"
         repeats = [(str(other.seed), f"{names[other]}.html", other is run) for other in others]
         twin = twins.get(run)

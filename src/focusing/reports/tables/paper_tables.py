@@ -286,7 +286,7 @@ def _record(sheet: Sheet, place: Place, printed: Published | None) -> Record:
 
 def _tests_table(sheet: Sheet) -> Table:
     """The tests of a table of the paper: every model against the first of its block."""
-    records = []
+    records: list[Record] = []
     for place, test in sorted(sheet.tested().items(), key=lambda item: item[0][0]):
         number_, model, protocol = place
         block = sheet.blocks[number_]

@@ -270,7 +270,8 @@ def _by_parameter(name: str, title: str, block: Block, model: str, protocol: str
     }
     for kind in SUBSETS:
         _correct([by_kind[kind] for by_kind in summaries.values()])
-    rows, records = [], []
+    rows: list[Row] = []
+    records: list[Record] = []
     for (parameter, value), by_kind in summaries.items():
         begins = not rows or rows[-1].tags["parameter"] != parameter
         named = (text(parameter) if begins else Cell(), text(str(value)))

@@ -17,6 +17,7 @@ from focusing.reports.figures import (
     comparison_figures,
     curve_figures,
     dot_figures,
+    dynamic_figures,
     focus_figures,
     measurement_figures,
     weight_figures,
@@ -46,6 +47,10 @@ FAMILIES = {
         focus_figures.movement_charts,
         focus_figures.path_charts,
         weight_figures.aperture_charts,
+    ),
+    "Foci that follow the input": (
+        dynamic_figures.window_charts,
+        dynamic_figures.domain_charts,
     ),
     "Weights": (
         weight_figures.weight_charts,

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from textwrap import wrap
 
+from focusing.reports.report_cache import remember, report_state, unchanged
 from focusing.reports.tables import Cell, Column, Record, Table
 from focusing.reports.tables.diagnostics import (
     course_tables,
@@ -20,6 +21,7 @@ from focusing.reports.tables.diagnostics import (
 )
 from focusing.reports.tables.experiments import experiment_tables
 from focusing.reports.tables.paper_tables import paper_tables
+from focusing.reports.tables.seed_tables import chosen_tables, learnt_tables
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
 from focusing.results.store import atomic_write, inside, remove
@@ -89,6 +91,8 @@ def all_tables(collection: Collection) -> tuple[Table, ...]:
         *optimism_tables(collection),
         *course_tables(collection),
         *experiment_tables(collection),
+        *chosen_tables(collection),
+        *learnt_tables(collection),
         *pruning_tables(collection),
         *failed_tables(collection),
         *unreadable_tables(collection),
@@ -117,7 +121,13 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
     Args:
         collection: the runs.
         out: folder of the report.
+
+    Returns:
+        The files; none if they were made from the same records before.
     """
+    state = report_state(collection)
+    if unchanged(out, FOLDER, state):
+        return []
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / ".written"  # what is left of runs that are no longer there goes
@@ -134,7 +144,9 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
     for name, content in texts.items():
         atomic_write(folder / name, content.encode(), sync=False)
     atomic_write(written, "".join(f"{name}\n" for name in texts).encode(), sync=False)
-    return [folder / name for name in texts]
+    files = [folder / name for name in texts]
+    remember(out, FOLDER, state, files)
+    return files
 
 
 def records_csv(records: Sequence[Record]) -> str:

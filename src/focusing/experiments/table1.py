@@ -12,7 +12,7 @@ import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean, stdev
@@ -132,7 +132,9 @@ def check_stackable(config: Mapping[str, Any]) -> None:
             default = factory() if callable(factory) else option.default
             if option.name in (*FREE_OPTIONS[group], "name") or default is MISSING:
                 continue
-            if config[group][option.name] != default:
+            if config[group][option.name] != (
+                asdict(default) if is_dataclass(default) else default
+            ):
                 raise _refusal(f"{group}.{option.name}", config[group][option.name], str(default))
     if model["normalizer"] == "none":
         raise _refusal("model.normalizer", "none", "l2, sum and mean")

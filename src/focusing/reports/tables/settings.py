@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
@@ -37,9 +38,11 @@ from focusing.results.frame import (
     varying_options,
     with_varied_data,
 )
+from focusing.results.record import SERIES_OF
 from focusing.results.stats import Comparison, Spread, compare, holm, spread
 
 UNCHANGED, USUAL = "unchanged", "as most"
+APERTURE = "model.sigma"
 MAX_OPTION_COLUMNS = 2
 """More options than this share one column."""
 
@@ -153,6 +156,45 @@ def _comparable(value: Any) -> tuple[Any, ...]:
     elements = value if isinstance(value, list) else [value]
     numeric = all(isinstance(element, int | float) for element in elements)
     return (0, *elements) if numeric else (1, show_value(value))
+
+
+def chosen_apertures(settings: Sequence[Setting]) -> dict[int, bool]:
+    """Places of fixed foci that were run with several apertures: whether validation chose this one.
+
+    Settings without a validation split are left out, and so are apertures that have no rival.
+    """
+
+    def rivals(place: int) -> tuple[Any, ...]:
+        setting = settings[place]
+        others = {name: value for name, value in setting.values.items() if name != APERTURE}
+        return setting.data, setting.model, show_value(list(others.items()))
+
+    fixed = [place for place, setting in enumerate(settings) if _is_fixed(setting)]
+    chosen = {}
+    for places in group_by(fixed, rivals).values():
+        scores = {place: _validation(settings[place].runs) for place in places}
+        if len(places) > 1 and all(score is not None for score in scores.values()):
+            sign = -1 if settings[places[0]].runs[0].lower_is_better else 1
+            best = max(places, key=lambda place: sign * (scores[place] or 0.0))
+            chosen |= {place: place == best for place in places}
+    return chosen
+
+
+def _is_fixed(setting: Setting) -> bool:
+    model = setting.runs[0].config["model"] if setting.runs else {}
+    trained = (model.get("train_mu", True), model.get("train_sigma", True))
+    return APERTURE in setting.values and trained == (False, False)
+
+
+def _validation(runs: Sequence[Run]) -> float | None:
+    """Mean score of the validation split at the epochs that it chose; None without one."""
+    scores = []
+    for run in runs:
+        values = run.series().get(f"val/{SERIES_OF.get(run.metric)}")
+        if not values or "holdout" not in run.epochs:
+            return None
+        scores.append(values[run.epochs["holdout"]])
+    return fmean(scores)
 
 
 def varied_note(settings: Sequence[Setting]) -> list[str]:

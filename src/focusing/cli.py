@@ -95,6 +95,14 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 
 
 def _add_run_commands(add: Any) -> None:
+    doctor = add(
+        "doctor",
+        "focusing.doctor:run",
+        "say what this machine offers, and test every device",
+        "Say what this machine offers, then test each device for about ten seconds. Send the "
+        "output with a report. The exit code is 1 if something is broken.",
+    )
+    doctor.add_argument("--json", action="store_true", help="print JSON, no table")
     evaluate = add(
         "eval", "focusing.cli:_evaluate", "test a trained network again, also on other data"
     )

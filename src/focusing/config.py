@@ -25,6 +25,7 @@ NotNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
 Count = Annotated[int, Ge(0)]
 AtLeastOne = Annotated[int, Ge(1)]
+PRECISIONS = ("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed")
 
 
 @dataclass
@@ -114,8 +115,7 @@ class TrainerOptions:
     max_epochs: AtLeastOne = MISSING
     accelerator: str = MISSING
     devices: Any = MISSING
-    # Not 16-mixed: steps are made by hand, without its scaling of the loss.
-    precision: Annotated[str, OneOf("32-true", "64-true", "bf16-mixed", "bf16-true")] = MISSING
+    precision: Annotated[str, OneOf(*PRECISIONS)] = MISSING
     deterministic: bool = MISSING
     limit_batches: AtLeastOne | None = None
 

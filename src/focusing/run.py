@@ -36,6 +36,7 @@ from focusing.results.store import (
 )
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers
 from focusing.training.module import FocusingModule
+from focusing.training.optimizer import fuse_optimizer
 from focusing.training.resume import Interrupted, check_resumed_data, check_same_data, note_data
 from focusing.training.trainer import (
     build_net,
@@ -96,7 +97,10 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     net = build_net(config, data)
     splits = split_data(config, data)
     check_single(config, net, splits["train"])
-    module = FocusingModule(net, Optim(**config["optim"]), seed=config["seed"])
+    optim = Optim(**config["optim"])
+    if config["trainer"]["precision"] == "16-mixed":
+        optim = fuse_optimizer(optim)
+    module = FocusingModule(net, optim, seed=config["seed"])
     check_loggers(config["logger"])
     judge = {"best_test": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
     trainer = build_trainer(  # it notices what this machine lacks

@@ -92,6 +92,21 @@ const end = values();
 chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
 result.told = values().join() !== end.join() && values().every((each) => /\\d/.test(each));
 result.lines = all("#charts path.line").every((each) => !each.getAttribute("d").includes("NaN"));
+const move = (id, value) => {
+  document.getElementById(id).value = value;
+  document.getElementById(id).dispatchEvent(new Event("input"));
+};
+const framed = (name) => +document.querySelector("#window .window").getAttribute(name);
+const box = () => ["x", "y", "width", "height"].map(framed);
+move("sample", 1);
+result.window = box();
+move("window-epoch", 0);
+result.before = box();
+result.samples = ["#sampled", "#window-at"].map((id) => document.querySelector(id).textContent);
+document.getElementById("window-play").click();
+await wait(2000);
+result.film = [box(), document.getElementById("window-play").textContent];
+result.views = all("#window > svg").map((svg) => svg.getAttribute("viewBox"));
 result.wide = document.documentElement.scrollWidth - innerWidth;
 """
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><style>text{}</style></svg>'
@@ -99,6 +114,13 @@ FIGURES = [
     {"title": models, "caption": "", "tags": {"model": models}, "files": ["a.svg"]}
     for models in ("dense", "dense focus_s")
 ]
+WINDOWS = {
+    "images": np.arange(110, dtype=np.uint8).reshape(2, 5, 11, 1),
+    "epoch": np.array([0, 3]),
+    "centre": np.array([[[[0.5, 0.5]], [[0.25, 0.25]]], [[[0.5, 0.5]], [[0.75, 0.75]]]]),
+    "extent": np.full((2, 2, 1, 2), 0.5),
+}
+"""Where dynamic foci might have looked: (epoch, sample, glimpse, axis)."""
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +134,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for seed in (0, 1):
                 mine = [f"model={model}", f"seed={seed}", "name=mine"]
                 train(compose("train", [*small, *mine, f"paths.output_dir={folder / 'outputs'}"]))
+    for path in (folder / "outputs").glob("*/*/seed=*/focus.npz"):
+        np.savez(path.with_name("windows.npz"), **WINDOWS)
     for seed in (0, 1):
         leave(folder / "outputs", "mine", "dna", "dense", seed, [0.5], val=[0.5])
     out = folder / "report"
@@ -166,6 +190,11 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
     assert found["told"]
     assert found["lines"]
     assert found["wide"] <= 0  # on a phone nothing is cut off
+    # The second sample: its window moves from the upper left to the lower right quarter.
+    assert (found["before"], found["window"]) == ([0, 0, 6, 3], [5, 2, 6, 3])
+    assert found["samples"] == ["2 of 2", "0 of 3"]
+    assert found["film"] == [found["window"], "Play"]
+    assert found["views"] == ["0 0 11 5", "5 2 6 3"]
     _, run_hash, seed = pages[0].stem.split("_")
     folder = made.parent / "outputs" / "mine" / run_hash / seed.replace("seed", "seed=")
     _assert_foci(folder / "focus.npz", found["drawn"])

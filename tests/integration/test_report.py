@@ -1,6 +1,7 @@
 """From training to a report, with the real commands."""
 
 import csv
+import re
 import signal
 import time
 import urllib.request
@@ -8,35 +9,51 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import FOCUSING, TRAIN, run_dirs, run_here
+from tests.integration.commands import FOCUSING, ROOT, TRAIN, run_dirs, run_here
 from tests.integration.forked import Forked, run_forked
 
-SMALL = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false", "callbacks=none"]
+pytestmark = pytest.mark.slow
+
+SWEEP = "-m model=dense,focus_s seed=0,17,34"
+"""Of README.md, which promises that its runs are compared."""
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("report")
-    sweep = ["-m", "model=dense,focus_s", "seed=0,1", "protocol=holdout", "name=mine"]
-    done = run_forked(TRAIN, *sweep, *SMALL, cwd=folder)
+    done = run_forked(TRAIN, *SWEEP.split(), cwd=folder)
     assert done.returncode == 0, done.stderr
-    return folder
+    return folder, done.stdout
 
 
-def test_records_become_tables(trained: Path) -> None:
+@pytest.fixture
+def trained(swept: tuple[Path, str]) -> Path:
+    return swept[0]
+
+
+def test_a_sweep_of_the_readme_ends_with_its_settings(swept: tuple[Path, str]) -> None:
+    assert f"python train.py {SWEEP}" in (ROOT / "README.md").read_text()
+    table = swept[1].partition("6/6 jobs, 6 done\n")[2]
+    assert re.search(r"Dense +3 +[\d.]+ ± [\d.]+ *\n", table)
+    assert re.search(r"Focus-s +3 +[\d.]+ ± [\d.]+ +− Dense: [+−][\d.]+ \[.*\]", table)
+    assert "p=" in table
+    assert table.endswith("Next: focusing report\n")
+
+
+def test_a_report_compares_them(trained: Path) -> None:
     done = run_here("report", "--out", "here", cwd=trained)
     assert done.returncode == 0, done.stderr
-    assert "Experiment mine (size=full, variant=text)" in done.stdout
-    assert "4 runs: here/" in done.stdout
-    text = (trained / "here/tables/experiment_mine_full_text.csv").read_text()
+    assert "6 runs: here/" in done.stdout
+    text = (trained / "here/tables/experiment_learning_to_focus_full_text.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
-    assert {(row["model"], row["protocol"], row["n"]) for row in rows} == {
-        (model, protocol, "2")
-        for model in ("dense", "focus_s")
-        for protocol in ("best_test", "holdout", "last")
-    }
-    optimism = (trained / "here/tables/optimism_full_text.md").read_text()
-    assert "all of these" in optimism
+    assert [(row["model"], row["protocol"], row["n"], row["against"]) for row in rows] == [
+        ("dense", "best_test", "3", ""),
+        ("dense", "last", "3", ""),
+        ("focus_s", "best_test", "3", "dense"),
+        ("focus_s", "last", "3", "dense"),
+    ]
+    assert all(0 < float(row["p_holm"]) <= 1 for row in rows if row["against"])
+    assert "there is no difference to judge" not in (trained / "here/index.html").read_text()
 
 
 def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
@@ -57,10 +74,10 @@ def test_a_report_while_a_sweep_runs(trained: Path, tmp_path: Path) -> None:
         return words in process.output
 
     try:
-        assert said("4 runs")
+        assert said("6 runs")
         address = process.output.split()[0]
         (run_dirs(trained)[0] / "result.json").unlink()
-        assert said("3 runs")
+        assert said("5 runs")
         assert _get(f"{address}/version") == "2"
     finally:
         process.send_signal(signal.SIGINT)

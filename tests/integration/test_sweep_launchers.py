@@ -32,7 +32,7 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> N
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.01)
-    [log] = tmp_path.glob("outputs/.multirun/.submitit/*/*_log.out")
+    [log] = tmp_path.glob("outputs/.multirun/.local/*/*_log.out")
     [controller] = {int(log.name.partition("_")[0])}
     [job] = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()
     os.kill(int(job), signal.SIGUSR2)  # what SLURM sends before it ends a job

@@ -144,15 +144,15 @@ class FocusTrajectory(pl.Callback):
 
     def _record(self, trainer: pl.Trainer, epoch: int) -> None:
         self.trajectory.record(epoch, self._layers)
-        for logger in _picture_loggers(trainer) if self.histograms else ():
+        for logger in picture_loggers(trainer) if self.histograms else ():
             for name, layer in self._layers.items():
                 for parameter in ("mu", "sigma"):
                     values = getattr(layer, parameter).detach().float().cpu().numpy().ravel()
                     key = f"focus/{name}/{parameter}"
-                    _log_picture(logger, "histogram", key, values, trainer, epoch)
+                    log_picture(logger, "histogram", key, values, trainer, epoch)
 
     def _log_figures(self, trainer: pl.Trainer) -> None:
-        loggers = _picture_loggers(trainer)
+        loggers = picture_loggers(trainer)
         if not loggers or not trainer.is_global_zero:
             return
         from focusing.drawing import foci_figure  # matplotlib takes a second
@@ -161,7 +161,7 @@ class FocusTrajectory(pl.Callback):
             figure = foci_figure(foci)
             for logger in loggers:
                 key = f"focus/{foci.layer}"
-                _log_picture(logger, "figure", key, figure, trainer, trainer.current_epoch)
+                log_picture(logger, "figure", key, figure, trainer, trainer.current_epoch)
 
     def _recorded_foci(self) -> list[LayerFoci]:
         from focusing.drawing import LayerFoci
@@ -172,12 +172,13 @@ class FocusTrajectory(pl.Callback):
         ]
 
 
-def _picture_loggers(trainer: pl.Trainer) -> list[Logger]:
+def picture_loggers(trainer: pl.Trainer) -> list[Logger]:
+    """The loggers of a trainer that take pictures."""
     kinds = (WandbLogger, TensorBoardLogger)
     return [logger for logger in trainer.loggers if isinstance(logger, kinds)]
 
 
-def _log_picture(
+def log_picture(
     logger: Logger, kind: str, key: str, content: Any, trainer: pl.Trainer, epoch: int
 ) -> None:
     """Log a ``figure``, or values as a ``histogram``."""

@@ -1,4 +1,4 @@
-"""A progress bar that costs nothing when nobody watches."""
+"""A progress bar that costs nothing when nobody watches; in the log of a cluster's job, lines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+
+LOGS_EPOCHS = "FOCUSING_LOG_EPOCHS"
+"""Environment variable: seconds between two lines where the output is a log."""
 
 
 class Progress(pl.Callback):
@@ -22,7 +26,8 @@ class Progress(pl.Callback):
     which turns off Lightning's own.
 
     Args:
-        enabled: ``"auto"`` shows it only in a terminal, and neither in CI nor in a Hydra multirun.
+        enabled: ``"auto"`` shows it only in a terminal, and neither in CI nor in a Hydra multirun;
+            a job of a cluster prints lines instead.
         interval: seconds between two refreshes.
         console: where to draw; the terminal by default.
     """
@@ -35,10 +40,14 @@ class Progress(pl.Callback):
         self.enabled, self.interval = enabled, interval
         self._console = console
         self._bar: Bar | None = None
-        self._next = 0.0
+        self._next = self._log_seconds = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Show the bar if somebody may be watching."""
+        if self.enabled == "auto" and (seconds := os.environ.get(LOGS_EPOCHS)):
+            self._log_seconds = float(seconds)
+            self._next = time.monotonic() + self._log_seconds
+            return
         console = self._console or Console()
         wanted = _watched(console) if self.enabled == "auto" else self.enabled
         if not wanted or not trainer.is_global_zero:
@@ -67,7 +76,10 @@ class Progress(pl.Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Move the bar inside long epochs."""
+        """Move the bar inside long epochs, or print a line."""
+        if self._log_seconds and time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._log_seconds
+            self._log(trainer, trainer.current_epoch + 1)
         if self._bar is not None and time.monotonic() >= self._next:
             share = (batch_idx + 1) / max(1, trainer.num_training_batches)
             self._draw(trainer, trainer.current_epoch + min(1.0, share))
@@ -76,6 +88,8 @@ class Progress(pl.Callback):
         """Draw the last state and leave it on the screen."""
         if self._bar is not None:
             self._draw(trainer, trainer.current_epoch)
+        if self._log_seconds:
+            self._log(trainer, trainer.current_epoch)
         self._stop()
 
     def on_exception(
@@ -90,6 +104,11 @@ class Progress(pl.Callback):
         text = describe(trainer.callback_metrics)
         self._bar.update(self._bar.task_ids[0], completed=completed, metrics=text)
         self._bar.refresh()
+
+    def _log(self, trainer: pl.Trainer, epoch: int) -> None:
+        run = "/".join(Path(trainer.default_root_dir).parts[-3:])
+        metrics = describe(trainer.callback_metrics)
+        print(f"{run}  epoch {epoch}/{trainer.max_epochs}  {metrics}", flush=True)
 
     def _stop(self) -> None:
         if self._bar is not None:

@@ -107,9 +107,15 @@ class Throughput(pl.Callback):
     def _stop(self) -> None:
         if self._start is None:
             return
-        if self._device.type == "cuda":  # kernels run behind Python's back
-            torch.cuda.synchronize(self._device)
+        clock(self._device)
         self._seconds, self._start = self.seconds, None
+
+
+def clock(device: torch.device) -> float:
+    """Seconds, once a device has done all that it was told: kernels run behind Python's back."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+    return time.perf_counter()
 
 
 def _peak_memory(device: torch.device) -> int:

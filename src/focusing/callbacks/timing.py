@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median, quantiles
@@ -15,6 +14,8 @@ from torch import nn
 
 from focusing.callbacks.analysis import Analysis, focused_layers
 from focusing.callbacks.pruning_curve import folded
+from focusing.callbacks.throughput import clock
+from focusing.config import Optim
 from focusing.nn import FocusConstraint, FocusedLinear, defocusify
 from focusing.training.metrics import loss_of
 from focusing.training.optimizer import build_optimizer
@@ -58,19 +59,19 @@ class Timing(Analysis):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
-        self._start = _now(pl_module.device)
+        self._start = clock(pl_module.device)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop the clock: training of the epoch is over."""
         if self._start is not None:
-            self.epochs.append(_now(pl_module.device) - self._start)
+            self.epochs.append(clock(pl_module.device) - self._start)
             self._start = None
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
         """Let the twins take turns."""
         focused = bool(focused_layers(module))
-        training = self._take_turns(_training_steps(module), module.device)
-        testing = self._take_turns(_test_passes(module), module.device)
+        training = take_turns(_training_steps(module), module.device, self.rounds)
+        testing = take_turns(_test_passes(module), module.device, self.rounds)
         test = module.batches["test"]
         samples = min(test.size, len(test.split.targets))
         ratios = {
@@ -91,18 +92,6 @@ class Timing(Analysis):
             "quartiles": {k: values and [values[0], values[2]] for k, values in ratios.items()},
         }
 
-    def _take_turns(
-        self, actions: Mapping[str, Action], device: torch.device
-    ) -> dict[str, list[float]]:
-        """Seconds of the actions, round by round; what disturbs a round disturbs all of them."""
-        seconds: dict[str, list[float]] = {name: [] for name in actions}
-        for _ in range(self.rounds + 1):
-            for name, act in actions.items():
-                start = _now(device)
-                act()
-                seconds[name].append(_now(device) - start)
-        return {name: times[1:] for name, times in seconds.items()}
-
     def state_dict(self) -> dict[str, Any]:
         """Seconds of the epochs so far."""
         return {"epoch_seconds": list(self.epochs)}
@@ -116,6 +105,25 @@ class Timing(Analysis):
         self.epochs, self._start = list(state_dict["epoch_seconds"]), None
 
 
+def take_turns(
+    actions: Mapping[str, Action], device: torch.device, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of the actions, round by round; what disturbs a round disturbs all of them.
+
+    Args:
+        actions: by name.
+        device: where they happen.
+        rounds: turns of each; one more before them is not counted.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(rounds + 1):
+        for name, act in actions.items():
+            start = clock(device)
+            act()
+            seconds[name].append(clock(device) - start)
+    return {name: times[1:] for name, times in seconds.items()}
+
+
 def training_twins(net: nn.Module) -> dict[str, nn.Module]:
     """Copies in train mode: ``as_is``, and ``dense`` without the foci, if there are any."""
     twins = {"as_is": copy.deepcopy(net).float().train()}
@@ -126,11 +134,12 @@ def training_twins(net: nn.Module) -> dict[str, nn.Module]:
 
 def _training_steps(module: FocusingModule) -> dict[str, Action]:
     batch, twins = _first_batch(module, "train"), training_twins(module.net)
-    return {name: _training_step(net, module, batch) for name, net in twins.items()}
+    return {name: training_step(net, module.optim, batch) for name, net in twins.items()}
 
 
-def _training_step(net: nn.Module, module: FocusingModule, batch: Split) -> Action:
-    optimizer = build_optimizer(net, module.optim)
+def training_step(net: nn.Module, optim: Optim, batch: Split) -> Action:
+    """What trains a network on the same batch again and again, a step a call."""
+    optimizer = build_optimizer(net, optim)
     FocusConstraint(net, optimizer)  # clipping the foci is part of a step
 
     def step() -> None:
@@ -157,9 +166,3 @@ def _quartiles(times: list[float], others: list[float]) -> list[float]:
     """First quartile, median and third quartile of the ratios, round by round."""
     ratios = [time / other for time, other in zip(times, others, strict=True)]
     return quantiles(ratios, method="inclusive") if len(ratios) > 1 else ratios * 3
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":  # kernels run behind Python's back
-        torch.cuda.synchronize(device)
-    return time.perf_counter()

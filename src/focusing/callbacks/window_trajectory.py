@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from focusing.callbacks.focus_trajectory import log_picture, picture_loggers
 from focusing.models import DynamicNetwork
 from focusing.nn import WindowReader
 from focusing.results.arrays import write_arrays
@@ -70,20 +71,35 @@ class WindowTrajectory(pl.Callback):
             self._record(trainer.current_epoch + 1)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the file, and warn of windows that found nothing."""
+        """Write the file, log its figure, and warn of windows that found nothing."""
         if not self._windows or not trainer.is_global_zero:
             return
+        arrays = self._arrays()
+        write_arrays(Path(trainer.default_root_dir) / FILE, arrays)
+        self._log_figure(trainer, arrays)
+        self._warn(pl_module)
+
+    def _log_figure(self, trainer: pl.Trainer, arrays: dict[str, Any]) -> None:
+        loggers = picture_loggers(trainer)
+        if not loggers:
+            return
+        from focusing.window_drawing import in_plane, windows_figure  # matplotlib takes a second
+
+        figure = windows_figure(arrays) if in_plane(arrays) else None
+        for logger in loggers if figure else ():
+            log_picture(logger, "figure", "windows", figure, trainer, trainer.current_epoch)
+
+    def _arrays(self) -> dict[str, Any]:
+        """What the file holds."""
         centre, extent = torch.stack(self._windows).float().cpu().unbind(1)
         low, high = self._inputs.amin(), self._inputs.amax()
         images = (255 * (self._inputs - low) / (high - low).clamp_min(1e-12)).round().byte()
-        arrays = {
+        return {
             "images": images.cpu().numpy(),
             "epoch": torch.tensor(self._epochs).numpy(),
             "centre": centre.numpy(),
             "extent": extent.numpy(),
         }
-        write_arrays(Path(trainer.default_root_dir) / FILE, arrays)
-        self._warn(pl_module)
 
     def _warn(self, pl_module: Any) -> None:
         if self._epochs[-1] < PATIENCE:

@@ -16,6 +16,8 @@ from focusing.nn.windows import WindowReader, Windows, check_kernel, pool_cells,
 
 CENTRES = ("saliency", "regressed", "static")
 STARTS = ("random", "blob")
+FEATURE_KERNEL = 5
+"""Size of the filters of the features, in cells of the pooled sample."""
 MAX_ZOOM = 2.0
 """A window is at most this much larger or smaller than the common one."""
 
@@ -25,7 +27,7 @@ class DynamicFocus(WindowReader):
 
     The foci of a grid share one centre, one extent and one aperture. Extent and aperture are
     learnt; the centre is computed from the sample, by default as the soft-argmax of a saliency map
-    that one small shared filter makes, so that an object is found wherever it is. With the focus
+    that a few small shared filters make, so that an object is found wherever it is. With the focus
     :math:`\phi_{ki} \propto e^{-((\tau_i - c - o_k) / \sigma)^2 / 2}` of each axis, normalised
     over the inputs i, an image becomes :math:`\Phi_y X \Phi_x^T`: two small products a sample,
     whatever the size of the frame.
@@ -40,8 +42,10 @@ class DynamicFocus(WindowReader):
         centre: ``"saliency"``; ``"regressed"`` (a small MLP on the pooled sample);
             ``"static"`` (learnt, the same for all samples); or a module that maps (N, C, *axes) to
             centres (N, glimpses, d) in [0, 1], with one more column, a log-zoom, if ``zoom``.
-        start: first filter of the saliency: ``"random"`` numbers, or a ``"blob"``, which looks
+        start: first filters of the saliency: ``"random"`` numbers, or a ``"blob"``, which looks
             for brightness.
+        features: rectified 5-cell filters that the saliency filter sees; 0: it sees the pooled
+            sample itself.
         zoom: each sample also chooses how large its window is, up to a factor of two.
         glimpses: number of windows, each with a filter of its own.
         extent: initial share of the frame that a window covers.
@@ -49,6 +53,8 @@ class DynamicFocus(WindowReader):
         pool: inputs of an axis that become one cell of the saliency map.
         kernel: size of the saliency filter, in cells; odd.
         temperature: initial sharpness of the soft-argmax.
+        jitter: standard deviation of noise on the centre while training, as a share of the frame;
+            the network behind learns from windows that are slightly off.
         train_centre: learn what finds the centre; False leaves it as it starts.
         device: device of the parameters.
         dtype: type of the parameters.
@@ -74,6 +80,7 @@ class DynamicFocus(WindowReader):
         *,
         centre: str | nn.Module = "saliency",
         start: str = "random",
+        features: int = 8,
         zoom: bool = False,
         glimpses: int = 1,
         extent: float = 0.55,
@@ -81,6 +88,7 @@ class DynamicFocus(WindowReader):
         pool: int = 4,
         kernel: int = 9,
         temperature: float = 10.0,
+        jitter: float = 0.0,
         train_centre: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -96,8 +104,10 @@ class DynamicFocus(WindowReader):
         ):
             if not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be positive.")
+        if not 0 <= jitter < math.inf:
+            raise ValueError(f"jitter={jitter} must be zero or positive.")
         check_choice("start", start, STARTS)
-        self.zoom = zoom
+        self.zoom, self.jitter = zoom, jitter
         factory: Any = {"device": device, "dtype": dtype}
         self.finder: nn.Module
         if isinstance(centre, nn.Module):
@@ -107,6 +117,7 @@ class DynamicFocus(WindowReader):
                 self.topology,
                 glimpses,
                 start=start,
+                features=features,
                 zoom=zoom,
                 pool=pool,
                 kernel=kernel,
@@ -147,6 +158,8 @@ class DynamicFocus(WindowReader):
         if self.zoom:
             extent = extent * MAX_ZOOM ** torch.tanh(centre[..., dims:])
             centre = centre[..., :dims]
+        if self.training and self.jitter:
+            centre = centre + self.jitter * torch.randn_like(centre)
         return Windows(centre, extent, self.aperture.to(extent.dtype) * extent / self.gaps)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -200,7 +213,7 @@ class DynamicFocus(WindowReader):
 
 
 class Saliency(nn.Module):
-    """The soft-argmax of a map that one filter makes of the pooled sample."""
+    """The soft-argmax of a map that filters make of the pooled sample."""
 
     def __init__(
         self,
@@ -208,6 +221,7 @@ class Saliency(nn.Module):
         glimpses: int,
         *,
         start: str,
+        features: int,
         zoom: bool,
         pool: int,
         kernel: int,
@@ -217,31 +231,52 @@ class Saliency(nn.Module):
     ) -> None:
         super().__init__()
         axes, channels = topology
+        if isinstance(features, bool) or not isinstance(features, int) or features < 0:
+            raise ValueError(f"features={features!r} must be zero or a positive integer.")
         self.axes, self.pool, self.kernel = axes, pool, kernel
         factory: Any = {"device": device, "dtype": dtype}
-        size = (glimpses, channels, *(kernel for _ in axes))
+        dims = len(axes)
+        self.features = None
+        if features:
+            convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1]
+            self.features = convolution(
+                channels, features, FEATURE_KERNEL, padding=FEATURE_KERNEL // 2, **factory
+            )
+        size = (glimpses, features or channels, *[kernel] * dims)
         self.filter = nn.Parameter(torch.empty(size, **factory))
         self.temperature = nn.Parameter(torch.full((glimpses, 1), temperature, **factory))
         self.zoom = nn.Parameter(torch.zeros(size, **factory)) if zoom else None
-        with torch.no_grad():
-            if start == "random":
-                self.filter.normal_(std=1 / math.sqrt(channels * kernel ** len(axes)))
-            else:
-                line = torch.linspace(-2, 2, kernel, **factory)
-                blob = torch.ones((), **factory)
-                for _ in axes:
-                    blob = blob[..., None] * torch.exp(line.square() / -2)
-                self.filter.copy_(blob / blob.norm() / math.sqrt(channels))
+        self._start(start)
+
+    @torch.no_grad()
+    def _start(self, start: str) -> None:
+        kernels = [self.filter] if self.features is None else [self.filter, self.features.weight]
+        for kernel in kernels:
+            fan_in = math.prod(kernel.shape[1:])
+            kernel.normal_(std=1 / math.sqrt(fan_in))
+        if self.features is not None:
+            self.features.bias.zero_()
+        if start == "blob":
+            line = torch.linspace(-2, 2, self.kernel).to(self.filter)
+            blob = self.filter.new_ones(())
+            for _ in self.axes:
+                blob = blob[..., None] * torch.exp(line.square() / -2)
+            self.filter.copy_(blob / blob.norm() / self.filter.shape[1])
+            if self.features is not None:  # each hands on the brightness as it is
+                middle = (..., *[FEATURE_KERNEL // 2] * len(self.axes))
+                self.features.weight.zero_()[middle] = 1 / math.sqrt(self.features.in_channels)
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds per sample of the map, and of the zoom's."""
+        """Multiply-adds per sample of the map, and of the zoom's, without the features'."""
         cells = math.prod(size // self.pool for size in self.axes)
         return self.filter.numel() * cells * (1 if self.zoom is None else 2)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""
         cells = pool_cells(x, self.pool)
+        if self.features is not None:
+            cells = functional.relu(self.features(cells))
         convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[len(self.axes) - 1]
         saliency = convolve(cells, self.filter, padding=self.kernel // 2).flatten(2)
         weights = torch.softmax(precise(saliency) * self.temperature, dim=-1)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
+from focusing.nn import ops
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
 from focusing.nn.init import WEIGHT_SCHEMES, Mu, Sigma, initial_mu, initial_sigma, weight_bound
-from focusing.nn.ops import BACKENDS, FORMER_NAMES, PLAIN_TYPES, cpu, fused, is_tracing, record_call
+from focusing.nn.ops import cpu
 from focusing.nn.ops.functional import (
     check_choice,
     check_count,
@@ -76,9 +77,9 @@ class FocusedLinear(nn.Module):
             ``"mean"`` (the mean of phi is 1, as in the author's code of 2018) or ``"none"``.
         backend: what computes the product, always with the same result: ``"reference"`` (plain
             autograd), ``"torch"`` (fewer passes), ``"numba"`` (compiled loops on the CPU),
-            ``"numba_banded"`` (the same, only over inputs that the foci reach); ``"auto"`` chooses
-            by shape and foci. All but reference cover the gaussian and first derivatives; elsewhere
-            reference is used, and torch where numba cannot serve.
+            ``"numba_banded"`` (the same over what the foci reach), ``"triton"`` (kernels on a GPU);
+            ``"auto"`` chooses by device, shape and foci. All but reference cover the gaussian and
+            first derivatives; elsewhere reference serves, and torch where numba or Triton cannot.
         cutoff: bands leave out inputs whose coefficient is below this share of the neuron's
             largest.
         device: device of the parameters.
@@ -138,8 +139,8 @@ class FocusedLinear(nn.Module):
         check_choice("grid", grid, GRIDS)
         check_choice("init", init, WEIGHT_SCHEMES)
         check_choice("normalizer", normalizer, NORMALIZERS)
-        backend = FORMER_NAMES.get(backend, backend)
-        check_choice("backend", backend, BACKENDS)
+        backend = ops.FORMER_NAMES.get(backend, backend)
+        check_choice("backend", backend, ops.BACKENDS)
         if not 0 < cutoff < 1:
             raise ValueError(f"cutoff={cutoff} must lie between 0 and 1.")
         self.in_features, self.out_features = in_features, out_features
@@ -256,12 +257,15 @@ class FocusedLinear(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
-        if isinstance(input, fx.Proxy) and (recorded := record_call(self, input)) is not None:
+        if isinstance(input, fx.Proxy) and (recorded := ops.record_call(self, input)) is not None:
             return recorded
         weight, bias = self._parameter("weight"), self._parameter("bias")
         mu, sigma = self.neuron_foci()
         plain = self.backend == "reference" or self.focus != "gaussian"
-        if plain or is_tracing(input) or input.is_meta:
+        if not plain and ops.is_tracing(input):
+            tensors = input, weight, mu, sigma, self.tau, self.mask
+            plain = bool(self._before) or not ops.compiles_kernels(self.backend, *tensors)
+        if plain or input.is_meta:
             foci = mu, sigma, self._positions() if self._before else self.tau
             options: Any = {"focus": self.focus, "normalizer": self.normalizer, "mask": self.mask}
             return focused_linear(input, weight, bias, *foci, **options, sample=self.training)
@@ -275,11 +279,11 @@ class FocusedLinear(nn.Module):
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
         buffers: Any = self._buffers  # many times faster than attributes
         mask, tau = buffers["mask"], buffers["tau"]
-        if self.backend != "torch" and cpu.supports(x, weight, mu, sigma, tau, mask):
-            engine = self._cpu_engine or self._make_cpu_engine()
-            y = engine(x, weight, bias, mu, sigma, mask)
+        if self.backend in ops.CPU_BACKENDS and cpu.supports(x, weight, mu, sigma, tau, mask):
+            y = (self._cpu_engine or self._make_cpu_engine())(x, weight, bias, mu, sigma, mask)
         else:
-            y = fused.focused_linear(x, weight, bias, mu, sigma, tau, mask, self.normalizer)
+            engine = ops.engine(self.backend, x, weight, mu, sigma, tau, mask)
+            y = engine.focused_linear(x, weight, bias, mu, sigma, tau, mask, self.normalizer)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
     def _parameter(self, name: str) -> Any:
@@ -377,7 +381,7 @@ class FocusedLinear(nn.Module):
             parts.append(f"topology={self.topology}")
         for name in ("mu", "sigma"):
             values = getattr(self, name)
-            if type(values) in PLAIN_TYPES and not values.is_meta:  # no rank asks for shards alone
+            if type(values) in ops.PLAIN_TYPES and not values.is_meta:  # never a rank's shards
                 fixed = "" if values.requires_grad else " (fixed)"
                 parts.append(f"{name}={values.min():.3g}..{values.max():.3g}{fixed}")
         if self.mask is not None:

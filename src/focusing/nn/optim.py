@@ -25,8 +25,9 @@ def param_groups(
 
     ``weight`` holds the matrices and kernels, ``other`` the vectors (biases, batch norms), ``mu``
     and ``sigma`` the foci of all :class:`FocusedLinear` and :class:`FocusedAttention` layers,
-    ``dynamic`` whatever finds the windows of :class:`DynamicFocus` or
-    :class:`SpatialTransformer`, which collapse at the rate of the weights. Frozen parameters are in none of them, and a group without parameters is left out.
+    ``dynamic`` whatever finds the windows of :class:`DynamicFocus` or :class:`SpatialTransformer`,
+    which collapse at the rate of the weights. Frozen parameters are in none of them, and a group
+    without parameters is left out.
 
     Args:
         model: any model, with focused layers or without.

@@ -18,8 +18,8 @@ from focusing.errors import DamagedError
 from focusing.reports.figures.plotting import draw_curve, legend_start_and_end, signed_image
 from focusing.reports.foci import read_foci
 from focusing.reports.tables import file_name
-from focusing.reports.window_figures import film_windows, read_windows, windows_figure
 from focusing.results.store import FIGURES_COMPLETE, atomic_write, read_record
+from focusing.window_drawing import film_windows, read_windows, windows_figure
 
 log = logging.getLogger(__name__)
 

@@ -187,6 +187,9 @@ def _pictures(run: Run) -> dict[str, Any]:
         kind, _, layer = path.stem.partition("_")
         key = f"focus/{layer}" if kind == "foci" else f"figures/{path.stem}"
         pictures[key] = wandb.Image(str(path))
+    film = run.path / "figures" / "windows.gif"  # where dynamic foci looked, over epochs
+    if film.is_file():
+        pictures["figures/windows_film"] = wandb.Video(str(film))
     return pictures
 
 

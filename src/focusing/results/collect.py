@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,14 @@ from typing import Any
 from focusing.errors import UserError, printable
 from focusing.results.identity import config_hash, upgrade
 from focusing.results.record_schema import check_record, parse, parse_record
-from focusing.results.store import ARCHIVE, RECORD_FILE, atomic_write, read_lines, read_run
+from focusing.results.store import (
+    ARCHIVE,
+    RECORD_FILE,
+    atomic_write,
+    read_lines,
+    read_record,
+    read_run,
+)
 from focusing.validation import below
 
 UNSTATED = "unstated"
@@ -170,6 +178,9 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
         sizes.pop(name, default)
         for name, default in (("source", UNSTATED), ("fingerprint", UNSTATED), ("content", None))
     )
+    experiment, own = record["experiment"], f"{sizes['name']}_{config['model']['name']}"
+    if experiment == own:  # version 0.1 named runs after their model, too, if not told otherwise
+        experiment = "learning_to_focus" if sizes["name"] == "synthetic" else sizes["name"]
     scores = {name: score for name, score in record["scores"].items() if score}
     on_gpu = "gpu" in (record.get("machine") or {})
     # On a CPU its own time, which other processes and pauses do not lengthen.
@@ -177,7 +188,7 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
     return Run(
         path=path,
         file=file or path / RECORD_FILE,
-        experiment=record["experiment"],
+        experiment=experiment,
         status=record["status"],
         error=record.get("error"),
         data=sizes.pop("name"),
@@ -258,6 +269,21 @@ def published(config: Mapping[str, Any]) -> Run | None:
     if not folder.is_dir():
         raise UserError(f"sweep.archive={archive} is not a folder.")
     return _finished(folder).get((config["name"], config_hash(config), config["seed"]))
+
+
+def runs_at(folders: Iterable[Path], archive: Path | None = None) -> list[Run]:
+    """The finished runs of some run folders, whose records are there or in an archive."""
+    archived = {run.path: run for run in _finished(archive).values()} if archive else {}
+    runs = []
+    for folder in folders:
+        if folder in archived:
+            runs.append(archived[folder])
+            continue
+        with suppress(UserError):
+            record = read_record(folder)
+            if record and record["status"] == "done":
+                runs.append(run_of(folder, record))
+    return runs
 
 
 def record_files(folders: Sequence[Path]) -> Iterator[Path]:

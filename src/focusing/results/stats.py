@@ -19,6 +19,8 @@ from scipy import stats  # type: ignore[import-untyped]
 DDOF = 1
 CONFIDENCE = 0.95
 RESAMPLES = 9999
+MIN_FOR_INTERVAL = 3
+"""Two values have an interval of 13 deviations: print the values instead."""
 MIN_TO_RESAMPLE = 20
 """A nominal 95 % bootstrap interval of a mean holds it in 83 % of cases with five values, in 93 %
 with twenty; Student's in 95 %: fewer values than this get the latter."""
@@ -134,12 +136,12 @@ def compare(
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
-    """95 % interval of the mean; None for a single value."""
+    """95 % interval of the mean; None for fewer than three values."""
     return _interval(tuple(sorted(values)))
 
 
 def difference_interval(x: Sequence[float], y: Sequence[float]) -> Interval | None:
-    """95 % interval of mean(x) - mean(y), unpaired; None if one of them is a single value."""
+    """95 % interval of mean(x) - mean(y), unpaired; None if one has fewer than three values."""
     return _interval(tuple(sorted(x)), tuple(sorted(y)))
 
 
@@ -229,7 +231,7 @@ def _t_test(
 
 @lru_cache(maxsize=8192)  # tables, figures and the page ask for the same ones, in any order
 def _interval(*samples: tuple[float, ...]) -> Interval | None:
-    if min(map(len, samples)) < 2:
+    if min(map(len, samples)) < MIN_FOR_INTERVAL:
         return None
     if all(map(_constant, samples)):
         value = float(_difference_of_means(*map(np.asarray, samples)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -35,15 +35,17 @@ class SerialSweep:
         first = next(jobs, None)
         if first is None:
             return
-        status.bar = False  # a run has its own bar, and a stack of runs its own status
-        status.quiet = status.total == 1 and is_stack(self._config, first.overrides)
+        stacked = is_stack(self._config, first.overrides)
+        status.bar = not stacked  # a stack of runs has its own
+        status.quiet = status.total == 1 and stacked
         with status:
             for job in chain([first], jobs):
+                status.running = 1
+                status.refresh()
                 outcome = self._execute(job)
+                status.running = 0
                 status.add(job, outcome)
                 done(job, outcome)
-                if status.finished < status.total:  # leaving the block prints the end
-                    status.refresh()
 
 
 class LocalSweep(SerialSweep):
@@ -54,6 +56,9 @@ class LocalSweep(SerialSweep):
         jobs_per_worker: a process is replaced after so many jobs.
         growth_mb: or after its memory has grown so much.
         **places: how many jobs run at once, and where: the options of :func:`make_slots`.
+
+    Attributes:
+        began: called with every job that begins to train.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class LocalSweep(SerialSweep):
         self._slots()  # reports wrong options before the sweep begins
         self._limits = Limits(jobs_per_worker, growth_mb)
         self._pause = Path(config.paths.output_dir).expanduser() / ".pause"
+        self.began: Callable[[Job], None] = lambda job: None
 
     def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
         """Run all jobs; ``jobs`` is asked for the next one when a slot is free."""
@@ -83,7 +89,8 @@ class LocalSweep(SerialSweep):
         slots = self._slots(jobs=status.total)
         self._task.threads = slots[0].threads
         _preload(slots[0])
-        pool = Pool(slots, self._execute_and_announce, self._limits, status.print, self._pause)
+        work, said = self._execute_and_announce, status.print
+        pool = Pool(slots, work, self._limits, said, self._pause, self.began)
 
         def tick() -> None:
             status.running = pool.running
@@ -116,6 +123,7 @@ def make_slots(
     per_gpu: int,
     threads: int | None,
     jobs: int | None = None,
+    cpus: int | None = None,
 ) -> list[Slot]:
     """The slots of this machine.
 
@@ -125,13 +133,14 @@ def make_slots(
         per_gpu: jobs that share a GPU.
         threads: of each job; None: an equal share of the processors.
         jobs: number of jobs; there are no more slots than that.
+        cpus: processors of the slots; None: all that this process may use.
     """
     devices = _devices(gpus)
     if devices and per_gpu < 1:
         raise UserError(f"hydra.launcher.per_gpu={per_gpu} must be at least 1.")
     if devices and workers is not None:
         raise UserError("hydra.launcher.workers is for a sweep without GPUs: use per_gpu.")
-    cpus = cpu_count()
+    cpus = cpus or cpu_count()
     count = len(devices) * per_gpu if devices else (cpus if workers is None else workers)
     if count < 1:
         raise UserError(f"hydra.launcher.workers={workers} must be at least 1.")

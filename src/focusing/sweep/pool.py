@@ -92,6 +92,7 @@ class Pool:
         limits: when a worker is replaced.
         say: called with every line that workers print.
         pause: while this file exists, workers are stopped and no job begins.
+        began: called with every job that has a run folder, before it trains.
     """
 
     def __init__(
@@ -101,10 +102,11 @@ class Pool:
         limits: Limits,
         say: Callable[[str], None],
         pause: Path | None = None,
+        began: Callable[[Job], None] = lambda job: None,
     ) -> None:
         if not hasattr(os, "fork"):
             raise UserError("hydra/launcher=local needs a system with fork, such as Linux.")
-        self._execute, self._limits, self._say = execute, limits, say
+        self._execute, self._limits, self._say, self._notify = execute, limits, say, began
         self._pause, self.paused = pause, False
         self._free = list(reversed(slots))
         self._workers: list[_Worker] = []
@@ -161,7 +163,8 @@ class Pool:
         ready = wait(list(sources), POLL_SECONDS)
         heard = list(dict.fromkeys(sources[source] for source in ready))
         for worker in heard:
-            worker.receive(self._say)
+            if worker.receive(self._say) and worker.job is not None:
+                self._notify(worker.job)
             if worker.gone:
                 self._workers.remove(worker)
                 self._free.append(worker.slot)
@@ -219,18 +222,21 @@ class _Worker:
         """What tells that there is news."""
         return [self._messages, self._output, self._process.sentinel]
 
-    def receive(self, say: Callable[[str], None]) -> None:
+    def receive(self, say: Callable[[str], None]) -> bool:
+        """Read what the worker has to say; returns whether its job has begun since."""
+        began = False
         dead = not self._process.is_alive()  # asked first, so that no last message is lost
         with suppress(EOFError, OSError):
             while self._messages.poll():
                 message = self._messages.recv()
                 if isinstance(message, _Began):
-                    self._began = message
+                    self._began, began = message, True
                 elif isinstance(message, _Ended):
                     self._outcome, self.leaving = message.outcome, message.leaving
         self._print(say)
         if dead:
             self._join()
+        return began
 
     def ended(self) -> Iterator[Result]:
         """The job and its outcome, if it is over."""
@@ -320,8 +326,9 @@ def _work(
 def _detach(output: int, life: int) -> None:
     """Let only the pool stop this process, and print through the pool."""
     # Ctrl-C, kill and a closed terminal may reach the whole process group. The pool passes them on,
-    # once: a second signal would interrupt a run that saves its checkpoint.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    # once: a second signal would interrupt a run that saves its checkpoint. SLURM warns with USR2.
+    passed_on = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+    signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     signal.signal(signal.SIGUSR1, _terminate)
     main = threading.get_ident()

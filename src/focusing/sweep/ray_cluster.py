@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from hydra.core.singleton import Singleton
 from hydra.types import HydraContext
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from focusing.errors import UserError
-from focusing.sweep.clusters import ClusterSweep
-from focusing.sweep.jobs import Job, Outcome, to_return
+from focusing.sweep.allocation import Allocation
+from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
 from focusing.sweep.pool import GRACE_SECONDS
 from focusing.sweep.task import SweepTask
 
+CONNECT_SECONDS = 30
+
 
 class Ray(ClusterSweep):
-    """Submits jobs to Ray as the published launcher does, but watches each job.
+    """Runs jobs as Ray tasks, each of which starts a process with a pool of its own.
+
+    Ray's own workers have threads, which a pool's fork does not survive.
 
     Args:
-        context, config, task: as in :class:`ClusterSweep`.
+        context, config, task, runs_per_job, per_gpu: as in :class:`ClusterSweep`.
         address: of the cluster; ``"local"`` starts one on this machine.
+        cpus, gpus: of a job.
         init: more options of ``ray.init``.
-        remote: options of ``ray.remote``: the resources of a job.
+        remote: more options of ``ray.remote``.
     """
 
+    cluster = "ray"
     max_batch = 1
 
     def __init__(
@@ -42,27 +52,33 @@ class Ray(ClusterSweep):
         task: SweepTask,
         *,
         address: str,
+        cpus: int,
+        gpus: float,
+        runs_per_job: int,
+        per_gpu: int,
         init: Mapping[str, Any],
         remote: Mapping[str, Any],
     ) -> None:
-        super().__init__(context, config, task)
+        super().__init__(
+            context, config, task, runs_per_job=runs_per_job, cpus=cpus, gpus=gpus, per_gpu=per_gpu
+        )
         if address == "local":  # no usage reports, and no token in the user's home
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         try:
             ray: Any = import_module("ray")
-            launchers: Any = import_module("hydra_plugins.hydra_ray_launcher._launcher_util")
         except ImportError:
             raise UserError("hydra/launcher=ray needs: pip install 'focusing[ray]'") from None
-        self._ray, self._launch = ray, launchers.launch_job_on_ray
-        self._remote = OmegaConf.create(dict(remote))
+        self._ray = ray
         terminate = signal.getsignal(signal.SIGTERM)
+        _knock(address)
         try:
             ray.init(address=address, **init)
         except (ConnectionError, ValueError) as error:
             raise UserError(f"hydra.launcher.address={address}: {error}") from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, terminate)  # Ray's handler exits with code 1
+        self._run = ray.remote(num_cpus=cpus, num_gpus=gpus, **remote)(run_in_process)
         for name, needed, available in self._resources():
             if needed > available:
                 text = f"hydra.launcher.{name}={needed:g}, but the cluster has {available:g}"
@@ -71,44 +87,95 @@ class Ray(ClusterSweep):
                     raise UserError(f"{text}.")
                 warnings.warn(f"{text}: jobs wait until it grows.", stacklevel=2)
 
-    def _capacity(self) -> int:
-        # Twice as many jobs as fit, so that the cluster never waits for the next.
+    def _capacity(self, search: bool) -> int:
         fit = [available // needed for _, needed, available in self._resources() if needed]
-        return int(2 * max(1, min(fit, default=1)))
+        at_once = int(max(1, min(fit, default=1)))
+        # Twice as many jobs as fit, so that the cluster never waits for the next.
+        return at_once if search else 2 * at_once
 
     def _resources(self) -> list[tuple[str, float, float]]:
         """What a job needs, and what the cluster has now."""
         available = self._ray.cluster_resources()
+        needs = (("cpus", self._cpus, "CPU"), ("gpus", self._gpus, "GPU"))
+        return [(name, needed, available.get(kind, 0)) for name, needed, kind in needs]
+
+    def _submit(self, allocations: Sequence[Allocation]) -> Sequence[Any]:
+        path = os.pathsep.join(filter(None, sys.path))
         return [
-            ("cpus", self._remote.num_cpus, available.get("CPU", 0)),
-            ("gpus", self._remote.num_gpus, available.get("GPU", 0)),
+            self._run.remote(pickle.dumps(allocation), self._log_of(allocation), path)
+            for allocation in allocations
         ]
 
-    def _submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
-        handles = []
-        for job in jobs:
-            try:
-                config = self._compose(job)
-            except Exception as error:
-                handles.append(self._ray.put(to_return(job, Outcome.from_error(error))))
-                continue
-            state = Singleton.get_state()
-            handles.append(self._launch(self._context, self._remote, config, self._task, state))
-        return handles
+    def _watch(self, submitted: Sequence[Submitted]) -> Sequence[State]:
+        handles = [job.handle for job in submitted]
+        over, _ = self._ray.wait(handles, num_returns=len(handles), timeout=0)
+        return [
+            self._end(job.handle)
+            if job.handle in over
+            else State("RUNNING" if job.allocation.journal.exists() else "PENDING")
+            for job in submitted
+        ]
 
-    def _finished(self, handles: Sequence[Any]) -> Sequence[Any]:
-        over: list[Any]
-        over, _ = self._ray.wait(list(handles), num_returns=len(handles), timeout=0)
-        if not over:
-            time.sleep(0.1)  # not inside Ray, where SIGTERM would end with exit code 1
-        return over
+    def _end(self, handle: Any) -> State:
+        try:
+            self._ray.get(handle)
+        except self._ray.exceptions.RayTaskError as error:
+            return State("FAILED", cause_of(error))
+        except Exception as error:  # its worker or its machine died, more often than Ray retries
+            return State("NODE_FAIL", cause_of(error))
+        return State("COMPLETED")
 
-    def _result(self, handle: Any) -> Outcome:
-        return Outcome.from_return(self._ray.get(handle))
+    def _log_of(self, allocation: Allocation) -> str:
+        return str(allocation.journal.with_suffix(".log"))
+
+    def _log(self, submitted: Submitted) -> str | None:
+        return self._log_of(submitted.allocation)
 
     def _cancel(self, handles: Sequence[Any]) -> None:
-        with suppress(Exception):  # Ray may be gone; else every job saves its checkpoint
+        with suppress(Exception):  # Ray may be gone; else every run saves its checkpoint
             for handle in handles:
                 self._ray.cancel(handle, force=False)
             self._ray.wait(list(handles), num_returns=len(handles), timeout=GRACE_SECONDS)
             self._ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nobody answers; Ray would try for minutes."""
+    host, _, port = address.rpartition("//")[2].rpartition(":")
+    if not port.isdigit():
+        return  # local and auto
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        reason = error.strerror or f"no answer after {CONNECT_SECONDS} s"
+        raise UserError(f"hydra.launcher.address={address} cannot be reached: {reason}.") from None
+
+
+def run_in_process(description: bytes, log: str, path: str) -> None:
+    """The Ray task: run an allocation in a fresh process, and stop it if the task is cancelled.
+
+    Args:
+        description: the pickled allocation.
+        log: the file for the output of the process.
+        path: the modules of the process.
+    """
+    command = [sys.executable, "-u", "-m", "focusing.sweep.allocation"]
+    with Path(log).open("ab") as file:
+        process = subprocess.Popen(  # noqa: S603 - our own module
+            command,
+            stdin=subprocess.PIPE,
+            stdout=file,
+            stderr=file,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    assert process.stdin is not None  # noqa: S101 - for the type checker
+    process.stdin.write(b"%d\n%b" % (len(description), description))
+    process.stdin.flush()
+    try:
+        while process.poll() is None:  # wait() would not notice that Ray cancels
+            time.sleep(0.1)
+    finally:
+        process.stdin.close()  # it saves its runs and leaves
+        code = process.wait(GRACE_SECONDS)
+    if code:
+        raise RuntimeError(f"the process of the job ended with exit code {code}")

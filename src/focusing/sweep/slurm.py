@@ -3,56 +3,38 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Sequence
-from importlib import import_module
-from pathlib import Path
+import re
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
-from hydra.core.singleton import Singleton
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
 from focusing.errors import UserError
-from focusing.sweep.clusters import ClusterSweep, cause_of
-from focusing.sweep.jobs import Job, Outcome
+from focusing.sweep.allocation import Allocation
+from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
 from focusing.sweep.local import cpu_count
 from focusing.sweep.pool import THREAD_COUNTS
 from focusing.sweep.task import SweepTask
 
-POLL_SECONDS = {"slurm": 5.0, "local": 0.2}
 COMMON_OPTIONS = ("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb")
 """Options of all submitit executors; the others are SLURM's."""
-
-
-class SubmittedJob:
-    """The published launcher's job, with errors turned into outcomes."""
-
-    def __init__(self, job: Any) -> None:
-        self._job = job
-
-    def __call__(self, *arguments: Any) -> Outcome:
-        """Compose the job and run it."""
-        try:
-            return Outcome.from_return(self._job(*arguments))
-        except Exception as error:
-            return Outcome.from_error(error)
-
-    def checkpoint(self, *arguments: Any) -> Any:
-        """What submitit queues again when time is up: the same job."""
-        from submitit.helpers import DelayedSubmission
-
-        return DelayedSubmission(self, *arguments)
+START_SECONDS = 120
+"""A job needs so many seconds at least between its start and the warning that time is up."""
+QUERY_SECONDS = 60
 
 
 class Slurm(ClusterSweep):
-    """Submits jobs with submitit's executors, as the published launcher does.
-
-    The published launcher gives up with the first job that died; this one watches each job.
+    """Submits jobs with submitit's executors, and watches them with squeue and sacct.
 
     Args:
         context, config, task: as in :class:`ClusterSweep`.
         cluster: ``"slurm"``, or ``"local"``: processes on this machine.
+        runs_per_job, per_gpu: as in :class:`ClusterSweep`.
         options: of the executor.
     """
 
@@ -65,69 +47,142 @@ class Slurm(ClusterSweep):
         task: SweepTask,
         *,
         cluster: str,
-        options: dict[str, Any],
+        runs_per_job: int,
+        per_gpu: int,
+        options: Mapping[str, Any],
     ) -> None:
-        super().__init__(context, config, task)
-        if cluster not in POLL_SECONDS:
+        if cluster not in ("slurm", "local"):
             raise UserError(f"hydra.launcher.cluster={cluster} is neither slurm nor local.")
-        threads = options["cpus_per_task"]
-        if threads < 1:
-            raise UserError(f"hydra.launcher.cpus_per_task={threads} must be at least 1.")
+        self.cluster = cluster
+        self.poll_seconds = 1.0 if cluster == "slurm" else 0.2
+        options = {name: value for name, value in options.items() if value is not None}
+        super().__init__(
+            context,
+            config,
+            task,
+            runs_per_job=runs_per_job,
+            cpus=options["cpus_per_task"],
+            gpus=options.get("gpus_per_node", 0),
+            per_gpu=per_gpu,
+        )
+        minutes, delay = options["timeout_min"], options["signal_delay_s"]
+        if minutes * 60 < delay + START_SECONDS:
+            raise UserError(
+                f"hydra.launcher.timeout_min={minutes} leaves a job no time: it starts, and is "
+                f"warned {delay} s before the end (signal_delay_s). Use at least "
+                f"{-(-(delay + START_SECONDS) // 60)} minutes."
+            )
         try:
             import submitit
-
-            launchers: Any = import_module(
-                "hydra_plugins.hydra_submitit_launcher.submitit_launcher"
-            )
         except ImportError:
             raise UserError("hydra/launcher=slurm needs: pip install 'focusing[slurm]'") from None
-        self._cluster, self._threads = cluster, threads
-        os.environ.update(dict.fromkeys(THREAD_COUNTS, str(threads)))  # jobs inherit it
-        job = launchers.LocalLauncher()
-        job.setup(hydra_context=context, task_function=task, config=config)
-        self._job = SubmittedJob(job)
-        folder = Path(str(config.hydra.sweep.dir)).absolute() / ".submitit" / "%j"
-        options = {name: value for name, value in options.items() if value is not None}
+        os.environ.update(dict.fromkeys(THREAD_COUNTS, "1"))  # jobs inherit it; runs set their own
+        self._partition = options.get("partition")
+        self._parallel = options["array_parallelism"]
         timeouts = options.pop("max_num_timeout")
         named = {k if k in COMMON_OPTIONS else f"slurm_{k}": value for k, value in options.items()}
         try:
             self._executor = submitit.AutoExecutor(
-                folder=folder, cluster=cluster, slurm_max_num_timeout=timeouts
+                folder=self._folder, cluster=cluster, slurm_max_num_timeout=timeouts
             )
             self._executor.update_parameters(name="focusing", **named)
         except (RuntimeError, NameError, AssertionError, ValueError) as error:  # or no sbatch
             first = str(error).splitlines()[0]
             raise UserError(f"hydra/launcher=slurm: {first}") from None
 
-    def _capacity(self) -> int:
-        # This machine gets no more jobs than fit; a queue may have all.
-        return max(1, cpu_count() // self._threads) if self._cluster == "local" else 100_000
+    def _option(self, name: str) -> str:
+        return {"cpus": "cpus_per_task", "gpus": "gpus_per_node"}.get(name, name)
 
-    def _submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
-        arguments = [
-            (list(job.overrides), "hydra.sweep.dir", job.index, "", Singleton.get_state())
-            for job in jobs
-        ]
+    def _capacity(self, search: bool) -> int:
+        if self.cluster == "local":  # this machine gets no more jobs than fit
+            return max(1, cpu_count() // self._cpus)
+        if not search:
+            return 100_000  # a queue may have all
+        where = ["-p", self._partition] if self._partition else []
+        answer = _query("sinfo", "-h", "-o", "%D|%c|%G", *where)
+        fit = sum(_fit(line.split("|"), self._cpus, self._gpus) for line in answer or ())
+        return max(1, min(fit, int(self._parallel)))
+
+    def _submit(self, allocations: Sequence[Allocation]) -> Sequence[Any]:
         try:
-            return self._executor.map_array(self._job, *zip(*arguments, strict=True))
+            with _signals_wait():  # or jobs would be queued that nobody knows of
+                return self._executor.submit_array(list(allocations))
         except Exception as error:  # sbatch refuses an option
             raise UserError(f"hydra/launcher=slurm: {cause_of(error)}") from None
 
-    def _finished(self, handles: Sequence[Any]) -> Sequence[Any]:
-        over = [handle for handle in handles if handle.done()]
-        if not over:
-            time.sleep(POLL_SECONDS[self._cluster])
-        return over
+    def _watch(self, submitted: Sequence[Submitted]) -> Sequence[State]:
+        if self.cluster == "local":
+            return [self._explain(job.handle, self._local_state(job.handle)) for job in submitted]
+        queue = _query("squeue", "--me", "-h", "-r", "-t", "all", "-o", "%i|%T|%r")
+        if queue is None:
+            return [State("UNKNOWN", "squeue does not answer") for _ in submitted]
+        states = {name: State(*rest) for name, *rest in (line.split("|", 2) for line in queue)}
+        missing = [job.handle.job_id for job in submitted if job.handle.job_id not in states]
+        if missing:  # SLURM forgets jobs minutes after their end; accounting, if there is any, not
+            words = ("-X", "-n", "-P", "-o", "JobID,State", "-j", ",".join(missing))
+            for line in _query("sacct", *words) or ():
+                name, state = line.split("|", 1)
+                states[name] = State(state.partition(" ")[0])  # CANCELLED by 1000
+        gone = State("GONE", "SLURM no longer knows it")
+        return [self._explain(j.handle, states.get(j.handle.job_id, gone)) for j in submitted]
 
-    def _result(self, handle: Any) -> Outcome:
-        outcome: Outcome = handle.results()[0]
-        return outcome
+    def _local_state(self, handle: Any) -> State:
+        if handle.state == "RUNNING":
+            return State("RUNNING")
+        complete = handle.paths.result_pickle.exists() and handle.exception() is None
+        return State("COMPLETED" if complete else "FAILED")
 
-    def _log(self, handle: Any) -> str | None:
-        return str(handle.paths.stderr)
+    def _explain(self, handle: Any, state: State) -> State:
+        """Add the error of a job that could tell it, in place of SLURM's word for it."""
+        if state.name == "FAILED" and handle.paths.result_pickle.exists():
+            error = handle.exception()
+            return State(state.name, cause_of(error) if error else "")
+        return state
+
+    def _log(self, submitted: Submitted) -> str | None:
+        return str(submitted.handle.paths.stderr)
 
     def _cancel(self, handles: Sequence[Any]) -> None:
         # Jobs stay in the queue; the same command waits for those that run by then.
         names = sorted({str(handle.job_id).partition("_")[0] for handle in handles})
         if names:
-            print(f"The jobs stay in the queue of {self._cluster}: {', '.join(names)}.")
+            end = f"scancel {' '.join(names)}" if self.cluster == "slurm" else "kill"
+            listed = ", ".join(names)
+            print(f"The jobs stay in the queue of {self.cluster}: {listed}; {end} ends them.")
+
+
+def _query(*command: str) -> list[str] | None:
+    """The lines that a command of SLURM prints; None if it fails."""
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=QUERY_SECONDS)  # noqa: S603 - fixed
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.splitlines() if answer.returncode == 0 else None
+
+
+def _fit(kind: Sequence[str], cpus_per_job: int, gpus_per_job: float) -> int:
+    """Jobs that fit on nodes of a kind, in the words of sinfo: 4, 64+ and gpu:a100:8(S:0-1)."""
+    nodes, cpus, gres = kind
+    fit = int(cpus.rstrip("+")) // cpus_per_job
+    if gpus_per_job:
+        gpus = sum(int(count) for count in re.findall(r"gpu(?::\w+)?:(\d+)", gres))
+        fit = min(fit, int(gpus // gpus_per_job))
+    return int(nodes) * fit
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Hold back Ctrl-C and SIGTERM until the end of the block."""
+    received: list[int] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
+
+    before = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+        if received:
+            signal.raise_signal(received[0])

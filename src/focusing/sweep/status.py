@@ -1,15 +1,20 @@
-"""The progress of a sweep: a bar in a terminal, a line now and then elsewhere."""
+"""The progress of a sweep, a bar in a terminal and a line now and then elsewhere; and its end."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
+from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 
+from focusing.reports.names import dense_twin
 from focusing.sweep.jobs import Job, Outcome, Result, label, swept_options
 
 
@@ -24,11 +29,13 @@ class SweepStatus:
         console: the terminal by default.
         total, options: number of jobs and options that name one, if the jobs are not known yet.
         noun: what is counted.
+        best: also show the best score, as a search does; elsewhere it is that of a lucky seed.
 
     Attributes:
         bar: draw a bar if there is a terminal.
         quiet: print nothing.
         running: jobs that are running now.
+        queue: what a cluster says of its jobs.
     """
 
     def __init__(
@@ -39,11 +46,12 @@ class SweepStatus:
         total: int | None = None,
         options: Collection[str] = (),
         noun: str = "jobs",
+        best: bool = False,
     ) -> None:
-        self.bar, self.quiet, self.noun = True, False, noun
+        self.bar, self.quiet, self.noun, self._show_best = True, False, noun, best
         self.total = len(jobs) if total is None else total
         self.counts = {"done": 0, "failed": 0, "skipped": 0, "busy": 0, "pruned": 0}
-        self.running = 0
+        self.running, self.queue = 0, ""
         self.best: Result | None = None
         self._not_run = 0
         self._interval = interval
@@ -75,7 +83,7 @@ class SweepStatus:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Show the final counts and leave them on the screen."""
-        self.running = 0
+        self.running, self.queue = 0, ""
         if self._bar is not None:
             self.refresh()
             self._bar.stop()
@@ -116,8 +124,10 @@ class SweepStatus:
         words += [f"{count} {name}" for name, count in shown.items() if count or name == "done"]
         if (left := self.seconds_left()) is not None:
             words.append(f"{_clock(left)} left")
-        if self.best is not None and self.best[1].score is not None:
+        if self._show_best and self.best is not None and self.best[1].score is not None:
             words.append(f"best {self.best[1].score:.4g} ({self._name(self.best[0])})")
+        if self.queue:
+            words.append(self.queue)
         return ", ".join(words)
 
     def seconds_left(self) -> float | None:
@@ -129,6 +139,38 @@ class SweepStatus:
 
     def _name(self, job: Job) -> str:
         return label(job.overrides, self._options)
+
+
+def print_settings(results: Sequence[Result], config: DictConfig, arguments: Sequence[str]) -> None:
+    """End a sweep: print its settings, how they differ from the dense network, and what comes next.
+
+    Args:
+        results: jobs and their outcomes. A stack of runs, which has no folder, prints its own end.
+        config: of the sweep.
+        arguments: its command line.
+    """
+    from focusing.reports.tables.experiments import sweep_tables  # pandas and scipy take a second
+    from focusing.reports.terminal import table_lines
+    from focusing.results.collect import runs_at
+    from focusing.results.frame import group_by
+
+    done = [out.run_dir for _, out in results if out.status == "done" and out.run_dir]
+    archive = config.sweep.archive and Path(config.sweep.archive).expanduser().absolute()
+    runs = runs_at(map(Path, done), archive)
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    printed: set[str] = set()
+    for protocol, members in group_by(runs, lambda run: run.protocol).items():
+        for table in sweep_tables(members, protocol):
+            console.print(*table_lines(table, printed), sep="\n")
+    folder = str(config.paths.output_dir)
+    commands = [shlex.join(["focusing", "report", *([] if folder == "outputs" else [folder])])]
+    twins = {dense_twin(run.model) for run in runs}
+    if runs and not twins & {run.model for run in runs}:
+        others = [word for word in arguments if not word.startswith("model=")]
+        words = ["python", "train.py", "-m", *others, f"model={','.join(sorted(twins))}"]
+        commands.insert(0, shlex.join(words))
+    for command in commands:
+        console.print(f"Next: {command}", markup=False, soft_wrap=True)
 
 
 def _clock(seconds: float) -> str:

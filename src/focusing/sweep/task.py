@@ -6,19 +6,18 @@ and the folder of a run follows from the hash of its config.
 
 from __future__ import annotations
 
+import logging
 import os
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from filelock import Timeout
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import run_job, setup_globals
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
@@ -28,7 +27,7 @@ from focusing.errors import BusyError, PrunedError, UserError
 from focusing.instantiate import trust, trusted
 from focusing.results.collect import published
 from focusing.results.identity import run_folder
-from focusing.results.store import lock_of, read_record, record_of
+from focusing.results.store import has_figures, lock_of, read_record, record_of
 from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import (
     Job,
@@ -84,27 +83,48 @@ class SweepTask:
 
             torch.set_num_threads(self.threads)
         prepare_hydra()
+        with named_warnings():
+            return self._skip_or_run(cfg)
+
+    def _skip_or_run(self, cfg: DictConfig) -> Outcome:
         if is_stack(cfg):
             return self._run(cfg, None, {})  # many runs in one job: it handles its own records
         try:
             config, run_dir = self.locate(cfg)
-            record = record_of(run_dir) or {}
-            archived = None if record else published(config)
+            outcome, done = self._earlier(config, run_dir)
         except Exception as error:
             return Outcome.from_error(error)
-        rerun = config["force"] or config["resume"] == "never"
-        if archived is not None and not rerun:
-            score = archived.scores[config["protocol"]["name"]]
-            where = str(archived.path)
-            return Outcome("done", True, run_dir=where, score=score, metric=archived.metric)
-        status = record.get("status")
-        if status == "failed" and not rerun and not config["sweep"]["retry_failed"]:
-            return Outcome("failed", earlier=True, run_dir=str(run_dir), error=record["error"])
-        if status == "pruned" and not rerun and config["callbacks"].get("trial"):
-            return Outcome("pruned", earlier=True, run_dir=str(run_dir))
+        if outcome is not None:
+            return outcome
         if self.announce is not None:
             self.announce(run_dir, config)
-        return self._run(cfg, run_dir, config, earlier=status == "done" and not config["force"])
+        return self._run(cfg, run_dir, config, earlier=done)
+
+    def peek(self, cfg: DictConfig) -> Outcome | None:
+        """What earlier calls left of a job; None: there is something to run."""
+        if is_stack(cfg):
+            return None
+        config, run_dir = self.locate(cfg)
+        outcome, done = self._earlier(config, run_dir)
+        if done and (has_figures(run_dir) or not config["figures"]):
+            return self._run(cfg, run_dir, config, earlier=True)  # only compares its data
+        return outcome
+
+    def _earlier(self, config: dict[str, Any], run_dir: Path) -> tuple[Outcome | None, bool]:
+        """What became of a job that is not to be run, and whether it is done in its folder."""
+        rerun = config["force"] or config["resume"] == "never"
+        record = record_of(run_dir) or {}
+        status = record.get("status")
+        archived = None if record else published(config)
+        outcome = None
+        if archived is not None and not rerun:
+            score, where = archived.scores[config["protocol"]["name"]], str(archived.path)
+            outcome = Outcome("done", True, run_dir=where, score=score, metric=archived.metric)
+        elif status == "failed" and not rerun and not config["sweep"]["retry_failed"]:
+            outcome = Outcome("failed", True, run_dir=str(run_dir), error=record["error"])
+        elif status == "pruned" and not rerun and config["callbacks"].get("trial"):
+            outcome = Outcome("pruned", True, run_dir=str(run_dir))
+        return outcome, status == "done" and not config["force"]
 
     def locate(self, cfg: DictConfig) -> tuple[dict[str, Any], Path]:
         """The config of a job as its record will have it, and its run folder."""
@@ -120,14 +140,13 @@ class SweepTask:
     ) -> Outcome:
         where = None if run_dir is None else str(run_dir)
         try:
-            with preemptible():
-                score = self.task(cfg)
+            score = self.task(cfg)
         except BusyError as error:
             return Outcome("busy", run_dir=where, error=str(error))
         except PrunedError:
             return Outcome("pruned", run_dir=where)
         except SystemExit as leave:
-            if leave.code in SIGNAL_EXIT_CODES or isinstance(leave, Requeued):
+            if leave.code in SIGNAL_EXIT_CODES:
                 raise
             text = f"The job left with exit code {leave.code}."
             record_failure(run_dir, config, text)
@@ -144,46 +163,25 @@ class SweepTask:
         return Outcome("done", earlier=earlier, run_dir=where, score=score, metric=metric)
 
 
-class Requeued(SystemExit):
-    """The job leaves, and continues when the cluster starts it again."""
-
-
 @contextmanager
-def preemptible() -> Iterator[None]:
-    """Inside a submitit job, save the run before submitit's handler ends the process.
+def named_warnings() -> Iterator[None]:
+    """Put the options of the job before each of its warnings: several jobs share a terminal."""
+    task = HydraConfig.get().overrides.task if HydraConfig.initialized() else ()
+    name = " ".join(word for word in task if not word.startswith("+callbacks.trial="))
 
-    Submitit answers the cluster's warning that time is up (SIGUSR2 by default) by requeueing the
-    job and leaving, wherever training is. Here the warning first stops training, as SIGTERM does.
-    """
-    if "SUBMITIT_EXECUTOR" not in os.environ or (
-        threading.current_thread() is not threading.main_thread()
-    ):
-        yield
-        return
-    warning = getattr(signal, "SIG" + os.environ.get("SUBMITIT_PREEMPT_SIGNAL", "USR2"))
-    requeue: Any = signal.getsignal(warning)
-    terminate = signal.getsignal(signal.SIGTERM)
-    warned = False
+    def add_name(record: logging.LogRecord) -> bool:
+        if not hasattr(record, "job"):  # it goes through several handlers
+            record.job, record.msg, record.args = name, f"{name}: {record.getMessage()}", ()
+        return True
 
-    def stop_training(signum: int, frame: FrameType | None) -> None:
-        nonlocal warned
-        warned = True
-        if signal.getsignal(signal.SIGTERM) == terminate:  # not in training: nothing to save
-            raise SystemExit(128 + signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)
-
-    signal.signal(warning, stop_training)
+    handlers = list(logging.getLogger().handlers) if name else []
+    for handler in handlers:
+        handler.addFilter(add_name)
     try:
         yield
-    except SystemExit:
-        if warned and callable(requeue):
-            try:
-                requeue(warning, None)
-            except SystemExit as leave:
-                raise Requeued(leave.code) from None
-        raise
     finally:
-        signal.signal(warning, requeue)
+        for handler in handlers:
+            handler.removeFilter(add_name)
 
 
 def execute(context: HydraContext, compose: Composer, task: SweepTask, job: Job) -> Outcome:

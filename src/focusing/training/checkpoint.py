@@ -161,6 +161,8 @@ def check_checkpoint(content: Any, module: FocusingModule, trainer: pl.Trainer) 
         "lr_schedulers": [],
         "seconds": 0.0,
     }
+    if scaler := trainer.precision_plugin.state_dict():
+        template["MixedPrecision"] = scaler
     check_keys(content, template, optional={"cpu_seconds": 0.0})  # older ones do not have it
     version = pl.__version__  # type: ignore[attr-defined]
     if content["pytorch-lightning_version"] == version:  # Lightning upgrades others
@@ -276,7 +278,11 @@ def _optimizer_template(module: FocusingModule) -> dict[str, Any]:
     ``state`` is None for an optimizer that cannot step there.
     """
     optimizer = build_optimizer(module.net, module.optim)
+    optimizer.state.clear()  # of the parameters with values
+    fused = [group.get("fused") for group in optimizer.param_groups]
     for group in optimizer.param_groups:
+        if group.get("fused"):
+            group["fused"] = None  # meta has no such kernel
         group["params"] = [
             nn.Parameter(torch.empty_like(parameter, device="meta"))
             for parameter in group["params"]
@@ -285,9 +291,12 @@ def _optimizer_template(module: FocusingModule) -> dict[str, Any]:
             parameter.grad = torch.empty_like(parameter)
     try:
         step_without_hooks(optimizer)
+        state = optimizer.state_dict()
     except Exception:  # optimizers differ in what they miss
-        return {**optimizer.state_dict(), "state": None}
-    return optimizer.state_dict()
+        state = {**optimizer.state_dict(), "state": None}
+    for group, value in zip(state["param_groups"], fused, strict=True):
+        group |= {"fused": value} if value else {}
+    return state
 
 
 def check_callbacks(states: Any, module: FocusingModule, callbacks: list[pl.Callback]) -> None:

@@ -91,6 +91,11 @@ class FocusingModule(pl.LightningModule):
         """What makes ``trainer.global_step`` count optimizer steps."""
         return self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
 
+    @property
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """What keeps gradients in float16 from underflowing, under ``16-mixed``."""
+        return getattr(self.trainer.precision_plugin, "scaler", None)
+
     def forward(self, inputs: Tensor) -> Tensor:
         """The network's output."""
         return self.net(inputs)  # type: ignore[no-any-return]
@@ -118,7 +123,7 @@ class FocusingModule(pl.LightningModule):
 
     def training_step(self, bundle: Split, batch_idx: int) -> None:
         """Train on the batches of a bundle; a step after each, or after every ``accumulate``."""
-        optim = self.optim
+        optim, scaler = self.optim, self.scaler
         batches = list(bundle.chunks(optim.batch_size))
         ends_epoch = batch_idx + 1 == self.trainer.num_training_batches
         for index, batch in enumerate(batches, start=1):
@@ -136,18 +141,24 @@ class FocusingModule(pl.LightningModule):
                 loss = loss + focus_penalty(self._layers, optim)
             if optim.accumulate > 1:
                 loss = loss / optim.accumulate
-            torch.autograd.backward(loss)
+            torch.autograd.backward(loss if scaler is None else scaler.scale(loss))
             if progress.pending == optim.accumulate or (ends_epoch and index == len(batches)):
-                self._step()
+                self._step(scaler)
 
     def on_train_batch_end(self, *_: Any) -> None:
         """The interruption may have come after the last batch."""
         self._resume_mid_epoch()
 
-    def _step(self) -> None:
+    def _step(self, scaler: torch.amp.GradScaler | None) -> None:
         if self.optim.clip_value is not None:
+            if scaler is not None:
+                scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_value_(self.net.parameters(), self.optim.clip_value)
-        self.optimizer.step()
+        if scaler is None:
+            self.optimizer.step()
+        else:  # a step whose gradients have overflown is left out
+            scaler.step(self.optimizer)
+            scaler.update()
         self.optimizer.zero_grad()
         self.progress.pending = 0
         self.step_progress.increment_completed()  # as Lightning's wrapper would

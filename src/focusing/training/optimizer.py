@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -64,9 +65,25 @@ def _make(
     if optim.l2 and prefix == "optim" and "weight_decay" not in accepted:
         raise UserError(f"optim.l2={optim.l2}: {own.name} has no L2 penalty, use 0.")
     try:
-        return optimizer_class(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
-    except (TypeError, ValueError) as error:
+        optimizer = optimizer_class(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
+    except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{prefix}.name={own.name}: {error}") from None
+    if isinstance(optimizer, torch.optim.SGD) and options.get("fused"):
+        # A first step that a scaler skips would leave torch's own buffers uninitialised.
+        for group in optimizer.param_groups:
+            for parameter in group["params"] if group["momentum"] else ():
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer
+
+
+def fuse_optimizer(optim: Optim) -> Optim:
+    """For ``16-mixed``: the optimizer skips overflown steps on the device, if it has such a kernel.
+
+    Else torch's scaler reads after each step on the host whether gradients have overflown.
+    """
+    if "fused" not in inspect.signature(_optimizer_class("optim", optim.name)).parameters:
+        return optim
+    return replace(optim, options={"fused": True, **optim.options})
 
 
 def step_without_hooks(optimizer: torch.optim.Optimizer) -> None:
@@ -89,6 +106,7 @@ class JointOptimizer(torch.optim.Optimizer):
         self.parts = list(parts)
         super().__init__([group for part in parts for group in part.param_groups], {})
         for part in self.parts:
+            self.state.update(part.state)
             part.state = self.state
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]

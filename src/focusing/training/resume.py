@@ -224,6 +224,8 @@ def save_mid_epoch(module: FocusingModule) -> None:
         "seconds": module.seconds,
         "cpu_seconds": module.cpu_seconds,
     }
+    if module.scaler is not None:
+        state["scaler"] = module.scaler.state_dict()
     try:
         atomic_write(_path(module), encode(state))
     except OSError as error:  # the run stops all the same, and resumes from its last epoch
@@ -252,6 +254,8 @@ def restore_mid_epoch(module: FocusingModule, state: dict[str, Any]) -> None:
     )
     module.net.load_state_dict(state["net"])
     module.optimizer.load_state_dict(state["optimizer"])
+    if module.scaler is not None:
+        module.scaler.load_state_dict(state["scaler"])
     module.step_progress.load_state_dict(state["steps"])
     for parameter, gradient in zip(module.net.parameters(), state["gradients"], strict=True):
         parameter.grad = None if gradient is None else gradient.to(parameter.device)
@@ -277,6 +281,8 @@ def _check(state: Any, module: FocusingModule) -> None:
         "steps": module.step_progress.state_dict(),
         "seconds": 0.0,
     }
+    if module.scaler is not None:
+        template["scaler"] = module.scaler.state_dict()
     check_keys(state, template, optional={"cpu_seconds": 0.0})  # older ones do not have it
     if not 1 <= state["batches"] <= module.batches["train"].steps:
         raise Wrong("is not a number of batches of this run", "batches")

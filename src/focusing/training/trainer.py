@@ -14,6 +14,8 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.warnings import PossibleUserWarning
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from pytorch_lightning.plugins.precision import MixedPrecision
 from pytorch_lightning.profilers import PassThroughProfiler
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -171,17 +173,19 @@ def build_trainer(
         return best_epoch(values, metric) == len(values) - 1
 
     silence_lightning()
+    half = options["precision"] == "16-mixed"
     try:
-        return pl.Trainer(
+        trainer = pl.Trainer(
             max_epochs=options["max_epochs"],
             accelerator=options["accelerator"],
             devices=options["devices"],
-            precision=options["precision"],
+            precision="32-true" if half else options["precision"],
             deterministic=options["deterministic"],
             default_root_dir=run_dir,
             callbacks=[*callbacks, EpochCheckpoint(run_dir / "checkpoints", is_best)],
             logger=False,  # a run opens its loggers once it has its folder
-            plugins=[PlainCheckpointIO()],
+            # A run is one process, also where Lightning finds SLURM, warns about srun and requeues.
+            plugins=[PlainCheckpointIO(), LightningEnvironment()],
             profiler=_NoProfiler(),
             num_sanity_val_steps=0,
             log_every_n_steps=1,
@@ -191,6 +195,10 @@ def build_trainer(
         )
     except (MisconfigurationException, ImportError, TypeError, ValueError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from None
+    if half:  # set by hand, as Lightning would take bf16 on a CPU, which has had both for long
+        device = trainer.strategy.root_device.type
+        trainer.strategy.precision_plugin = MixedPrecision("16-mixed", device)
+    return trainer
 
 
 class _NoProfiler(PassThroughProfiler):

@@ -50,6 +50,7 @@ class GridSweeper(Sweeper):
         """Run all jobs of a command line; returns their outcomes."""
         from focusing.sweep.expansion import expand_parts, is_stack, validate
         from focusing.sweep.jobs import raise_failures
+        from focusing.sweep.status import print_settings
         from focusing.sweep.task import check_sweep, launch_until_finished
 
         check_sweep(self.config)
@@ -57,6 +58,7 @@ class GridSweeper(Sweeper):
         jobs = expand_parts(self.hydra_context, params, self.parts, arguments)
         validate(self.hydra_context, self.config, jobs)
         results = launch_until_finished(jobs, self.launch)
+        print_settings(results, self.config, arguments)
         raise_failures(results)
         return [outcome for _, outcome in results]
 

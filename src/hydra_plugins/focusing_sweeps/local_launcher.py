@@ -1,6 +1,9 @@
-"""``hydra/launcher=local``: a pool of processes on this machine; and the default, one process."""
+"""``hydra/launcher=local``: a pool of processes on this machine; and the default, one process.
 
-from collections.abc import Callable, Iterator, Sequence
+The base of all our launchers is here, too.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobReturn
@@ -10,7 +13,7 @@ from omegaconf import DictConfig
 
 if TYPE_CHECKING:
     from focusing.sweep.clusters import ClusterSweep
-    from focusing.sweep.jobs import Job, Outcome
+    from focusing.sweep.jobs import Done, Job, Outcome
     from focusing.sweep.local import SerialSweep
     from focusing.sweep.status import SweepStatus
 
@@ -53,10 +56,25 @@ class LocalLauncher(SweepLauncher):
         self.sweep = LocalSweep(hydra_context, config, sweep_task(task_function), **self.options)
 
     def stream(
-        self, jobs: "Iterator[Job]", status: "SweepStatus", done: "Callable[[Job, Outcome], None]"
+        self, jobs: "Iterator[Job]", status: "SweepStatus", done: "Done", parallel: int | None
     ) -> None:
-        """Run jobs, some of which may depend on the outcome of earlier ones."""
+        """Run jobs, some of which may depend on the outcome of earlier ones, in all slots."""
         self.sweep.run(jobs, status, done)
+
+
+class ClusterLauncher(SweepLauncher):
+    """Hands jobs to a cluster."""
+
+    sweep: "ClusterSweep"
+
+    def stream(
+        self, jobs: "Iterator[Job]", status: "SweepStatus", done: "Done", parallel: int | None
+    ) -> None:
+        """Run jobs, some of which may depend on the outcome of earlier ones.
+
+        ``parallel`` of them run at the same time; None: as many as the cluster has room for.
+        """
+        self.sweep.run(jobs, status, done, at_once=parallel or 0)
 
 
 class SerialLauncher(LocalLauncher):

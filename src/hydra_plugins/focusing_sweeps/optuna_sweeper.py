@@ -17,7 +17,11 @@ class OptunaSweeper(GridSweeper):
     """Runs the trials of an Optuna study; conf/hydra/sweeper/optuna.yaml explains the options."""
 
     def __init__(
-        self, params: DictConfig | None, parts: DictConfig | None, parallel: int, **options: Any
+        self,
+        params: DictConfig | None,
+        parts: DictConfig | None,
+        parallel: int | None,
+        **options: Any,
     ) -> None:
         super().__init__(params, parts)
         self.parallel, self.options = parallel, options
@@ -33,7 +37,7 @@ class OptunaSweeper(GridSweeper):
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         if self.parts:
             raise UserError("A search has one space, not parts: use hydra.sweeper.parts=null.")
-        if self.parallel < 1:
+        if self.parallel is not None and self.parallel < 1:
             raise UserError(f"hydra.sweeper.parallel={self.parallel} must be at least 1.")
 
     def sweep(self, arguments: list[str]) -> Any:
@@ -92,14 +96,15 @@ class OptunaSweeper(GridSweeper):
 
         jobs = search.jobs()
         if hasattr(self.launcher, "stream"):
-            status = SweepStatus(total=search.total - search.finished, options=search.space)
-            self.launcher.stream(jobs, status, note)
+            left = search.total - search.finished
+            status = SweepStatus(total=left, options=search.space, best=True)
+            self.launcher.stream(jobs, status, note, self.parallel)
             busy = [job for job, outcome in results if outcome.status == "busy"]
             results[:] = [result for result in results if result[1].status != "busy"]
             for result in launch_until_finished(busy, self.launch):
                 note(*result)
         else:
-            while batch := list(islice(jobs, self.parallel)):
+            while batch := list(islice(jobs, self.parallel or 1)):
                 for result in launch_until_finished(batch, self.launch):
                     note(*result)
         return results

@@ -10,7 +10,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from hydra_plugins.focusing_sweeps.local_launcher import SweepLauncher
+from hydra_plugins.focusing_sweeps.local_launcher import ClusterLauncher
 
 
 @dataclass
@@ -20,16 +20,21 @@ class RayOptions:
     Attributes:
         address: ``local`` starts a cluster on this machine; ``auto`` or ``host:port``: one that
             exists.
-        cpus: of a job; also its threads.
+        cpus: of a job.
         gpus: of a job; 0.5: two jobs share one.
+        runs_per_job: of a job; they share its processors and GPUs.
+        per_gpu: runs of a job that share a GPU.
         init: more options of ``ray.init``.
-        remote: more options of ``ray.remote``. A job whose machine dies continues elsewhere, once.
+        remote: more options of ``ray.remote``. A job whose machine dies continues elsewhere, as
+            often as ``max_retries`` says.
     """
 
     _target_: str = "hydra_plugins.focusing_sweeps.ray_launcher.RayLauncher"
     address: str = "local"
     cpus: int = 1
     gpus: float = 0
+    runs_per_job: int = 1
+    per_gpu: int = 1
     init: Any = None  # not a dictionary: it could have no keys but its own
     remote: Any = None
 
@@ -43,29 +48,25 @@ ConfigStore.instance().store(
 )
 
 
-class RayLauncher(SweepLauncher):
+class RayLauncher(ClusterLauncher):
     """Hands jobs to Ray."""
 
-    def __init__(self, address: str, cpus: int, gpus: float, init: Any, remote: Any) -> None:
-        self.address, self.cpus, self.gpus = address, cpus, gpus
+    def __init__(self, init: Any, remote: Any, **options: Any) -> None:
         own_init: Any = OmegaConf.to_container(OmegaConf.create(init or {}))
         own_remote: Any = OmegaConf.to_container(OmegaConf.create(remote or {}))
-        self.init: Any = {"include_dashboard": False, "logging_level": "warning", **own_init}
-        self.remote: Any = {"max_retries": 1, **own_remote}
+        quiet = {"include_dashboard": False, "logging_level": "warning", "log_to_driver": False}
+        self.options = {
+            **options,
+            "init": {**quiet, **own_init},
+            "remote": {"max_retries": 20, **own_remote},  # spot machines come and go
+        }
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Connect to the cluster."""
-        from focusing.errors import UserError
         from focusing.experiments.table1_trials import sweep_task
         from focusing.sweep.ray_cluster import Ray
 
-        for name, number, least in (("cpus", self.cpus, 1), ("gpus", self.gpus, 0)):
-            if number < least:
-                raise UserError(f"hydra.launcher.{name}={number} must be at least {least}.")
-        task = sweep_task(task_function, threads=self.cpus, folder=Path.cwd())
-        remote = {"num_cpus": self.cpus, "num_gpus": self.gpus, **self.remote}
-        self.sweep = Ray(
-            hydra_context, config, task, address=self.address, init=self.init, remote=remote
-        )
+        task = sweep_task(task_function, folder=Path.cwd())
+        self.sweep = Ray(hydra_context, config, task, **self.options)

@@ -63,6 +63,17 @@ def test_silent_in_a_multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert shown(tmp_path) != ""
 
 
+def test_a_log_has_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seconds, least in (("1e-9", 5), ("60", 1)):
+        monkeypatch.setenv("FOCUSING_LOG_EPOCHS", seconds)
+        assert shown(tmp_path, terminal=False) == ""
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) >= least
+        assert lines[-1].startswith("/".join(tmp_path.parts[-3:]) + "  epoch 2/2  loss 0.")
+
+
 def test_the_terminal_is_given_back_after_an_error(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
     bar = Progress(console=console)

@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 
 from focusing.callbacks import Timing
-from focusing.callbacks.timing import training_twins
+from focusing.callbacks.timing import take_turns, training_twins
 from focusing.models import MLP
 from focusing.nn import FocusedLinear
 from focusing.training.resume import Interrupted
@@ -35,7 +35,7 @@ class Clock(pl.Callback):
 
 def test_of_a_focused_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     callback, clock = Timing(rounds=2), Clock()
-    monkeypatch.setattr("focusing.callbacks.timing.time.perf_counter", clock)
+    monkeypatch.setattr("focusing.callbacks.throughput.time.perf_counter", clock)
     module = trained(tmp_path / "a", callbacks=[callback, clock], epochs=2)
     result = measured(callback, "timing")
     assert result["epochs"] == 2
@@ -62,7 +62,7 @@ def test_turns_are_taken_and_the_first_is_not_counted(monkeypatch: pytest.Monkey
     clock = iter(range(100))
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
     actions = {"a": lambda: turns.append("a"), "b": lambda: (turns.append("b"), next(clock))}
-    seconds = Timing(rounds=2)._take_turns(actions, torch.device("cpu"))
+    seconds = take_turns(actions, torch.device("cpu"), rounds=2)
     assert turns == ["a", "b"] * 3
     assert seconds == {"a": [1, 1], "b": [2, 2]}
 

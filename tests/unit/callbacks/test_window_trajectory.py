@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 
-from focusing.callbacks import WindowTrajectory
+from focusing.callbacks import WindowTrajectory, window_trajectory
 from focusing.compose import config_dir, prepare_hydra
+from focusing.reports.page.window_view import windows_of
 from focusing.reports.run_figures import draw_run
 from focusing.results.store import read_record
 from focusing.run import train
@@ -66,6 +68,31 @@ def test_figure_and_film(run_dir: Path) -> None:
     assert (run_dir / "figures" / "windows.gif").read_bytes().startswith(b"GIF8")
 
 
+def test_the_page_shows_a_sample_and_its_windows(run_dir: Path) -> None:
+    view = windows_of(run_dir)
+    assert view is not None
+    assert view["picture"].startswith("data:image/png;base64,")
+    assert (view["size"], view["epochs"]) == ([28, 28], [0, 1, 2])
+    with np.load(run_dir / "windows.npz") as arrays:
+        assert np.shape(view["boxes"]) == (3, 24, 1, 4)
+        corner = arrays["centre"] - arrays["extent"] / 2
+        np.testing.assert_allclose(np.array(view["boxes"])[..., :2], corner, atol=6e-4)
+
+
+def test_the_figure_is_logged(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with np.load(run_dir / "windows.npz") as stored:
+        arrays = dict(stored)
+    logged: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(window_trajectory, "picture_loggers", lambda trainer: ["one", "two"])
+    monkeypatch.setattr(window_trajectory, "log_picture", lambda *words: logged.append(words))
+    trainer: Any = SimpleNamespace(current_epoch=2)
+    WindowTrajectory()._log_figure(trainer, arrays)
+    assert [(words[0], words[2]) for words in logged] == [("one", "windows"), ("two", "windows")]
+    flat = {**arrays, "centre": arrays["centre"][..., :1]}  # on a line: nothing to draw
+    WindowTrajectory()._log_figure(trainer, flat)
+    assert len(logged) == 2
+
+
 def test_a_damaged_file_costs_its_figure_alone(
     run_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -77,6 +104,7 @@ def test_a_damaged_file_costs_its_figure_alone(
         assert "losses.png" in names
         assert "windows.png" not in names
         assert "Its windows are not drawn" in caplog.text
+        assert windows_of(run_dir) is None
     finally:
         path.write_bytes(content)
 

@@ -23,6 +23,7 @@ LIGHTNING = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:You are trying to `self.log"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists"),
+    pytest.mark.filterwarnings("ignore:The `srun` command is available"),
 ]
 
 

@@ -81,7 +81,13 @@ def test_a_recipe_speaks_only_for_its_own_model_and_optimizer() -> None:
     assert composed("optim=sgd").optim.lr == 0.1
     assert composed("optim=adam").optim.lr == 1e-3
     assert composed("optim=adam").optim.momentum is None
-    assert composed("model=dense").name == "synthetic_dense"
+
+
+@pytest.mark.parametrize("model", ["dense", "focus_s", "fixed_s"])
+def test_networks_on_the_same_data_are_one_experiment(model: str) -> None:
+    assert composed(f"model={model}").name == "learning_to_focus"
+    assert composed(f"model={model}", "data=clt").name == "clt"
+    assert composed(f"model={model}", "experiment=sides").name == "sides"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,7 @@ REFUSED = {
     "optim.lr=inf": "optim.lr is inf: it must be finite",
     "optim.lr_mu=-1": "optim.lr_mu=-1.0 must be at least 0",
     "seed=99999999999999999999": "is too large",
-    "trainer.precision=16-mixed": "is not one of 32-true",
+    "trainer.precision=16-true": "is not one of 32-true",
     "paths.output_dir=": "paths.output_dir is empty",
     "trainer.devices=2": "one device",
     "trainer.devices=[0,1]": "one device",

@@ -61,7 +61,7 @@ def test_a_spatial_transformer_in_place_of_the_foci() -> None:
     assert set(map(id, groups["dynamic"])) == set(map(id, net.focus.parameters()))
     layers = {layer.name: layer for layer in net.summary().layers}
     assert layers["focus"].multiply_adds == 64 * (6 + 4 * 3)
-    assert layers["focus.convolution"].multiply_adds == 9 * 100
+    assert layers["focus.convolution"].multiply_adds == 11 * 9 * 100
     net.eval()
     plain = net.to_inference()
     assert SpatialTransformer in [type(module) for module in plain.modules()]
@@ -105,7 +105,8 @@ def test_only_the_first_layer_focuses() -> None:
 def test_the_summary_counts_the_windows() -> None:
     layers = {layer.name: layer for layer in build(DENSE).summary().layers}
     assert layers["focus"].multiply_adds == 8 * 20 * 20 + 8 * 8 * 20
-    assert layers["focus.finder"].multiply_adds == 3 * 3 * 10 * 10
+    assert layers["focus.finder.features"].multiply_adds == 8 * 5 * 5 * 10 * 10
+    assert layers["focus.finder"].multiply_adds == 8 * 3 * 3 * 10 * 10
     assert layers["focus"].output == (8, 8, 1)
 
 

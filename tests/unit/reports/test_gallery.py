@@ -91,11 +91,9 @@ def test_widths_have_means_intervals_and_the_authors_numbers(tmp_path: Path) -> 
     ]  # fmt: skip
     first = chart.rows[0]
     assert first["mean"] == pytest.approx(91.0)
-    # Student's t with one degree of freedom: 12.706 * std / sqrt(2), std = sqrt(2).
-    assert first["low"] == pytest.approx(91.0 - 12.7062, abs=1e-3)
+    assert first["low"] is None  # two runs have no interval
     assert first["author"] == 97.962
     assert "2 runs a point" in chart.caption
-    assert "95 %" in chart.caption
     axes = drawn(chart).axes[0]
     assert axes.get_xscale() == "linear"  # a factor of 4 is no reason for a logarithm
     assert axes.get_title(loc="left") == "MNIST"
@@ -150,8 +148,7 @@ def test_trials_are_points_above_or_below_the_diagonal(tmp_path: Path) -> None:
         assert (list(scatter.get_xdata()), list(scatter.get_ydata())) == (x, y)
         assert axes.get_xlabel() == "test accuracy of Dense (%)"
     [header] = [text.get_text() for text in figure.axes[2].texts]
-    assert header.startswith("+15.00 [")
-    assert header.endswith("n=2")
+    assert header == "+15.00, n=2"
     figure.draw_without_rendering()
     for axes, right in zip(figure.axes, figure.axes[1:], strict=False):  # no text in the next panel
         ends = [text.get_window_extent().x1 for text in (*axes.texts, axes.xaxis.label)]

@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 
 from focusing.reports.figures.focus_figures import foci_charts
 from focusing.reports.figures.score_figures import sweep_charts
-from focusing.reports.tables.experiments import experiment_tables
+from focusing.reports.tables.experiments import experiment_tables, sweep_tables
 from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.run_blocks import composed
 from focusing.reports.tables.settings import labels, settings_of
@@ -79,6 +79,34 @@ class TestRows:
             ("0.2", True),
             ("–", False),
         ]
+
+    def test_a_twin_may_differ_in_what_it_does_not_read(self, tmp_path: Path) -> None:
+        for model, rate in (("dense", 0.01), ("focus_s", 0.1), ("focus_s", 0.01)):
+            options = {"optim.lr_mu": rate, "data.split": "random"}
+            leave_runs(tmp_path, "mine", "dna", {model: [0.5, 0.6, 0.8]}, options=options)
+        scores = {"focus_s": [0.7, 0.8, 0.9]}
+        leave_runs(tmp_path, "mine", "dna", scores, options={"optim.lr": 0.5})
+        leave_runs(tmp_path, "mine", "dna", scores, options={"data.split": "official"})
+        records = of_protocol(experiment_tables(collect([tmp_path]))[0])
+        focused = [(r["optim.lr_mu"], r.get("against")) for r in records if r["model"] != "dense"]
+        assert sorted(other or "" for _, other in focused) == ["", "", "dense", "dense"]
+
+    def test_a_sweep_ends_with_points_where_runs_are_few(self, tmp_path: Path) -> None:
+        models = {"dense": [0.5, 0.51], "focus_s": [0.6, 0.62]}
+        leave_runs(tmp_path, "mine", "dna", models)
+        [table] = sweep_tables(collect([tmp_path]).runs, "best_test")
+        assert texts(table)[0][2:] == ["2", "50.50 ± 0.71 50.00, 51.00", ""]
+        assert texts(table)[1][2:4] == ["2", "61.00 ± 1.41 60.00, 62.00"]
+        assert texts(table)[1][4].startswith("− Dense: +10.50 p=")  # no interval
+        assert sweep_tables(collect([tmp_path]).runs, "holdout") == []
+
+    @pytest.mark.parametrize(("data", "name"), [("synthetic", "learning_to_focus"), ("dna", "dna")])
+    def test_runs_of_old_names_are_compared(self, tmp_path: Path, data: str, name: str) -> None:
+        for model in ("dense", "focus_s"):  # as the default name once was
+            leave(tmp_path, f"{data}_{model}", data, model, 0, [0.5])
+        [table] = experiment_tables(collect([tmp_path]))
+        assert {r["experiment"] for r in table.records} == {name}
+        assert [r.get("against") for r in of_protocol(table)] == [None, "dense"]
 
     def test_every_network_has_its_own_twin(self, tmp_path: Path) -> None:
         models = {"dense": 0.5, "cnn_dense": 0.9, "cnn_focus": 0.9}
@@ -156,8 +184,8 @@ class TestMeasurements:
         assert table.name == "experiment_mine_full_text_measured"
         titles = [column.title for column in table.columns]
         assert titles[2:] == ["runs", "foci moved", "timing step"]
-        assert texts(table)[0][2:] == ["2", "–", "0.505 [0.441, 0.569]"]
-        assert texts(table)[1][2:] == ["2", "0.5", "0.755 [0.691, 0.819]"]
+        assert texts(table)[0][2:] == ["2", "–", "0.505"]
+        assert texts(table)[1][2:] == ["2", "0.5", "0.755"]
         assert table.notes[2] == "Equal in all runs: timing.threads = 1, seconds = 1.5."
         steps = [r["mean"] for r in table.records if r["quantity"] == "timing.step"]
         assert steps == pytest.approx([0.505, 0.755])

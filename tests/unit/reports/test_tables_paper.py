@@ -344,7 +344,7 @@ def test_squared_errors_stand_below_absolute_ones(tmp_path: Path) -> None:
         leave(tmp_path, "table4_other", "boston", "focus_s", seed, [3.0, 2.0, 2.5])
     table = tables(tmp_path)["table4_other_full_text"]
     dense, focused = (lines(table, "boston", model) for model in ("dense", "focus_s"))
-    assert dense[3] == "2.00 ± 0.00 [2.00, 2.00] MSE 12.00 ± 2.83 n=2"  # at epoch 1, not the least
+    assert dense[3] == "2.00 ± 0.00 2.00, 2.00 MSE 12.00 ± 2.83 n=2"  # at epoch 1, not the least
     assert "MSE 11.00" in dense[6]  # after the last epoch
     assert "MSE" not in focused[3]  # it was not recorded
     by_place = {(record["model"], record["protocol"]): record for record in table.records}

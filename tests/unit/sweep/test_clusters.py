@@ -1,7 +1,10 @@
-"""Sweeps on clusters: stand-ins for SLURM and Ray."""
+"""Sweeps on clusters: who gets which runs, and what happens to those of a job that dies."""
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,72 +13,159 @@ from hydra.types import HydraContext
 
 from focusing.errors import UserError
 from focusing.experiments.table1_trials import sweep_task
-from focusing.results.store import read_record
-from focusing.sweep import ray_cluster
-from focusing.sweep.clusters import ClusterSweep, cause_of
+from focusing.results.store import read_record, write_record
+from focusing.sweep import clusters, ray_cluster
+from focusing.sweep.allocation import Allocation, Journal
+from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
 from focusing.sweep.jobs import Job, Outcome, number_jobs
-from focusing.sweep.slurm import Slurm, SubmittedJob
+from focusing.sweep.slurm import Slurm, _fit
 from focusing.sweep.status import SweepStatus
+from tests.unit.reports.records import SMALLEST
 from tests.unit.sweep.conftest import Load
 
 TRACE = "Traceback (most recent call last):"
 
 
 class FakeCluster(ClusterSweep):
-    """A cluster that is this process: seed 1 dies, and seed 3 never ends."""
+    """A cluster whose jobs end at once: ``ends`` has what becomes of each, COMPLETED by default.
 
-    max_batch = 2
-    most = running = 0
-    cancelled: Sequence[Job] = ()
+    A job that does not complete has finished its first run and begun its second.
+    """
 
-    def _capacity(self) -> int:
-        return 2
+    cluster, max_batch, poll_seconds = "fake", 2, 0.0
+    room = 100
 
-    def _submit(self, jobs: Sequence[Job]) -> Sequence[Any]:
-        self.running += len(jobs)
-        self.most = max(self.most, self.running)
-        return list(jobs)
+    def begin(self, ends: dict[int, str]) -> None:
+        self.ends, self.jobs, self.most = ends, list[list[int]](), 0
+        self.cancelled: Sequence[Any] = ()
 
-    def _finished(self, handles: Sequence[Any]) -> Sequence[Any]:
-        over = [job for job in handles if "seed=3" not in job.overrides]
-        if not over:
+    def _capacity(self, search: bool) -> int:
+        return self.room
+
+    def _submit(self, allocations: Sequence[Allocation]) -> Sequence[Any]:
+        for allocation in allocations:
+            journal, end = Journal(allocation.journal), self.ends.get(allocation.number)
+            self.jobs.append([job.index for job in allocation.jobs])
+            for job in allocation.jobs[: 1 if end else None]:
+                journal.write(job.index)
+                journal.write(job.index, Outcome("done", score=0.5, runs=((job, Outcome("done")),)))
+            for job in allocation.jobs[1:2] if end else ():
+                journal.write(job.index)
+        return allocations
+
+    def _watch(self, submitted: Sequence[Submitted]) -> Sequence[State]:
+        self.most = max(self.most, len(submitted))
+        if any(self.ends.get(job.allocation.number) == "Ctrl-C" for job in submitted):
             raise KeyboardInterrupt
-        self.running -= len(over)
-        return over
+        ends = (self.ends.get(job.allocation.number, "COMPLETED") for job in submitted)
+        return [State(end, "The node died." if end == "NODE_FAIL" else "") for end in ends]
 
-    def _result(self, handle: Any) -> Outcome:
-        if "seed=1" in handle.overrides:
-            raise RuntimeError("The node died.\nMore about it.")
-        return Outcome("done", score=0.5)
-
-    def _log(self, handle: Any) -> str | None:
+    def _log(self, submitted: Submitted) -> str | None:
         return "the.log"
 
     def _cancel(self, handles: Sequence[Any]) -> None:
         self.cancelled = list(handles)
 
 
-def test_a_job_that_dies_fails_alone_and_a_stop_reaches_the_cluster(
-    context: HydraContext, load: Load, tmp_path: Path
-) -> None:
-    cluster = FakeCluster(context, load(), sweep_task(print))
+Run = Callable[..., list[Outcome]]
 
-    def run(*seeds: int) -> list[Outcome]:
-        fixed, outcomes = (f"paths.output_dir={tmp_path}", "name=far"), dict[int, Outcome]()
-        jobs = number_jobs([(f"seed={seed}", *fixed) for seed in seeds])
-        cluster.run(iter(jobs), SweepStatus(), lambda job, out: outcomes.update({job.index: out}))
+
+@pytest.fixture
+def cluster(context: HydraContext, load: Load, tmp_path: Path) -> FakeCluster:
+    config = load(f"paths.output_dir={tmp_path}")
+    limits: dict[str, int] = {"runs_per_job": 3, "cpus": 1, "gpus": 0, "per_gpu": 1}
+    return FakeCluster(context, config, sweep_task(print), **limits)
+
+
+@pytest.fixture
+def run(cluster: FakeCluster, tmp_path: Path) -> Run:
+    def run(count: int, ends: dict[int, str] | None = None, **options: Any) -> list[Outcome]:
+        fixed = (f"paths.output_dir={tmp_path}", "name=far", "figures=false")
+        jobs = number_jobs([(f"seed={seed}", *fixed) for seed in range(count)])
+        outcomes: dict[int, Outcome] = {}
+        cluster.begin(ends or {})
+        status = SweepStatus([job.overrides for job in jobs])
+        cluster.run(
+            iter(jobs), status, lambda job, out: outcomes.update({job.index: out}), **options
+        )
         return [outcomes[job.index] for job in jobs]
 
-    outcomes = run(0, 1, 2)
-    assert [outcome.status for outcome in outcomes] == ["done", "failed", "done"]
-    assert outcomes[1].error == "The job died: The node died. Its log is the.log"
+    return run
+
+
+def statuses(outcomes: Sequence[Outcome]) -> str:
+    return "".join(outcome.status[0] for outcome in outcomes)
+
+
+def test_runs_are_dealt_out_to_jobs_and_a_search_asks_for_few(
+    cluster: FakeCluster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = run(7)
+    assert statuses(outcomes) == "d" * 7
+    assert outcomes[0].runs[0][0].overrides[0] == "seed=0"  # all of it has come through the file
+    assert cluster.jobs == [[0, 3, 6], [1, 4], [2, 5]]
+    assert cluster.most == 3
+    assert "Submitting 7 runs to fake in 3 jobs." in capsys.readouterr().out
+    run(7, at_once=3)
+    assert cluster.jobs == [[0, 1, 2], [3, 4, 5], [6]]
+    assert cluster.most == 1
+
+
+def test_what_a_job_leaves_undone_goes_on_unless_the_run_is_to_blame(
+    cluster: FakeCluster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = run(3, {0: "NODE_FAIL", 1: "TIMEOUT"})
+    assert statuses(outcomes) == "ddd"
+    assert cluster.jobs == [[0, 1, 2], [1, 2], [2]]
+    assert "The job died: The node died. (state: NODE_FAIL). Its log is" in capsys.readouterr().out
+    outcomes = run(3, {3: "OUT_OF_MEMORY"})  # numbers of jobs go on
+    assert statuses(outcomes) == "dfd"
+    assert outcomes[1].error == "The job died (state: OUT_OF_MEMORY). Its log is the.log"
     record = read_record(Path(outcomes[1].run_dir or ""))
     assert record is not None
     assert (record["seed"], record["status"], record["error"]) == (1, "failed", outcomes[1].error)
-    assert cluster.most == 2
+
+
+def test_who_cancels_a_job_leaves_no_record_and_a_run_is_not_lost_for_ever(
+    cluster: FakeCluster, run: Run
+) -> None:
+    outcomes = run(3, {0: "CANCELLED"})
+    assert statuses(outcomes) == "dff"
+    assert outcomes[2].error == "The job died (state: CANCELLED). Its log is the.log"
+    assert not Path(outcomes[2].run_dir or "").exists()
+    outcomes = run(12, dict.fromkeys(range(1, 30), "NODE_FAIL"))
+    assert set(statuses(outcomes)) == {"d", "f"}
+    assert max(cluster._losses.values()) == clusters.MAX_LOSSES + 1
     with pytest.raises(KeyboardInterrupt):
-        run(2, 3)
-    assert [job.overrides[0] for job in cluster.cancelled] == ["seed=3"]
+        run(4, {cluster._count: "Ctrl-C"})
+    assert len(cluster.cancelled) == 2
+
+
+def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> None:
+    job = Job(1, ("seed=1", *_fixed(cluster)))
+    _, run_dir = cluster._task.locate(cluster._settle(job))
+    run_dir.mkdir(parents=True)
+    write_record(run_dir, {**SMALLEST, "status": "failed", "error": "It diverged."})
+    outcomes = run(3)
+    assert cluster.jobs == [[0, 2]]
+    assert (outcomes[1].earlier, outcomes[1].error) == (True, "It diverged.")
+
+
+def _fixed(cluster: FakeCluster) -> Sequence[str]:
+    return (f"paths.output_dir={cluster._config.paths.output_dir}", "name=far", "figures=false")
+
+
+def test_a_journal_survives_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "0.jsonl"
+    writer, reader = Journal(path), Journal(path)
+    assert list(reader.read()) == []
+    writer.write(3)
+    with path.open("ab") as file:
+        file.write(b'[3, {"stat')  # killed here
+    assert list(reader.read()) == [(3, None)]
+    writer.write(4)  # by the next process, on the same line
+    writer.write(5, Outcome("pruned"))
+    assert list(reader.read()) == [(5, Outcome("pruned"))]
 
 
 @pytest.mark.parametrize(
@@ -95,50 +185,122 @@ def test_the_cause_of_a_death_is_a_line(text: str, cause: str) -> None:
     assert cause_of(RuntimeError(text)) == cause
 
 
+RAY: dict[str, Any] = {"runs_per_job": 1, "per_gpu": 1, "cpus": 2, "gpus": 0, "init": {}}
+
+
 def test_ray_refuses_what_no_machine_has(
     context: HydraContext, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = Mock()
     ray.cluster_resources.return_value = {"CPU": 1}
     monkeypatch.setattr(ray_cluster, "import_module", lambda _: ray)
-    config, needs = load(), {"num_cpus": 2, "num_gpus": 0}
+    config = load()
     with pytest.raises(UserError, match=r"hydra.launcher.cpus=2, but the cluster has 1\."):
-        ray_cluster.Ray(context, config, Mock(), address="local", init={}, remote=needs)
+        ray_cluster.Ray(context, config, Mock(), address="local", remote={}, **RAY)
     ray.shutdown.assert_called_once()
     with pytest.warns(UserWarning, match="jobs wait until it grows"):
-        ray_cluster.Ray(context, config, Mock(), address="auto", init={}, remote=needs)
+        ray_cluster.Ray(context, config, Mock(), address="auto", remote={}, **RAY)
+    with pytest.raises(UserError, match=r"127.0.0.1:9 cannot be reached: Connection refused\."):
+        ray_cluster.Ray(context, config, Mock(), address="127.0.0.1:9", remote={}, **RAY)
 
 
-def test_an_error_in_a_slurm_job_is_reported_as_it_is() -> None:
-    pytest.importorskip("submitit")
-
-    def refuse(*arguments: Any) -> Any:
-        raise UserError(f"{arguments[0]} is wrong.")
-
-    job = SubmittedJob(refuse)
-    assert job("a value") == Outcome("failed", error="a value is wrong.")
-    again = job.checkpoint("a value")  # what submitit queues when time is up
-    assert again.result().error == "a value is wrong."
-
-
-def test_options_of_sbatch_are_accepted_and_typos_refused(
+@pytest.fixture
+def slurm(
     context: HydraContext, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Callable[..., Slurm]:
+    """Makes a sweep; its SLURM is whatever stands in ``tmp_path``."""
     pytest.importorskip("submitit")
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(name, "1")  # the launcher sets them for its jobs
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    command(tmp_path / "srun", "")
     more = ["hydra/launcher=slurm", "hydra.launcher.more={account: me}"]
     config = load(*more, f"paths.output_dir={tmp_path}")
     launcher = {str(key): value for key, value in config.hydra.launcher.items()}
-    options = {k: v for k, v in launcher.items() if k not in ("_target_", "cluster", "more")}
+    assert launcher.pop("more") == {"account": "me"}
+    del launcher["_target_"]
 
-    def slurm(**changes: Any) -> Slurm:
-        settings = {**options, **changes}
-        return Slurm(context, config, sweep_task(print), cluster="local", options=settings)
+    def make(**changes: Any) -> Slurm:
+        settings = {**launcher, **changes}
+        own = {name: settings.pop(name) for name in ("cluster", "runs_per_job", "per_gpu")}
+        return Slurm(context, config, sweep_task(print), options=settings, **own)
 
-    assert launcher["more"] == {"account": "me"}
-    assert slurm(account="me")._capacity() >= 1
-    with pytest.raises(UserError, match="Unknown argument 'accuont'"):
-        slurm(accuont="me")
-    with pytest.raises(UserError, match="cpus_per_task=0 must be at least 1"):
-        slurm(cpus_per_task=0)
+    return make
+
+
+def command(path: Path, prints: str) -> None:
+    path.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    path.chmod(0o755)
+
+
+def test_options_of_sbatch_are_accepted_and_wrong_ones_refused(slurm: Callable[..., Slurm]) -> None:
+    assert slurm(cluster="local", account="me")._capacity(search=True) >= 1
+    for wrong, sentence in (
+        ({"accuont": "me"}, "Unknown argument 'accuont'"),
+        ({"cpus_per_task": 0}, "cpus_per_task=0 must be at least 1"),
+        ({"runs_per_job": 0}, "runs_per_job=0 must be at least 1"),
+        ({"cluster": "moon"}, "cluster=moon is neither slurm nor local"),
+        ({"timeout_min": 3}, "timeout_min=3 leaves a job no time.* Use at least 4 minutes"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            slurm(**wrong)
+    slurm(timeout_min=3, signal_delay_s=60)
+
+
+def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
+    slurm: Callable[..., Slurm], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = slurm()
+    command(
+        tmp_path / "squeue", "7_0|PENDING|PartitionTimeLimit\n7_1|SUSPENDED|None\n8|RUNNING|None"
+    )
+    command(tmp_path / "sacct", "7_2|CANCELLED by 0")
+    command(tmp_path / "sinfo", "2|64+|gpu:a100:8(S:0-1)\n1|32|(null)")
+
+    def submitted(job_id: str) -> Submitted:
+        handle = SimpleNamespace(job_id=job_id, paths=Mock())
+        return Submitted(Allocation(tmp_path, 0, (Job(0),)), handle)
+
+    sweep._submitted = [submitted(name) for name in ("7_0", "7_1", "8", "7_2", "9")]
+    status = SweepStatus()
+    sweep._watch_now_and_then(status)
+    names = [job.state.name for job in sweep._submitted]
+    assert names == ["PENDING", "SUSPENDED", "RUNNING", "CANCELLED", "GONE"]
+    assert "1 suspended" in status.describe()
+    assert "1 pending" in status.describe()
+    assert "1 job waits in the queue of slurm: PartitionTimeLimit." in capsys.readouterr().out
+    assert sweep._capacity(search=True) == 160
+    assert slurm(gpus_per_node=2, cpus_per_task=4)._capacity(search=True) == 8
+    (tmp_path / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    assert {state.name for state in sweep._watch(sweep._submitted)} == {"UNKNOWN"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cpus", "gpus", "jobs"),
+    [(("2", "4", "(null)"), 3, 0, 2), (("1", "64", "gpu:8"), 1, 4, 2), (("9", "1", ""), 2, 0, 0)],
+)
+def test_nodes_have_room(kind: Sequence[str], cpus: int, gpus: float, jobs: int) -> None:
+    assert _fit(kind, cpus, gpus) == jobs
+
+
+def test_a_question_follows_a_submission_and_then_they_are_rare(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = {"now": 1000.0}
+    monkeypatch.setattr(time, "monotonic", lambda: clock["now"])
+    cluster.begin({0: "RUNNING"})
+    cluster._submitted = [Submitted(Allocation(tmp_path, 0, (Job(0),)), None)]
+    cluster._last_submission = 1000.0
+    asked = []
+
+    def watch(submitted: Sequence[Submitted]) -> Sequence[State]:
+        asked.append(clock["now"] - 1000)
+        return [State("RUNNING")]
+
+    monkeypatch.setattr(cluster, "_watch", watch)
+    monkeypatch.setattr(cluster, "poll_seconds", 1.0)
+    for second in range(120):
+        clock["now"] = 1000.0 + second
+        cluster._watch_now_and_then(SweepStatus())
+    assert len(asked) < 20
+    assert max(later - sooner for sooner, later in zip(asked, asked[1:], strict=False)) <= 15

@@ -14,14 +14,17 @@ OVERRIDES = [[f"seed={seed}", "a=1"] for seed in range(5)]
 JOBS = number_jobs(OVERRIDES)
 
 
-def make_status(*, terminal: bool, interval: float = 0.0) -> tuple[SweepStatus, io.StringIO]:
+def make_status(
+    *, terminal: bool, interval: float = 0.0, best: bool = False
+) -> tuple[SweepStatus, io.StringIO]:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=200, soft_wrap=True)
-    return SweepStatus(OVERRIDES, interval=interval, console=console), stream
+    return SweepStatus(OVERRIDES, interval=interval, console=console, best=best), stream
 
 
-def test_counts_best_and_time_left() -> None:
-    status, stream = make_status(terminal=False)
+@pytest.mark.parametrize("best", [False, True])  # a search shows the best, a grid does not
+def test_counts_best_and_time_left(best: bool) -> None:
+    status, stream = make_status(terminal=False, best=best)
     with status:
         status.add(JOBS[0], Outcome("done", earlier=True, score=0.5, metric="accuracy"))
         status.add(JOBS[4], Outcome("failed", earlier=True, error="It broke."))
@@ -34,11 +37,11 @@ def test_counts_best_and_time_left() -> None:
     failed, line = stream.getvalue().splitlines()[:2]
     assert failed == "failed: seed=2: It [broke]."
     assert line.startswith("4/5 jobs, 1 done, 2 failed, 1 skipped, 1 running, 0:0")
-    assert line.endswith("best 0.9 (seed=1)")
+    assert line.endswith("best 0.9 (seed=1)") == best
 
 
 def test_a_log_is_not_flooded_and_of_an_error_less_is_better() -> None:
-    status, stream = make_status(terminal=False, interval=1000.0)
+    status, stream = make_status(terminal=False, interval=1000.0, best=True)
     with status:
         for job, score in zip(JOBS, (3.0, 2.0, 4.0), strict=False):
             status.add(job, Outcome("done", score=score, metric="mae"))

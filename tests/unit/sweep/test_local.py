@@ -112,10 +112,20 @@ def test_a_value_that_cannot_be_composed_fails_alone(
     assert rates == [0.1, 0.3]
     assert error == "1 of 3 jobs failed."
     shown = capsys.readouterr()
-    assert lines(shown.out, "3/3 jobs, 2 done, 1 failed, best 0.3 (optim.lr=0.3)")
+    assert lines(shown.out, "3/3 jobs, 2 done, 1 failed")
     assert lines(shown.err, "optim.lr=abc", "'abc'")
     sweep(GridSweeper(), "optim.lr=0.25")
-    assert "1/1 jobs, 1 done, best 0.25" in capsys.readouterr().out
+    assert "1/1 jobs, 1 done\n" in capsys.readouterr().out
+
+
+def test_a_serial_sweep_shows_a_bar(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    sweep(GridSweeper(), "optim.lr=0.1,0.2")
+    shown = capsys.readouterr().out
+    assert "━" in shown
+    assert "1 running" in shown
 
 
 def test_a_search_keeps_what_failed_in_its_study(

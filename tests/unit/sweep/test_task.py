@@ -1,8 +1,6 @@
 """One job of a sweep: skipped, run, failed, stopped, or waited for."""
 
-import os
-import signal
-import sys
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -63,6 +61,22 @@ def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     assert (outcome.earlier, outcome.metric) == (True, "accuracy")
     assert not task(cfg("force=true")).earlier
     assert sweep_task(lambda _: None)(cfg("sweep.stacked=true")) == Outcome("done")  # no folder
+
+
+def test_warnings_name_their_job(
+    cfg: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    def warn(_: DictConfig) -> float:
+        logging.getLogger("focusing").warning("It is %s.", "stuck")
+        return 0.5
+
+    words = ["model=dense", "seed=17", "+callbacks.trial={number:1}"]
+    job = OmegaConf.create({"overrides": {"task": words}})
+    monkeypatch.setattr(task_module.HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(task_module.HydraConfig, "get", lambda: job)
+    assert sweep_task(warn)(cfg("sweep.stacked=true")).status == "done"
+    logging.getLogger("focusing").warning("Later.")
+    assert caplog.messages == ["model=dense seed=17: It is stuck.", "Later."]
 
 
 def test_what_is_finished_in_an_archive_is_not_run_again(
@@ -139,37 +153,6 @@ def test_others_and_searches_may_stop_a_job(cfg: Callable[..., DictConfig]) -> N
     assert sweep_task(raising(PrunedError()))(cfg()).status == "pruned"
     with pytest.raises(SystemExit):
         sweep_task(raising(SystemExit(143)))(cfg())  # a signal stops the sweep
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGUSR2")
-def test_a_cluster_requeues_after_the_run_has_stopped(
-    cfg: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
-    order: list[str] = []
-
-    def in_training(_: DictConfig) -> None:
-        def save(signum: int, frame: Any) -> None:
-            order.append("saved")
-            raise SystemExit(143)
-
-        before = signal.signal(signal.SIGTERM, save)
-        try:
-            os.kill(os.getpid(), signal.SIGUSR2)
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-    def before_training(_: DictConfig) -> None:
-        os.kill(os.getpid(), signal.SIGUSR2)
-
-    earlier = signal.signal(signal.SIGUSR2, lambda signum, frame: order.append("requeued"))
-    try:
-        for task in (in_training, before_training):
-            with pytest.raises(SystemExit):
-                sweep_task(task)(cfg())
-    finally:
-        signal.signal(signal.SIGUSR2, earlier)
-    assert order == ["saved", "requeued", "requeued"]
 
 
 def test_jobs_of_others_are_waited_for(

@@ -37,6 +37,7 @@ class Kind:
 
     accumulate: int
     bundle: int
+    precision: str = "32-true"
 
     def run(self, folder: Path, *more: pl.Callback) -> FocusingModule:
         folder.mkdir(exist_ok=True)
@@ -60,6 +61,7 @@ class Kind:
                 epochs=EPOCHS,
                 best_of="val/acc",
                 holdout=True,
+                precision=self.precision,
             )
 
 
@@ -105,7 +107,7 @@ def leaves(path: Path) -> Iterator[tuple[str, Any]]:
     return walk(torch.load(path, weights_only=True), "")
 
 
-@pytest.fixture(scope="module", params=[Kind(1, 200), Kind(2, 3)], ids=str)
+@pytest.fixture(scope="module", params=[Kind(1, 200), Kind(2, 3), Kind(1, 3, "16-mixed")], ids=str)
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     folder, kind = tmp_path_factory.mktemp("whole"), request.param
     return Whole(kind, folder, kind.run(folder))

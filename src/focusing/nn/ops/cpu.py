@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from focusing.nn.focus import NORMALIZERS
-from focusing.nn.ops import PLAIN_TYPES
+from focusing.nn.ops import fit_together
 from focusing.nn.ops.fused import Gradients, gradients_with_graph
 
 try:
@@ -209,21 +209,11 @@ def supports(
     x: Tensor, weight: Tensor, mu: Tensor, sigma: Tensor, tau: Tensor, mask: Tensor | None
 ) -> bool:
     """Whether tensors may go to the compiled loops, which check neither types nor sizes."""
-    neurons, inputs = len(weight), len(tau)
-    foci = (neurons, tau.shape[1])
     return (
         AVAILABLE
         and x.is_cpu
         and x.dtype == weight.dtype == mu.dtype == sigma.dtype == tau.dtype
-        and type(x) in PLAIN_TYPES
-        and type(weight) in PLAIN_TYPES
-        and type(mu) in PLAIN_TYPES
-        and type(sigma) in PLAIN_TYPES
-        and x.shape[1] == inputs
-        and weight.shape == (neurons, inputs)
-        and mu.shape == foci
-        and sigma.shape == foci
-        and (mask is None or (mask.shape == weight.shape and mask.dtype == torch.bool))
+        and fit_together(x, weight, mu, sigma, tau, mask)
     )
 
 

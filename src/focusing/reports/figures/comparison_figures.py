@@ -323,7 +323,7 @@ def _draw_trials(rows: Rows, model: str) -> Figure:
         axes.plot(limits, limits, color=GREY, lw=0.8, zorder=1)
         axes.plot(x, y, "o", color=colour, ms=2.6, mew=0, alpha=0.6)
         interval = between(mean_interval(differences), sign=True)
-        mean = f"{signed(float(np.mean(differences)))} {interval}"
+        mean = f"{signed(float(np.mean(differences)))} {interval}".rstrip()
         plotting.panel_title(axes, title, f"{mean}, n={len(differences)}")
         axes.set_xlabel(f"test accuracy of {model_name(BASE)} (%)")
         axes.set(xlim=limits, ylim=limits, aspect="equal")

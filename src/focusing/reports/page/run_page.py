@@ -15,6 +15,7 @@ from focusing.errors import DamagedError
 from focusing.reports.foci import finite_times, read_layers
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.page.overview import duration
+from focusing.reports.page.window_view import windows_of
 from focusing.reports.tables import NOTHING, Unit, number
 from focusing.reports.terminal import PROTOCOL_MEANINGS
 from focusing.results.collect import Run
@@ -159,6 +160,7 @@ def run_view(run: Run) -> dict[str, Any]:
             "marks": {name: epoch + 1 for name, epoch in run.epochs.items()},
             "score": {"accuracy": "acc"}.get(run.metric, run.metric),
             "foci": foci_of(run.path / "focus.npz", run.sizes.get("informative")),
+            "windows": windows_of(run.path),
             "pruning": _pruning(run),
         },
     }

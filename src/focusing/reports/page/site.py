@@ -164,7 +164,7 @@ def _mark(run: Run, links: Any) -> str | None:
     """What a page was made from; None if the record has gone since it was collected."""
     parts: list[Any] = [source_mark(), links]
     try:
-        for path in (run.file, run.path / "focus.npz"):
+        for path in (run.file, run.path / "focus.npz", run.path / "windows.npz"):
             if path == run.file or path.exists():
                 state = path.stat()
                 parts.append([str(path), state.st_mtime_ns, state.st_size])

@@ -19,7 +19,7 @@ from focusing.reports.tables import (
     number,
     text,
 )
-from focusing.reports.tables.run_blocks import editions, limits
+from focusing.reports.tables.run_blocks import editions, limits, mean_and_deviation
 from focusing.reports.tables.settings import (
     UNCHANGED,
     Setting,
@@ -29,7 +29,7 @@ from focusing.reports.tables.settings import (
     settings_of,
     varied_note,
 )
-from focusing.results.collect import Collection
+from focusing.results.collect import Collection, Run
 from focusing.results.frame import SECONDS
 from focusing.results.stats import Spread
 
@@ -51,6 +51,11 @@ NOTE_UNCHANGED = (
     "interval, and p, Holm-corrected over this table under the same protocol: of the paired t-test "
     "(runs of the same seed begin with the same weights), or of Welch's while not all pair up."
 )
+NOTE_SWEEP = (
+    "Test accuracy in percent, or mean absolute error: mean ± standard deviation. Differences with "
+    "95 % interval and p (Holm-corrected) from three runs on."
+)
+NOTE_NO_TWIN = "No dense network of the same settings is among these runs: there is no difference."
 NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the paper has a figure."
 NOTE_HELD = "† from runs that kept part of the training data for validation."
 CHOSEN = "‡"
@@ -81,6 +86,35 @@ def experiment_tables(collection: Collection) -> list[Table]:
         title = "Experiment {experiment} (size={size}, variant={variant})".format(**about)
         tables.append(_scores(name, title, about, settings))
         tables += _measured(f"{name}_measured", f"{title}: measurements", about, settings)
+    return tables
+
+
+def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
+    """What a sweep ends with: every setting, and its difference to the dense network.
+
+    Args:
+        runs: of the sweep.
+        protocol: whose scores are shown.
+    """
+    tables = []
+    for about, members in editions(runs):
+        settings = [setting for setting in settings_of(members) if protocol in setting.scores]
+        if not settings:
+            continue
+        compared = comparisons(settings, [protocol])
+        cells = []
+        for place, setting in enumerate(settings):
+            score, against = setting.scores[protocol], compared.get((place, protocol))
+            difference = against.lines() if against else [""]
+            mean = text(mean_and_deviation(score.spread), score.points())
+            cells.append([text(str(score.spread.n)), mean, text(*difference)])
+        name = "{experiment} (size={size}, variant={variant})".format(**about)
+        others = {against.other for against in compared.values()}
+        columns = _columns(
+            settings, Column("n", "right"), Column(f"score ({protocol})"), Column("difference")
+        )
+        notes = [NOTE_SWEEP] + [NOTE_NO_TWIN] * (not others)
+        tables.append(Table(name, name, columns, _rows(settings, cells), tuple(notes)))
     return tables
 
 

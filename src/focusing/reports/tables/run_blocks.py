@@ -31,7 +31,7 @@ from focusing.results.frame import (
     tested_on,
     varying_options,
 )
-from focusing.results.stats import Spread, spread
+from focusing.results.stats import MIN_FOR_INTERVAL, Spread, spread
 
 TRIALS_EXPERIMENT = "table1"
 PER_MODEL = ("data.pad",)
@@ -233,11 +233,21 @@ class Scored:
         return "" if self.trained_on == ALL_DATA else "†"
 
     def cell(self, *more: str, bold: bool = False) -> Cell:
-        """Mean, deviation, interval and number of runs."""
-        squared = "" if self.squared is None else f"MSE {_mean(self.squared)}"
+        """Mean, deviation, interval (or the scores, if they are two) and number of runs."""
+        squared = "" if self.squared is None else f"MSE {mean_and_deviation(self.squared)}"
         counted = ", ".join([f"n={self.spread.n}", *more])
-        interval = between(self.spread.interval)
-        return text(f"{_mean(self.spread)}{self.mark}", interval, squared, counted, bold=bold)
+        return text(
+            f"{mean_and_deviation(self.spread)}{self.mark}",
+            between(self.spread.interval) or self.points(),
+            squared,
+            counted,
+            bold=bold,
+        )
+
+    def points(self) -> str:
+        """The scores where there are too few for an interval; a single one is the mean."""
+        few = 1 < len(self.values) < MIN_FOR_INTERVAL
+        return ", ".join(number(value) for value in self.values.values()) if few else ""
 
     def record(self) -> dict[str, Any]:
         """The same for a CSV file."""
@@ -256,7 +266,8 @@ class Scored:
         return record
 
 
-def _mean(spread: Spread) -> str:
+def mean_and_deviation(spread: Spread) -> str:
+    """In print; a single value has no deviation."""
     return number(spread.mean) + ("" if spread.std is None else f" ± {number(spread.std)}")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 
+from focusing.config import FOCI_ONLY
 from focusing.reports.names import MODELS, PROTOCOLS, dense_twin, model_name
 from focusing.reports.tables import (
     NOTHING,
@@ -26,9 +27,10 @@ from focusing.reports.tables import (
     signed,
     text,
 )
-from focusing.reports.tables.run_blocks import Scored, planned_settings, scored
+from focusing.reports.tables.run_blocks import PER_MODEL, Scored, planned_settings, scored
 from focusing.results.collect import Run
 from focusing.results.frame import (
+    SECONDS,
     data_versions,
     group_by,
     measurements,
@@ -45,6 +47,12 @@ UNCHANGED, USUAL = "unchanged", "as most"
 APERTURE = "model.sigma"
 MAX_OPTION_COLUMNS = 2
 """More options than this share one column."""
+NOT_OF_DENSE = (
+    *(f"optim.{name}" for name in (*FOCI_ONLY, "lr_mu", "lr_sigma", "decay_mu", "decay_sigma")),
+    *PER_MODEL,
+)
+"""Options that a dense network has but does not read, or that are chosen for each network: they may
+differ between a focused network and its dense twin."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +147,9 @@ def _spreads(runs: Sequence[Run]) -> dict[str, Spread]:
     spreads = {}
     for name, column in pd.DataFrame([measurements(run) for run in runs]).items():
         summary = spread(column.dropna().tolist())
-        if name.endswith("(%)"):
-            summary = replace(summary, interval=Unit("accuracy").possible(summary.interval))
+        if name.endswith("(%)") or name == SECONDS:  # a share, or at least not below 0
+            unit = Unit("accuracy" if name.endswith("(%)") else SECONDS)
+            summary = replace(summary, interval=unit.possible(summary.interval))
         spreads[name] = summary
     return spreads
 
@@ -342,7 +351,8 @@ def _base(settings: Sequence[Setting], setting: Setting) -> Setting | None:
     Changes of the data have no such base: they change what the network is tested on.
     """
     if any(other.model == dense_twin(setting.model) for other in settings):
-        return next((other for other in settings if _is_twin(other, setting)), None)
+        twins = [other for other in settings if _is_twin(other, setting)]
+        return max(twins, key=lambda twin: _equal_options(twin, setting), default=None)
     if any(name.startswith("data.") for name in setting.values):
         return None
     same = [
@@ -362,6 +372,10 @@ def _is_twin(dense: Setting, other: Setting) -> bool:
     if dense.model == other.model or dense.model != dense_twin(other.model):
         return False
     return dense.data == other.data and all(
-        value is None or value == other.values[name]  # the dense network does not have the option
+        value is None or value == other.values[name] or name in NOT_OF_DENSE
         for name, value in dense.values.items()
     )
+
+
+def _equal_options(dense: Setting, other: Setting) -> int:
+    return sum(value == other.values[name] for name, value in dense.values.items())

@@ -31,7 +31,12 @@ def read_windows(run_dir: Path) -> dict[str, Array] | None:
         return None
     arrays = read_arrays(path)
     check_arrays(path, arrays, KINDS)
-    return arrays if arrays["images"].ndim == 4 and arrays["centre"].shape[-1] == 2 else None
+    return arrays if in_plane(arrays) else None
+
+
+def in_plane(arrays: dict[str, Array]) -> bool:
+    """Whether samples are pictures, and windows parts of them."""
+    return bool(arrays["images"].ndim == 4 and arrays["centre"].shape[-1] == 2)
 
 
 class WindowPanels:

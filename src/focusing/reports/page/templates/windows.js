@@ -1,0 +1,57 @@
+(() => {
+  const { picture, size: [height, width], epochs, boxes } = JSON.parse(document.getElementById("data").textContent).windows;
+  const sample = document.getElementById("sample"), epoch = document.getElementById("window-epoch"), play = document.getElementById("window-play");
+  const samples = boxes[0].length;
+  let timer = null;
+
+  function part(view, at) {
+    const svg = draw("svg", { viewBox: view.join(" "), role: "img" });
+    // The picture holds all samples, side by side; the view shows one of them, or a part of it.
+    const clip = draw("svg", { x: 0, y: 0, width, height, viewBox: `${at * width} 0 ${width} ${height}` });
+    clip.append(draw("image", { href: picture, width: width * samples, height, style: "image-rendering: pixelated" }));
+    svg.append(draw("rect", { width, height, class: "noise" }), clip);
+    return svg;
+  }
+
+  function show() {
+    const at = Number(sample.value), when = Number(epoch.value);
+    const whole = part([0, 0, width, height], at);
+    const seen = boxes[when][at].map(([top, left, tall, wide]) => {
+      // Places of pixels are from 0 to 1 between the middles of the first and the last.
+      const box = { x: left * (width - 1), y: top * (height - 1), width: wide * (width - 1) + 1, height: tall * (height - 1) + 1 };
+      whole.append(draw("rect", { ...box, class: "window" }));
+      return part([box.x, box.y, box.width, box.height], at);
+    });
+    whole.setAttribute("aria-label", `Sample ${at + 1} with its window after ${epochs[when]} epochs`);
+    for (const svg of seen) svg.setAttribute("aria-label", "What is in the window");
+    document.getElementById("window").replaceChildren(whole, ...seen);
+    document.getElementById("sampled").textContent = `${at + 1} of ${samples}`;
+    document.getElementById("window-at").textContent = `${epochs[when]} of ${epochs.at(-1)}`;
+  }
+
+  function stop() {
+    clearInterval(timer);
+    timer = null;
+    play.textContent = "Play";
+    play.setAttribute("aria-pressed", "false");
+  }
+
+  sample.max = samples - 1;
+  epoch.max = epochs.length - 1;
+  epoch.value = epoch.max;
+  sample.addEventListener("input", show);
+  epoch.addEventListener("input", () => { stop(); show(); });
+  play.addEventListener("click", () => {
+    if (timer) { stop(); return; }
+    if (epoch.value === epoch.max) epoch.value = 0;
+    show();
+    play.textContent = "Stop";
+    play.setAttribute("aria-pressed", "true");
+    timer = setInterval(() => {
+      epoch.value = Number(epoch.value) + 1;
+      show();
+      if (epoch.value === epoch.max) stop();
+    }, 160);
+  });
+  show();
+})();

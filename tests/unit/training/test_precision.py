@@ -1,0 +1,70 @@
+"""Mixed precision: float16 with a scaled loss, and bfloat16 without."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from focusing.training.checkpoint import load_checkpoint
+from focusing.training.optimizer import fuse_optimizer
+from tests.unit.training.fitting import net, optim, trained
+
+
+class Scale(pl.Callback):
+    """Begins with this scale of the loss; torch's own makes the first steps overflow."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if pl_module.scaler is not None:
+            pl_module.scaler._init_scale = self.scale
+
+
+@pytest.mark.parametrize("precision", ["16-mixed", "bf16-mixed"])
+@pytest.mark.parametrize("options", [{}, {"clip_value": 0.01, "accumulate": 2}])
+def test_mixed_precision_learns_what_single_precision_learns(
+    tmp_path: Path, precision: str, options: dict[str, Any]
+) -> None:
+    runs = [
+        trained(
+            tmp_path / kind,
+            settings=optim(**options),
+            callbacks=[Scale(2.0**10)],
+            precision=kind,
+        )
+        for kind in ("32-true", precision)
+    ]
+    assert all(weights.dtype == torch.float32 for weights in runs[1].parameters())
+    for one, two in zip(*(run.parameters() for run in runs), strict=True):
+        torch.testing.assert_close(one, two, rtol=0.01, atol=0.01)
+    assert runs[0].series["train/loss"] == pytest.approx(runs[1].series["train/loss"], rel=0.01)
+    saved = load_checkpoint(tmp_path / precision / "checkpoints" / "last.ckpt")
+    scale = saved.get("MixedPrecision", {}).get("scale")
+    assert scale == (2.0**10 if precision == "16-mixed" else None)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam"])  # NAdam has no fused kernel
+def test_a_step_that_overflows_is_left_out(tmp_path: Path, name: str) -> None:
+    """Also the first: torch's fused SGD would go on with momentum from uninitialised memory."""
+    settings = optim(name=name, **({"momentum": 0.9} if name == "SGD" else {}))
+    start = net().state_dict()
+    module = trained(
+        tmp_path, settings=settings, callbacks=[Scale(2.0**100)], epochs=1, precision="16-mixed"
+    )
+    for key, value in module.net.state_dict().items():
+        if "norm" not in key or "running" not in key and "tracked" not in key:
+            assert torch.equal(value, start[key]), key
+    assert module.scaler is not None
+    assert module.scaler.get_scale() == 2.0 ** (100 - module.global_step)
+    for moments in module.optimizer.state.values():
+        for value in moments.values():
+            assert not torch.as_tensor(value).any()
+
+
+def test_only_optimizers_with_a_fused_kernel_are_fused() -> None:
+    assert fuse_optimizer(optim()).options == {"fused": True}
+    assert fuse_optimizer(optim(options={"fused": False})).options == {"fused": False}
+    assert fuse_optimizer(optim(name="NAdam")).options == {}

@@ -129,7 +129,7 @@ def check_stackable(config: Mapping[str, Any]) -> None:
     for group, schema in (("optim", Optim), ("model", group_schemas()["model"]["focused"])):
         for option in fields(schema):
             factory = option.default_factory
-            default = factory() if callable(factory) else option.default
+            default: Any = factory() if callable(factory) else option.default
             if option.name in (*FREE_OPTIONS[group], "name") or default is MISSING:
                 continue
             if config[group][option.name] != (

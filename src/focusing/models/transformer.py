@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,7 +73,7 @@ class Transformer(Network):
         if vocabulary:
             if len(self.shape) != 1:
                 raise ValueError(f"A text is a row of words, but a sample has shape {self.shape}.")
-            topology = self.shape
+            topology: tuple[int, ...] = self.shape
             self.embedding = nn.Embedding(vocabulary, width)
             nn.init.normal_(self.embedding.weight, std=0.02)
         else:
@@ -81,8 +82,7 @@ class Transformer(Network):
                 raise ValueError(f"patch={patch} does not divide the images, {height}x{across}.")
             topology = (height // patch, across // patch)
             self.embedding = nn.Conv2d(channels, width, patch, stride=patch)
-        tokens = topology[0] * topology[-1] if len(topology) == 2 else topology[0]
-        self.position = nn.Parameter(torch.zeros(tokens, width))
+        self.position = nn.Parameter(torch.zeros(math.prod(topology), width))
         nn.init.normal_(self.position, std=0.02)
         self.blocks = nn.ModuleList()
         for _ in range(blocks):

@@ -163,13 +163,15 @@ class FocusedAttention(nn.MultiheadAttention):
             for x in (query, key, value)
         )  # (N, tokens, features)
         q, k, v = (
-            x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            x.reshape(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
             for x in self._project(query, key, value)
         )  # (N, heads, tokens, features of a head)
         scores = self.log_phi(q.shape[2], k.shape[2]).to(q.dtype)[None]
         if attn_mask is not None:
             mask = _additive(attn_mask, scores)
-            scores = scores + (mask.unflatten(0, (-1, self.num_heads)) if mask.dim() == 3 else mask)
+            if mask.dim() == 3:  # (N * heads, queries, keys)
+                mask = mask.reshape(-1, self.num_heads, *mask.shape[1:])
+            scores = scores + mask
         if key_padding_mask is not None:
             padding = _additive(key_padding_mask, scores)
             scores = scores + (padding if batched else padding[None])[:, None, None]
@@ -192,6 +194,7 @@ class FocusedAttention(nn.MultiheadAttention):
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         bias = self.in_proj_bias
+        matrices: tuple[Tensor, ...]
         if not self._packed:
             matrices = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         elif query is key is value:

@@ -179,7 +179,7 @@ def chosen_apertures(settings: Sequence[Setting]) -> dict[int, bool]:
         return setting.data, setting.model, show_value(list(others.items()))
 
     fixed = [place for place, setting in enumerate(settings) if _is_fixed(setting)]
-    chosen = {}
+    chosen: dict[int, bool] = {}
     for places in group_by(fixed, rivals).values():
         scores = {place: _validation(settings[place].runs) for place in places}
         if len(places) > 1 and all(score is not None for score in scores.values()):

@@ -60,5 +60,6 @@ $(VENV)/.core $(VENV)/.all: pyproject.toml requirements.lock
 	echo 'Installing focusing$(EXTRAS) into $(VENV): a few minutes, once'
 	PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock \
 		$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.$(EXTRAS)'
+	$(RUN) -c 'from focusing.nn.ops.cpu import compile_kernels; compile_kernels()'
 	mv $(VENV)/.begun $(VENV)/.core
 	[ -e $@ ] || cp -p $(VENV)/.core $@

@@ -7,7 +7,6 @@ arguments. That function's module is imported only when the command runs, so ``-
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from focusing import __version__
-from focusing.errors import Parser, UserError, printable
+from focusing.errors import Parser, UserError, folder, number_between, printable, reader_left
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -106,11 +105,20 @@ def _add_run_commands(add: Any) -> None:
     evaluate = add(
         "eval", "focusing.cli:_evaluate", "test a trained network again, also on other data"
     )
-    evaluate.add_argument("run", type=_folder, metavar="RUN_DIR", help="folder of a finished run")
+    evaluate.add_argument("run", type=folder, metavar="RUN_DIR", help="folder of a finished run")
     _add_overrides(evaluate, "data.OPTION=VALUE", "change the data: data.fold=3, data=fashion")
     _add_trust(evaluate)
+    why = add(
+        "explain",
+        "focusing.origins:explain",
+        "say which file gave an option its value",
+        "Say which file, recipe or argument gave an option its value: every layer that sets it, "
+        "the last one wins. Example: focusing explain model=focus_s data=fashion optim.lr_sigma",
+    )
+    about = "options of focusing train, and the option or group to explain"
+    why.add_argument("words", nargs="+", metavar="OVERRIDES KEY", help=about)
     show = add("show", "focusing.reports.terminal:show", "say what a run did and scored")
-    show.add_argument("run", type=_folder, metavar="RUN_DIR", help="folder of a finished run")
+    show.add_argument("run", type=folder, metavar="RUN_DIR", help="folder of a finished run")
     experiments = add(
         "experiments",
         "focusing.experiments.listing:list_experiments",
@@ -131,7 +139,9 @@ def _add_shipping_commands(add: Any) -> None:
     )
     prune.add_argument("run", type=Path, metavar="RUN_DIR", help="run of a focusing network")
     choice = prune.add_mutually_exclusive_group()
-    choice.add_argument("--threshold", type=_number(float, 0), metavar="t", help="drop phi < t")
+    choice.add_argument(
+        "--threshold", type=number_between(float, 0), metavar="t", help="drop phi < t"
+    )
     choice.add_argument("--sparsity", type=float, metavar="s", help="drop this share, from 0 to 1")
     choice.add_argument(
         "--keep-accuracy",
@@ -147,7 +157,11 @@ def _add_shipping_commands(add: Any) -> None:
         help="run folder of a dense network on the same data; its smallest weights are dropped",
     )
     prune.add_argument(
-        "--finetune", type=_number(int, 0), default=0, metavar="EPOCHS", help="train what is left"
+        "--finetune",
+        type=number_between(int, 0),
+        default=0,
+        metavar="EPOCHS",
+        help="train what is left",
     )
     prune.add_argument("--out", type=Path, help="folder for the results (the run folder)")
     prune.add_argument("--json", action="store_true", help="print pruning.json, no table")
@@ -166,7 +180,7 @@ def _add_shipping_commands(add: Any) -> None:
     export.add_argument("--sparse", action="store_true", help="compute only what pruning left")
     choice = export.add_mutually_exclusive_group()
     choice.add_argument(
-        "--threshold", type=_number(float, 0), metavar="t", help="drop phi < t first"
+        "--threshold", type=number_between(float, 0), metavar="t", help="drop phi < t first"
     )
     choice.add_argument(
         "--pruned",
@@ -188,7 +202,7 @@ def _add_shipping_commands(add: Any) -> None:
     predict.add_argument("--json", action="store_true", help="print JSON, no table")
     predict.add_argument(
         "--top",
-        type=_number(int, 1),
+        type=number_between(int, 1),
         default=1,
         metavar="N",
         help="print the N likeliest classes (1)",
@@ -207,7 +221,7 @@ def _add_report_commands(add: Any) -> None:
     report.add_argument("--out", type=Path, default=Path("report"), help="where to (report)")
     about = "show it in a browser, and anew whenever a run has finished"
     report.add_argument("--serve", action="store_true", help=about)
-    port, about = _number(int, 0, 65535), "of --serve; 0 for any that is free (8000)"
+    port, about = number_between(int, 0, 65535), "of --serve; 0 for any that is free (8000)"
     report.add_argument("--port", type=port, default=8000, help=about)
     archive = add(
         "archive",
@@ -288,25 +302,6 @@ def _add_trust(parser: Parser) -> None:
     )
 
 
-def _folder(text: str) -> Path:
-    if not Path(text).is_dir():
-        raise UserError(f"{text} is not a folder.")
-    return Path(text)
-
-
-def _number(kind: type[int] | type[float], low: int, high: float = math.inf) -> Any:
-    """Reads a number of a range, infinity excluded."""
-
-    def read(text: str) -> float:
-        if not low <= kind(text) <= high or math.isinf(kind(text)):
-            where = f"from {low} to {high}" if high < math.inf else f"of at least {low}"
-            raise argparse.ArgumentTypeError(f"{text} is not a number {where}")
-        return kind(text)
-
-    read.__name__ = kind.__name__  # argparse: invalid int value
-    return read
-
-
 @contextmanager
 def reporting_errors() -> Iterator[None]:
     """End the process as a command should: a sentence and code 1, or 130 and 143 for signals.
@@ -317,6 +312,11 @@ def reporting_errors() -> Iterator[None]:
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     try:
         yield
+        sys.stdout.flush()
+    except BrokenPipeError:  # as with | head
+        if not reader_left():
+            raise
+        sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
@@ -351,13 +351,18 @@ def _train(overrides: list[str]) -> None:
 
 
 def take_trust() -> None:
-    """Take ``--trust-target`` from the command line, before Hydra reads it."""
+    """Take ``--trust-target`` and ``--help`` from the command line, before Hydra reads it."""
     from focusing.instantiate import trust
 
     parser = Parser(add_help=False, allow_abbrev=False)
     _add_trust(parser)
     args, sys.argv[1:] = parser.parse_known_args(sys.argv[1:])
     trust(args.trust_target or ())
+    if {"-h", "--help"} & set(sys.argv):
+        from focusing.origins import help_text
+
+        print(help_text([word for word in sys.argv[1:] if not word.startswith("-")]), flush=True)
+        sys.exit()
     if any(argument.startswith("--experimental-rerun") for argument in sys.argv):
         raise UserError(
             "--experimental-rerun is refused: it would run code from a pickle. The command that "
@@ -382,7 +387,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     from focusing.shipping.trained import evaluate
 
     for name, value in evaluate(args.run, args.overrides).items():
-        print(name, value)
+        print(name, f"{100 * value:.2f} %" if name.endswith("acc") else f"{value:.6g}")
 
 
 def _print_completion(args: argparse.Namespace) -> None:

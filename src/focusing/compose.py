@@ -9,7 +9,6 @@ later completes the earlier.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,15 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 from yaml import YAMLError
 
-from focusing.config import FOCI_ONLY, OLD_NAME, USUAL, Config, Optim, group_schemas
+from focusing.config import (
+    FOCI_ONLY,
+    OLD_NAME,
+    USUAL,
+    Config,
+    Optim,
+    data_dir,
+    group_schemas,
+)
 from focusing.errors import UserError, printable
 from focusing.instantiate import check_hydra
 from focusing.validation import Wrong, describe_fault, plain
@@ -104,13 +111,6 @@ def config_dir() -> Path:
     """The configs: shipped in the wheel, or at the root of the checkout."""
     packaged = Path(__file__).parent / "conf"
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "conf"
-
-
-def data_dir() -> str:
-    """Where data sets are kept."""
-    from platformdirs import user_cache_dir
-
-    return os.environ.get("FOCUSING_DATA_DIR") or user_cache_dir("focusing")
 
 
 def family(model: str) -> str:

@@ -9,10 +9,12 @@ in none of these signatures does not exist.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -100,6 +102,13 @@ OLD_NAME = "paper"
 """What all three were called in version 0.1; records and hashes of that time still say so."""
 
 
+def data_dir() -> str:
+    """Where data sets are kept."""
+    from platformdirs import user_cache_dir
+
+    return os.environ.get("FOCUSING_DATA_DIR") or user_cache_dir("focusing")
+
+
 @dataclass
 class Protocol:
     """Which epoch's test score counts, and what chooses it."""
@@ -118,6 +127,7 @@ class TrainerOptions:
     precision: Annotated[str, OneOf(*PRECISIONS)] = MISSING
     deterministic: bool = MISSING
     limit_batches: AtLeastOne | None = None
+    compile: bool = False
 
 
 @dataclass
@@ -325,7 +335,8 @@ def _default(value: ast.expr | None) -> Any:
 def _find_definition(callable_name: str) -> tuple[str, ast.FunctionDef | ast.ClassDef | ast.Call]:
     """Module and definition of a name of this package, which other modules may import."""
     module, _, name = callable_name.rpartition(".")
-    for node in _parse(module).body:
+    guarded = [node.body for node in _parse(module).body if isinstance(node, ast.If)]
+    for node in chain(_parse(module).body, *guarded):
         match node:
             case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined) if defined == name:
                 return module, node

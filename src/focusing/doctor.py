@@ -25,8 +25,7 @@ from torch import Tensor, nn
 
 from focusing import FocusedLinear, __version__
 from focusing.callbacks.timing import take_turns, training_step
-from focusing.compose import data_dir
-from focusing.config import Optim
+from focusing.config import Optim, data_dir
 from focusing.data import Split, synthetic
 from focusing.data.sources import catalogue, find
 from focusing.models import MLP, focused_mlp

@@ -1,11 +1,14 @@
-"""Errors that are sentences for the user, and the parser that raises them."""
+"""Errors that are sentences for the user, and the parser of commands that raises them."""
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
+import sys
 import unicodedata
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories: control, formatting (such as the direction of writing), half a character,
@@ -64,3 +67,39 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuse them."""
         raise UserError(f"{self.prog}: {message}; {self.prog} --help lists the options.")
+
+
+def folder(text: str) -> Path:
+    """Reads the path of a folder that exists."""
+    if not Path(text).is_dir():
+        raise UserError(f"{text} is not a folder.")
+    return Path(text)
+
+
+def number_between(kind: type[int] | type[float], low: int, high: float = math.inf) -> Any:
+    """Reads a number of a range, infinity excluded."""
+
+    def read(text: str) -> float:
+        if not low <= kind(text) <= high or math.isinf(kind(text)):
+            where = f"from {low} to {high}" if high < math.inf else f"of at least {low}"
+            raise argparse.ArgumentTypeError(f"{text} is not a number {where}")
+        return kind(text)
+
+    read.__name__ = kind.__name__  # argparse: invalid int value
+    return read
+
+
+def reader_left() -> bool:
+    """Whether nobody reads what this process prints; the rest of it is dropped then."""
+    import select
+
+    try:
+        output = sys.stdout.fileno()
+        poll = select.poll()
+    except (AttributeError, OSError, ValueError):  # another system, or no output at all
+        return False
+    poll.register(output, 0)
+    left = any(event & select.POLLERR for _, event in poll.poll(0))
+    if left:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return left

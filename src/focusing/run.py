@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,15 +16,17 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from pytorch_lightning.loggers.logger import Logger
-from rich.console import Console
+from rich.console import Console, RenderableType
 
+from focusing.callbacks import CompiledNetwork
 from focusing.compose import check, prepare_hydra
 from focusing.config import Optim
 from focusing.data import DataSet, Split
 from focusing.data.sources import MissingError
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
-from focusing.reports.terminal import config_tree, summary
+from focusing.nn.ops.cpu import when_compiling
+from focusing.reports.terminal import closing, opening
 from focusing.results.identity import run_folder
 from focusing.results.record import SERIES_OF, describe_end, describe_start
 from focusing.results.store import (
@@ -81,15 +84,27 @@ def _reuse(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str,
     with suppress(MissingError):  # files that are gone have not changed
         data = load_data(config, peek=True)  # decodes nothing that is in the cache
         check_same_data(record["data"], data, run_dir, "force=true runs it again")
-    console.print(f"Finished earlier: {run_dir} (force=true runs it again)")
+    console.print("Finished earlier; force=true runs it again.")
     if config["figures"] and not has_figures(run_dir):  # it was stopped before it had them
         _draw(run_dir)
+    _print(console, closing(record, run_dir, *_command_line()))
     return record
+
+
+def _command_line() -> tuple[list[str], str]:
+    """The options that were typed, and what stood before them."""
+    overrides = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    program = Path(sys.argv[0]).name
+    return overrides, f"python {program}" if program.endswith(".py") else "focusing train"
+
+
+def _print(console: Console, parts: Iterable[RenderableType]) -> None:
+    for part in parts:
+        console.print(part, highlight=False)
 
 
 def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:
     """Train, and return the record."""
-    console.print(config_tree(config))
     # What the user may have got wrong comes before the folder is touched.
     data = load_data(config)
     if config["resume"] == "auto" and not finished(run_dir):
@@ -97,6 +112,10 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     net = build_net(config, data)
     splits = split_data(config, data)
     check_single(config, net, splits["train"])
+    when_compiling(lambda: console.print("[dim]Compiling CPU kernels, once: about 6 s.[/]"))
+    sizes = ", ".join(f"{len(split.targets)} {name}" for name, split in splits.items())
+    about = f"{data.name} ({data.source}: {sizes})"
+    _print(console, opening(config, _command_line()[0], about, net))
     optim = Optim(**config["optim"])
     if config["trainer"]["precision"] == "16-mixed":
         optim = fuse_optimizer(optim)
@@ -106,7 +125,10 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     trainer = build_trainer(  # it notices what this machine lacks
         config["trainer"],
         run_dir,
-        callbacks=build_callbacks(config["callbacks"]),
+        callbacks=[
+            *build_callbacks(config["callbacks"]),
+            *([CompiledNetwork()] if config["trainer"]["compile"] else []),
+        ],
         best_of=judge and f"{judge}/{SERIES_OF[data.metric]}",
         metric=data.metric,
     )
@@ -122,7 +144,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     except Interrupted as stop:
         console.print(f"Stopped by signal {stop.signum}. The same command goes on from {run_dir}")
         raise
-    console.print(summary(record, str(run_dir)))
+    _print(console, closing(record, run_dir, *_command_line()))
     return record
 
 

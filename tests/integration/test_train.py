@@ -176,7 +176,7 @@ def test_help_lists_groups_and_options(tmp_path: Path) -> None:
     done = run_here("train", "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert "model: cnn_dense, cnn_focus, dense, dynamic_2d, dynamic_dense, fast" in done.stdout
-    assert "protocol: best_test, holdout, last" in done.stdout
+    assert "protocol        best_test, holdout, last" in done.stdout
     assert "sigma: 0.08" in done.stdout
     assert list(tmp_path.iterdir()) == []
 

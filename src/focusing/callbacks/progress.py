@@ -127,7 +127,9 @@ def describe(metrics: Mapping[str, Any]) -> str:
     for name in ("acc", "mae", "mse"):
         split = next((s for s in ("val", "test", "train") if f"{s}/{name}" in metrics), None)
         if split:
-            words.append(f"{split} {name} {float(metrics[f'{split}/{name}']):.4f}")
+            value = float(metrics[f"{split}/{name}"])
+            shown = f"{100 * value:.2f} %" if name == "acc" else f"{value:.4f}"
+            words.append(f"{split} {name} {shown}")
             break
     if "focus/sigma_mean" in metrics:
         words.append(f"sigma {float(metrics['focus/sigma_mean']):.3f}")

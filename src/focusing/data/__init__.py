@@ -1,13 +1,17 @@
 """The data sets: tensors that are made or read once and stay in memory."""
 
-from focusing.data.audio import fsdd
-from focusing.data.batches import Batches
-from focusing.data.dataset import DataSet
-from focusing.data.generated import clt, shifted, synthetic
-from focusing.data.image_sets import catsdogs, cifar10, fashion, lfw, mnist
-from focusing.data.splits import Split, hold_out
-from focusing.data.tabular import boston, dna
-from focusing.data.text import imdb, reuters
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from focusing.data.audio import fsdd
+    from focusing.data.batches import Batches
+    from focusing.data.dataset import DataSet
+    from focusing.data.generated import clt, shifted, synthetic
+    from focusing.data.image_sets import catsdogs, cifar10, fashion, lfw, mnist
+    from focusing.data.splits import Split, hold_out
+    from focusing.data.tabular import boston, dna
+    from focusing.data.text import imdb, reuters
 
 __all__ = [
     "Batches",
@@ -28,3 +32,30 @@ __all__ = [
     "shifted",
     "synthetic",
 ]
+
+_HOMES = {
+    "Batches": "batches",
+    "DataSet": "dataset",
+    "Split": "splits",
+    "boston": "tabular",
+    "catsdogs": "image_sets",
+    "cifar10": "image_sets",
+    "clt": "generated",
+    "dna": "tabular",
+    "fashion": "image_sets",
+    "fsdd": "audio",
+    "hold_out": "splits",
+    "imdb": "text",
+    "lfw": "image_sets",
+    "mnist": "image_sets",
+    "reuters": "text",
+    "shifted": "generated",
+    "synthetic": "generated",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch when a data set is first asked for: `focusing data list` needs none of it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

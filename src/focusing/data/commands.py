@@ -7,17 +7,17 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from focusing.compose import data_dir, override_data
-from focusing.data.dataset import DataSet
-from focusing.data.image_sets import resolve_missing
+from focusing.config import data_dir
 from focusing.data.sources import Entry, catalogue, find, obtain
 from focusing.errors import UserError
-from focusing.instantiate import instantiate
+
+if TYPE_CHECKING:
+    from focusing.data.dataset import DataSet
 
 VARIANTS = {"clt40": ("clt", "small"), "clt60": ("clt", "original")}
 """Entries of the catalogue that are variants of a data set."""
@@ -91,6 +91,11 @@ def check_data(args: argparse.Namespace) -> None:
 
 def read_data(name: str, folder: Path, overrides: Sequence[str] = ()) -> DataSet:
     """Make or read a data set as its file in conf/data says, with overrides of its options."""
+    from focusing.compose import override_data  # torch and Hydra take seconds
+    from focusing.data.dataset import DataSet
+    from focusing.data.image_sets import resolve_missing
+    from focusing.instantiate import instantiate
+
     group, variant = VARIANTS.get(name, (name, None))
     chosen = [f"data={group}", *([f"data.variant={variant}"] if variant else [])]
     options: dict[str, Any] = override_data({}, [*chosen, *overrides])

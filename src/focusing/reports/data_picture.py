@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from focusing.compose import data_dir
+from focusing.config import data_dir
 from focusing.data.commands import describe, read_data
 from focusing.data.dataset import DataSet
 from focusing.drawing import COLOURS, GREY, Array, figure_style

@@ -1,28 +1,44 @@
-"""``focusing report``: from records to tables, figures and a page."""
+"""``focusing report``: from records to tables, figures and a page; what did not change is kept."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table as Grid
 
 from focusing.errors import UserError
+from focusing.reports.names import PROTOCOLS, data_name, dense_twin, model_name
+from focusing.reports.tables import Record, Table, between, number, p_value, signed
 from focusing.reports.tables.files import all_tables, write_tables
-from focusing.reports.terminal import table_lines
 from focusing.results.collect import Collection, collect
+from focusing.results.stats import MIN_FOR_INTERVAL, Interval
+from focusing.results.store import atomic_write
 
 DEFAULT_FOLDERS = ("outputs", "results")
 CACHE = ".records.json"
+SUMMARY = ".summary.json"
+"""What the terminal showed last: a report that did not change shows it again."""
 Writer = Callable[[Collection, Path], object]
 WRITERS = {
     "figures": ("focusing.reports.figures.gallery", "write_figures"),
     "page": ("focusing.reports.page", "write_page"),
 }
 """What comes after the tables, and may draw on them; imported when it is used."""
+MAX_ROWS = 10
+"""Rows of the summary: with its head and end, a report prints no more than 20 lines."""
+HONEST_FIRST = ("holdout", *PROTOCOLS)
+ABOUT = ("experiment", "table", "size", "variant", "data", "source", "model", "protocol", "author",
+         "trained_on", "fingerprint", "options")  # fmt: skip
+"""Columns of records that say what a score is, before its numbers; others are swept options."""
 
 
 def main(options: argparse.Namespace) -> None:
@@ -34,29 +50,139 @@ def main(options: argparse.Namespace) -> None:
 
         serve(folders, options.out, options.port, console)
         return
-    collection = collect(folders, options.out / CACHE)
-    warning = collection.warning()
-    if warning:
+    with progress_bar() as show:
+        show("records", 0, 1)
+        collection = collect(folders, options.out / CACHE)
+        if not collection.runs and not collection.failed:
+            raise UserError(nothing(folders))
+        write_report(collection, options.out, show)
+    if warning := collection.warning():
         print(warning, file=sys.stderr)
-    if not collection.runs and not collection.failed:
-        raise UserError(nothing(folders))
-    printed: set[str] = set()
-    for table in all_tables(collection):
-        console.print(*table_lines(table, printed), sep="\n")
-    write_report(collection, options.out)
-    from focusing.reports.figures.gallery import missing_lines  # matplotlib takes a second
-
-    for line in missing_lines(collection):
-        console.print(line, style="dim", markup=False, soft_wrap=True)
+    for line in summary_lines(options.out):
+        console.print(line, soft_wrap=isinstance(line, str), markup=False)
     console.print(headline(collection, options.out), soft_wrap=True)
 
 
-def write_report(collection: Collection, out: Path) -> None:
-    """Write all files of a report: ``tables/``, ``figures/`` and ``index.html``."""
+Show = Callable[[str, int, int], None]
+"""Shows what is being made, how much of it is ready, and of how much."""
+
+
+@contextmanager
+def progress_bar() -> Iterator[Show]:
+    """A bar on stderr while a report is made, if there is a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("")
+        yield lambda part, ready, total: bar.update(
+            task, description=part, completed=ready, total=max(1, total)
+        )
+
+
+def write_report(collection: Collection, out: Path, show: Show | None = None) -> None:
+    """Write all files of a report: ``tables/``, ``figures/`` and ``index.html``.
+
+    Args:
+        collection: the runs.
+        out: folder of the report. Parts that were made from the same records stay as they are.
+        show: told of the progress.
+    """
+    show = show or (lambda part, ready, total: None)
     out.mkdir(parents=True, exist_ok=True)
-    write_tables(collection, out)
-    for module, function in WRITERS.values():
+    show("tables", 0, 1)
+    if write_tables(collection, out) or not (out / SUMMARY).exists():
+        rows = differences(all_tables(collection))
+        atomic_write(out / SUMMARY, json.dumps(rows).encode(), sync=False)
+    for part, (module, function) in WRITERS.items():
+        show(part, 0, 1)
         getattr(import_module(module), function)(collection, out)
+
+
+def differences(tables: Sequence[Table]) -> list[list[str]]:
+    """What focus changed, a row for each setting: as published first, then smaller and fewer runs.
+
+    Of several protocols the honest one counts. Rows hold: experiment, data, networks, difference,
+    p and number of runs.
+    """
+    rows: dict[tuple[str, ...], tuple[tuple[int, ...], list[str]]] = {}
+    for record in (record for table in tables for record in table.records):
+        model = record.get("model", "")
+        ours = record.get("difference") is not None and not model.startswith("fixed")
+        if not ours or "t_student" in record or "parameter" in record:  # other views of the same
+            continue
+        if "noise" in record and record["position"] != "all":
+            continue
+        n = int(record["pairs"] if "noise" in record else record["n"])
+        experiment = record.get("experiment") or record["table"]
+        other = record.get("against") or record.get("other") or dense_twin(model)
+        edition = [record[key] for key in ("size", "variant")]
+        named = " ".join([experiment, *(word for word in edition if word not in ("full", "text"))])
+        row = [
+            named,
+            ", ".join([data_name(record.get("data", "synthetic")), *_setting(record)]),
+            f"{model_name(model)} − {model_name(other)}",
+            _interval(record),
+            p_value(record.get("p_holm", record.get("p_paired_holm"))),
+            f"{n} ({record['protocol']})",
+        ]
+        lesser = (record.get("source") == "fake", record["size"] != "full", n < MIN_FOR_INTERVAL)
+        rank = (*lesser, record["variant"] != "text", HONEST_FIRST.index(record["protocol"]))
+        key = (named, *row[1:3])
+        if key not in rows or rank < rows[key][0]:
+            rows[key] = rank, row
+    return [row for _, row in sorted(rows.values(), key=lambda item: item[0][:-1])]
+
+
+def _setting(record: Record) -> list[str]:
+    """The options of a record of a table of the paper, of trials, or of any experiment."""
+    if "noise" in record:
+        return [f"noise {record['noise']}"]
+    if "options" in record:
+        return [record["options"]] if record["options"] else []
+    swept = list(record)[: list(record).index("protocol")]
+    return [f"{key.rpartition('.')[2]}={record[key]}" for key in swept if key not in ABOUT]
+
+
+def _interval(record: Record) -> str:
+    prefix = "" if "noise" in record else "difference_"
+    low, high = record.get(f"{prefix}low"), record.get(f"{prefix}high")
+    interval = None if low is None or high is None else Interval(low, high, "")
+    return f"{signed(record['difference'])} {between(interval, sign=True)}".rstrip()
+
+
+def summary_lines(out: Path) -> Iterator[Grid | str]:
+    """What the terminal shows of a report: the first differences, and what is not drawn."""
+    rows = json.loads((out / SUMMARY).read_bytes())
+    if rows:
+        grid = Grid(box=SIMPLE_HEAD, pad_edge=False)
+        for title in ("experiment", "data", "networks", "difference, 95 %", "p", "n"):
+            setting = title == "data"  # the only one that can be too long for a line
+            grid.add_column(title, no_wrap=True, max_width=36 if setting else None)
+        for row in rows[:MAX_ROWS]:
+            grid.add_row(*row)
+        yield grid
+        if len(rows) > MAX_ROWS:
+            yield f"... and {number(len(rows) - MAX_ROWS, 0)} more: {out / 'tables' / 'all.md'}"
+    else:
+        yield "No focused network has a dense twin of the same settings yet: nothing is compared."
+    not_drawn = _not_drawn(out)
+    if not_drawn:
+        yield not_drawn
+
+
+def _not_drawn(out: Path) -> str:
+    """How many figures have no runs yet, or damaged ones: a sentence, or nothing."""
+    try:
+        index: Mapping[str, Sequence[object]] = json.loads(
+            (out / "figures" / "index.json").read_bytes()
+        )
+    except (OSError, ValueError):
+        return ""
+    words = {"missing": "have no runs yet", "damaged": "have damaged files"}
+    parts = [f"{len(index[kind])} {why}" for kind, why in words.items() if index.get(kind)]
+    return f"Figures not drawn: {', '.join(parts)}; the page says more." if parts else ""
 
 
 def search_folders(names: Sequence[str]) -> list[Path]:

@@ -1,9 +1,11 @@
-"""What the terminal shows: the config before a run, the summary after it, tables of a report."""
+"""What the terminal shows: a network before it trains, the summary after it, tables of a report."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -12,12 +14,14 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
-from rich.tree import Tree
 
 from focusing.errors import UserError
+from focusing.reports.names import dense_twin
 from focusing.results.store import read_record
 
 if TYPE_CHECKING:
+    from focusing.models import Network
+    from focusing.nn import FocusedLinear
     from focusing.reports.tables import Cell, Table
 
 MAX_ROWS = 40
@@ -124,6 +128,9 @@ def _cost(record: Mapping[str, Any]) -> str:
         parts.append(f"{record['steps_per_second']:,.0f} steps/s")
     if record.get("peak_memory_bytes"):
         parts.append(f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB")
+    compiled = (record.get("measured") or {}).get("compile") or {}
+    if "seconds" in compiled:
+        parts.append(f"compiled in {_time(compiled['seconds'])}")
     return ", ".join(parts)
 
 
@@ -135,19 +142,66 @@ def _time(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def config_tree(config: Mapping[str, Any]) -> Tree:
-    """The config as a tree, one option a line."""
-    tree = Tree("[bold]config[/bold]", guide_style="dim")
-    _grow(tree, config)
-    return tree
+def opening(
+    config: Mapping[str, Any], overrides: Sequence[str], data: str, net: Network
+) -> Iterator[RenderableType]:
+    """What a run prints before it trains: what was changed, and the layers of its network.
+
+    Args:
+        config: plain containers.
+        overrides: the command line.
+        data: the data set in a few words.
+        net: the network.
+    """
+    yield f"[bold]{escape(config['name'])}[/]  {config['model']['name']} on {escape(data)}"
+    changed = " ".join(map(shlex.quote, overrides)) or "nothing"
+    yield f"[dim]changed:[/] {escape(changed)}  [dim](--cfg job shows every option)[/]"
+    grid = Grid(box=SIMPLE_HEAD, pad_edge=False)
+    for title in ("layer", "kind", "output", "parameters", "foci"):
+        grid.add_column(title, justify="right" if title == "parameters" else "left")
+    layers = net.summary().layers
+    focused = net.focused_layers()
+    for layer in layers:
+        shape = "x".join(map(str, layer.output))
+        foci = _foci(focused[layer.name]) if layer.name in focused else ""
+        grid.add_row(layer.name, layer.kind, shape, f"{layer.parameters:,}", foci)
+    grid.add_row("total", "", "", f"{sum(layer.parameters for layer in layers):,}", "")
+    yield grid
 
 
-def _grow(tree: Tree, options: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        if isinstance(value, Mapping) and value:
-            _grow(tree.add(f"[bold]{escape(str(name))}[/bold]"), value)
-        else:
-            tree.add(f"{escape(str(name))}: {escape(str(value))}")
+def _foci(layer: FocusedLinear) -> str:
+    """How many foci a layer has, where, and how wide they are."""
+    mu, sigma = layer.mu.detach(), layer.sigma.detach()
+    ends = [f"{float(end):.3g}" for end in (mu.min(), mu.max(), sigma.min(), sigma.max())]
+    centres, apertures = (" to ".join(dict.fromkeys(pair)) for pair in (ends[:2], ends[2:]))
+    axes = f" in {mu.shape[1]}-d" if mu.shape[1] > 1 else ""
+    fixed = "" if layer.mu.requires_grad or layer.sigma.requires_grad else ", fixed"
+    return f"{len(mu)}{axes}, mu {centres}, sigma {apertures}{fixed}"
+
+
+def closing(
+    record: Mapping[str, Any], run_dir: Path, overrides: Sequence[str], program: str
+) -> Iterator[RenderableType]:
+    """What a run prints at its end: its table, its figures, and what to do next.
+
+    Args:
+        record: of the run.
+        run_dir: its folder.
+        overrides: the command line.
+        program: how the command begins, such as ``python train.py``.
+    """
+    yield summary(record, str(run_dir))
+    if any(run_dir.glob("figures/*.png")):
+        yield f"[dim]figures[/]  {escape(str(run_dir / 'figures'))}"
+    model = record["config"]["model"]["name"]
+    twin = dense_twin(model)
+    if twin == model:
+        twin = {"dense": "focus_s"}.get(model, model.replace("dense", "focus"))
+    others = [override for override in overrides if not override.startswith("model=")]
+    command = " ".join([program, f"model={twin}", *map(shlex.quote, others)])
+    yield f"[dim]next[/]     {escape(command)}"
+    output = record["config"]["paths"]["output_dir"]
+    yield f"         focusing report {escape(shlex.quote(output))}"
 
 
 def table_lines(table: Table, printed: set[str] | None = None) -> Iterator[RenderableType]:

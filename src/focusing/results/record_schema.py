@@ -82,6 +82,7 @@ _MEASURED = fields(
     dead_inputs=_unless_failed(_DEAD_INPUTS),
     explanation=_unless_failed(_EXPLANATION),
     timing=_unless_failed(_TIMING),
+    compile=fields({"seconds": POSITIVE}),
 )
 _FOCUS = fields(
     {},

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 import yaml
 
-from focusing.compose import data_dir, override_data
+from focusing.compose import override_data
+from focusing.config import data_dir
 from focusing.data import Batches, DataSet, Split
 from focusing.data.batches import FITTED
 from focusing.errors import DamagedError, UserError

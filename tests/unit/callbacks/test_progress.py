@@ -33,7 +33,7 @@ def test_loss_accuracy_and_sigma(tmp_path: Path) -> None:
     last = text.split("epoch")[-1]
     assert "2/2" in last
     assert "loss 0." in last
-    assert "val acc 0." in last
+    assert " %  sigma" in last
     assert "sigma " in last
 
 
@@ -87,8 +87,8 @@ def test_the_terminal_is_given_back_after_an_error(tmp_path: Path) -> None:
     ("metrics", "text"),
     [
         ({}, ""),
-        ({"train/loss": 0.5, "test/acc": torch.tensor(0.75)}, "loss 0.5000  test acc 0.7500"),
-        ({"train/acc": 0.5, "val/acc": 0.25}, "val acc 0.2500"),
+        ({"train/loss": 0.5, "test/acc": torch.tensor(0.75)}, "loss 0.5000  test acc 75.00 %"),
+        ({"train/acc": 0.5, "val/acc": 0.25}, "val acc 25.00 %"),
         ({"test/mae": 2.0, "focus/sigma_mean": 0.1}, "test mae 2.0000  sigma 0.100"),
     ],
 )

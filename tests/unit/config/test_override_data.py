@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from focusing.compose import data_dir, override_data
+from focusing.compose import override_data
+from focusing.config import data_dir
 from focusing.errors import UserError
 
 SAVED = {"_target_": "focusing.data.synthetic", "name": "synthetic", "n_samples": 50}

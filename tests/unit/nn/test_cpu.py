@@ -18,7 +18,7 @@ from numba.core.caching import IndexDataCacheFile
 
 from focusing import FocusedLinear
 from focusing.nn.ops import kernels
-from focusing.nn.ops.cpu import PLAN_STEPS, BufferPool
+from focusing.nn.ops.cpu import PLAN_STEPS, BufferPool, when_compiling
 from focusing.nn.ops.kernels import _exp2
 from tests.unit.nn.oracle import (
     FAST_BACKENDS,
@@ -306,3 +306,12 @@ def test_without_numba_torch_computes(numba: str) -> None:
     command = [sys.executable, "-c", WITHOUT_NUMBA, numba]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert result.stdout == "done\n", result.stderr
+
+
+def test_a_compilation_is_announced_once() -> None:
+    announced: list[str] = []
+    when_compiling(lambda: announced.append("now"))
+    loop = numba.njit(lambda x: x + 1)
+    assert announced == []
+    assert (loop(1), loop(1.0)) == (2, 2.0)  # two types, two compilations
+    assert announced == ["now"]

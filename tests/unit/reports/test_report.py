@@ -14,7 +14,7 @@ from focusing.reports.report import search_folders, write_report
 from focusing.reports.serve import Server, serve
 from focusing.results.collect import Collection, collect
 from tests.command_line import report as main
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import leave, leave_runs
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +34,36 @@ def test_a_report(
     (tmp_path / "outputs" / "broken" / "result.json").write_text("{")
     main([])
     printed = capsys.readouterr()
-    assert "Experiment mine" in printed.out
+    assert "nothing is compared" in printed.out
     assert printed.out.splitlines()[-1] == "2 runs, 1 failed, 1 copies left out: report/index.html"
     assert printed.err.startswith("Left out a record that cannot be read: ")
-    assert "Unreadable records" in printed.out
     assert (tmp_path / "report" / "tables" / "unreadable.csv").read_text() == (
         f"file,reason\n{tmp_path.name}/outputs/broken/result.json,not JSON\n"
     )
     assert "37.50 ± 17.68" in (tmp_path / "report" / "tables" / "all.md").read_text()
+
+
+def test_a_summary_of_many_runs_fits_on_a_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = {"dense": [0.5, 0.51, 0.52], "focus_s": [0.6, 0.61, 0.62], "fixed_s": [0.5, 0.6, 0.7]}
+    for width in range(12):
+        options = {"model.hidden": [width]}
+        leave_runs(tmp_path / "runs", "mine", "dna", models, options=options)
+    leave_runs(tmp_path / "runs", "other", "dna", {name: [0.5, 0.6] for name in models})
+    leave_runs(tmp_path / "runs", "table2_simple", "mnist", models)
+    monkeypatch.chdir(tmp_path)
+    main(["runs"])
+    first = capsys.readouterr().out
+    assert len(first.splitlines()) <= 20
+    row = "Focus-s − Dense   +10.00 [+7.73, +12.27]   5.1e-4   3 (best_test)"
+    assert any("MNIST" in line and row in line for line in first.splitlines())
+    assert "DNA, hidden=[0]" in first
+    assert "... and 4 more: report/tables/all.md" in first
+    monkeypatch.setattr("focusing.reports.tables.files.all_tables", None)  # nothing is made again
+    monkeypatch.setattr("focusing.reports.report.all_tables", None)
+    main(["runs"])
+    assert capsys.readouterr().out == first
 
 
 @pytest.mark.parametrize(

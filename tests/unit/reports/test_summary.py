@@ -1,12 +1,15 @@
 """The table at the end of a run."""
 
 import io
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from focusing.reports.terminal import summary
+from focusing.models import focused_mlp
+from focusing.reports.terminal import closing, opening, summary
 
 RECORD: dict[str, Any] = {
     "status": "done",
@@ -79,3 +82,22 @@ ERRORS = {"metric": "mse", "scores": {"best_test": {"value": 5.25}, "holdout": {
 )
 def test_parts_of_a_record(record: dict[str, Any], expected: list[str]) -> None:
     assert lines(record) == expected
+
+
+def test_a_run_begins_with_its_layers_and_ends_with_what_is_next(tmp_path: Path) -> None:
+    net = focused_mlp((4, 4), 3, [5], sigma=0.1, mu="spread", topology="image")
+    config = {"name": "mine", "model": {"name": "focus_2d"}, "paths": {"output_dir": "out"}}
+    console = Console(file=io.StringIO(), width=120)
+    for part in opening(config, ["data=mnist", "model.mu=[a b]"], "mnist", net):
+        console.print(part)
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures/foci.png").touch()
+    for part in closing({**RECORD, "config": config}, tmp_path, ["model=focus_2d", "a=1"], "run"):
+        console.print(part)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "changed: data=mnist 'model.mu=[a b]'" in text
+    assert re.search(r"hidden1 +FocusedLinear +5 +105 +5 in 2-d, mu 0.2 to 0.8, sigma 0.1 ", text)
+    assert re.search(r"total +\d+ ", text)
+    assert "84.95 %" in text
+    assert "figures  " in text
+    assert "next     run model=dense a=1\n         focusing report out\n" in text

@@ -5,7 +5,7 @@ from shutil import copytree
 
 import yaml
 
-from focusing.compose import data_dir
+from focusing.config import data_dir
 from focusing.results.store import read_record
 from focusing.shipping.trained import evaluate, load_run
 from tests.unit.shipping.conftest import SYNTHETIC, make_run

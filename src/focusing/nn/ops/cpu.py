@@ -11,6 +11,7 @@ import ctypes
 import math
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ MAX_BAND_SHARE = 0.8  # of the products: above it, one product over everything i
 PLAN_STEPS = 64  # until a plan is made anew, as foci that shrink leave it too wide
 MIN_POOLED = 2**14  # fewer values are as soon had from the system as from a buffer pool
 NO_MASK = np.empty((0, 0), np.bool_)
+_listeners: list[Any] = []
 
 
 class Slab(NamedTuple):
@@ -203,6 +205,35 @@ class CpuEngine:
             first, inputs = np.zeros(1, np.intp), np.full(1, len(self._line))
             self._whole = Plan(first, first, inputs, np.arange(neurons), whole=True)
         return self._whole
+
+
+def when_compiling(announce: Callable[[], Any]) -> None:
+    """Call a function as soon as numba compiles a loop in this process; later runs find it."""
+    if not AVAILABLE:
+        return
+    from numba.core import event
+
+    class Announce(event.Listener):  # type: ignore[misc]
+        def on_start(self, happening: Any) -> None:
+            if _listeners:
+                event.unregister("numba:compile", _listeners.pop())
+                announce()
+
+        def on_end(self, happening: Any) -> None:
+            pass
+
+    if _listeners:  # of an earlier run in this process
+        event.unregister("numba:compile", _listeners.pop())
+    _listeners.append(Announce())
+    event.register("numba:compile", _listeners[0])
+
+
+def compile_kernels() -> None:
+    """Compile all loops for positions on a line and in a picture, and keep them on disk."""
+    from focusing.nn import FocusedLinear
+
+    for topology in (None, (4, 4)):
+        FocusedLinear(16, 3, topology=topology)(torch.rand(2, 16)).sum().backward()
 
 
 def supports(

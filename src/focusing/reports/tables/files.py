@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from textwrap import wrap
 
+from focusing.reports.cache import remember, report_state, unchanged
 from focusing.reports.tables import Cell, Column, Record, Table
 from focusing.reports.tables.diagnostics import (
     course_tables,
@@ -117,7 +118,13 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
     Args:
         collection: the runs.
         out: folder of the report.
+
+    Returns:
+        The files; none if they were made from the same records before.
     """
+    state = report_state(collection)
+    if unchanged(out, FOLDER, state):
+        return []
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / ".written"  # what is left of runs that are no longer there goes
@@ -134,7 +141,9 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
     for name, content in texts.items():
         atomic_write(folder / name, content.encode(), sync=False)
     atomic_write(written, "".join(f"{name}\n" for name in texts).encode(), sync=False)
-    return [folder / name for name in texts]
+    files = [folder / name for name in texts]
+    remember(out, FOLDER, state, files)
+    return files
 
 
 def records_csv(records: Sequence[Record]) -> str:

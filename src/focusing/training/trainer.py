@@ -13,9 +13,9 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.warnings import PossibleUserWarning
-from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.plugins.precision import MixedPrecision
 from pytorch_lightning.profilers import PassThroughProfiler
 from torch import Tensor

@@ -46,28 +46,6 @@ class TestRows:
         holm = [r.get("p_holm") for r in table.records if r["model.hidden"] == "[8]"]
         assert holm == [None, None, pytest.approx(2 * p), pytest.approx(2 * p)]
 
-    def test_validation_chooses_among_apertures_of_fixed_foci(self, tmp_path: Path) -> None:
-        """The best of the test data is none of its business."""
-        fixed = {"model.train_mu": False, "model.train_sigma": False}
-        apertures = {0.05: (0.7, 0.6), 0.1: (0.65, 0.8), 0.2: (0.6, 0.7)}  # test, validation
-        for sigma, (test, val) in apertures.items():
-            for seed in (0, 17):
-                options = {"model.sigma": sigma, **fixed}
-                tests, vals = [test + seed / 1000] * 2, [val, val - 0.1]
-                leave(tmp_path, "mine", "dna", "fixed_s", seed, tests, val=vals, options=options)
-                moved = {"model.sigma": sigma}
-                leave(tmp_path, "mine", "dna", "focus_s", seed, tests, val=vals, options=moved)
-        [table] = experiment_tables(collect([tmp_path]))
-        marked = [row[:-2] for row in texts(table) if any("‡" in cell for cell in row)]
-        assert [row[1:3] for row in marked] == [["Fixed-s", "0.1"]]
-        chosen = {
-            (record["model"], record["model.sigma"]): record.get("chosen_by_validation")
-            for record in of_protocol(table, "holdout")
-        }
-        trained = {("focus_s", str(sigma)): None for sigma in apertures}
-        assert chosen == trained | {("fixed_s", str(s)): s == 0.1 for s in apertures}
-        assert any(note.startswith("‡") for note in table.notes)
-
     def test_options_of_one_model_alone(self, tmp_path: Path) -> None:
         leave_runs(tmp_path, "mine", "dna", {"dense": [0.5, 0.51]})
         for sigma in (0.1, 0.2):

@@ -23,7 +23,6 @@ from focusing.reports.tables.run_blocks import editions, limits, mean_and_deviat
 from focusing.reports.tables.settings import (
     UNCHANGED,
     Setting,
-    chosen_apertures,
     comparisons,
     option_columns,
     settings_of,
@@ -58,11 +57,6 @@ NOTE_SWEEP = (
 NOTE_NO_TWIN = "No dense network of the same settings is among these runs: there is no difference."
 NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the paper has a figure."
 NOTE_HELD = "† from runs that kept part of the training data for validation."
-CHOSEN = "‡"
-NOTE_CHOSEN = (
-    "‡ Of the apertures of fixed foci, the one with the best mean score on the validation split at "
-    "the epochs that count: compare trained foci with this one."
-)
 NOTE_MEASURED = "Means over runs with 95 % interval (Student's t; bootstrap from 20 runs on)."
 MEANINGS = {
     "foci inside": "foci inside: centres among the informative columns",
@@ -137,7 +131,7 @@ def _columns(settings: Sequence[Setting], *more: Column) -> tuple[Column, ...]:
 
 def _scores(name: str, title: str, about: Mapping[str, str], settings: Sequence[Setting]) -> Table:
     protocols = [name for name in PROTOCOLS if any(name in setting.scores for setting in settings)]
-    compared, apertures = comparisons(settings, protocols), chosen_apertures(settings)
+    compared = comparisons(settings, protocols)
     author = [author_mean(setting) for setting in settings]
     known = any(mean is not None for mean in author)
     cells: list[list[Cell]] = []
@@ -151,11 +145,8 @@ def _scores(name: str, title: str, about: Mapping[str, str], settings: Sequence[
                 cells[-1].append(Cell())
                 continue
             cell, more = score.cell(), against.lines() if against else []
-            difference = against.record() if against else {}
-            if protocol == "holdout" and place in apertures:
-                more = [*more, *[CHOSEN] * apertures[place]]
-                difference |= {"chosen_by_validation": apertures[place]}
             cells[-1].append(text(*cell.lines, *more))
+            difference = against.record() if against else {}
             records.append({**named, "protocol": protocol, **score.record(), **difference})
     others = {against.other for against in compared.values()}
     held = any(score.mark for setting in settings for score in setting.scores.values())
@@ -166,7 +157,6 @@ def _scores(name: str, title: str, about: Mapping[str, str], settings: Sequence[
         **dict.fromkeys((*varied_note(settings), *limited_note(settings)), True),
         NOTE_AUTHOR: known,
         NOTE_HELD: held,
-        NOTE_CHOSEN: bool(apertures),
     }
     return Table(
         name,

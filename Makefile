@@ -38,7 +38,7 @@ lint: venv-all ## check style, types and layering
 	$(VENV)/bin/lint-imports
 
 bench: venv-all ## measure speed and memory: make bench ARGS=layer for one of benchmarks/
-	for name in $(or $(ARGS),layer loop table1 inference sweep report); do $(RUN) benchmarks/$$name.py || exit 1; done
+	for name in $(or $(ARGS),layer launches loop table1 inference sweep report); do $(RUN) benchmarks/$$name.py || exit 1; done
 
 results: venv-core ## publish what is in outputs/: records to results/, tables and figures for REPRODUCTION.md
 	$(VENV)/bin/focusing archive outputs --out results

@@ -179,6 +179,7 @@ SCHEMA_TARGETS: dict[str, dict[str, str]] = {
         "lfw": "focusing.data.lfw",
         "catsdogs": "focusing.data.catsdogs",
         "fsdd": "focusing.data.fsdd",
+        "multi_domain": "focusing.data.multi_domain",
         "boston": "focusing.data.boston",
         "dna": "focusing.data.dna",
         "reuters": "focusing.data.reuters",

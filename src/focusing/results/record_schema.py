@@ -119,6 +119,7 @@ _DATA = fields(
     inputs=whole(1),
     shape=items(whole(1)),
     informative=optional(items(COUNT, 2, 2)),
+    domains=optional(mapping(items(COUNT, 2, 2))),
 )
 TEST_METRICS = optional(
     fields(

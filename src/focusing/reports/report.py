@@ -27,7 +27,6 @@ DEFAULT_FOLDERS = ("outputs", "results")
 CACHE = ".records.json"
 SUMMARY = ".summary.json"
 """What the terminal showed last: a report that did not change shows it again."""
-Writer = Callable[[Collection, Path], object]
 WRITERS = {
     "figures": ("focusing.reports.figures.gallery", "write_figures"),
     "page": ("focusing.reports.page", "write_page"),

@@ -86,7 +86,8 @@ def test_torchs_list_is_the_one_that_is_forbidden() -> None:
 def test_a_step_of_every_network_is_deterministic_and_never_waits(
     model: str, tmp_path: Path
 ) -> None:
-    name = {"vgg": "cifar10", "fasttext": "imdb"}.get(family(model), "mnist")
+    kinds = {"vgg": "cifar10", "fasttext": "imdb", "transformer": "clt"}
+    name = kinds.get(family(model), "mnist")
     config = checked(f"model={model}", f"data={name}", "size=smoke", "optim.clip_value=1")
     dataset = load_data(config)
     network = build_net(config, dataset)

@@ -9,10 +9,10 @@ ifneq ($(wildcard ../shared/data),)
 export FOCUSING_DATA_DIR ?= $(CURDIR)/../shared/data
 endif
 
-.PHONY: help setup train test fuzz lint bench docs notebooks results campaign venv-core venv-all
+.PHONY: help setup train test test-cluster fuzz lint bench docs notebooks results campaign venv-core venv-all
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 setup: venv-all ## install the project, all its extras and the tools
 
@@ -21,6 +21,12 @@ train: venv-core ## run an experiment: make train ARGS="model=focus_s data=clt"
 
 test: lint ## lint, then run the tests: make test ARGS="-k layer"
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist worksteal $(ARGS)
+
+test-cluster: venv-all ## test sweeps on a real SLURM and a Ray of three nodes, both started on this machine
+	@PATH="$$PATH:/usr/sbin"; command -v slurmctld && command -v munged || { \
+		echo 'make test-cluster needs SLURM: apt-get install -y --no-install-recommends slurm-wlm munge'; \
+		echo 'Only that needs root: the tests start daemons of their own, as this user.'; exit 1; }
+	FOCUSING_TEST_CLUSTER=1 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/integration/test_slurm.py tests/integration/test_ray.py $(ARGS)
 
 fuzz: venv-all ## try thousands of bad options, files and run folders: make fuzz ARGS="-k options" EXAMPLES=5000
 	OMP_NUM_THREADS=1 FOCUSING_FUZZ=$(or $(EXAMPLES),1000) $(RUN) -m pytest -n 2 tests/unit/test_fuzz.py $(ARGS)
@@ -32,7 +38,7 @@ lint: venv-all ## check style, types and layering
 	$(VENV)/bin/lint-imports
 
 bench: venv-all ## measure speed and memory: make bench ARGS=layer for one of benchmarks/
-	for name in $(or $(ARGS),layer loop table1 inference sweep report); do $(RUN) benchmarks/$$name.py || exit 1; done
+	for name in $(or $(ARGS),layer launches loop table1 inference sweep report); do $(RUN) benchmarks/$$name.py || exit 1; done
 
 docs: venv-all ## build the documentation in site/; open site/index.html, or: python -m http.server -d site
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict

@@ -335,11 +335,15 @@ def _benchmark() -> Row:
 
 
 def speed(sparsity: float, least_batch: int = 32) -> tuple[float, float]:
-    """The least and the most that single sparse layers gain over dense ones, on one thread."""
-    layers = _benchmark()["results"]["1 threads"]["layers"]
+    """The least and the most that single sparse layers gain over dense ones, on one thread.
+
+    Over the instructions of the processor and, if it was measured so too, AVX2 alone.
+    """
+    measured = [_benchmark()[name] for name in ("results", "avx2") if name in _benchmark()]
     gains = [
         layer["banded"][1]
-        for layer in layers
+        for run in measured
+        for layer in run["1 threads"]["layers"]
         if layer["sparsity"] == sparsity and layer["batch"] >= least_batch
     ]
     return min(gains), max(gains)

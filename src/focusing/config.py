@@ -112,6 +112,7 @@ class TrainerOptions:
     precision: Annotated[str, OneOf(*PRECISIONS)] = MISSING
     deterministic: bool = MISSING
     limit_batches: AtLeastOne | None = None
+    compile: bool = False
 
 
 @dataclass
@@ -128,6 +129,7 @@ class Sweep:
 
     trials: Annotated[int, Ge(1), Le(100_000)] = MISSING
     trial: Count | None = None
+    only: list[int] | None = None
     changed: str | None = None  # what made an impossible trial possible
     stacked: bool = MISSING
     retry_failed: bool = MISSING
@@ -177,6 +179,7 @@ SCHEMA_TARGETS: dict[str, dict[str, str]] = {
         "lfw": "focusing.data.lfw",
         "catsdogs": "focusing.data.catsdogs",
         "fsdd": "focusing.data.fsdd",
+        "multi_domain": "focusing.data.multi_domain",
         "boston": "focusing.data.boston",
         "dna": "focusing.data.dna",
         "reuters": "focusing.data.reuters",

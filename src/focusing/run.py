@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 from pytorch_lightning.loggers.logger import Logger
 from rich.console import Console, RenderableType
 
+from focusing.callbacks import CompiledNetwork
 from focusing.compose import check, prepare_hydra
 from focusing.config import Optim
 from focusing.data import DataSet, Split
@@ -126,7 +127,10 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     trainer = build_trainer(  # it notices what this machine lacks
         config["trainer"],
         run_dir,
-        callbacks=build_callbacks(config["callbacks"]),
+        callbacks=[
+            *build_callbacks(config["callbacks"]),
+            *([CompiledNetwork()] if config["trainer"]["compile"] else []),
+        ],
         best_of=judge and f"{judge}/{SERIES_OF[data.metric]}",
         metric=data.metric,
     )

@@ -14,8 +14,8 @@ from focusing.drawing import Array, colour, evenly_spaced, figure_style, save_fi
 from focusing.results.arrays import check_arrays, read_arrays
 
 FILE = "windows.npz"
-KINDS = {"images": "u S ...", "epoch": "i E", "centre": "f E S G d", "extent": "f E S G d"}
-MAX_SAMPLES, COLUMNS, MAX_FRAMES = 24, 8, 60
+KINDS = {"images": "u S ...", "epoch": "if E", "centre": "f E S G d", "extent": "f E S G d"}
+MAX_SAMPLES, COLUMNS, MAX_FRAMES, EARLY_FRAMES = 24, 8, 36, 12
 PANEL = 0.85
 """Inches of a sample."""
 
@@ -75,7 +75,7 @@ class WindowPanels:
             extent = self.arrays["extent"][at, sample, glimpse] * size
             top, left = centre - extent / 2
             frame.set(xy=(left, top), height=extent[0], width=extent[1])
-        self.title.set_text(f"epoch {self.arrays['epoch'][at]}")
+        self.title.set_text(f"epoch {self.arrays['epoch'][at]:.3g}")
         return []
 
 
@@ -86,10 +86,17 @@ def windows_figure(arrays: dict[str, Array]) -> Figure:
     return panels.figure
 
 
+def film_times(records: int) -> list[int]:
+    """Which records a film shows: the first, in which windows move most, and some of the others."""
+    early = min(EARLY_FRAMES, records)
+    later = evenly_spaced(records - early, MAX_FRAMES - early)
+    return [*range(early), *(early + int(at) for at in later)]
+
+
 def film_windows(path: Path, arrays: dict[str, Array], fps: int = 6) -> None:
     """The same over epochs, as a GIF that rests on its last picture."""
     panels = WindowPanels(arrays)
-    times = evenly_spaced(len(arrays["epoch"]), MAX_FRAMES)
+    times = film_times(len(arrays["epoch"]))
     frames = [*times, *[times[-1]] * fps]
     animation = FuncAnimation(panels.figure, panels.show, frames=frames, init_func=lambda: [])
     save_film(animation, path, PillowWriter(fps=fps), dpi=110)

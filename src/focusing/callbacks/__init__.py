@@ -1,6 +1,7 @@
 """What happens around training, one class a file."""
 
 from focusing.callbacks.clip_foci import ClipFoci
+from focusing.callbacks.compiled_network import CompiledNetwork
 from focusing.callbacks.dead_inputs import DeadInputs
 from focusing.callbacks.explanation import Explanation
 from focusing.callbacks.focus_trajectory import FocusTrajectory
@@ -14,6 +15,7 @@ from focusing.callbacks.window_trajectory import WindowTrajectory
 
 __all__ = [
     "ClipFoci",
+    "CompiledNetwork",
     "DeadInputs",
     "Explanation",
     "FocusTrajectory",

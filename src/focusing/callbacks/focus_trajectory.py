@@ -18,6 +18,7 @@ Keys, for every focused layer with n neurons, m inputs at positions in d dimensi
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -235,7 +236,8 @@ class Trajectory:
             Per layer ``moved`` (mean distance of mu from its start), ``sigma_first`` and
             ``sigma_last`` (means), ``widened`` (share of sigma that grew); without layers whose
             foci became NaN. Of the first layer, if it is known which inputs are informative, also
-            ``inside_first`` and ``inside_last``: the share of centres that are among these.
+            ``inside_first`` and ``inside_last``: the share of centres that are among these. If
+            inputs are of several domains, ``in_<domain>_first`` and ``in_<domain>_last``.
         """
         movement = {}
         for name in self._foci:
@@ -258,6 +260,8 @@ class Trajectory:
                     "inside_first": inside[0].item(),
                     "inside_last": inside[-1].item(),
                 }
+            if first_layer and data.get("domains"):
+                movement[name] |= _by_domain(mu, layers[name].tau, data["domains"])
         return movement
 
     def state_dict(self) -> dict[str, Any]:
@@ -320,6 +324,18 @@ class Trajectory:
             }
             arrays |= {f"{name}/{key}": value for key, value in values.items()}
         write_arrays(path, arrays)
+
+
+def _by_domain(mu: Tensor, tau: Tensor, domains: Mapping[str, tuple[int, int]]) -> dict[str, float]:
+    """Share of the centres (E, n, d) that are in each domain, which divide the first axis."""
+    line = tau[:, 0].float().cpu()
+    shares = {}
+    for domain, (start, stop) in domains.items():
+        low = (line[start - 1] + line[start]) / 2 if start else -math.inf
+        high = (line[stop - 1] + line[stop]) / 2 if stop < len(line) else math.inf
+        inside = ((mu[..., 0] >= low) & (mu[..., 0] < high)).float().mean(dim=1)
+        shares[f"in_{domain}_first"], shares[f"in_{domain}_last"] = inside[[0, -1]].tolist()
+    return shares
 
 
 def stored_neurons(neurons: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -120,7 +120,7 @@ class StuckNeurons(pl.Callback):
             for chunk in torch.split(inputs, module.batches["test"].size):
                 chunk = chunk if train.prepare is None else train.prepare(chunk)
                 with precision.forward_context():
-                    net(precision.convert_input(chunk))
+                    net.forward(precision.convert_input(chunk))  # a compiled one has no hooks
         finally:
             for part, mode in modes.items():
                 part.training = mode

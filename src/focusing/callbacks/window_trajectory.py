@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from focusing.models import DynamicNetwork
 from focusing.nn import WindowReader
 from focusing.results.arrays import write_arrays
 from focusing.training.checkpoint import check_structure
-from focusing.validation import fields, items, whole
+from focusing.validation import fields, items, number
 
 log = logging.getLogger(__name__)
 
@@ -31,22 +32,25 @@ PATIENCE = 5
 class WindowTrajectory(pl.Callback):
     """Records where dynamic foci look on a few test samples; leaves ``windows.npz`` in the folder.
 
-    The file has the samples (``images``, in [0, 255]), ``epoch`` and, for every recorded epoch,
+    The file has the samples (``images``, in [0, 255]), ``epoch`` and, for every recorded time,
     ``centre`` and ``extent`` of every window, (E, samples, glimpses, d). A network without dynamic
     foci leaves nothing. A warning tells of windows that are the same for all samples, and of a loss
     that stays at chance.
 
     Args:
         samples: number of test samples, evenly spaced.
+        early: further records in the first epoch, in which windows move most.
     """
 
-    def __init__(self, samples: int = 24) -> None:
+    def __init__(self, samples: int = 24, early: int = 10) -> None:
         if samples < 2:
             raise ValueError(f"samples={samples} must be at least 2.")
-        self.samples = samples
+        if early < 0:
+            raise ValueError(f"early={early} must not be negative.")
+        self.samples, self.early = samples, early
         self._focus: DynamicNetwork | WindowReader | None = None
         self._inputs = torch.empty(0)
-        self._epochs: list[int] = []
+        self._epochs: list[float] = []
         self._windows: list[Tensor] = []
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -64,6 +68,21 @@ class WindowTrajectory(pl.Callback):
         """Record where the windows begin; a resumed run has done so."""
         if self._focus is not None and not self._epochs:
             self._record(trainer.current_epoch)
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Record the windows some times in the first epoch."""
+        if self._focus is None or trainer.current_epoch:
+            return
+        count, total = batch_idx + 1, trainer.num_training_batches
+        if count < total and count % math.ceil(total / (self.early + 1)) == 0:
+            self._record(count / total)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Record the windows after the epoch, before its checkpoint is written."""
@@ -96,7 +115,7 @@ class WindowTrajectory(pl.Callback):
         images = (255 * (self._inputs - low) / (high - low).clamp_min(1e-12)).round().byte()
         return {
             "images": images.cpu().numpy(),
-            "epoch": torch.tensor(self._epochs).numpy(),
+            "epoch": np.array(self._epochs, dtype=float),
             "centre": centre.numpy(),
             "extent": extent.numpy(),
         }
@@ -133,7 +152,7 @@ class WindowTrajectory(pl.Callback):
     def check_state(self, state: Any, module: pl.LightningModule) -> None:
         """Refuse the records of other foci; see :mod:`focusing.training.checkpoint`."""
         epochs = state.get("epochs")
-        fields({"epochs": items(whole())})({"epochs": epochs})
+        fields({"epochs": items(number(0))})({"epochs": epochs})
         focus = _dynamic_focus(module)
         if focus is None:
             check_structure(state, {"epochs": [], "windows": []})
@@ -151,7 +170,7 @@ class WindowTrajectory(pl.Callback):
         self._windows = list(state_dict["windows"])
 
     @torch.no_grad()
-    def _record(self, epoch: int) -> None:
+    def _record(self, epoch: float) -> None:
         if self._focus is not None:
             weights = next(self._focus.parameters())
             windows = self._focus.windows(self._inputs.to(weights))

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from focusing.data.dataset import DataSet
     from focusing.data.generated import clt, shifted, synthetic
     from focusing.data.image_sets import catsdogs, cifar10, fashion, lfw, mnist
+    from focusing.data.paired import multi_domain
     from focusing.data.splits import Split, hold_out
     from focusing.data.tabular import boston, dna
     from focusing.data.text import imdb, reuters
@@ -28,6 +29,7 @@ __all__ = [
     "imdb",
     "lfw",
     "mnist",
+    "multi_domain",
     "reuters",
     "shifted",
     "synthetic",
@@ -48,6 +50,7 @@ _HOMES = {
     "imdb": "text",
     "lfw": "image_sets",
     "mnist": "image_sets",
+    "multi_domain": "paired",
     "reuters": "text",
     "shifted": "generated",
     "synthetic": "generated",

@@ -67,6 +67,21 @@ def fsdd(
     if options.fake:
         raw = fake((coefficients, frames, 1), 10, top=None, test_share=TEST_SHARE)
         return assemble("fsdd", raw, options)
+    recipe = {"coefficients": coefficients, "window": window, "hop": hop, "bands": bands}
+    return assemble("fsdd", read_recordings(options, speakers, frames=frames, **recipe), options)
+
+
+def read_recordings(
+    options: FileOptions,
+    speakers: Sequence[str] = SPEAKERS,
+    *,
+    coefficients: int = 20,
+    frames: int = 40,
+    window: int = 512,
+    hop: int = 160,
+    bands: int = 40,
+) -> Raw:
+    """The recordings themselves; pairs with handwritten digits are made of them too."""
     files = options.files("fsdd")
     folder = files.paths[0]
     names, labels, official = _recordings(folder, speakers)
@@ -79,8 +94,7 @@ def fsdd(
     entry = decode_files("fsdd", folder, names, labels, recipe, read)
     about: dict[str, Any] = {"top": None, "test_share": TEST_SHARE}
     about["keep"] = (1,)  # each coefficient has its own scale
-    raw = Raw.of(entry, files.source, 10, official, **about)
-    return assemble("fsdd", raw, options)
+    return Raw.of(entry, files.source, 10, official, **about)
 
 
 def read_picture(path: Path, *, frames: int, hop: int, **recipe: int) -> Array:

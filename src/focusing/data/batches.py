@@ -46,6 +46,13 @@ def resident(split: Split, device: torch.device) -> Split:
     return split.to(device)
 
 
+def send(values: Tensor, device: torch.device) -> Tensor:
+    """Move values to a device; to a GPU from pinned memory, so that the host need not wait."""
+    if device.type == "cuda" and values.is_cpu:
+        return values.pin_memory().to(device, non_blocking=True)
+    return values.to(device)
+
+
 class Batches:
     """Iterates over a split in memory: no workers, and no copies if it is on the device.
 
@@ -80,7 +87,8 @@ class Batches:
     ) -> None:
         self.split, self.size, self.seed = split, size, seed
         self.device = split.targets.device if device is None else device
-        self.prepare, self.augment, self.augment_seed = prepare, augment, augment_seed
+        self.prepare = prepare.to(self.device) if isinstance(prepare, Preparation) else prepare
+        self.augment, self.augment_seed = augment, augment_seed
         self.epoch = 0
         samples = len(split.targets)
         self._used = samples if limit is None else min(samples, limit * size)
@@ -100,7 +108,7 @@ class Batches:
         seed = epoch_seed(self.augment_seed, self.epoch, stream=2)
         generator = torch.Generator().manual_seed(seed)
         for chunk in self._chunks():
-            inputs, targets = chunk.to(self.device)
+            inputs, targets = (send(values, self.device) for values in chunk)
             if self.prepare is not None:
                 inputs = self.prepare(inputs)
             if self.augment is not None:
@@ -133,8 +141,14 @@ class Preparation:
 
     def __call__(self, raw: Tensor) -> Tensor:
         """Prepare samples (N, *), on their device."""
-        factor, offset = self.factor.to(raw.device), self.offset.to(raw.device)
-        return raw.to(torch.float32, copy=True).mul_(factor).add_(offset)
+        own = self.to(raw.device)
+        return raw.to(torch.float32, copy=True).mul_(own.factor).add_(own.offset)
+
+    def to(self, device: torch.device) -> Preparation:
+        """The same on a device, where it needs no copy for each batch."""
+        if self.factor.device == self.offset.device == device:
+            return self
+        return Preparation(self.factor.to(device), self.offset.to(device))
 
     @classmethod
     def fit(
@@ -235,7 +249,7 @@ class Augment:
         if not self:
             return images
         if not (self.shift or self.shear or self.zoom):
-            flipped = mirrored.to(images.device).view(-1, 1, 1, 1)
+            flipped = send(mirrored, images.device).view(-1, 1, 1, 1)
             return torch.where(flipped, images.flip(2), images)
         # Maps pixels of the result to pixels of the original, in units of half the image's size.
         height, width = images.shape[1:3]
@@ -248,7 +262,7 @@ class Augment:
         theta[:, 1, 2] = 2 * down
         planes = images.permute(0, 3, 1, 2)
         grid = functional.affine_grid(
-            theta.to(images.device, images.dtype), list(planes.shape), align_corners=False
+            send(theta, images.device).to(images.dtype), list(planes.shape), align_corners=False
         )
         moved = functional.grid_sample(planes, grid, padding_mode="border", align_corners=False)
         return moved.permute(0, 2, 3, 1).contiguous()

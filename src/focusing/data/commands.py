@@ -30,6 +30,7 @@ def list_data(args: argparse.Namespace) -> None:
         ("synthetic", "Informative columns beside noise", "made when needed"),
         ("clt", "Cluttered MNIST 60x60", "made from mnist when needed"),
         ("shifted", "Shifted MNIST 60x60", "made from mnist when needed"),
+        ("multi_domain", "Handwritten and spoken digits", "made from mnist and fsdd when needed"),
     ]
     for entry in catalogue().values():
         group, variant = VARIANTS.get(entry.name, (entry.name, None))

@@ -7,7 +7,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -52,6 +52,7 @@ class DataSet:
         preparation: the mapping that raw samples went, or with ``prepare`` will go, through.
         labels: names of the classes, if they have any.
         content: hash of all samples, regardless of split and preparation; None if not known.
+        domains: kinds of inputs, each with its first input and the one after its last.
     """
 
     name: str
@@ -67,6 +68,7 @@ class DataSet:
     preparation: Preparation | None = None
     labels: tuple[str, ...] = ()
     content: str | None = None
+    domains: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def inputs(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from focusing.results.collect import published
 from focusing.results.identity import run_folder
 from focusing.results.record import describe_end, describe_start
 from focusing.results.store import FinishedError, atomic_write, claim, record_of, write_record
+from focusing.sweep.jobs import describe_error, record_failure
 from focusing.training.checkpoint import chosen_checkpoint, encode
 from focusing.training.metrics import detailed_metrics
 from focusing.training.trainer import build_net, load_data, split_data
@@ -75,6 +77,27 @@ class _Run:
     start: dict[str, Any]
     trajectory: Trajectory
     wanted: bool
+
+
+def train_or_record(group: Sequence[Pair], device: torch.device) -> dict[int, str]:
+    """Train a group, or its trials one by one if that fails; returns the errors of trials."""
+    try:
+        train_group(group, device)
+    except Exception as error:
+        if len(group) > 1:
+            return {k: v for pair in group for k, v in train_or_record([pair], device).items()}
+        trace = None if isinstance(error, UserError) else traceback.format_exc()
+        return record_failures(group, describe_error(error), trace)
+    return {}
+
+
+def record_failures(group: Sequence[Pair], error: str, trace: str | None = None) -> dict[int, str]:
+    """Record that trials failed, except for runs that have a record."""
+    for pair in group:
+        for config in pair:
+            if not record_if_any(config):
+                record_failure(run_folder(config), config, error, trace)
+    return {pair.trial: error for pair in group}
 
 
 def train_group(pairs: Sequence[Pair], device: torch.device) -> int:

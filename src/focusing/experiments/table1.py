@@ -8,7 +8,6 @@ import math
 import multiprocessing
 import os
 import time
-import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,17 +27,22 @@ from rich.table import Table
 from focusing.compose import check, prepare_hydra
 from focusing.config import SCHEMA_TARGETS, Optim, group_schemas
 from focusing.errors import UserError
-from focusing.experiments.stack_records import DTYPES, Pair, record_if_any, train_group
+from focusing.experiments.stack_records import (
+    DTYPES,
+    Pair,
+    record_failures,
+    record_if_any,
+    train_or_record,
+)
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
 from focusing.results.identity import ONLOOKERS, run_folder
+from focusing.sweep.clusters import ClusterSweep
 from focusing.sweep.jobs import (
     Job,
     Outcome,
     Result,
     RunsFailedError,
-    describe_error,
     print_failures,
-    record_failure,
 )
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
@@ -63,19 +67,28 @@ FREE_OPTIONS = {
 """Options of which a stack takes any value; the others must keep the schema's default."""
 
 
-def run_stacked(cfg: DictConfig) -> float | None:
+def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float | None:
     """Run the trials of a config, those of equal shapes together, and print a summary.
 
     Finished runs are not run again, failed ones only with ``sweep.retry_failed=true``. A kill
-    loses the groups that are being trained. Returns the mean score of the focused networks minus
-    that of the dense ones.
+    loses the groups that are being trained.
+
+    Args:
+        cfg: with ``sweep.stacked=true``.
+        cluster: where groups train; None: here.
+
+    Returns:
+        The mean score of the focused networks minus that of the dense ones.
     """
     prepare_hydra()
     config = check(cfg)
     check_stackable(config)
-    device = build_trainer(config["trainer"], Path()).strategy.root_device
+    device = torch.device("cuda" if cluster and cluster.gpus else "cpu")
+    if cluster is None:
+        device = build_trainer(config["trainer"], Path()).strategy.root_device
     fixed = command_line_options(cfg)
-    numbers = range(config["sweep"]["trials"])
+    overrides = tuple(HydraConfig.get().overrides.task) if cluster else ()
+    numbers = config["sweep"]["only"] or range(config["sweep"]["trials"])
     trials = [draw(config["seed"], index, config["variant"], fixed) for index in numbers]
     pairs = [pair_of(config, trial, fixed) for trial in trials]
     retry = config["sweep"]["retry_failed"]
@@ -90,7 +103,11 @@ def run_stacked(cfg: DictConfig) -> float | None:
                 _count(status, pair, earlier=True)
         while left:
             status.refresh()
-            errors |= train_groups(list(groups(left, device)), device, status)
+            stacks = sorted(groups(left, device), key=rough_seconds, reverse=True)
+            if cluster is None:
+                errors |= train_groups(stacks, device, status)
+            else:
+                errors |= train_on_cluster(stacks, cluster, overrides, status)
             left = [pair for pair in left if pair.trial not in errors]
             left = [pair for pair in left if not (config["force"] or _is_finished(pair))]
             if left:
@@ -103,7 +120,8 @@ def run_stacked(cfg: DictConfig) -> float | None:
         values = [outcome.score for _, outcome in results if outcome.score is not None]
         if len(values) == len(pair):
             scores.append((trial, values[0], values[1]))
-    console.Console(soft_wrap=True).print(summarize(trials, scores))
+    if not config["sweep"]["only"]:
+        console.Console(soft_wrap=True).print(summarize(trials, scores))
     if failed:
         in_a_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
         if not in_a_sweep:  # which prints them
@@ -157,6 +175,7 @@ def _refusal(name: str, value: Any, supported: str) -> UserError:
 def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -> Pair:
     """The configs of a trial's runs: that of the sweep with the trial, except for fixed options."""
     focused = copy.deepcopy(config)
+    focused["sweep"]["only"] = None
     for name, value in trial.settings.items():
         if name not in fixed:
             group, _, option = name.partition(".")
@@ -200,37 +219,77 @@ def rough_seconds(group: Group) -> float:
 def train_groups(
     stacks: Sequence[Group], device: torch.device, status: SweepStatus
 ) -> dict[int, str]:
-    """Train all groups, the longest first; on a CPU in as many processes as torch has threads.
+    """Train all groups in this order; on a CPU in as many processes as torch has threads.
 
     Small steps do not divide, so every process has one thread. The groups of a process that died
     are tried once more, each trial by itself. Returns the errors of trials that could not be
     trained, by the numbers of the trials.
     """
-    ordered = sorted(stacks, key=rough_seconds, reverse=True)
-    workers = min(torch.get_num_threads() if device.type == "cpu" else 1, len(ordered))
+    workers = min(torch.get_num_threads() if device.type == "cpu" else 1, len(stacks))
     forks = hasattr(os, "fork") and not multiprocessing.current_process().daemon
     errors: dict[int, str] = {}
-
-    def finish(group: Group, failed: Mapping[int, str]) -> None:
-        errors.update(failed)
-        for pair in group:
-            _count(status, pair, failed.get(pair.trial))
-        status.refresh()
-
-    if workers < 2 or not forks or sum(map(rough_seconds, ordered)) < MIN_POOL_SECONDS:
+    if workers < 2 or not forks or sum(map(rough_seconds, stacks)) < MIN_POOL_SECONDS:
         with one_thread():
-            for group in ordered:
-                finish(group, train_or_record(group, device))
+            for group in stacks:
+                errors |= _finish(group, train_or_record(group, device), status)
         return errors
     crashed: list[Group] = []
-    for group, failed in _run_in_pool(ordered, device, workers, status):
+    for group, failed in _run_in_pool(stacks, device, workers, status):
         if failed is None:
             crashed += [[pair] for pair in group]
         else:
-            finish(group, failed)
+            errors |= _finish(group, failed, status)
     for group, failed in _run_in_pool(crashed, device, 1, status):
-        finish(group, _record_failures(group, CRASHED_TWICE) if failed is None else failed)
+        failed = record_failures(group, CRASHED_TWICE) if failed is None else failed
+        errors |= _finish(group, failed, status)
     return errors
+
+
+def train_on_cluster(
+    stacks: Sequence[Group],
+    cluster: ClusterSweep,
+    overrides: tuple[str, ...],
+    status: SweepStatus,
+    *,
+    again: bool = True,
+) -> dict[int, str]:
+    """Train groups as the jobs of a cluster: as :func:`train_groups` does, and it returns the same.
+
+    Args:
+        stacks: the groups.
+        cluster: where to.
+        overrides: of the sweep.
+        status: of the trials.
+        again: try the trials of a group whose process died once more, one by one.
+    """
+    errors: dict[int, str] = {}
+    crashed: list[Group] = []
+
+    def done(job: Job, outcome: Outcome) -> None:
+        group, failed = stacks[job.index], {run.index: str(out.error) for run, out in outcome.runs}
+        if outcome.crashed and again:
+            crashed.extend([pair] for pair in group)
+            return
+        if outcome.crashed:
+            failed = record_failures(group, str(outcome.error))
+        elif outcome.status == "failed" and not outcome.runs:
+            failed = {pair.trial: str(outcome.error) for pair in group}
+        errors.update(_finish(group, failed, status))
+
+    names = (",".join(str(pair.trial) for pair in group) for group in stacks)
+    jobs = [Job(place, (*overrides, f"sweep.only=[{name}]")) for place, name in enumerate(names)]
+    cluster.work(iter(jobs), status, done)
+    if crashed:
+        errors |= train_on_cluster(crashed, cluster, overrides, status, again=False)
+    return errors
+
+
+def _finish(group: Group, failed: dict[int, str], status: SweepStatus) -> dict[int, str]:
+    """Show what became of a group; returns the errors of its trials."""
+    for pair in group:
+        _count(status, pair, failed.get(pair.trial))
+    status.refresh()
+    return failed
 
 
 def _run_in_pool(
@@ -250,27 +309,6 @@ def _run_in_pool(
         for job, outcome in pool.run(map(Job, range(len(waiting))), status.refresh):
             errors = {run.index: str(failed.error) for run, failed in outcome.runs}
             yield waiting[job.index], None if outcome.crashed else errors
-
-
-def train_or_record(group: Group, device: torch.device) -> dict[int, str]:
-    """Train a group, or its trials one by one if that fails; returns the errors of trials."""
-    try:
-        train_group(group, device)
-    except Exception as error:
-        if len(group) > 1:
-            return {k: v for pair in group for k, v in train_or_record([pair], device).items()}
-        trace = None if isinstance(error, UserError) else traceback.format_exc()
-        return _record_failures(group, describe_error(error), trace)
-    return {}
-
-
-def _record_failures(group: Group, error: str, trace: str | None = None) -> dict[int, str]:
-    """Record that trials failed, except for runs that have a record."""
-    for pair in group:
-        for config in pair:
-            if not record_if_any(config):
-                record_failure(run_folder(config), config, error, trace)
-    return {pair.trial: error for pair in group}
 
 
 @contextmanager

@@ -158,16 +158,18 @@ class DynamicFocus(WindowReader):
         if self.zoom:
             extent = extent * MAX_ZOOM ** torch.tanh(centre[..., dims:])
             centre = centre[..., :dims]
-        if self.training and self.jitter:
-            centre = centre + self.jitter * torch.randn_like(centre)
         return Windows(centre, extent, self.aperture.to(extent.dtype) * extent / self.gaps)
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, *axes, C) to (N, *grid, glimpses * C)."""
         x = self._channels_last(input)
         windows = self._windows(x)
+        if self.training and self.jitter:
+            # Here, not in windows(): who only looks at them must not draw random numbers.
+            noise = self.jitter * torch.randn_like(windows.centre)
+            windows = windows._replace(centre=windows.centre + noise)
         glimpses = [
-            self._read(x, *(each[:, glimpse] for each in windows))
+            self._read(x, *(values[:, glimpse] for values in windows))
             for glimpse in range(self.glimpses)
         ]
         return glimpses[0] if len(glimpses) == 1 else torch.cat(glimpses, dim=-1)

@@ -10,6 +10,7 @@ DATA = {
     "fashion": "Fashion",
     "lfw": "LFW-Faces",
     "fsdd": "Spoken-Digits",
+    "multi_domain": "Image+Sound",
     "catsdogs": "Cats & Dogs",
     "boston": "Boston",
     "reuters": "Reuters",

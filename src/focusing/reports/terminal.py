@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from focusing.reports.tables import Cell, Table
 
 MAX_ROWS = 40
-"""Rows of a table; the rest is in its file."""
+"""Rows of a table; the rest is in the report."""
 PROTOCOL_MEANINGS = {
     "best_test": "best test epoch, as in the paper",
     "holdout": "test at the best validation epoch",
@@ -128,6 +128,9 @@ def _cost(record: Mapping[str, Any]) -> str:
         parts.append(f"{record['steps_per_second']:,.0f} steps/s")
     if record.get("peak_memory_bytes"):
         parts.append(f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB")
+    compiled = (record.get("measured") or {}).get("compile") or {}
+    if "seconds" in compiled:
+        parts.append(f"compiled in {_time(compiled['seconds'])}")
     return ", ".join(parts)
 
 
@@ -204,25 +207,19 @@ def closing(
 
 
 def table_lines(table: Table, printed: set[str] | None = None) -> Iterator[RenderableType]:
-    """A table, its notes and its commands, to be printed one after the other.
+    """A table with rows and its notes, to be printed one after the other.
 
     Args:
         table: the table.
         printed: notes that were printed before and are left out; those of this table are added.
     """
     printed = set() if printed is None else printed
-    if not table.rows:
-        yield Text(table.title, style="bold")
-    else:
-        yield _grid(table)
+    yield _grid(table)
     if len(table.rows) > MAX_ROWS:
-        yield Text(f"... and {len(table.rows) - MAX_ROWS} more rows, in {table.name}.md")
+        yield Text(f"... and {len(table.rows) - MAX_ROWS} more settings: focusing report has all")
     for note in [note for note in table.notes if note not in printed]:
         printed.add(note)
         yield Padding(Text(note, style="dim"), (0, 0, 0, 1))
-    for mark, command in table.commands.items():
-        text = f"[{mark}] {command}" if table.rows else command
-        yield Padding(Text(text, style="dim"), (0, 0, 0, 1))
     yield ""
 
 

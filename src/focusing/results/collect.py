@@ -14,6 +14,7 @@ from typing import Any
 
 from focusing.errors import UserError, printable
 from focusing.results.identity import config_hash, upgrade
+from focusing.results.record import SERIES_OF
 from focusing.results.record_schema import check_record, parse, parse_record
 from focusing.results.store import (
     ARCHIVE,
@@ -26,7 +27,7 @@ from focusing.results.store import (
 from focusing.validation import below
 
 UNSTATED = "unstated"
-CACHE_SCHEMA = 4
+CACHE_SCHEMA = 5
 MAX_RECORD_BYTES = 2**28
 """Limit on the size of a record: that of a million epochs."""
 
@@ -52,6 +53,7 @@ class Run:
         seed: its seed.
         metric: ``accuracy``, a fraction, or ``mae``, of which less is better.
         scores: test score by protocol.
+        validation: best score on the validation split; None without one.
         epochs: epoch of the score by protocol, counted from 0.
         config: the whole config.
         config_hash: equal for configs that compute the same, whatever the seed.
@@ -94,6 +96,7 @@ class Run:
     steps_per_second: float | None = None
     peak_memory: int | None = None
     content: str | None = None
+    validation: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     git: Mapping[str, Any] | None = None
     started: str = ""
@@ -195,6 +198,7 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
         source=source,
         fingerprint=fingerprint,
         content=content,
+        validation=_validation(record),
         model=config["model"]["name"],
         size=config.get("size", UNSTATED),
         variant=config.get("variant", UNSTATED),
@@ -354,8 +358,18 @@ def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
         return [["", str(error)]]
     for _, record in entries:
         if not isinstance(record, str):
+            record["validation"] = _validation(record)
             record.pop("series", None)
     return entries
+
+
+def _validation(record: Mapping[str, Any]) -> float | None:
+    """The validation score of the epoch that it chose; kept of a record without its series."""
+    score = (record["scores"].get("holdout") or {}).get("epoch")
+    short = SERIES_OF.get(str(record.get("metric")), "")
+    values = (record.get("series") or {}).get(f"val/{short}")
+    kept = values[score] if score is not None and values else record.get("validation")
+    return float(kept) if isinstance(kept, int | float) else None
 
 
 def _load_cache(cache: Path | None) -> dict[str, list[Any]]:

@@ -133,6 +133,11 @@ def measurements(run: Run) -> dict[str, float]:
         first, last = (numbers.get(FOCI[when][0]) for when in ("inside_first", "inside_last"))
         if quantity == "inside_last" and first is not None and last is not None:
             numbers[FOCI_CHANGE] = last - first
+    for layer in run.focus.values():
+        for quantity, value in layer.items():
+            domain, _, when = quantity.removeprefix("in_").rpartition("_")
+            if quantity.startswith("in_"):
+                numbers[f"foci in {domain} at {when} (%)"] = 100 * value
     share = stuck_share(run)
     if share is not None:
         numbers[FOCI_STUCK] = share

@@ -52,6 +52,7 @@ def describe_start(
             "shape": list(data.train.inputs.shape[1:]),
             "classes": data.classes,
             "informative": data.informative,
+            **({"domains": dict(data.domains)} if data.domains else {}),
         },
         "metric": data.metric,
         "network": net.summary().totals(),

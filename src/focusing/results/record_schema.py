@@ -82,6 +82,7 @@ _MEASURED = fields(
     dead_inputs=_unless_failed(_DEAD_INPUTS),
     explanation=_unless_failed(_EXPLANATION),
     timing=_unless_failed(_TIMING),
+    compile=fields({"seconds": POSITIVE}),
 )
 _FOCUS = fields(
     {},
@@ -118,6 +119,7 @@ _DATA = fields(
     inputs=whole(1),
     shape=items(whole(1)),
     informative=optional(items(COUNT, 2, 2)),
+    domains=optional(mapping(items(COUNT, 2, 2))),
 )
 TEST_METRICS = optional(
     fields(

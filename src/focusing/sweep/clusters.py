@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf
 from focusing.errors import UserError
 from focusing.results.store import atomic_write
 from focusing.sweep.allocation import SHARED_FILE, Allocation, Journal, Workload
-from focusing.sweep.expansion import Composer
+from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import Done, Job, Outcome, record_failure
 from focusing.sweep.status import SweepStatus
 from focusing.sweep.task import SweepTask
@@ -95,6 +95,7 @@ class ClusterSweep(ABC):
 
     Attributes:
         cluster: its name.
+        gpus: of a job.
         max_batch: the most jobs that are submitted together.
         poll_seconds: between two looks at the journals.
     """
@@ -120,7 +121,7 @@ class ClusterSweep(ABC):
                 name = self._option(name)
                 raise UserError(f"hydra.launcher.{name}={number} must be at least {least}.")
         self._context, self._config, self._task = context, config, task
-        self._runs_per_job, self._cpus, self._gpus, self._per_gpu = (
+        self._runs_per_job, self._cpus, self.gpus, self._per_gpu = (
             runs_per_job,
             cpus,
             gpus,
@@ -146,27 +147,39 @@ class ClusterSweep(ABC):
             at_once: ask for so many jobs, and for the next ones when those are over; 0: as many
                 as the cluster runs at the same time; None: ask for all.
         """
+
+        def report(job: Job, outcome: Outcome) -> None:
+            status.add(job, outcome)
+            done(job, outcome)
+
+        with status:
+            self.work(jobs, status, report, at_once=at_once)
+
+    def work(
+        self, jobs: Iterator[Job], status: SweepStatus, done: Done, *, at_once: int | None = None
+    ) -> None:
+        """The same as :meth:`run`, for a caller that counts jobs and shows the status itself."""
         search = at_once is not None
         limit = (at_once and -(-at_once // self._runs_per_job)) or self._capacity(search)
         queue, more = deque[Sequence[Job]](), True
         self._submitted = []
-        with status:
-            try:
-                while more or queue or self._submitted:
-                    while more and (not search or len(queue) + len(self._submitted) < limit):
-                        asked = list(islice(jobs, self._runs_per_job if search else None))
-                        more = search and bool(asked)
-                        queue += self._pack(self._unfinished(asked, status, done))
-                    if queue:
-                        count = min(len(queue), limit - len(self._submitted))
-                        self._submit_packs([queue.popleft() for _ in range(count)], status)
-                    queue += self._pack(self._unfinished(self._collect(status, done), status, done))
-                    if self._submitted:
-                        status.refresh()
-                        time.sleep(self.poll_seconds)
-            except BaseException:
-                self._cancel([job.handle for job in self._submitted])
-                raise
+        self._losses.clear()
+        try:
+            while more or queue or self._submitted:
+                while more and (not search or len(queue) + len(self._submitted) < limit):
+                    asked = list(islice(jobs, self._runs_per_job if search else None))
+                    more = search and bool(asked)
+                    queue += self._pack(self._unfinished(asked, status, done))
+                if queue:
+                    count = min(len(queue), limit - len(self._submitted))
+                    self._submit_packs([queue.popleft() for _ in range(count)], status)
+                queue += self._pack(self._unfinished(self._collect(status, done), status, done))
+                if self._submitted:
+                    status.refresh()
+                    time.sleep(self.poll_seconds)
+        except BaseException:
+            self._cancel([job.handle for job in self._submitted])
+            raise
 
     def _pack(self, jobs: Iterable[Job]) -> list[Sequence[Job]]:
         """Deal runs out to as few jobs as may be: neighbours, which cost the same, to all."""
@@ -184,7 +197,6 @@ class ClusterSweep(ABC):
             if outcome is None:
                 yield job
                 continue
-            status.add(job, outcome)
             done(job, outcome)
             status.refresh()
 
@@ -218,7 +230,7 @@ class ClusterSweep(ABC):
     def _write_shared_file(self) -> None:
         """Write what all jobs have in common once: a job's own description is small."""
         cloudpickle: Any = import_module("cloudpickle")  # which has no types
-        gpus = -(-self._gpus // 1)  # half of a GPU is a GPU to see
+        gpus = -(-self.gpus // 1)  # half of a GPU is a GPU to see
         workload = Workload(
             self._context,
             self._config,
@@ -240,7 +252,6 @@ class ClusterSweep(ABC):
                 submitted.state.name in OVER
             )  # asked before the journal is read for the last time
             for job, outcome in submitted.news():
-                status.add(job, outcome)
                 done(job, outcome)
             if dead or not submitted.left:
                 self._submitted.remove(submitted)
@@ -284,20 +295,21 @@ class ClusterSweep(ABC):
                 continue
             # Who cancels a job does not call its runs failures: the next call runs them.
             run_dir = self._record(job, text, write=state.name != "CANCELLED")
-            outcome = Outcome("failed", run_dir=run_dir, error=text, crashed=True)
-            status.add(job, outcome)
-            done(job, outcome)
+            crashed = state.name != "CANCELLED"
+            done(job, Outcome("failed", run_dir=run_dir, error=text, crashed=crashed))
         if handed_back:
             status.print(f"{text} {len(handed_back)} unfinished runs go to another job.")
         return handed_back
 
     def _record(self, job: Job, text: str, *, write: bool) -> str | None:
         """Record that a run failed; returns its folder."""
-        with suppress(Exception):  # its config may be the problem, or it is a stack of runs
-            config, run_dir = self._task.locate(self._settle(job))
-            if write and not config["sweep"]["stacked"]:
-                record_failure(run_dir, config, text)
-            return str(run_dir)
+        with suppress(Exception):  # its config may be the problem
+            cfg = self._settle(job)
+            if not is_stack(cfg):  # whose runs have records of their own
+                config, run_dir = self._task.locate(cfg)
+                if write:
+                    record_failure(run_dir, config, text)
+                return str(run_dir)
         return None
 
     def _option(self, name: str) -> str:

@@ -96,7 +96,7 @@ class Ray(ClusterSweep):
     def _resources(self) -> list[tuple[str, float, float]]:
         """What a job needs, and what the cluster has now."""
         available = self._ray.cluster_resources()
-        needs = (("cpus", self._cpus, "CPU"), ("gpus", self._gpus, "GPU"))
+        needs = (("cpus", self._cpus, "CPU"), ("gpus", self.gpus, "GPU"))
         return [(name, needed, available.get(kind, 0)) for name, needed, kind in needs]
 
     def _submit(self, allocations: Sequence[Allocation]) -> Sequence[Any]:

@@ -100,7 +100,7 @@ class Slurm(ClusterSweep):
             return 100_000  # a queue may have all
         where = ["-p", self._partition] if self._partition else []
         answer = _query("sinfo", "-h", "-o", "%D|%c|%G", *where)
-        fit = sum(_fit(line.split("|"), self._cpus, self._gpus) for line in answer or ())
+        fit = sum(_fit(line.split("|"), self._cpus, self.gpus) for line in answer or ())
         return max(1, min(fit, int(self._parallel)))
 
     def _submit(self, allocations: Sequence[Allocation]) -> Sequence[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -12,9 +13,9 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.warnings import PossibleUserWarning
-from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.plugins.precision import MixedPrecision
 from pytorch_lightning.profilers import PassThroughProfiler
 from torch import Tensor
@@ -32,6 +33,10 @@ from focusing.training.checkpoint import EpochCheckpoint, PlainCheckpointIO, new
 from focusing.training.module import FocusingModule
 from focusing.training.resume import interruptible
 from focusing.validation import check_memory
+
+# For deterministic products on a GPU. Lightning sets it too, but torch reads it once: at the first
+# product of the process, which may come before the first trainer.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 TEXT_DATA = "focusing.data.imdb"
 """The data set whose inputs are words, not values."""

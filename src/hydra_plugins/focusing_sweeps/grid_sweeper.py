@@ -1,6 +1,7 @@
 """``hydra/sweeper=grid``: all combinations; skips what is done, reports failures at the end."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hydra.plugins.launcher import Launcher
@@ -9,6 +10,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 if TYPE_CHECKING:
+    from focusing.sweep.clusters import ClusterSweep
     from focusing.sweep.jobs import Job, Outcome
 
 
@@ -52,15 +54,30 @@ class GridSweeper(Sweeper):
         from focusing.sweep.jobs import raise_failures
         from focusing.sweep.status import print_settings
         from focusing.sweep.task import check_sweep, launch_until_finished
+        from hydra_plugins.focusing_sweeps.local_launcher import ClusterLauncher
 
         check_sweep(self.config)
-        params = None if is_stack(self.config, arguments) else self.params
+        stack = is_stack(self.config, arguments)
+        params = None if stack else self.params
         jobs = expand_parts(self.hydra_context, params, self.parts, arguments)
         validate(self.hydra_context, self.config, jobs)
-        results = launch_until_finished(jobs, self.launch)
+        if stack and isinstance(self.launcher, ClusterLauncher):
+            results = [(job, self._spread(job, self.launcher.sweep)) for job in jobs]
+        else:
+            results = launch_until_finished(jobs, self.launch)
         print_settings(results, self.config, arguments)
         raise_failures(results)
         return [outcome for _, outcome in results]
+
+    def _spread(self, job: "Job", cluster: "ClusterSweep") -> "Outcome":
+        """Run a stack of trials in this process, which trains its groups on the cluster."""
+        from focusing.experiments.table1 import run_stacked
+        from focusing.experiments.table1_trials import sweep_task
+        from focusing.sweep.expansion import Composer
+        from focusing.sweep.task import execute
+
+        task = sweep_task(partial(run_stacked, cluster=cluster))
+        return execute(self.hydra_context, Composer(self.hydra_context, self.config), task, job)
 
     def launch(self, jobs: "Sequence[Job]") -> "list[Outcome]":
         """Run jobs with the launcher and wait for them."""

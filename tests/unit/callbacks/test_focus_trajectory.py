@@ -141,6 +141,15 @@ class TestMovement:
         movement = self.of(layer, [0.5, 0.9], informative=[5, 10])  # .5 to .9
         assert (movement["a"]["inside_first"], movement["a"]["inside_last"]) == (0, 1)
 
+    def test_how_many_are_in_each_domain(self) -> None:
+        domains = {"image": (0, 6), "audio": (6, 11)}  # between .5 and .6
+        movement = self.of(FocusedLinear(11, 4, mu=0.3), [0.0, 0.5, 0.56, 1.0], domains=domains)
+        shares = {name: value for name, value in movement["a"].items() if name.startswith("in_")}
+        assert shares == {
+            "in_image_first": 1, "in_image_last": 0.5, "in_audio_first": 0, "in_audio_last": 0.5
+        }  # fmt: skip
+        assert "in_image_last" not in movement["b"]
+
     def test_foci_that_became_nan_have_none(self) -> None:
         assert "a" not in self.of(FocusedLinear(10, 2), [torch.nan, 0.5])  # a record must be JSON
 

@@ -19,6 +19,7 @@ from focusing.reports.run_figures import draw_run
 from focusing.results.store import read_record
 from focusing.run import train
 from focusing.validation import Wrong
+from focusing.window_drawing import film_times
 from tests.unit.models.test_dynamic_network import DENSE, build
 
 SMALL = [
@@ -159,3 +160,27 @@ def test_the_state_of_other_foci_is_refused() -> None:
 def test_wrong_options() -> None:
     with pytest.raises(ValueError, match="samples=1 must be at least 2"):
         WindowTrajectory(samples=1)
+    with pytest.raises(ValueError, match="early=-1 must not be negative"):
+        WindowTrajectory(early=-1)
+
+
+@pytest.mark.parametrize(
+    ("early", "epochs"), [(0, []), (2, [0.4, 0.8]), (99, [0.1 * batch for batch in range(1, 10)])]
+)
+def test_the_first_epoch_is_recorded_several_times(early: int, epochs: list[float]) -> None:
+    callback, module = WindowTrajectory(early=early), Module([])
+    callback._focus, callback._inputs = module.net, torch.rand(3, 20, 20, 1)
+    for epoch in (0, 1):
+        trainer: Any = SimpleNamespace(current_epoch=epoch, num_training_batches=10)
+        for batch in range(10):
+            callback.on_train_batch_end(trainer, module, None, None, batch)  # type: ignore[arg-type]
+    assert callback.state_dict()["epochs"] == pytest.approx(epochs)
+    callback.check_state(callback.state_dict(), module)  # type: ignore[arg-type]
+
+
+def test_a_film_has_all_early_records_and_some_of_the_others() -> None:
+    assert film_times(5) == [0, 1, 2, 3, 4]
+    times = film_times(112)
+    assert len(times) == 36
+    assert times[:13] == list(range(13))
+    assert times[-1] == 111

@@ -45,7 +45,17 @@ def test_smoke_makes_networks_for_images_small(data: str, model: str) -> None:
 
 
 def test_smoke_knows_every_network_for_images() -> None:
-    images = ("mnist", "clt", "shifted", "cifar10", "fashion", "lfw", "fsdd", "catsdogs")
+    images = (
+        "mnist",
+        "clt",
+        "shifted",
+        "cifar10",
+        "fashion",
+        "lfw",
+        "fsdd",
+        "catsdogs",
+        "multi_domain",
+    )
     keys = {f"smoke_{name}_{family}" for name in images for family in ("simple", "cnn", "vgg")}
     assert keys <= read_recipes(config_dir() / "recipe")["scale"].keys()
 

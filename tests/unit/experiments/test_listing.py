@@ -40,10 +40,11 @@ RUNS = {
     "explain": 3,
     "timing": 3 * 2,
     "redundancy": 2,
-    "topology": 6 * 5 * 3,
+    "topology": 6 * (3 + 2 + 2) * 3,
     "focus_functions": 2 * 5 * 3,
     "dynamic": 4 * (7 + 2 + 1 + 1) * 3,
     "dynamic_seeds": 10,
+    "multi_domain": 3 * 4 * 3,
     "rescue": (1 + 2 + 2 + 3) * 5,
 }
 
@@ -77,7 +78,7 @@ SMALLER = {
     "table2_simple size=quick": 6 * 4 * 2,
     "table3_transfer size=quick": 2 * 2,
     "table2_cnn size=short": 6 * 2 * 2,
-    "topology size=short": 6 * 5 * 3,
+    "topology size=short": 6 * (3 + 2 + 2) * 3,
     "dynamic size=quick": 4 * (7 + 2 + 1),
     "dynamic_seeds size=short": 10,
 }

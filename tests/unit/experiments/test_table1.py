@@ -4,13 +4,15 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
@@ -22,7 +24,8 @@ from focusing.experiments.table1 import check_stackable, groups, pair_of, run_st
 from focusing.experiments.table1_trials import draw
 from focusing.results.identity import run_folder
 from focusing.results.store import claim
-from focusing.sweep.jobs import RunsFailedError
+from focusing.sweep.jobs import Done, Job, Outcome, RunsFailedError
+from focusing.sweep.status import SweepStatus
 from tests.forkserver import CONTEXT
 from tests.unit.experiments.composed import checked, composed
 
@@ -77,6 +80,46 @@ def test_both_networks_of_every_trial_are_recorded_once(
     again = {key for key in after if after[key]["written"] != before[key]["written"]}
     assert again == {(3, "focus_s")}
     assert after[3, "focus_s"]["series"] == before[3, "focus_s"]["series"]
+
+
+class FakeCluster:
+    """Runs jobs here. The first one loses its process, and a job with trial 2 always does."""
+
+    gpus = 0
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self.cfg, self.jobs = cfg, list[str]()
+
+    def work(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+        for job in jobs:
+            swept, [*only] = job.overrides[0], OmegaConf.create(job.overrides[1][11:])
+            self.jobs.append(f"{swept} {only}")
+            if len(self.jobs) == 1 or 2 in only:
+                done(job, Outcome("failed", error="The job died.", crashed=True))
+                continue
+            run_stacked(OmegaConf.merge(self.cfg, {"sweep": {"only": only}}))  # type: ignore[arg-type]
+            done(job, Outcome("done"))
+
+
+def test_groups_train_on_a_cluster_and_the_table_appears_here(
+    cfg: DictConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hydra = {"mode": RunMode.MULTIRUN, "overrides": {"task": ["sweep.trials=5"]}}
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", OmegaConf.create({"hydra": hydra}))
+    cfg.sweep.trials, cluster = 5, FakeCluster(cfg)
+    with pytest.raises(RunsFailedError, match="2 of 10 runs failed"):
+        run_stacked(cfg, cluster)  # type: ignore[arg-type]
+    assert "sweep.trials=5 [2]" in cluster.jobs
+    finished = records(tmp_path)
+    assert len(finished) == 10
+    assert {t for t, _ in finished if finished[t, "dense"]["error"] == "The job died."} == {2}
+    assert {record["config"]["sweep"]["only"] for record in finished.values()} == {None}
+    shown = capsys.readouterr()
+    assert shown.out.count("focused - dense") == 1  # jobs print none
+    assert "5/5 trials, 4 done, 1 failed" in shown.err
 
 
 def test_impossible_draws_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,13 +102,21 @@ def test_gradients(frame, options) -> None:
     assert torch.autograd.gradcheck(call, (x, *values), fast_mode=True)
 
 
-def test_jitter_moves_windows_in_training_only() -> None:
-    focus = DynamicFocus((20, 20), (5, 5), jitter=0.02)
-    x = torch.rand(500, 20, 20)
-    plain = focus.eval().windows(x).centre
-    noise = (focus.train().windows(x).centre - plain).detach()
+def test_jitter_moves_what_is_read_in_training_only() -> None:
+    """A ramp is read at the centre, so that its value says where that was."""
+    focus = DynamicFocus((101,), (1,), jitter=0.02, centre="static", aperture=0.1)
+    x = torch.linspace(0, 1, 101).expand(500, -1)
+    plain = focus.eval()(x)
+    noise = (focus.train()(x) - plain).detach()
     assert noise.std() == pytest.approx(0.02, rel=0.2)
-    assert torch.equal(focus.eval().windows(x).centre, plain)
+    assert torch.equal(focus.eval()(x), plain)
+
+
+def test_looking_at_windows_draws_nothing() -> None:
+    focus = DynamicFocus((20, 20), (5, 5), jitter=0.02).train()
+    state = torch.get_rng_state()
+    focus.windows(torch.ones(2, 20, 20))
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_zoom_changes_the_extent_of_each_sample_within_bounds() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks import launches
 from focusing import FocusedLinear
 from focusing.nn import ops
 from tests.unit.nn.oracle import NORMALIZERS, assert_same, derivatives, measured
@@ -98,18 +99,16 @@ def test_a_wide_layer_agrees_with_the_reference_row_by_row() -> None:
     assert_same(*(results(layer, x) for layer in layers))
 
 
-@pytest.mark.parametrize("topology", [None, (4, 5)])
-def test_a_step_is_that_of_a_dense_layer_and_two_kernels(topology: Any) -> None:
-    layer = make_layer(20, 3, topology=topology)
-    x = torch.randn(5, 20, device=DEVICE, requires_grad=True)
-    grad_y = torch.ones(5, 3, device=DEVICE)
-    with Names() as own:
-        torch.autograd.grad(layer(x), [x, *layer.parameters()], grad_y)
-    linear = torch.nn.Linear(20, 3, device=DEVICE)
-    with Names() as dense:
-        torch.autograd.grad(linear(x), [x, *linear.parameters()], grad_y)
-    kernels = ["focusing::effective_weight", "focusing::weight_gradients"]
-    assert sorted(own.names) == sorted([*dense.names, *kernels])
+def test_a_step_is_that_of_a_dense_layer_and_two_kernels() -> None:
+    dense, *rows = launches.measure()
+    kernels = [row for row in rows if row["engine"] == "triton"]
+    assert [row["d"] for row in kernels] == [1, 2]
+    for row in kernels:
+        assert row["layer_operations"] == dense["layer_operations"] + 2
+        assert row["network_operations"] == dense["network_operations"] + 4
+        assert row["layer_passes"] == 8
+        assert launches.meets_goals(row, dense)
+    assert not any(launches.meets_goals(row, dense) for row in rows if row["engine"] != "triton")
 
 
 def test_auto_takes_the_kernels_on_gpus_alone() -> None:

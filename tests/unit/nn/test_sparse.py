@@ -128,7 +128,7 @@ def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_neurons_that_need_the_same_are_grouped() -> None:
     groups = group_neurons(sparse(100, 40).numpy() != 0, NEURONS)
-    assert [len(group) for group in groups] == [NEURONS] * 12 + [4]
+    assert [len(group) for group in groups] == [NEURONS] * (100 // NEURONS) + [100 % NEURONS]
     assert sorted(np.concatenate(groups)) == list(range(100))
     used = np.zeros((4 * NEURONS, 40), bool)
     kinds = np.random.default_rng(0).permutation(np.arange(4).repeat(NEURONS))
@@ -150,12 +150,12 @@ def test_little_more_than_what_is_needed_is_computed(
 
 OTHER_PROCESSOR = """
 import torch
-from focusing.nn.sparse.blocks import LANES, Blocks
+from focusing.nn.sparse.blocks import LANES, NEURONS, Blocks
 for samples in (1, 4, 50):
     weight, x = torch.randn(30, 21), torch.randn(samples, 21)
     y = Blocks(weight, None)(x, threads=2)
     torch.testing.assert_close(y, x @ weight.T, rtol=1e-4, atol=1e-4)
-print(LANES)
+print(LANES, NEURONS)
 """
 
 
@@ -166,4 +166,4 @@ def test_other_processors(features: str, lanes: int, tmp_path: Path) -> None:
     environment = os.environ | {f"NUMBA_{name}": value for name, value in numba.items()}
     command = [sys.executable, "-c", OTHER_PROCESSOR]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert result.stdout == f"{lanes}\n", result.stderr
+    assert result.stdout == f"{lanes} 6\n", result.stderr

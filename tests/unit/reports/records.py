@@ -71,6 +71,7 @@ def leave(
     size: str = "full",
     variant: str = "text",
     options: dict[str, Any] | None = None,
+    sizes: dict[str, Any] | None = None,
     **more: Any,
 ) -> Path:
     """Write the record of a run that never was.
@@ -79,6 +80,7 @@ def leave(
         test: test scores of its epochs, fractions or errors.
         val: the same on a validation split; none: the run keeps none.
         options: dotted names of the config -> values.
+        sizes: entries of what the record says about the data.
         more: entries of the record.
     """
     config = config_of(experiment, data, model, size, variant, holdout=val is not None)
@@ -101,7 +103,8 @@ def leave(
         "seed": seed,
         "data": {"name": data, "source": source, "fingerprint": fingerprint}
         | {"train": 100, "test": 25}
-        | ({"content": content} if content else {}),
+        | ({"content": content} if content else {})
+        | (sizes or {}),
         "metric": metric,
         "network": {"parameters": 10, "trained": 10},
         "status": "done",

@@ -1,11 +1,9 @@
 """Settings of an experiment: their rows, names, replicates, measurements, and comparisons."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from scipy import stats as scipy_stats
 
 from focusing.reports.figures.focus_figures import foci_charts
@@ -14,7 +12,6 @@ from focusing.reports.tables.experiments import experiment_tables, sweep_tables
 from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.run_blocks import composed
 from focusing.reports.tables.settings import labels, settings_of
-from focusing.reports.terminal import table_lines
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave, leave_runs, of_protocol, texts
 
@@ -294,18 +291,3 @@ class TestLabels:
                 options = {"optim.lr": rate, "optim.l2": decay}
                 leave(tmp_path, "mine", "dna", "dense", 0, [0.5], options=options)
         assert len(set(labels(settings_of(collect([tmp_path]).runs)))) == 4
-
-
-def test_the_terminal_loses_no_column(tmp_path: Path) -> None:
-    focus = {"hidden1": {"inside_first": 0.1, "inside_last": 0.2, "moved": 0.3, "widened": 0.1}}
-    for seed in range(2):
-        for options in CHANGES:
-            measured = {"stuck": {"hidden1": {"neurons": 3, "stuck": [1] * seed}}}
-            leave(tmp_path, "rescue", "synthetic", "focus_s", seed, [0.5], options=options,
-                  focus=focus, measured=measured, wall_seconds=12.0 + seed)  # fmt: skip
-    table = experiment_tables(collect([tmp_path]))[1]
-    console = Console(width=80, file=io.StringIO())
-    console.print(*table_lines(table))
-    assert isinstance(console.file, io.StringIO)
-    shown = console.file.getvalue().replace("\n", "").replace(" ", "")
-    assert shown.count("12.5") == len(CHANGES)

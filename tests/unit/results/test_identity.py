@@ -90,7 +90,8 @@ class TestUpgrade:
     def test_options_that_a_record_does_not_have_are_at_their_defaults(self) -> None:
         upgraded = upgrade({"model": self.model, "optim": {}, "trainer": {"max_epochs": 3}})
         assert upgraded["optim"]["drop_last"] == "auto"
-        assert upgraded["trainer"] == {"max_epochs": 3, "limit_batches": None}
+        defaults = {"limit_batches": None, "compile": False}
+        assert upgraded["trainer"] == {"max_epochs": 3, **defaults}
 
     def test_of_a_class_that_is_not_ours_nothing_is_known(self) -> None:
         config = {"model": {"_target_": "mine.Net", "width": 3}}

@@ -26,3 +26,9 @@ def test_rows_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes["sparse"] < 0.5 * sizes["folded"] < sizes["trained"]
     inference.show_network(network, console)
     assert "banded (CSR)" in console.export_text()
+
+
+def test_a_second_run_has_no_more_than_avx2() -> None:
+    environment = inference.avx2_environment()
+    assert "+avx512" not in environment["NUMBA_CPU_FEATURES"]
+    assert environment["MKL_ENABLE_INSTRUCTIONS"] == "AVX2"

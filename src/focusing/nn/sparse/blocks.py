@@ -1,9 +1,9 @@
 """The product with a sparse matrix on a CPU, by vector instructions that numba compiles for it.
 
 A matrix product is fast on large tiles, and large tiles hold many zeros. A block here is no more
-than eight neurons and the inputs that any of them needs. What fills the processor's vectors are
-samples: their inputs are laid side by side in a panel, so that a weight is multiplied with all of
-them at once. Few samples are computed one by one, with the neurons of a block side by side.
+than six or eight neurons and the inputs that any of them needs. What fills the processor's vectors
+are samples: their inputs are laid side by side in a panel, so that a weight is multiplied with all
+of them at once. Few samples are computed one by one, with the neurons of a block side by side.
 
 LLVM does not find these instructions by itself, so they are written here. All loops are in one
 file: numba keeps compiled code until the file that it is in changes. Addresses are whole numbers.
@@ -35,9 +35,12 @@ _FEATURES = config.CPU_FEATURES  # type: ignore[attr-defined]
 _FEATURES = binding.get_host_cpu_features().flatten() if _FEATURES is None else _FEATURES
 # Numbers in a vector: any are correct anywhere, these are fast.
 LANES = 16 if "+avx512f" in _FEATURES else 8 if "+avx" in _FEATURES else 4
-# Samples that are computed at once: two vectors of them where there are 32 registers, not 16.
-PANEL = LANES * (2 if LANES == 16 or platform.machine() in ("aarch64", "arm64") else 1)
-NEURONS = 8  # of a block, which are computed at once
+PANEL = (
+    2 * LANES
+)  # samples that are computed at once: every weight that is loaded serves two vectors
+# Neurons of a block, which are computed at once. Each takes two registers, and there are 32 or 16.
+NEURONS = 8 if LANES == 16 or platform.machine() in ("aarch64", "arm64") else 6
+WIDTH = 8  # lanes of a vector with a number for each neuron of a block; the last may mean nothing
 MIN_PANEL_SAMPLES = 4  # fewer samples than these are computed one by one
 TASK_SIZE = 15  # whole numbers that tell threads what to do
 BYTES = 4  # of a number in single precision, and of an index in memory
@@ -63,15 +66,16 @@ class Blocks:
         needed = [np.flatnonzero(used[group].any(0)) for group in groups]
         places = np.cumsum([0, *map(len, needed)])
         columns = np.concatenate(needed).astype(np.int32)
-        weights = np.zeros((len(columns), NEURONS), np.float32)
-        biases = np.zeros((len(groups), NEURONS), np.float32)
+        # One row more than is used, as a vector of the last may reach beyond it.
+        weights = np.zeros((len(columns) + 1, NEURONS), np.float32)
+        biases = np.zeros((len(groups) + 1, NEURONS), np.float32)
         rows = np.full((len(groups), NEURONS), neurons, np.int32)  # the last one may have fewer
         for block, group in enumerate(groups):
             own, size = slice(places[block], places[block + 1]), len(group)
             weights[own, :size] = matrix[np.ix_(group, needed[block])].T
             biases[block, :size] = 0 if bias is None else bias.detach().numpy()[group]
             rows[block, :size] = group
-        self.work = weights.size / matrix.size
+        self.work = len(columns) * NEURONS / matrix.size
         self._arrays = places, columns, weights, biases, rows
         addresses = (array.ctypes.data for array in self._arrays)
         # Counters of threads and of panels; x, out, space, samples, threads; what stays the same.
@@ -249,12 +253,12 @@ def _sample(_, x, columns, count, weight, bias, out):  # type: ignore[no-untyped
     def write(to: _Writer, x: Value, columns: Value, count: Value, *others: Value) -> None:
         weight, bias, out = others
         builder = to.builder
-        nothing = ir.Constant(ir.VectorType(_FLOAT, NEURONS), [0.0] * NEURONS)
+        nothing = ir.Constant(ir.VectorType(_FLOAT, WIDTH), [0.0] * WIDTH)
         totals = [to.variable(nothing) for _ in range(_CHAINS)]
 
         def add(number: Value, total: Value) -> None:
-            value = to.broadcast(NEURONS, x, to.index(columns, number))
-            weights = to.vector(NEURONS, weight, to.times(number, NEURONS))
+            value = to.broadcast(WIDTH, x, to.index(columns, number))
+            weights = to.vector(WIDTH, weight, to.times(number, NEURONS))
             to.add_product(total, weights, value)
 
         # Consecutive inputs go to different sums, which do not wait for each other.
@@ -266,7 +270,7 @@ def _sample(_, x, columns, count, weight, bias, out):  # type: ignore[no-untyped
         # What is left over goes to the first sum.
         with cgutils.for_range_slice(builder, whole, count, one, _INDEX) as (number, _):
             add(number, totals[0])
-        result = to.vector(NEURONS, bias)
+        result = to.vector(WIDTH, bias)
         for total in totals:
             result = builder.fadd(result, builder.load(total))
         to.store(result, out)

@@ -16,6 +16,7 @@ import matplotlib as mpl
 from focusing.drawing import save_figure
 from focusing.reports.figures import (
     comparison_figures,
+    dynamic_figures,
     focus_figures,
     measurement_figures,
     score_figures,
@@ -39,6 +40,8 @@ FAMILIES = (
     training_figures.loss_charts,
     weight_figures.weight_charts,
     focus_figures.path_charts,
+    dynamic_figures.window_charts,
+    dynamic_figures.domain_charts,
     weight_figures.aperture_charts,
     score_figures.sweep_charts,
     score_figures.setting_charts,
@@ -161,7 +164,7 @@ def _has_files(entry: Mapping[str, Any]) -> bool:
 def _code_version() -> str:
     """A digest that changes when the code of the figures does, or matplotlib."""
     here, reports, package = Path(__file__).parents[:3]
-    sources = sorted([*here.glob("*.py"), *reports.glob("*.py"), package / "drawing.py"])
+    sources = sorted([*here.glob("*.py"), *reports.glob("*.py"), *package.glob("*drawing.py")])
     return _digest(mpl.__version__, *(path.read_text() for path in sources))
 
 

@@ -10,12 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from focusing.drawing import evenly_spaced
 from focusing.errors import DamagedError
-from focusing.window_drawing import read_windows
-
-MAX_EPOCHS = 25
-"""Recorded times of the film: a page stays small."""
+from focusing.window_drawing import film_times, read_windows
 
 
 def windows_of(run_dir: Path) -> dict[str, Any] | None:
@@ -32,7 +28,7 @@ def windows_of(run_dir: Path) -> dict[str, Any] | None:
         return None
     if arrays is None:
         return None
-    images, times = arrays["images"], evenly_spaced(len(arrays["epoch"]), MAX_EPOCHS)
+    images, times = arrays["images"], film_times(len(arrays["epoch"]))
     row = np.concatenate(images, axis=1)
     content = io.BytesIO()
     Image.fromarray(row[..., 0] if row.shape[-1] != 3 else row).save(content, "PNG", optimize=True)
@@ -41,6 +37,6 @@ def windows_of(run_dir: Path) -> dict[str, Any] | None:
     return {
         "picture": f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}",
         "size": list(images.shape[1:3]),
-        "epochs": arrays["epoch"][times].tolist(),
+        "epochs": [round(float(epoch), 2) for epoch in arrays["epoch"][times]],
         "boxes": boxes.astype(float).round(3).tolist(),
     }

@@ -21,6 +21,7 @@ from focusing.reports.tables.diagnostics import (
 )
 from focusing.reports.tables.experiments import experiment_tables
 from focusing.reports.tables.paper_tables import paper_tables
+from focusing.reports.tables.seed_tables import chosen_tables, learnt_tables
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
 from focusing.results.store import atomic_write, inside, remove
@@ -90,6 +91,8 @@ def all_tables(collection: Collection) -> tuple[Table, ...]:
         *optimism_tables(collection),
         *course_tables(collection),
         *experiment_tables(collection),
+        *chosen_tables(collection),
+        *learnt_tables(collection),
         *pruning_tables(collection),
         *failed_tables(collection),
         *unreadable_tables(collection),

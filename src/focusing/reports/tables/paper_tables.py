@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
 
 from focusing.reports.names import MODELS, PROTOCOLS, model_name
 from focusing.reports.paper import Published, PublishedTable, published_tables
@@ -22,10 +23,20 @@ from focusing.reports.tables import (
     table_of,
     text,
 )
-from focusing.reports.tables.run_blocks import Block, Scored, blocks, command, editions, scored
+from focusing.reports.tables.run_blocks import (
+    Block,
+    Pair,
+    Scored,
+    Tested,
+    blocks,
+    command,
+    compare_pairs,
+    editions,
+    scored,
+)
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
-from focusing.results.stats import Comparison, compare, holm
+from focusing.results.stats import Comparison
 
 SIGNIFICANT = 0.05
 NOTES = (
@@ -65,7 +76,7 @@ Place = tuple[int, str, str]
 """Number of a block, model, protocol."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Sheet:
     """One table of the paper at one size and in one variant, computed but not yet printed.
 
@@ -75,29 +86,29 @@ class Sheet:
         variant: ``text`` or ``author``.
         blocks: what may be compared.
         scores: by block, model and protocol.
-        comparisons: of a model with the first of its block.
-        corrected: their p after Holm's correction.
-        resampled: the same with the corrected resampled t-test, where splits overlap.
+        tests: of a model against the first of its block, see :func:`compare_pairs`.
     """
 
     published: PublishedTable
     size: str
     variant: str
     blocks: list[Block]
-    scores: dict[Place, Scored] = field(default_factory=dict)
-    comparisons: dict[Place, Comparison] = field(default_factory=dict)
-    corrected: dict[Place, float | None] = field(default_factory=dict)
-    resampled: dict[Place, float | None] = field(default_factory=dict)
+    scores: dict[Place, Scored]
+    tests: dict[Place, Tested]
 
     def models(self, block: Block) -> list[str]:
         """The paper's models on this data, then those that were run besides."""
-        known = list(self.published.cells.get(block.data, ()))
-        order = [*MODELS, *sorted(block.models)]  # a dense one first: others are tested against it
-        return known + sorted(set(block.models) - set(known), key=order.index)
+        return _models(self.published, block)
 
     def tested(self) -> dict[Place, Comparison]:
         """Comparisons with enough runs for a test."""
-        return {place: one for place, one in self.comparisons.items() if one.t is not None}
+        tests = {place: tested.comparison for place, tested in self.tests.items()}
+        return {place: test for place, test in tests.items() if test.t is not None}
+
+    @property
+    def corrected(self) -> dict[Place, float | None]:
+        """Their p after Holm's correction."""
+        return {place: tested.p for place, tested in self.tests.items()}
 
     @property
     def name(self) -> str:
@@ -129,50 +140,33 @@ class Sheet:
         return winner if p is not None and p < SIGNIFICANT else None
 
 
+def _models(published: PublishedTable, block: Block) -> list[str]:
+    known = list(published.cells.get(block.data, ()))
+    order = [*MODELS, *sorted(block.models)]  # a dense one first: others are tested against it
+    return known + sorted(set(block.models) - set(known), key=order.index)
+
+
 def compute(published: PublishedTable, size: str, variant: str, runs: Sequence[Run]) -> Sheet:
-    """All scores and tests of a table."""
+    """All scores and tests of a table; in Holm's correction a data set counts once."""
     by_data = group_by(blocks(runs), lambda block: block.data)
     order = dict.fromkeys((*published.cells, *by_data))
     every = [block for data in order for block in by_data.get(data) or [Block(data, "", 0, (), {})]]
-    sheet = Sheet(published, size, variant, every)
-    for place, block in enumerate(every):
-        first, *others = sheet.models(block)
-        for protocol in PROTOCOLS:
-            for model in [first, *others]:
-                score = scored(block.models.get(model, []), protocol)
-                if score is not None:
-                    sheet.scores[place, model, protocol] = score
-            base = sheet.scores.get((place, first, protocol))
-            for model in others:
-                ours = sheet.scores.get((place, model, protocol))
-                if base and ours and base.trained_on == ours.trained_on:
-                    sheet.comparisons[place, model, protocol] = compare(
-                        ours.values,
-                        base.values,
-                        lower_is_better=block.unit.lower_is_better,
-                        paired=ours.paired and base.paired,
-                        overlap=ours.overlap,
-                    )
-    _correct(sheet)
-    return sheet
-
-
-def _correct(sheet: Sheet) -> None:
-    """Holm's correction, in which a data set counts once, whatever the lengths it was run at."""
-    # Three views of the same runs: a family per protocol. Fake data say nothing about others.
-    families = group_by(
-        sheet.comparisons, lambda place: (place[2], sheet.blocks[place[0]].source == "fake")
-    )
-    for family in families.values():
-        places = sorted(family, key=lambda place: sheet.blocks[place[0]].rank)
-        labels = [(sheet.blocks[number].data, model) for number, model, _ in places]
-        tests = [sheet.comparisons[place] for place in places]
-        usual = holm([test.p for test in tests], labels)
-        sheet.corrected.update(zip(places, usual, strict=True))
-        resampled = [test.p if test.p_resampled is None else test.p_resampled for test in tests]
-        for place, test, p in zip(places, tests, holm(resampled, labels), strict=True):
-            if test.p_resampled is not None:
-                sheet.resampled[place] = p
+    scores: dict[Place, Scored] = {}
+    pairs: dict[Place, Pair] = {}
+    for (place, block), protocol in product(enumerate(every), PROTOCOLS):
+        first, *_ = models = _models(published, block)
+        for model in models:
+            score = scored(block.models.get(model, []), protocol)
+            if score is None:
+                continue
+            scores[place, model, protocol] = score
+            base = scores.get((place, first, protocol))
+            if base and model != first:
+                label, fake = (block.data, model), block.source == "fake"
+                pairs[place, model, protocol] = Pair(
+                    score, base, block.unit.lower_is_better, fake, label, first, block.rank
+                )
+    return Sheet(published, size, variant, every, scores, compare_pairs(pairs))
 
 
 def paper_tables(collection: Collection) -> list[Table]:
@@ -203,17 +197,12 @@ def _scores_table(sheet: Sheet) -> Table:
                     cells[protocol] = _score_cell(sheet, (place, model, protocol))
                     records.append(_record(sheet, (place, model, protocol), printed))
                     continue
-                key = (
-                    block.data,
-                    block.options,
-                    "holdout" if protocol == "holdout" else "best_test",
-                )
-                models = missing.setdefault(key, [])
-                if model not in models:
-                    models.append(model)
-                cells[protocol] = text(f"missing [{list(missing).index(key) + 1}]", dim=True)
-            ours = sheet.scores.get((place, model, "best_test"))
-            gap = _minus_published(block, ours, printed)
+                trained = "holdout" if protocol == "holdout" else "best_test"
+                models = missing.setdefault((block.data, block.options, trained), [])
+                models += [model] if model not in models else []
+                mark = list(missing).index((block.data, block.options, trained)) + 1
+                cells[protocol] = text(f"missing [{mark}]", dim=True)
+            gap = _minus_published(block, sheet.scores.get((place, model, "best_test")), printed)
             row = (
                 block.head() if rank == 0 else Cell(),
                 text(model_name(model)),
@@ -225,13 +214,10 @@ def _scores_table(sheet: Sheet) -> Table:
             )
             tags = {"data": block.data, "model": model, "size": sheet.size}
             rows.append(Row(row, tags, begins=rank == 0))
+    about = sheet.published.experiment, sheet.size, sheet.variant
     commands = {
         str(mark): command(
-            sheet.published.experiment,
-            sheet.size,
-            sheet.variant,
-            [f"data={data}", f"model={','.join(models)}", *options],
-            protocol,
+            *about, [f"data={data}", f"model={','.join(models)}", *options], protocol
         )
         for mark, ((data, options, protocol), models) in enumerate(missing.items(), start=1)
     }
@@ -243,12 +229,12 @@ def _scores_table(sheet: Sheet) -> Table:
 
 
 def _score_cell(sheet: Sheet, place: Place) -> Cell:
-    comparison = sheet.comparisons.get(place)
+    tested = sheet.tests.get(place)
     more = []
-    if comparison and min(comparison.n) > 1:
-        more.append(f"p={p_value(sheet.corrected.get(place))}")
-    if place in sheet.resampled:
-        more.append(f"resampled {p_value(sheet.resampled[place])}")
+    if tested and min(tested.comparison.n) > 1:
+        more.append(f"p={p_value(tested.p)}")
+    if tested and tested.comparison.p_resampled is not None:
+        more.append(f"resampled {p_value(tested.p_resampled)}")
     number, model, protocol = place
     return sheet.scores[place].cell(*more, bold=model == sheet.best(number, protocol))
 
@@ -268,7 +254,8 @@ def _minus_published(block: Block, ours: Scored | None, printed: Published | Non
 
 def _record(sheet: Sheet, place: Place, printed: Published | None) -> Record:
     block, (_, model, protocol) = sheet.blocks[place[0]], place
-    score, comparison = sheet.scores[place], sheet.comparisons.get(place)
+    score, tested = sheet.scores[place], sheet.tests.get(place)
+    test = tested and tested.comparison
     return {
         "table": sheet.published.experiment,
         "size": sheet.size,
@@ -286,21 +273,20 @@ def _record(sheet: Sheet, place: Place, printed: Published | None) -> Record:
         "published_std_printed": printed and printed.std,
         "published_best": printed and printed.best,
         "minus_published": _minus_published(block, score, printed),
-        "test": comparison and comparison.test,
-        "p": comparison and comparison.p,
-        "p_holm": sheet.corrected.get(place),
-        "p_resampled": comparison and comparison.p_resampled,
-        "p_resampled_holm": sheet.resampled.get(place),
-        "difference": comparison and comparison.difference,
-        **interval_record(comparison.interval if comparison else None, "difference_"),
+        "test": test and test.test,
+        "p": test and test.p,
+        "p_holm": tested and tested.p,
+        "p_resampled": test and test.p_resampled,
+        "p_resampled_holm": tested and tested.p_resampled,
+        "difference": test and test.difference,
+        **interval_record(test.interval if test else None, "difference_"),
         "epochs": block.epochs,
     }
 
 
 def _tests_table(sheet: Sheet) -> Table:
     """The tests of a table of the paper: every model against the first of its block."""
-    records = []
-    last = -1
+    records: list[Record] = []
     for place, test in sorted(sheet.tested().items(), key=lambda item: item[0][0]):
         number_, model, protocol = place
         block = sheet.blocks[number_]
@@ -309,6 +295,7 @@ def _tests_table(sheet: Sheet) -> Table:
         same = block.as_published and protocol == "best_test"
         if not same or printed is None or printed.models != (base, model):
             printed = None
+        begins = not records or records[-1]["_block"] != number_
         records.append(
             {
                 "data": block.data,
@@ -328,41 +315,33 @@ def _tests_table(sheet: Sheet) -> Table:
                 "p_welch": test.p_welch,
                 "p_paired": test.p_paired,
                 "p_resampled": test.p_resampled,
-                "p_resampled_holm": sheet.resampled.get(place),
+                "p_resampled_holm": sheet.tests[place].p_resampled,
                 "test": test.test,
                 "p": test.p,
-                "p_holm": sheet.corrected[place],
+                "p_holm": sheet.tests[place].p,
                 "hedges_g": test.g,
                 "probability_of_improvement": test.improvement,
                 "published_t": printed and -printed.t,  # the paper subtracts the other way round
                 "published_p": printed and printed.p,
                 "_block": number_,
-                "_head": block.head() if number_ != last else Cell(),
+                "_head": block.head() if begins else Cell(),
                 "_interval": test.interval,
             }
         )
-        last = number_
-    columns = (
-        Column("data", show=lambda record: record["_head"]),
-        Column("comparison", show=_comparison_cell),
-        Column("difference", "right", _difference_cell),
-        Column(
-            "Student",
-            "right",
-            lambda record: text(
-                f"t={number(record['t_student'])}", f"p={p_value(record['p_student'])}"
-            ),
-        ),
-        Column("Welch", "right", lambda record: _test_cell(record, "Welch", "p_welch")),
-        Column("paired", "right", lambda record: _test_cell(record, "paired", "p_paired")),
-        Column("resampled", "right", _resampled_cell),
-        Column("g", "right", lambda record: number(record["hedges_g"])),
-        Column("P(better)", "right", lambda record: number(record["probability_of_improvement"])),
-        Column("published", "right", _published_test_cell),
-    )
     tags = ("data", "model", "protocol")
     title = f"{sheet.title}: t-tests"
-    return table_of(f"{sheet.name}_tests", title, columns, records, [NOTE_TESTS], tags)
+    return table_of(f"{sheet.name}_tests", title, TEST_COLUMNS, records, [NOTE_TESTS], tags)
+
+
+def _p_cell(p: float | None, corrected: float | None) -> Cell:
+    holm_line = "" if corrected is None else f"Holm {p_value(corrected)}"
+    bold = corrected is not None and corrected < SIGNIFICANT
+    return text(holm_line, f"p={p_value(p)}", bold=bold)
+
+
+def _test_cell(test: str, p: str) -> Callable[[Record], Cell]:
+    """A p; with Holm's correction if its test is the one that counts."""
+    return lambda record: _p_cell(record[p], record["p_holm"] if record["test"] == test else None)
 
 
 def _comparison_cell(record: Record) -> Cell:
@@ -374,19 +353,13 @@ def _difference_cell(record: Record) -> Cell:
     return text(signed(record["difference"]), between(record["_interval"], sign=True))
 
 
-def _test_cell(record: Record, test: str, p: str) -> Cell:
-    return _p_cell(record[p], record["p_holm"] if record["test"] == test else None)
+def _student_cell(record: Record) -> Cell:
+    return text(f"t={number(record['t_student'])}", f"p={p_value(record['p_student'])}")
 
 
 def _resampled_cell(record: Record) -> Cell:
     p = record["p_resampled"]
     return Cell() if p is None else _p_cell(p, record["p_resampled_holm"])
-
-
-def _p_cell(p: float | None, corrected: float | None) -> Cell:
-    holm_line = "" if corrected is None else f"Holm {p_value(corrected)}"
-    bold = corrected is not None and corrected < SIGNIFICANT
-    return text(holm_line, f"p={p_value(p)}", bold=bold)
 
 
 def _published_test_cell(record: Record) -> Cell:
@@ -395,3 +368,17 @@ def _published_test_cell(record: Record) -> Cell:
         return Cell()
     digits = 2 if abs(t) >= 0.01 else 3
     return text(f"t={number(t, digits)}", f"p={p_value(record['published_p'])}")
+
+
+TEST_COLUMNS = (
+    Column("data", show=lambda record: record["_head"]),
+    Column("comparison", show=_comparison_cell),
+    Column("difference", "right", _difference_cell),
+    Column("Student", "right", _student_cell),
+    Column("Welch", "right", _test_cell("Welch", "p_welch")),
+    Column("paired", "right", _test_cell("paired", "p_paired")),
+    Column("resampled", "right", _resampled_cell),
+    Column("g", "right", lambda record: number(record["hedges_g"])),
+    Column("P(better)", "right", lambda record: number(record["probability_of_improvement"])),
+    Column("published", "right", _published_test_cell),
+)

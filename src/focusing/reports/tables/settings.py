@@ -20,13 +20,17 @@ from focusing.reports.tables import (
     Cell,
     Column,
     Unit,
-    between,
-    interval_record,
-    p_value,
-    signed,
     text,
 )
-from focusing.reports.tables.run_blocks import PER_MODEL, Scored, planned_settings, scored
+from focusing.reports.tables.run_blocks import (
+    PER_MODEL,
+    Pair,
+    Scored,
+    Tested,
+    compare_pairs,
+    planned_settings,
+    scored,
+)
 from focusing.results.collect import Run
 from focusing.results.frame import (
     SECONDS,
@@ -39,7 +43,7 @@ from focusing.results.frame import (
     varying_options,
     with_varied_data,
 )
-from focusing.results.stats import Comparison, Spread, compare, holm, spread
+from focusing.results.stats import Spread, spread
 
 UNCHANGED, USUAL = "unchanged", "as most"
 MAX_OPTION_COLUMNS = 2
@@ -240,67 +244,26 @@ def _common(settings: Sequence[Setting]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Against:
-    """A comparison of a setting under a protocol.
-
-    Attributes:
-        other: name of the model that it is compared with, or ``unchanged``.
-        comparison: the statistics.
-        p: after Holm's correction over the table under the same protocol.
-    """
-
-    other: str
-    comparison: Comparison
-    p: float | None
-
-    def lines(self) -> list[str]:
-        """In a cell."""
-        interval = between(self.comparison.interval, sign=True)
-        difference = f"{signed(self.comparison.difference)} {interval}".rstrip()
-        line = f"− {model_name(self.other)}: {difference}"
-        return [line] if self.p is None else [line, f"p={p_value(self.p)}"]
-
-    def record(self) -> dict[str, Any]:
-        """For a CSV file."""
-        return {
-            "against": self.other,
-            "difference": self.comparison.difference,
-            **interval_record(self.comparison.interval, "difference_"),
-            "test": self.comparison.test,
-            "p_holm": self.p,
-        }
-
-
 def comparisons(
     settings: Sequence[Setting], protocols: Sequence[str]
-) -> dict[tuple[int, str], Against]:
+) -> dict[tuple[int, str], Tested]:
     """What can be compared, by place of the setting and protocol."""
-    corrected: dict[tuple[int, str], Against] = {}
     bases = [_base(settings, setting) for setting in settings]
-    for name in protocols:
-        tested: dict[int, tuple[str, Comparison]] = {}
-        for place, (setting, base) in enumerate(zip(settings, bases, strict=True)):
-            if base is None or name not in setting.scores or name not in base.scores:
-                continue
-            ours, theirs = setting.scores[name], base.scores[name]
-            if ours.trained_on != theirs.trained_on:
-                continue
-            same_model = setting.model == base.model  # equal seeds begin with equal weights
-            comparison = compare(
-                ours.values,
-                theirs.values,
-                lower_is_better=setting.runs[0].lower_is_better,
-                paired=same_model or (ours.paired and theirs.paired),
-            )
-            tested[place] = UNCHANGED if same_model else base.model, comparison
-        # Fake data say nothing about others: they are a family of their own.
-        families = group_by(tested, lambda place: settings[place].runs[0].source == "fake")
-        for places in families.values():
-            p_values = holm([tested[place][1].p for place in places])
-            for place, p in zip(places, p_values, strict=True):
-                corrected[place, name] = Against(*tested[place], p)
-    return corrected
+    pairs = {
+        (place, protocol): Pair(
+            setting.scores[protocol],
+            base.scores[protocol],
+            setting.runs[0].lower_is_better,
+            setting.runs[0].source == "fake",
+            counts_as=place,
+            other=UNCHANGED if setting.model == base.model else base.model,
+            same_model=setting.model == base.model,
+        )
+        for protocol in protocols
+        for place, (setting, base) in enumerate(zip(settings, bases, strict=True))
+        if base and protocol in setting.scores and protocol in base.scores
+    }
+    return compare_pairs(pairs)
 
 
 def _base(settings: Sequence[Setting], setting: Setting) -> Setting | None:

@@ -40,8 +40,16 @@ BASE = "dense"
 TITLE = "Table 1, random trials"
 NO_NOISE = "0"
 LEVELS = (NO_NOISE, "0.5", "1")
-POSITIONS = ("left", "sides")
 ALL = "all"
+PLACES = (
+    (ALL, ALL), (ALL, "left"), (ALL, "sides"),
+    (NO_NOISE, ALL),  # what is not there has no position
+    ("0.5", ALL), ("0.5", "left"), ("0.5", "sides"),
+    ("1", ALL), ("1", "left"), ("1", "sides"),
+)  # fmt: skip
+"""Levels and positions of the noise: the rows of the table."""
+SHOWN = ("pairs", "difference", "low", "high", "p_paired", "p_paired_holm")
+"""What is written of a parameter's value."""
 Pairs = Mapping[Any, tuple[float, float]]
 """Trial -> scores of the focused and of the dense network, in percent."""
 PARAMETERS: dict[str, Callable[[Run], Any]] = {
@@ -152,31 +160,21 @@ def _paired(block: Block, model: str) -> set[Any]:
     return {key for key, *_ in trials[0] & trials[1]}
 
 
-def _trials(
-    block: Block, model: str, protocol: str, drawn: Mapping[str, Callable[[Run], Any]]
-) -> Any:
+def _trials(block: Block, model: str, protocol: str) -> Any:
     """The pairs as a tidy table: both scores, their difference, and what the trials drew."""
-    pairs = trial_pairs(block, model, protocol)
     runs = {replicate_key(run): run for run in block.models.get(BASE, [])}
-    rows = [
-        {
-            "model": ours,
-            "base": base,
-            "difference": ours - base,
-            "noise": noise_level(runs[key]),
-            "position": runs[key].config["data"]["noise_position"],
-            **{name: value(runs[key]) for name, value in drawn.items()},
-        }
-        for key, (ours, base) in pairs.items()
-    ]
-    return pd.DataFrame(rows, columns=["model", "base", "difference", "noise", "position", *drawn])
+    pairs = trial_pairs(block, model, protocol)
+    table = pd.DataFrame(list(pairs.values()), columns=["model", "base"], dtype=float)
+    table["difference"] = table["model"] - table["base"]
+    for name, drawn in {"noise": noise_level, **PARAMETERS}.items():
+        table[name] = [drawn(runs[key]) for key in pairs]
+    return table
 
 
 def _summary(trials: Any) -> dict[str, Any]:
     """Means, differences and tests of some pairs."""
-    gaps = trials["difference"].tolist()
+    gaps, ours, base = trials["difference"].tolist(), trials["model"], trials["base"]
     interval = mean_interval(gaps) if gaps else None
-    ours, base = trials["model"], trials["base"]
     improvement = probability_of_improvement(ours.tolist(), base.tolist()) if gaps else None
     return {
         "pairs": len(gaps),
@@ -211,8 +209,8 @@ def _means(summary: Record) -> tuple[Cell, ...]:
     return text(str(summary["pairs"])), *map(text, means)
 
 
-def _columns(model: str, *first: Column) -> tuple[Column, ...]:
-    heads = ("pairs", model_name(BASE), model_name(model))
+def _columns(model: str, first: Sequence[Column], last: Sequence[str]) -> tuple[Column, ...]:
+    heads = ("pairs", model_name(BASE), model_name(model), *last)
     return *first, *(Column(head, "right") for head in heads)
 
 
@@ -224,41 +222,33 @@ def _about(block: Block, model: str) -> dict[str, Any]:
 
 
 def _by_noise(name: str, title: str, block: Block, model: str) -> Table:
-    trials = {protocol: _trials(block, model, protocol, {}) for protocol in PROTOCOLS}
+    trials = {protocol: _trials(block, model, protocol) for protocol in PROTOCOLS}
     protocols = [protocol for protocol in PROTOCOLS if len(trials[protocol])]
-    places = [
-        (level, where)
-        for level in (ALL, *LEVELS)
-        for where in (ALL, *POSITIONS)
-        if level != NO_NOISE or where == ALL  # what is not there has no position
-    ]
     summaries = {
-        protocol: {place: _summary(_at(trials[protocol], *place)) for place in places}
+        protocol: {place: _summary(_at(trials[protocol], *place)) for place in PLACES}
         for protocol in protocols
     }
     for by_place in summaries.values():
         _correct(list(by_place.values()))
     rows, records = [], []
-    for level, where in places:
-        there = [summaries[protocol][level, where] for protocol in protocols]
-        if not there or not there[0]["pairs"]:
+    for level, where in PLACES:
+        there = {protocol: summaries[protocol][level, where] for protocol in protocols}
+        first = next(iter(there.values()), None)
+        if first is None or not first["pairs"]:
             continue
         notebook = _notebook(level, where)
-        cells = [*_means(there[0]), *map(_gap_cell, there), text(number(there[0]["wins"]))]
+        cells = [*_means(first), *map(_gap_cell, there.values()), text(number(first["wins"]))]
         row = (text(level), text(where), *cells, text(signed(notebook)))
         tags = {"model": model, "noise": level, "position": where}
         rows.append(Row(row, tags, begins=where == ALL))
-        for protocol, summary in zip(protocols, there, strict=True):
+        for protocol, summary in there.items():
             place = {"noise": level, "position": where, "protocol": protocol}
             numbers = {key: value for key, value in summary.items() if key[0] != "_"}
             about = {**_about(block, model), **place}
             records.append({**about, **numbers, "notebook_difference": notebook})
-    columns = (
-        *_columns(model, Column("noise"), Column("position")),
-        *(Column(f"difference, {protocol}", "right") for protocol in protocols),
-        Column("wins", "right"),
-        Column("notebook", "right"),
-    )
+    differences = [f"difference, {protocol}" for protocol in protocols]
+    places = (Column("noise"), Column("position"))
+    columns = _columns(model, places, [*differences, "wins", "notebook"])
     notes = (*NOTES, *_remarks(block, model))
     return Table(name, title, columns, tuple(rows), notes, records=tuple(records))
 
@@ -266,11 +256,11 @@ def _by_noise(name: str, title: str, block: Block, model: str) -> Table:
 def _at(trials: Any, level: str, where: str) -> Any:
     """The trials of a level and position of the noise."""
     chosen = trials if level == ALL else trials[trials["noise"] == level]
-    return chosen if where == ALL else chosen[chosen["position"] == where]
+    return chosen if where == ALL else chosen[chosen["noise position"] == where]
 
 
 def _by_parameter(name: str, title: str, block: Block, model: str, protocol: str) -> Table:
-    trials = _trials(block, model, protocol, PARAMETERS)
+    trials = _trials(block, model, protocol)
     varied = [parameter for parameter in PARAMETERS if trials[parameter].nunique() > 1]
     trials["batch size"] = (trials["batch size"] / trials["samples"]).round(3)
     summaries = {
@@ -280,40 +270,30 @@ def _by_parameter(name: str, title: str, block: Block, model: str, protocol: str
     }
     for kind in SUBSETS:
         _correct([by_kind[kind] for by_kind in summaries.values()])
-    rows, records, last = [], [], None
+    rows: list[Row] = []
+    records: list[Record] = []
     for (parameter, value), by_kind in summaries.items():
-        begins, last = parameter != last, parameter
+        begins = not rows or rows[-1].tags["parameter"] != parameter
         named = (text(parameter) if begins else Cell(), text(str(value)))
         cells = (*named, *_means(by_kind[ALL]), *map(_gap_cell, by_kind.values()))
         rows.append(Row(cells, {"model": model, "parameter": parameter}, begins))
-        for kind, summary in by_kind.items():
-            keys = ("pairs", "difference", "low", "high", "p_paired", "p_paired_holm")
-            records.append(
-                {
-                    **_about(block, model),
-                    "parameter": parameter,
-                    "value": value,
-                    "trials": kind,
-                    "protocol": protocol,
-                    **{key: summary[key] for key in keys},
-                }
-            )
-    columns = (
-        *_columns(model, Column("parameter"), Column("value", "right")),
-        *(Column(f"difference, {kind}", "right") for kind in SUBSETS),
-    )
+        drawn = {**_about(block, model), "parameter": parameter, "value": value}
+        records += [
+            {**drawn, "trials": kind, "protocol": protocol} | {key: one[key] for key in SHOWN}
+            for kind, one in by_kind.items()
+        ]
+    first = (Column("parameter"), Column("value", "right"))
+    columns = _columns(model, first, [f"difference, {kind}" for kind in SUBSETS])
     return Table(name, title, columns, tuple(rows), (NOTE_PARAMETERS,), records=tuple(records))
 
 
 def _notebook(level: str, where: str) -> float | None:
     """The difference in the author's notebook; None if it has none."""
     trials = paper()["trials"]
-    if where == ALL:
-        means = trials["all"] if level == ALL else trials["noise"][level]
-    elif level == ALL:
-        means = trials["position"][where]
-    else:
+    if level != ALL and where != ALL:
         return None
+    by_level = trials["all"] if level == ALL else trials["noise"][level]
+    means = by_level if where == ALL else trials["position"][where]
     return float(means.get("difference", means["focus"] - means["dense"]))
 
 

@@ -1,0 +1,78 @@
+"""Train a compiled network, and say what compiling it cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from focusing.training.checkpoint import check_keys
+
+
+class CompiledNetwork(pl.Callback):
+    """Compiles the network of a run with ``torch.compile``; ``trainer.compile=true`` asks for it.
+
+    Every shape of a batch gets graphs of its own. With symbolic shapes the code for a batch would
+    depend on which batches came before it, and a resumed run would not end with the same bits.
+    The record gets ``compile``: the ``seconds`` of all sessions.
+
+    Args:
+        backend: of ``torch.compile``.
+    """
+
+    def __init__(self, backend: str = "inductor") -> None:
+        self.backend, self.seconds = backend, 0.0
+        self._start = 0.0
+        self._handler: Any = None
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Compile the network, which happens at its first calls."""
+        from torch._dynamo.callback import callback_handler  # takes seconds to import
+
+        torch.compiler.reset()  # what earlier runs of this process compiled counts against a limit
+        self._handler = callback_handler
+        self._handler.register_start_callback(self._begin)
+        self._handler.register_end_callback(self._end)
+        pl_module.net.compile(backend=self.backend, dynamic=False)  # type: ignore[operator, union-attr]
+
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Leave the network as it was."""
+        self._remove(pl_module)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Leave the network as it was."""
+        self._remove(pl_module)
+
+    def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """What it adds to the record."""
+        return {"measured": {"compile": self.state_dict()}}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Costs so far, so that a resumed run adds to them."""
+        return {"seconds": self.seconds}
+
+    def check_state(self, state: Any, module: pl.LightningModule) -> None:
+        """Refuse other costs; see :mod:`focusing.training.checkpoint`."""
+        check_keys(state, {"seconds": 0.0})
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Add to what earlier sessions cost."""
+        self.seconds = state_dict["seconds"]
+
+    def _begin(self, *_: Any) -> None:
+        self._start = time.perf_counter()
+
+    def _end(self, *_: Any) -> None:
+        self.seconds += time.perf_counter() - self._start
+
+    def _remove(self, module: Any) -> None:
+        module.net._compiled_call_impl = None
+        if self._handler is not None:
+            self._handler.remove_start_callback(self._begin)
+            self._handler.remove_end_callback(self._end)
+            self._handler = None

@@ -1,0 +1,55 @@
+"""A sweep on a Ray cluster of three nodes, one of which is killed."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import ROOT, TRAIN, record, run_dirs
+from tests.integration.forked import Forked
+from tests.integration.step_counter import COUNTED
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        "FOCUSING_TEST_CLUSTER" not in os.environ, reason="takes a minute: make test-cluster"
+    ),
+    pytest.mark.filterwarnings("ignore"),  # Ray's own
+]
+
+RUNS = ["seed=range(4)", "data.n_samples=2000", "optim.batch_size=8", "trainer.max_epochs=6"]
+STEPS = 2000 * 7 // 10 // 8 * 6  # of a run: 70 % of the samples are trained on
+
+
+def test_a_killed_node_hands_its_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    path = f"{ROOT / 'src'}:{ROOT}"
+    monkeypatch.setenv("PYTHONPATH", path)  # of the nodes
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    try:
+        launcher = ["hydra/launcher=ray", f"hydra.launcher.address={cluster.address}"]
+        launcher += ["hydra.launcher.runs_per_job=2", "figures=false", "name=ray", *COUNTED]
+        process = Forked(
+            TRAIN, "-m", *launcher, "model.hidden=[8]", *RUNS, cwd=tmp_path, PYTHONPATH=path
+        )
+        until = time.monotonic() + 200
+        while len(list(tmp_path.glob("outputs/.multirun/.ray/*/*.jsonl"))) < 2:
+            assert process.poll() is None, process.output
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        cluster.remove_node(nodes[0], allow_graceful=False)
+        out, err = process.communicate(timeout=200)
+    finally:
+        cluster.shutdown()
+    assert process.returncode == 0, out + err
+    assert "4/4 jobs, " in out
+    records = [record(run_dir) for run_dir in run_dirs(tmp_path)]
+    assert [len(run["series"]["test/acc"]) for run in records] == [6] * 4
+    steps = (tmp_path / "steps").stat().st_size
+    assert 4 * STEPS <= steps <= 4 * STEPS + STEPS // 6  # at most an epoch of one run twice

@@ -1,0 +1,104 @@
+"""Sweeps on a real SLURM: time limits, preemption, deaths, packing."""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import ROOT, TRAIN, record, run_dirs
+from tests.integration.forked import Forked, run_forked
+from tests.integration.slurm_cluster import MISSING, Slurm, slurm_cluster
+from tests.integration.step_counter import COUNTED
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"needs slurm-wlm and munge: {MISSING} is missing"),
+]
+
+JOBS = ["-m", "hydra/launcher=slurm", "hydra.launcher.mem_gb=1", "hydra.launcher.runs_per_job=2"]
+JOBS += ["figures=false", "name=slurm", "model.hidden=[8]", *COUNTED]
+RUNS = ["seed=range(6)", "data.n_samples=2000", "optim.batch_size=8", "trainer.max_epochs=6"]
+STEPS = 2000 * 7 // 10 // 8 * 6  # of a run: 70 % of the samples are trained on
+WHOLE = "FOCUSING_TEST_CLUSTER" in os.environ  # make test-cluster, which may take its time
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    pytest.importorskip("submitit")
+    with slurm_cluster(cpus=2) as cluster:
+        yield cluster
+
+
+def begun(folder: Path) -> int:
+    """Jobs that have begun a run."""
+    return len(list(folder.glob("outputs/.multirun/.slurm/*/*.jsonl")))
+
+
+def end_by_time(slurm: Slurm, job: str, folder: Path) -> None:
+    """Let SLURM notice that the time of a job is up, which it does every 30 s."""
+    pause = folder / "outputs" / ".pause"
+    pause.touch()
+    slurm("scontrol", "update", f"JobId={job}", "TimeLimit=1")
+    [log] = folder.glob(f"outputs/.multirun/.slurm/*/{job}_0_log.out")
+    until = time.monotonic() + 90
+    while "Requeued job" not in log.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    pause.unlink()
+
+
+def test_a_sweep_survives_a_time_limit_a_preemption_and_a_death(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    env = {**slurm.env, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    process = Forked(TRAIN, *JOBS, *RUNS, cwd=tmp_path, **env)
+    until = time.monotonic() + 200
+    while begun(tmp_path) < 3:  # two on the first node, one on the second
+        assert process.poll() is None, process.output
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    expires, cancelled = slurm("squeue", "-hr", "-w", "node1", "-o", "%i").split()
+    slurm("scancel", cancelled)
+    slurm("sbatch", "-p", "urgent", "-w", "node2", "-c", "2", "-o", "/dev/null", "--wrap", "true")
+    if WHOLE:
+        end_by_time(slurm, expires, tmp_path)
+    else:
+        slurm("scancel", "--signal=USR2", expires)  # what SLURM sends 120 s before the end
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 1, out + err
+    assert "Submitting 6 runs to slurm in 3 jobs." in out
+    assert re.search(r"The job died \(state: CANCELLED\). Its log is .*\.err", err)
+    assert "Error: 2 of 6 jobs failed." in err  # and left no record: nothing to retry
+    logs = [path.read_text() for path in tmp_path.glob("outputs/.multirun/.slurm/*/*_log.*")]
+    assert sum("Requeued job" in log for log in logs) == 2  # for its time, and for urgent
+    assert any(re.search(r"slurm/\w+/seed=\d  epoch 6/6  loss", log) for log in logs)
+
+    again = run_forked(TRAIN, *JOBS, *RUNS, cwd=tmp_path, **env)
+    assert again.returncode == 0, again.stderr
+    assert "Submitting 2 runs to slurm in a job." in again.stdout  # nothing that is finished
+    assert "6/6 jobs, 2 done, 4 skipped" in again.stdout
+    records = [record(run_dir) for run_dir in run_dirs(tmp_path)]
+    assert [len(run["series"]["test/acc"]) for run in records] == [6] * 6
+    assert (tmp_path / "steps").stat().st_size == 6 * STEPS  # not one of them twice
+
+
+def test_a_job_that_cannot_start_tells_why_and_a_stop_names_the_jobs(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    slurm("scontrol", "update", "PartitionName=urgent", "MaxTime=1")
+    never = ["hydra.launcher.partition=urgent"]
+    process = Forked(TRAIN, *JOBS, *RUNS, *never, cwd=tmp_path, **slurm.env)
+    until = time.monotonic() + 60
+    while "PartitionTimeLimit" not in process.output:
+        assert process.poll() is None, process.output
+        assert time.monotonic() < until, process.output
+        time.sleep(0.05)
+    process.send_signal(2)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "jobs wait in the queue of slurm: PartitionTimeLimit." in out
+    [job] = re.findall(r"stay in the queue of slurm: (\d+); scancel (?:\d+) ends them", out)
+    slurm("scancel", job)

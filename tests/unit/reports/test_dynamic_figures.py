@@ -1,0 +1,59 @@
+"""Figures of windows, and of foci by domain."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from focusing.reports.figures.chart import Chart, Damaged
+from focusing.reports.figures.dynamic_figures import domain_charts, window_charts
+from focusing.results.collect import collect
+from focusing.results.frame import measurements
+from tests.unit.reports.page.foci import leave_foci
+from tests.unit.reports.records import leave
+
+DOMAINS = {"inputs": 8, "domains": {"image": [0, 4], "audio": [4, 8]}}
+
+
+def test_foci_by_domain(tmp_path: Path) -> None:
+    focus = {"hidden1": {"moved": 0.1, "in_image_first": 0.5, "in_image_last": 0.25}}
+    run_dir = leave(
+        tmp_path, "e", "multi_domain", "focus_s", 0, [0.5], val=[0.5], sizes=DOMAINS, focus=focus,
+        options={"data.noise": "image"},
+    )  # fmt: skip
+    mu = np.array([[0.1, 0.4, 0.6, 0.9], [0.1, 0.6, 0.7, 1.0]])[..., None]
+    leave_foci(run_dir, mu, np.linspace(0, 1, 8)[:, None])
+    collection = collect([tmp_path])
+    [chart] = domain_charts(collection)
+    assert isinstance(chart, Chart)
+    shares = [(row["domain"], row["foci_first"], row["foci_last"]) for row in chart.rows]
+    assert shares == [("image", 0.5, 0.25), ("audio", 0.5, 0.75)]
+    figure = chart.draw()
+    assert isinstance(figure, Figure)
+    words = {text.get_text() for text in figure.axes[0].texts}
+    assert words == {"noise: 50 → 25 %", "audio: 50 → 75 %"}
+    assert measurements(collection.runs[0])["foci in image at last (%)"] == 25
+
+
+def test_windows_as_figure_and_film(tmp_path: Path) -> None:
+    run_dir = leave(
+        tmp_path, "e", "clt", "dynamic_2d", 0, [0.5], measured={"windows": {"spread": 0.1}}
+    )
+    arrays = {
+        "images": np.zeros((2, 6, 6, 1), np.uint8),
+        "epoch": np.array([0, 0.5, 1.0]),
+        "centre": np.full((3, 2, 1, 2), 0.5, np.float32),
+        "extent": np.full((3, 2, 1, 2), 0.5, np.float32),
+    }
+    np.savez(run_dir / "windows.npz", **arrays)
+    picture, film = window_charts(collect([tmp_path]))
+    assert isinstance(picture, Chart)
+    assert isinstance(film, Chart)
+    assert isinstance(picture.draw(), Figure)
+    content = film.draw()
+    assert isinstance(content, bytes)
+    assert content.startswith(b"GIF8")
+    assert {row["epoch"] for row in film.rows} == {0.0, 1.0}
+    (run_dir / "windows.npz").write_bytes(b"no")
+    [damaged] = window_charts(collect([tmp_path]))
+    assert isinstance(damaged, Damaged)

@@ -43,6 +43,8 @@ MAX_FRAMES = 100
 """A film of more frames shows no more, and a GIF stores every frame."""
 PALETTE_SIZE = 256
 """Colours of a PNG with a palette, which takes a third of the bytes of full colours."""
+CURVE_POINTS, MAX_INPUT_TICKS = 400, 100
+"""Points of a smooth curve, and inputs that are marked on an axis."""
 MAX_OVERSHOOT = 2.0
 """How far a smooth curve of phi may go beyond its values at the inputs."""
 VISIBLE_DIFFERENCE = 0.1
@@ -90,17 +92,25 @@ def evenly_spaced(count: int, limit: int) -> Array:
     return np.linspace(0, count - 1, min(count, limit)).round().astype(int)
 
 
-def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Save a figure as PNG and SVG, atomically; the folder is made if missing."""
+def save_figure(
+    figure: Figure, folder: Path, name: str, suffixes: Sequence[str] = (".png", ".svg")
+) -> list[Path]:
+    """Save a figure as PNG and SVG, maybe as PDF, atomically; the folder is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    paths = [folder / f"{name}{suffix}" for suffix in suffixes]
     with figure_style():
         FigureCanvasAgg(figure)
-        atomic_write(paths[0], _png(figure), sync=False)
-        figure.set_layout_engine("none")  # it is laid out, and once takes a third of the time
-        vector = io.BytesIO()
-        figure.savefig(vector, format="svg", metadata={"Date": None})  # equal data, equal file
-        atomic_write(paths[1], vector.getbuffer(), sync=False)
+        for path in paths:
+            if path.suffix == ".png":
+                content = _png(figure)
+                figure.set_layout_engine("none")  # it is laid out; again takes a third of the time
+            else:
+                vector = io.BytesIO()
+                date = {".svg": "Date", ".pdf": "CreationDate"}[path.suffix]
+                # Equal data, equal file.
+                figure.savefig(vector, format=path.suffix[1:], metadata={date: None})
+                content = vector.getbuffer()
+            atomic_write(path, content, sync=False)
     return paths
 
 
@@ -172,31 +182,23 @@ class LayerFoci:
 
     def phi(self, at: int, neurons: Array | slice = slice(None)) -> Array:
         """Focus coefficients (k, m) of some neurons at a time."""
-        tau, mu, sigma = (
-            torch.as_tensor(values).double()
-            for values in (self.tau, self.mu[at, neurons], self.sigma[at, neurons])
-        )
-        phi = coefficients(tau, mu, sigma, self.focus, self.normalizer, sample=False)
-        return np.asarray(phi.numpy())
+        return self._coefficients(self.tau, at, neurons, self.normalizer)
 
     def smooth_phi(self, at: int, line: Array, neurons: Array | slice = slice(None)) -> Array:
         """The curves (k, len(line)) on which phi of some neurons lies, between the inputs, too."""
-        tau, mu, sigma = (
-            torch.as_tensor(values).double()
-            for values in (
-                np.concatenate([self.tau, line[:, None]]),
-                self.mu[at, neurons],
-                self.sigma[at, neurons],
-            )
-        )
-        g = coefficients(tau, mu, sigma, self.focus, "none", sample=False).numpy()
-        inputs, between = g[:, : len(self.tau)], g[:, len(self.tau) :]
-        phi = self.phi(at, neurons)
-        largest = np.abs(inputs).argmax(1, keepdims=True)
-        top, most = (np.take_along_axis(values, largest, 1) for values in (phi, inputs))
+        m = len(self.tau)
+        g = self._coefficients(np.concatenate([self.tau, line[:, None]]), at, neurons, "none")
+        largest = np.abs(g[:, :m]).argmax(1, keepdims=True)
+        top, most = (np.take_along_axis(v, largest, 1) for v in (self.phi(at, neurons), g))
         scale = np.divide(top, most, out=np.zeros_like(top), where=most != 0)
         # A focus much narrower than the distance of inputs would be a spike that no input sees.
-        return np.clip(between * scale, -MAX_OVERSHOOT * abs(top), MAX_OVERSHOOT * abs(top))
+        limit = MAX_OVERSHOOT * np.abs(top)
+        return np.asarray(np.clip(g[:, m:] * scale, -limit, limit))
+
+    def _coefficients(self, tau: Array, at: int, neurons: Array | slice, normalizer: str) -> Array:
+        values = (tau, self.mu[at, neurons], self.sigma[at, neurons])
+        tensors = (torch.as_tensor(array).double() for array in values)
+        return np.asarray(coefficients(*tensors, self.focus, normalizer, sample=False).numpy())
 
 
 def shade_noise(
@@ -231,44 +233,51 @@ def edges(columns: Sequence[int], line: Array) -> tuple[float, float]:
 
 def foci_figure(foci: LayerFoci) -> Figure:
     """The first foci of a trajectory (dotted) and the last (solid)."""
-    tau = foci.tau
     with figure_style():
         if foci.dimensions == 2:
             return _foci_in_plane(foci)
         if foci.dimensions > 2:
             return _foci_by_axis(foci)
-        _, order = np.unique(tau[:, 0], return_index=True)  # channels share a position
-        first, last = (foci.phi(at)[:, order] for at in (0, -1))
-        x = tau[order, 0]
         if foci.neurons > MAX_CURVES:
-            figure = _heat_maps(first, last, np.lexsort((foci.mu[-1, :, 0], foci.mu[0, :, 0])))
-            if foci.informative:
-                for axes in figure.axes[:2]:
-                    for edge in edges(foci.informative, tau[:, 0]):
-                        axes.axvline(edge, color="w", linestyle="--", linewidth=0.8)
-                    axes.set_xlim(0, 1)
-            return figure
+            return _heat_maps(foci)
         figure = Figure((COLUMN_WIDTH, 2.1), layout="constrained")
         axes = figure.subplots()
-        shade_noise(axes, foci.informative, tau[:, 0])
-        for neuron in range(foci.neurons):
-            axes.plot(x, first[neuron], ":", color=colour(neuron))
-            axes.plot(x, last[neuron], "-", color=colour(neuron))
-        axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$")
-        axes.set_ylim(min(0.0, first.min(), last.min()), 1.08 * max(first.max(), last.max()))
+        shade_noise(axes, foci.informative, foci.tau[:, 0])
+        both = ((0, ":"), (-1, "-"))
+        top = max(draw_foci(axes, foci, at, range(foci.neurons), line) for at, line in both)
+        axes.set_ylim(min(0.0, axes.get_ylim()[0]), 1.08 * top)
         figure.legend(handles=before_after(), loc="outside upper right", ncols=2)
         return figure
 
 
+def draw_foci(
+    axes: Axes, foci: LayerFoci, at: int, neurons: Sequence[int] | Array, line: str = "-"
+) -> float:
+    """Draw phi of neurons on a line as smooth curves, and the inputs as ticks; returns the top."""
+    tau = np.unique(foci.tau[:, 0])  # channels share a position
+    fine = np.linspace(tau[0], tau[-1], CURVE_POINTS) if len(tau) > 1 else tau
+    curves = foci.smooth_phi(at, fine, np.asarray(neurons))
+    for index, curve in enumerate(curves):
+        axes.plot(fine, curve, line, color=colour(index))
+    if len(tau) <= MAX_INPUT_TICKS:
+        axes.set_xticks(tau, minor=True)
+        axes.tick_params(axis="x", which="minor", length=2, width=0.4)
+    ticks = " (a tick for each input)" if len(tau) <= MAX_INPUT_TICKS else ""
+    axes.set(xlabel=rf"input position $\tau${ticks}", ylabel=r"focus $\phi$")
+    return float(curves.max())
+
+
 def before_after(colour: str = "k") -> list[Line2D]:
     """Legend entries: dotted for the initial state, solid for the final one."""
-    return [
-        Line2D([], [], linestyle=":", color=colour, label="initial"),
-        Line2D([], [], linestyle="-", color=colour, label="final"),
-    ]
+    lines = {"initial": ":", "final": "-"}
+    return [Line2D([], [], linestyle=lines[name], color=colour, label=name) for name in lines]
 
 
-def _heat_maps(first: Array, last: Array, order: Array) -> Figure:
+def _heat_maps(foci: LayerFoci) -> Figure:
+    """Phi of many neurons on a line as rows of pictures, before and after."""
+    _, places = np.unique(foci.tau[:, 0], return_index=True)  # channels share a position
+    first, last = (foci.phi(at)[:, places] for at in (0, -1))
+    order = np.lexsort((foci.mu[-1, :, 0], foci.mu[0, :, 0]))
     figure = Figure((COLUMN_WIDTH, 2.3), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     top = float(np.quantile(np.stack([first, last]), 0.999))
@@ -277,7 +286,9 @@ def _heat_maps(first: Array, last: Array, order: Array) -> Figure:
             phi[order], aspect="auto", vmin=min(0.0, phi.min()), vmax=top, origin="lower",
             extent=(0, 1, 0, len(phi)), interpolation="nearest", rasterized=True,
         )  # fmt: skip
-        axes.set(title=title, xlabel=r"input position $\tau$")
+        axes.set(title=title, xlabel=r"input position $\tau$", xlim=(0, 1))
+        for edge in edges(foci.informative, foci.tau[:, 0]) if foci.informative else ():
+            axes.axvline(edge, color="w", linestyle="--", linewidth=0.8)
     panels[0].set_ylabel(r"neurons by initial $\mu$")
     figure.colorbar(image, ax=panels, label=r"focus $\phi$", pad=0.02)
     return figure
@@ -354,23 +365,21 @@ def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_
         figure = Figure((COLUMN_WIDTH, 2.2 if on_line else COLUMN_WIDTH), layout="constrained")
         axes = figure.subplots()
         sample = evenly_spaced(foci.neurons, MAX_CURVES if on_line else MAX_MARKS)
-        order = tau.argsort()
         times = evenly_spaced(len(foci.mu), frames)
-        top = max(foci.phi(at, sample).max() for at in times) * 1.05 if on_line else 1.0
+        fine = np.linspace(tau.min(), tau.max(), CURVE_POINTS)
+        tops = [foci.smooth_phi(at, fine, sample).max() for at in times] if on_line else [1.0]
 
         def draw(at: int) -> list[Any]:
             axes.clear()
             if on_line:
                 shade_noise(axes, foci.informative, tau)
-                for index, values in enumerate(foci.phi(at, sample)[:, order]):
-                    axes.plot(tau[order], values, color=colour(index))
-                axes.set(xlabel=r"input position $\tau$", ylabel=r"focus $\phi$", ylim=(None, top))
+                draw_foci(axes, foci, at, sample)
+                axes.set_ylim(min(0.0, axes.get_ylim()[0]), 1.05 * max(tops))
             else:
                 for index, neuron in enumerate(sample):
                     mark_focus(axes, foci.mu[at, neuron], foci.sigma[at, neuron], colour(index))
                 frame_plane(axes)
-            corner: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
-            axes.text(0.99, 0.99, f"epoch {foci.epochs[at]}", **corner)
+            axes.set_title(f"epoch {foci.epochs[at]}", loc="right", pad=3)
             return []
 
         draw(times[-1])

@@ -39,6 +39,72 @@ MODELS = {
 PROTOCOLS = ("best_test", "holdout", "last")
 SIZES = ("full", "short", "quick", "smoke")
 VARIANTS = ("text", "author", "author2018")
+SMALL_SIZES = ("quick", "smoke")
+"""Sizes that say little: their tables and figures are in an appendix."""
+MEANT_TO_FAIL = ("stuck", "rescue")
+"""Experiments that show where focus fails: they do not count as comparisons."""
+CLASSES = {
+    data: tuple(names.split())
+    for data, names in {
+        "cifar10": "plane car bird cat deer dog frog horse ship truck",
+        "fashion": "T-shirt trousers pullover dress coat sandal shirt sneaker bag boot",
+        "catsdogs": "cat dog",
+    }.items()
+}
+"""Names of the classes where they are no digits."""
+OPTION_WORDS: dict[str, str | dict[str, str]] = {
+    "max_epochs": "{} epochs",
+    "limit_train": "{} training samples",
+    "limit_test": "{} test samples",
+    "drop_last": {"false": "last batch kept", "true": "last batch dropped"},
+    "batch_norm": {"true": "batch normalisation", "false": "no batch normalisation"},
+    "dropout": {"[]": "no dropout"},
+    "ngrams": {"1": "single words", "2": "words and pairs"},
+    "data.seed": {"varied": "new data in each run"},
+    "hidden": "hidden layers {}",
+    "sigma_l2": "penalty on σ² {}",
+    "mu_repulsion": "repulsion of centres {}",
+    "lr_mu": "learning rate of μ {}",
+    "anneal_from": "σ annealed from {}-fold",
+    "anneal_epochs": "annealed for {} epochs",
+    "holdout": "validation split {}",
+}
+"""Option -> its words, with its value or by its value; by the last part of its name."""
+EDITION_WORDS = {"short": "short runs", "quick": "quick runs", "smoke": "smoke tests",
+                 "author": "author's settings", "author2018": "author's settings of 2018",
+                 "full": "", "text": "", "unstated": ""}  # fmt: skip
+"""Size or variant -> what to say about it; nothing about the paper's own."""
+
+
+def option_words(option: str) -> str:
+    """An option, as it is typed, in print: ``trainer.max_epochs=60`` is "60 epochs"."""
+    name, sign, value = option.lstrip("+").partition("=")
+    last = name.rpartition(".")[2]
+    words = OPTION_WORDS.get(name, OPTION_WORDS.get(last))
+    if not sign:
+        return option
+    if isinstance(words, dict):
+        words = words.get(value)
+    if words is not None:
+        return words.format(value)
+    shown = "data seed" if name == "data.seed" else last.replace("_", " ")
+    return f"{shown} {value}"
+
+
+def label_words(label: str) -> str:
+    """A label of several parts, of which some are options, in print."""
+    return ", ".join(map(option_words, label.split(", ")))
+
+
+def edition_words(size: str, variant: str) -> list[str]:
+    """Size and variant in print, where they are not the paper's."""
+    return [words for name in (size, variant) if (words := EDITION_WORDS.get(name, name))]
+
+
+def class_name(data: str, label: int) -> str:
+    """A class of a data set in print."""
+    names = CLASSES.get(data, ())
+    return names[label] if label < len(names) else str(label)
 
 
 def data_name(name: str) -> str:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -27,7 +28,6 @@ DEFAULT_FOLDERS = ("outputs", "results")
 CACHE = ".records.json"
 SUMMARY = ".summary.json"
 """What the terminal showed last: a report that did not change shows it again."""
-Writer = Callable[[Collection, Path], object]
 WRITERS = {
     "figures": ("focusing.reports.figures.gallery", "write_figures"),
     "page": ("focusing.reports.page", "write_page"),
@@ -97,7 +97,7 @@ def write_report(collection: Collection, out: Path, show: Show | None = None) ->
         atomic_write(out / SUMMARY, json.dumps(rows).encode(), sync=False)
     for part, (module, function) in WRITERS.items():
         show(part, 0, 1)
-        getattr(import_module(module), function)(collection, out)
+        getattr(import_module(module), function)(collection, out, partial(show, part))
 
 
 def differences(tables: Sequence[Table]) -> list[list[str]]:

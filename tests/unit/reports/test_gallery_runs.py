@@ -74,7 +74,7 @@ def test_sparsity_has_both_rules_the_twin_and_thresholds(
     assert rules == {("focus_s", "focus"), ("focus_s", "magnitude"), ("dense", "magnitude")}
     figure = drawn(chart)
     axes, above = figure.axes
-    assert axes.get_xlabel() == "connections dropped (%)"
+    assert "not linear" in axes.get_xlabel()
     # A threshold stands above the sparsity that it leads to.
     figure.draw_without_rendering()
     for tick, label in zip(above.get_xticks(), above.get_xticklabels(), strict=True):
@@ -109,7 +109,8 @@ def test_shap_pictures_add_up_as_far_as_the_caption_says(
     total = sum(float(row["shap"]) for row in one)
     expected = one[0]["output"] - one[0]["expected"]
     assert total == pytest.approx(expected, abs=gap["largest"] + 1e-3 * len(one) ** 0.5)
-    assert len(drawn(chart).axes) == 2 * 4  # each the sample and three classes
+    assert len(drawn(chart).axes) == 2 * 4 + 1  # each the sample and three classes; a colour bar
+    assert "A network with a test accuracy of" in chart.caption
 
 
 def test_timing_shows_ratios_of_focused_networks_only(
@@ -145,10 +146,10 @@ def test_weights_in_the_picture_are_those_of_the_record(
     assert "12 of 12 neurons" in chart.caption
     assert len(chart.rows) == 12
     assert float(chart.rows[3]["w700"]) == pytest.approx(foci.last[3, 700], rel=1e-3, abs=1e-12)
-    axes = drawn(chart).axes[2]
+    _, lines, axes, *_ = drawn(chart).axes
     three = three_neurons(foci)
-    labels = [f"s={foci.sigma[-1, foci.shown[k], 0]:.3f}" for k in three]
-    assert [text.get_text() for text in axes.texts] == labels
+    for k, label in zip(three, lines.get_yticklabels(), strict=True):
+        assert f"= {foci.sigma[-1, foci.shown[k], 0]:.2g}" in label.get_text()
     crosses = [line for line in axes.lines if line.get_marker() == "+"]
     at = float(foci.mu[-1, foci.shown[three[0]], 0]) * (36 * 36 - 1)
     assert crosses[0].get_ydata()[0] == at // 36
@@ -206,5 +207,7 @@ def test_all_foci_are_seen_at_both_ends(collection: Collection, charts: dict[str
     for name in ("inside_first", "inside_last"):
         assert np.mean([row[name] for row in chart.rows]) == pytest.approx(told[name])
     axes = drawn(chart).axes[0]
-    shares = f"inside: {100 * told['inside_first']:.0f} % → {100 * told['inside_last']:.0f} %"
-    assert shares in [text.get_text() for text in axes.texts]
+    first, last = (100 * told[name] for name in ("inside_first", "inside_last"))
+    assert f"inside: {first:.0f} % → {last:.0f} %, n = 1" in [
+        text.get_text() for text in axes.texts
+    ]

@@ -7,14 +7,18 @@ from matplotlib.figure import Figure
 from focusing.reports.figures.plotting import (
     LINE_HEIGHT,
     MAX_HEADER_LINES,
-    draw_point,
+    MODEL_STYLES,
+    Dot,
+    draw_dots,
     end_labels,
     header_lines,
     model_style,
     panel_title,
     small_multiples,
+    spaced_ticks,
     spread_apart,
 )
+from focusing.reports.names import MODELS, class_name, label_words, option_words
 
 
 @pytest.mark.parametrize(
@@ -51,28 +55,68 @@ def test_panels_fill_rows_of_equal_length(count: int, rows: int, columns: int) -
     assert sum(axes.get_ylabel() == "y" for axes in panels.axes) == rows
 
 
-def test_whiskers_end_at_the_interval() -> None:
+def test_whiskers_end_at_the_interval_and_few_runs_have_none() -> None:
     axes = Figure().subplots()
-    draw_point(axes, 2.0, 5.0, 4.0, 7.0, style=("k", "o"))
+    draw_dots(axes, [Dot(1, 5.0, ("k", "o"), 4.0, 7.0, runs=(4.5, 5.5))], ["a", "b"])
     [bar] = axes.collections
-    np.testing.assert_allclose(bar.get_segments(), [[[2, 4], [2, 7]]])
-    draw_point(axes, 2.0, 5.0, None, None, style=("k", "o"))
-    assert len(axes.collections) == 1
+    np.testing.assert_allclose(bar.get_segments(), [[[4, 1], [7, 1]]])
+    assert [list(line.get_xdata()) for line in axes.lines][:2] == [[4.5, 5.5], [5.0]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    axes = Figure().subplots()
+    draw_dots(axes, [Dot(0, 5.0, ("k", "o"), runs=(4.5, 5.5), note="n=2")])
+    assert not axes.collections
+    assert list(axes.lines[0].get_xdata()) == [4.5, 5.5]  # the runs, and not their mean
+    assert [text.get_text() for text in axes.texts] == ["n=2"]
 
 
-def test_a_focused_network_looks_the_same_in_every_family() -> None:
-    assert model_style("cnn_focus") == model_style("vgg_focus") == model_style("focus_s")
-    assert model_style("fasttext_dense") == model_style("dense")
-    models = ("dense", "focus_s", "focus_c", "fixed_s", "mine")
-    assert len({model_style(name) for name in models}) == 5
+def test_no_two_models_look_alike() -> None:
+    assert MODEL_STYLES.keys() == MODELS.keys()
+    assert len({colour for colour, _ in MODEL_STYLES.values()}) == len(MODELS)
+    assert model_style("mine") not in MODEL_STYLES.values()
+
+
+@pytest.mark.parametrize(
+    ("values", "labelled"),
+    [
+        ([64, 128, 256, 512, 800, 1024], [64, 256, 1024]),
+        ([1e-10, 1e-3, 1e-1], [1e-10, 1e-1]),
+        ([1, 10], [1, 10]),
+    ],
+)
+def test_ticks_keep_apart(values: list[float], labelled: list[float]) -> None:
+    assert spaced_ticks(values) == labelled
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("trainer.max_epochs=60", "60 epochs"),
+        ("optim.drop_last=false", "last batch kept"),
+        ("+optim.own_rate=3", "own rate 3"),
+        ("data.seed=2", "data seed 2"),
+        ("data.seed=varied", "new data in each run"),
+        ("gaussian", "gaussian"),
+        ("Dense, max_epochs=3", "Dense, 3 epochs"),
+    ],
+)
+def test_options_in_words(option: str, words: str) -> None:
+    assert label_words(option) == words
+    assert option_words(option) == words or "," in option
+
+
+def test_classes_have_names() -> None:
+    assert [class_name(data, 3) for data in ("cifar10", "fashion", "mnist")] == [
+        "cat",
+        "dress",
+        "3",
+    ]
 
 
 def test_panels_grow_with_their_headers() -> None:
     few, many = (
-        header_lines("official", [f"optim.option{n}={n}" for n in range(count)])
-        for count in (1, 30)
+        header_lines(["official", *(f"option {n}" for n in range(count))]) for count in (1, 30)
     )
-    assert few == ["official", "optim.option0=0"]
+    assert few == ["official", "option 0"]
     assert (len(many), many[-1]) == (MAX_HEADER_LINES, "… (all in the table)")
     panels = small_multiples(2, 1.65, [few, many])
     for axes, lines in zip(panels.axes, (few, many), strict=True):

@@ -98,7 +98,7 @@ def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_writer.py").write_text(
-        "def write(collection, out):\n"
+        "def write(collection, out, progress):\n"
         "    tables = sorted(path.name for path in out.glob('tables/*.md'))\n"
         "    (out / 'index.html').write_text(f'{len(collection.runs)} {tables}')\n"
     )

@@ -138,8 +138,11 @@ def test_foci_are_those_of_the_layer() -> None:
     phi = foci.phi(0)
     np.testing.assert_allclose(phi, layer.phi().detach(), atol=1e-12)
     axes = foci_figure(foci).axes[0]
-    assert [line.get_linestyle() for line in axes.lines] == [":", "-"] * 3
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), phi[0])
+    assert [line.get_linestyle() for line in axes.lines] == [":"] * 3 + ["-"] * 3
+    x, y = axes.lines[0].get_data()
+    assert len(x) == 400  # a smooth curve through phi, not a polygon
+    np.testing.assert_allclose(np.interp(foci.tau[:, 0], x, y), phi[0], atol=1e-3)
+    np.testing.assert_allclose(axes.xaxis.get_minor_locator().locs, foci.tau[:, 0])
 
 
 @pytest.mark.parametrize(("informative", "labels"), [((20, 40), 1), ((10, 30), 2), ((0, 40), 0)])

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from scipy import stats as scipy_stats
 
+from focusing.reports.figures.curve_figures import sweep_charts
 from focusing.reports.figures.focus_figures import foci_charts
-from focusing.reports.figures.score_figures import sweep_charts
 from focusing.reports.tables.experiments import experiment_tables, sweep_tables
 from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.run_blocks import composed

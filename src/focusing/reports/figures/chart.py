@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -14,10 +14,17 @@ from focusing.drawing import Array, LayerFoci, figure_style
 from focusing.errors import DamagedError, printable
 from focusing.reports.foci import FILE as FOCI_FILE
 from focusing.reports.foci import first_and_last, read_foci
-from focusing.reports.names import PROTOCOLS, data_order
+from focusing.reports.names import (
+    PROTOCOLS,
+    SMALL_SIZES,
+    data_order,
+    edition_words,
+    option_words,
+)
 from focusing.reports.tables import file_name
 from focusing.reports.tables.run_blocks import Block, blocks, command
 from focusing.reports.tables.run_blocks import editions as run_editions
+from focusing.reports.tables.settings import Setting
 from focusing.results.collect import Collection, Run
 
 MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
@@ -29,7 +36,9 @@ PROTOCOL_TITLES = {
     "holdout": "test at the best validation epoch",
     "last": "after the last epoch",
 }
-INTERVALS = "means with 95 % intervals (Student's t; bootstrap from 20 runs on)"
+INTERVALS = "means with 95 % intervals (Student's t; bootstrap from 20 runs on; none below 3 runs)"
+ALONE = ("sparsity",)
+"""Experiments whose curves mean something without repeats."""
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 
@@ -47,6 +56,7 @@ class Chart:
         tags: ``data``, ``model``, ``protocol``, ...: what it is about, for filters. Several values
             are separated by blanks.
         suffixes: of its files besides ``.csv``.
+        section: of the page and of ``all.md``.
     """
 
     name: str
@@ -55,7 +65,15 @@ class Chart:
     rows: Rows
     plot: Callable[[], Figure | bytes]
     tags: Mapping[str, str] = field(default_factory=dict)
-    suffixes: tuple[str, ...] = (".png", ".svg")
+    suffixes: tuple[str, ...] = (".png", ".svg", ".pdf")
+    section: str = ""
+
+    @property
+    def minor(self) -> bool:
+        """It belongs into an appendix: of quick runs, or of single ones where others have more."""
+        counts = [row["n"] for row in self.rows if row.get("n") is not None]
+        single = bool(counts) and max(counts) == 1 and self.tags.get("experiment") not in ALONE
+        return self.tags.get("size") in SMALL_SIZES or single
 
     def draw(self) -> Figure | bytes:
         """Draw the figure in the style of all figures."""
@@ -121,7 +139,8 @@ class Edition:
 
     def title(self, *options: str) -> str:
         """For print, in brackets behind what a figure shows."""
-        named = (self.experiment, f"size={self.size}", f"variant={self.variant}", *options)
+        words = edition_words(self.size, self.variant)
+        named = self.experiment.replace("_", " "), *words, *map(option_words, options)
         return f"({', '.join(named)})"
 
     def name(self, subject: str, *more: str, home: str = "") -> str:
@@ -149,7 +168,7 @@ class Edition:
         data: Iterable[str] | None = None,
         model: Iterable[str] | None = None,
         home: str = "",
-        suffixes: tuple[str, ...] = (".png", ".svg"),
+        suffixes: tuple[str, ...] = (".png", ".svg", ".pdf"),
         **tags: str,
     ) -> Chart:
         """A figure about runs of this edition: a :class:`Chart`.
@@ -257,12 +276,6 @@ def foci_or_note(run: Run, charts: Charts) -> list[LayerFoci]:
     return []
 
 
-def table_tags(rows: Rows) -> dict[str, str]:
-    """What the rows of a table are about, for filters."""
-    columns = ("size", "variant", "data", "model")
-    return {name: joined(row[name] for row in rows) for name in columns}
-
-
 def ends_or_note(run: Run, which: str, charts: Charts) -> dict[str, tuple[Array, Array]]:
     """First and last mu or sigma of every layer; none, and a note, if their file is damaged."""
     with noting_damage(charts):
@@ -270,10 +283,22 @@ def ends_or_note(run: Run, which: str, charts: Charts) -> dict[str, tuple[Array,
     return {}
 
 
+def table_tags(rows: Rows) -> dict[str, str]:
+    """What the rows of a table are about, for filters."""
+    columns = ("experiment", "size", "variant", "data", "model")
+    return {name: joined(row[name] for row in rows) for name in columns if name in rows[0]}
+
+
 def protocols_to_show(names: Iterable[str]) -> list[str]:
     """Protocols worth a figure: the paper's and the honest one; the last epoch if there is none."""
     known = set(names)
     return [name for name in ("best_test", "holdout") if name in known] or sorted(known)
+
+
+def numbers(counts: Iterable[int]) -> str:
+    """Numbers of runs for a panel: n = 5, n = 3 to 5."""
+    distinct = sorted(set(counts))
+    return "n = " + " to ".join(map(str, dict.fromkeys([distinct[0], distinct[-1]])))
 
 
 def run_count(counts: Iterable[int]) -> str:
@@ -287,3 +312,46 @@ def run_count(counts: Iterable[int]) -> str:
 def joined(values: Iterable[Any]) -> str:
     """Distinct values as one tag."""
     return " ".join(dict.fromkeys(map(str, values)))
+
+
+def score_charts(
+    edition: Edition,
+    settings: Sequence[Setting],
+    title: str,
+    columns: Callable[[Setting, str], Row],
+    caption: Callable[[Sequence[Setting], Rows, str], str],
+    draw: Callable[[Sequence[Setting], Rows, str], Figure],
+) -> list[Chart]:
+    """A figure of settings for every protocol.
+
+    ``columns`` are those of a setting besides its options; ``caption`` and ``draw`` take settings,
+    their rows and protocol.
+    """
+    charts = []
+    for protocol in protocols_to_show(name for setting in settings for name in setting.scores):
+        scored = [setting for setting in settings if protocol in setting.scores]
+        rows = [
+            {
+                **edition.tags(),
+                **setting.about(),
+                "protocol": protocol,
+                **columns(setting, protocol),
+            }
+            for setting in scored
+        ]
+        charts.append(
+            edition.chart(
+                (edition.experiment, protocol),
+                title,
+                caption(scored, rows, protocol),
+                rows,
+                partial(draw, scored, rows, protocol),
+                protocol=protocol,
+            )
+        )
+    return charts
+
+
+def titled(title: str, *words: str) -> str:
+    """A title with words in brackets behind it, if there are any."""
+    return f"{title} ({', '.join(words)})" if words else title

@@ -25,8 +25,13 @@ from focusing.reports.figures.chart import (
     or_missing,
     protocols_to_show,
 )
-from focusing.reports.figures.plotting import BLUE, GREEN, ORANGE, PAGE_WIDTH
-from focusing.reports.names import PROTOCOLS, SIZES, data_name, model_name
+from focusing.reports.figures.plotting import BLACK, INKS, PAGE_WIDTH, ROW_HEIGHT, Dot, draw_dots
+from focusing.reports.names import (
+    PROTOCOLS,
+    SIZES,
+    data_name,
+    model_name,
+)
 from focusing.reports.paper import REPEATS, Published, paper, published_tables
 from focusing.reports.tables import between, signed
 from focusing.reports.tables.files import all_tables
@@ -38,9 +43,9 @@ from focusing.results.stats import CONFIDENCE, mean_interval
 
 SERIES = {
     "published": ("the paper", GREY, "s"),
-    "text": ("ours, settings of the text", BLUE, "o"),
-    "author": ("ours, settings of the author's code", ORANGE, "^"),
-    "holdout": ("ours, on held-out data", GREEN, "D"),
+    "text": ("ours, settings of the text", BLACK, "o"),
+    "author": ("ours, settings of the author's code", INKS[1], "^"),
+    "holdout": ("ours, on held-out data", INKS[3], "D"),
 }
 """Series of the forest plot -> its name, colour and marker."""
 GROUPS = {
@@ -49,35 +54,31 @@ GROUPS = {
     "table3_transfer": "Table 3, VGG16",
     "table4_other": "Table 4, other data",
 }
-LEFT_COLUMN = ("table2_simple",)
 SYNTHETIC = {"learning_to_focus": "noise left", "sides": "noise on both sides"}
-NOISE_LEVELS = {
-    "0": ("no noise", "no noise", BLUE),
-    "0.5": ("some noise", "noise 0.5", GREEN),
-    "1": ("much noise", "noise 1", ORANGE),
-}
-"""Columns of noise for each informative one -> row of the forest, panel of trials, its colour."""
+NOISE_LEVELS = {"0": "no noise", "0.5": "some noise", "1": "much noise"}
+"""Columns of noise for each informative one -> row of the forest."""
+NOISE_TITLES = {"0": "no noise", "0.5": "half as much noise as signal", "1": "as much noise"}
+"""The same above a panel of trials."""
 LINEAR_RANGE = 1.0
 """Points up to which the axis is linear; beyond it is logarithmic."""
 TICKS = (-10, -3, -1, 0, 1, 3, 10)
-ROW_HEIGHT = 0.22
-"""Of a row of the forest, in inches."""
 TRIAL_TITLE = "Random trials, focused against dense"
 
 
 def forest_charts(collection: Collection) -> Charts:
-    """One figure, if there is anything to compare."""
+    """One figure of all differences, if there is anything to compare."""
     points = list(_forest_points(collection))
     if all(point["series"] == "published" for point in points):
         return []
     caption = (
         "Difference of test accuracy, focused − dense, in points, with 95 % intervals (not "
-        "corrected for the number of tests); right of zero the focused network is better. The axis "
-        "is linear up to one point and logarithmic beyond. Ours at the best test epoch, as in the "
-        "paper, or on held-out data; hollow where runs are shorter or have less data than the "
-        "paper's. The paper's intervals are Student's, from its means and standard deviations, "
-        "where these can be. Boston: by how much the mean absolute error is smaller. Grey points "
-        "of the random trials are those of the author's notebook, of synthetic data a stored run."
+        "corrected for the number of tests; none below three runs); right of zero the focused "
+        "network is better. The axis is linear up to one point and logarithmic beyond. Ours at the "
+        "best test epoch, as in the paper, or on held-out data; hollow where runs are shorter or "
+        "have less data than the paper's. The paper's intervals are Student's, from its means and "
+        "standard deviations, where these can be. Boston: by how much the mean absolute error is "
+        "smaller. Grey points of the random trials are those of the author's notebook, of "
+        "synthetic data a stored run."
     )
     title = "All differences, focused − dense"
     return [Chart("forest", title, caption, points, partial(_draw_forest, points))]
@@ -94,7 +95,7 @@ def _forest_points(collection: Collection) -> Iterator[Row]:
                 about = {
                     "group": GROUPS[experiment],
                     "row": f"{data_name(data)}, {model_name(model)}",
-                    "column": 0 if experiment in LEFT_COLUMN else 1,
+                    "column": int(experiment != "table2_simple"),
                 }
                 sign = -1 if data == "boston" else 1
                 yield {**about, **_published_point(cells[model], cells[dense], sign)}
@@ -116,7 +117,7 @@ def closest_to_paper(rows: Rows, series: str) -> Row | None:
         if (row["variant"], row["protocol"]) == wanted
         and row["difference"] is not None
         and row["source"] != "fake"
-        and (row["size"] == "full" or row["difference_low"] is not None)
+        and (row["size"] == "full" or row["n"] > 1)
     ]
     sizes = [*SIZES]
     return min(
@@ -148,26 +149,20 @@ def _own_point(row: Row, sign: int = 1) -> Row:
 def _published_point(ours: Published, dense: Published, sign: int) -> Row:
     """The paper's difference; its interval is that of Student's test of five repeats each."""
     difference = sign * (ours.mean - dense.mean)
-    half = math.nan
+    low = high = None
     if ours.possible and dense.possible:
         error = math.hypot(ours.std_points, dense.std_points) / math.sqrt(REPEATS - 1)
-        freedom = 2 * REPEATS - 2
-        half = error * float(scipy_stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
-    known = not math.isnan(half)
-    return {
-        "series": "published",
-        "difference": round(difference, 4),
-        "low": difference - half if known else None,
-        "high": difference + half if known else None,
-        "as_published": True,
-    }
+        half = error * float(scipy_stats.t.ppf((1 + CONFIDENCE) / 2, 2 * REPEATS - 2))
+        low, high = difference - half, difference + half
+    shown = {"series": "published", "difference": round(difference, 4), "as_published": True}
+    return {**shown, "low": low, "high": high}
 
 
 def _trial_points(records: Rows) -> Iterator[Row]:
-    """Table 1 by level of noise; ``table1_full_author`` is the notebook's own grid."""
+    """Table 1 by level of noise; with the author's variant it is the notebook's own grid."""
     rows = [row for row in records if row.get("experiment") == "table1" and "noise" in row]
-    for level, (name, *_) in NOISE_LEVELS.items():
-        about = {"group": "Table 1, random trials", "row": name, "column": 1}
+    for level, name in NOISE_LEVELS.items():
+        about = {"group": "Table 1, random trials", "row": name, "column": 1, "as_published": True}
         there = [
             row
             for row in rows
@@ -175,12 +170,10 @@ def _trial_points(records: Rows) -> Iterator[Row]:
             and (row["size"], row["protocol"]) == ("full", "best_test")
         ]
         if there:
-            notebook = there[0]["notebook_difference"]
-            yield {**about, "series": "published", "difference": notebook, "as_published": True}
+            yield {**about, "series": "published", "difference": there[0]["notebook_difference"]}
         for row in there:
             ends = {"low": row["low"], "high": row["high"], "n": row["pairs"]}
-            difference = {"difference": row["difference"], "as_published": True, **ends}
-            yield {**about, "series": row["variant"], **difference}
+            yield {**about, "series": row["variant"], "difference": row["difference"], **ends}
 
 
 def _synthetic_points(records: Rows) -> Iterator[Row]:
@@ -210,7 +203,7 @@ def _synthetic_points(records: Rows) -> Iterator[Row]:
 def _draw_forest(points: Rows) -> Figure:
     columns = [[point for point in points if point["column"] == side] for side in (0, 1)]
     height = max(len(_forest_rows(column)) for column in columns)
-    figure = Figure((PAGE_WIDTH, 0.75 + ROW_HEIGHT * height), layout="constrained")
+    figure = Figure((PAGE_WIDTH, 0.75 + 1.25 * ROW_HEIGHT * height), layout="constrained")
     for axes, column in zip(figure.subplots(1, 2), columns, strict=True):
         _draw_forest_panel(axes, column, height)
     drawn = {point["series"] for point in points}
@@ -219,6 +212,7 @@ def _draw_forest(points: Rows) -> Figure:
         for series, (name, colour, marker) in SERIES.items()
         if series in drawn
     ]
+    figure.supxlabel("focused − dense (points of accuracy; logarithmic beyond ±1)", fontsize=8)
     hollow = "hollow: shorter, or less data"
     entries.append(plotting.legend_entry(hollow, "k", marker="o", hollow=True))
     figure.legend(handles=entries, loc="outside upper center", ncols=3, columnspacing=1.5)
@@ -234,27 +228,32 @@ def _forest_rows(points: Rows) -> list[tuple[str, str]]:
 def _draw_forest_panel(axes: Axes, points: Rows, height: int) -> None:
     rows = _forest_rows(points)
     axes.set_xscale("symlog", linthresh=LINEAR_RANGE)
-    axes.axvline(0, color="k", lw=0.7)
-    axes.grid(axis="x", color="0.92", lw=0.5)
-    for place, (group, row) in enumerate(rows):
-        in_row = [point for point in points if (point["group"], point["row"]) == (group, row)]
-        if row and place % 2:
+    dots = []
+    for place, (group, name) in enumerate(rows):
+        in_row = [point for point in points if (point["group"], point["row"]) == (group, name)]
+        if name and place % 2:
             axes.axhspan(place - 0.5, place + 0.5, color="0.97", lw=0, zorder=0)
         for rank, point in enumerate(in_row):
-            _, colour, marker = SERIES[point["series"]]
-            y = place + 0.27 * (rank - (len(in_row) - 1) / 2)
-            plotting.draw_point(
-                axes, point["difference"], y, point.get("low"), point.get("high"), size=3,
-                style=(colour, marker), horizontal=True, hollow=not point["as_published"],
-            )  # fmt: skip
-    plotting.label_rows(axes, [row or group for group, row in rows], height)
-    for label, (_, row) in zip(axes.get_yticklabels(), rows, strict=True):
-        if not row:
+            few = point.get("n") is not None and point.get("low") is None
+            dots.append(
+                Dot(
+                    place,
+                    point["difference"],
+                    SERIES[point["series"]][1:],
+                    point.get("low"),
+                    point.get("high"),
+                    hollow=not point["as_published"],
+                    shift=0.27 * (rank - (len(in_row) - 1) / 2),
+                    note=f"n={point['n']}" if few else "",
+                )
+            )
+    draw_dots(axes, dots, [name or group for group, name in rows], height, size=3)
+    axes.axvline(0, color="k", lw=0.7, zorder=1)
+    for label, (_, name) in zip(axes.get_yticklabels(), rows, strict=True):
+        if not name:
             label.set_fontweight("bold")
-    axes.spines["left"].set_visible(False)
     axes.set_xticks(TICKS, [f"{tick:+g}".replace("-", "−") if tick else "0" for tick in TICKS])
     axes.set_xlim(-20, 20)
-    axes.set_xlabel("focused − dense (points)")
 
 
 def trial_charts(collection: Collection) -> Charts:
@@ -315,16 +314,15 @@ def _draw_trials(rows: Rows, model: str) -> Figure:
     margin = 0.03 * (max(scores) - min(scores)) + 0.5
     limits = max(0.0, min(scores) - margin), min(100.5, max(scores) + margin)
     for axes, level in zip(grid, levels, strict=True):
-        _, title, colour = NOISE_LEVELS[level]
         x, y, differences = (
             [row[name] for row in rows if row["noise"] == level]
             for name in ("dense", "focused", "difference")
         )
         axes.plot(limits, limits, color=GREY, lw=0.8, zorder=1)
-        axes.plot(x, y, "o", color=colour, ms=2.6, mew=0, alpha=0.6)
+        axes.plot(x, y, "o", color=BLACK, ms=2.6, mew=0, alpha=0.4)
         interval = between(mean_interval(differences), sign=True)
         mean = f"{signed(float(np.mean(differences)))} {interval}".rstrip()
-        plotting.panel_title(axes, title, f"{mean}, n={len(differences)}")
+        plotting.panel_title(axes, NOISE_TITLES[level], f"{mean}, n={len(differences)}")
         axes.set_xlabel(f"test accuracy of {model_name(BASE)} (%)")
         axes.set(xlim=limits, ylim=limits, aspect="equal")
         axes.xaxis.set_major_locator(MaxNLocator(5))

@@ -30,9 +30,9 @@ from focusing.reports.figures.chart import (
     missing,
     never_run,
 )
-from focusing.reports.figures.plotting import BLUE, ORANGE
+from focusing.reports.figures.plotting import BLUE, INKS
 from focusing.reports.foci import coordinates
-from focusing.reports.names import data_name, model_name
+from focusing.reports.names import data_name, model_name, option_words
 from focusing.reports.run_figures import draw_paths, layer_figures
 from focusing.reports.tables.run_blocks import Block
 from focusing.reports.tables.settings import Setting, settings_of, short_labels, varied_note
@@ -97,7 +97,7 @@ def foci_charts(collection: Collection) -> Charts:
 
 def _describe(setting: Setting, run: Run, foci: LayerFoci) -> str:
     about = f"{data_name(run.data)} ({run.source}), {model_name(run.model)}, {foci.layer}"
-    return ", ".join([about, *setting.label(), describe_run(run, setting.runs)])
+    return ", ".join([about, *map(option_words, setting.label()), describe_run(run, setting.runs)])
 
 
 def _noise_note(foci: LayerFoci) -> str:
@@ -139,7 +139,8 @@ def movement_charts(collection: Collection) -> Charts:
     """Where the foci of all runs went, for experiments with few neurons on data with noise."""
     charts: Charts = []
     for edition in editions(collection):
-        if not any("inside_last" in layer for run in edition.runs for layer in run.focus.values()):
+        inside = any("inside_last" in layer for run in edition.runs for layer in run.focus.values())
+        if not inside or edition.experiment in MEASUREMENTS:
             continue
         panels = [
             (setting, rows)
@@ -154,8 +155,8 @@ def movement_charts(collection: Collection) -> Charts:
                     "Where the foci of all runs went",
                     " ".join([
                         "A row for each run, with the centres of its neurons at the start "
-                        "(squares) and at the end (triangles: blue among the informative columns, "
-                        "orange not). Grey: columns of noise. Above: share of all centres among "
+                        "(squares) and at the end (triangles: green among the informative columns, "
+                        "dark not). Grey: columns of noise. Above: share of all centres among "
                         "the informative columns, at the start and at the end.",
                         *varied_note(settings),
                     ]),
@@ -207,24 +208,23 @@ def _draw_movements(settings: Sequence[tuple[Setting, Sequence[Row]]]) -> Figure
     )
     labels = short_labels([setting for setting, _ in settings])
     for axes, (setting, rows), label in zip(panels.axes, settings, labels, strict=True):
-        _draw_ends(axes, rows)
+        _drawends_or_note(axes, rows)
         first, last = (
             setting.measured[FOCI[name][0]].mean for name in ("inside_first", "inside_last")
         )
-        share = f"inside: {first:.0f} % → {last:.0f} %"
-        plotting.panel_title(axes, model_name(setting.model), *label, share)
+        share = f"inside: {first:.0f} % → {last:.0f} %, n = {rows[-1]['run'] + 1}"
+        plotting.panel_title(axes, model_name(setting.model), *map(option_words, label), share)
     panels.label(xlabel=r"centre $\mu$", ylabel="runs")
     entries = [
         plotting.legend_entry("start", GREY, marker="s", size=3.5, hollow=True),
-        plotting.legend_entry("end, inside", BLUE, marker="^", size=3.5),
-        plotting.legend_entry("end, in noise", ORANGE, marker="^", size=3.5),
+        plotting.legend_entry("end, inside", INKS[1], marker="^", size=3.5),
+        plotting.legend_entry("end, in noise", INKS[0], marker="^", size=3.5),
     ]
-    panels.figure.legend(handles=entries, loc="outside upper right", ncols=3, handletextpad=0.1,
-                         columnspacing=0.8)  # fmt: skip
+    plotting.legend_above(panels.figure, entries)
     return panels.figure
 
 
-def _draw_ends(axes: Axes, rows: Sequence[Row]) -> None:
+def _drawends_or_note(axes: Axes, rows: Sequence[Row]) -> None:
     """A row for every run: squares where foci started, triangles where they ended."""
     region = rows[0]["informative_from"], rows[0]["informative_to"] + 1
     line = np.linspace(0, rows[0]["last_input"], rows[0]["inputs"])
@@ -234,7 +234,7 @@ def _draw_ends(axes: Axes, rows: Sequence[Row]) -> None:
     )
     axes.hlines(runs, np.minimum(first, last), np.maximum(first, last), color="0.75", lw=0.5)
     axes.plot(first, runs, "s", color=GREY, mfc="w", ms=2, mew=0.5)
-    for chosen, colour in ((inside, BLUE), (~inside, ORANGE)):
+    for chosen, colour in ((inside, INKS[1]), (~inside, INKS[0])):
         axes.plot(last[chosen], runs[chosen], "^", color=colour, ms=2.8, mew=0)
     axes.set(yticks=(), ylim=(runs.max() + 1, -1))
     axes.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))

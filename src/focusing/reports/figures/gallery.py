@@ -1,59 +1,71 @@
-"""All figures of a report: PNG, SVG and the numbers in them as CSV."""
+"""All figures of a report: PNG, SVG, PDF and the numbers in them as CSV."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
 from focusing.drawing import save_figure
 from focusing.reports.figures import (
     comparison_figures,
+    curve_figures,
+    dot_figures,
     dynamic_figures,
     focus_figures,
     measurement_figures,
-    score_figures,
-    training_figures,
     weight_figures,
 )
 from focusing.reports.figures.chart import Chart, Charts, Damaged, Missing
+from focusing.reports.report_cache import code_version, remember, report_state, unchanged
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
+from focusing.results.frame import group_by
 from focusing.results.store import atomic_write, inside, remove
 from focusing.validation import is_name
 
 FOLDER = "figures"
 INDEX = "index.json"
-FAMILIES = (
-    comparison_figures.forest_charts,
-    focus_figures.foci_charts,
-    focus_figures.movement_charts,
-    comparison_figures.trial_charts,
-    score_figures.table_charts,
-    training_figures.loss_charts,
-    weight_figures.weight_charts,
-    focus_figures.path_charts,
-    dynamic_figures.window_charts,
-    dynamic_figures.domain_charts,
-    weight_figures.aperture_charts,
-    score_figures.sweep_charts,
-    score_figures.setting_charts,
-    measurement_figures.pruning_charts,
-    measurement_figures.connection_charts,
-    measurement_figures.shap_charts,
-    training_figures.timing_charts,
-    weight_figures.dead_input_charts,
-    training_figures.optimism_charts,
-    focus_figures.film_charts,
-)
-"""In the order of the report."""
+FAMILIES = {
+    "Focused against dense": (
+        comparison_figures.forest_charts,
+        dot_figures.table_charts,
+        comparison_figures.trial_charts,
+        dot_figures.setting_charts,
+        curve_figures.sweep_charts,
+        dot_figures.optimism_charts,
+    ),
+    "Foci": (
+        focus_figures.film_charts,
+        focus_figures.foci_charts,
+        focus_figures.movement_charts,
+        focus_figures.path_charts,
+        weight_figures.aperture_charts,
+    ),
+    "Foci that follow the input": (
+        dynamic_figures.window_charts,
+        dynamic_figures.domain_charts,
+    ),
+    "Weights": (
+        weight_figures.weight_charts,
+        weight_figures.dead_input_charts,
+        measurement_figures.shap_charts,
+    ),
+    "Training and cost": (
+        curve_figures.loss_charts,
+        dot_figures.timing_charts,
+        measurement_figures.pruning_charts,
+        measurement_figures.connection_charts,
+    ),
+}
+"""Sections of a report, and what draws their figures, in order."""
+APPENDIX = "Appendix: quick runs and single runs"
 Entry = dict[str, Any]
 """A figure, a missing one or a damaged file in the index."""
 
@@ -61,7 +73,13 @@ Entry = dict[str, Any]
 @lru_cache(maxsize=1)  # files and the page show the same ones
 def all_figures(collection: Collection) -> tuple[Chart | Missing | Damaged, ...]:
     """Every figure that can be drawn, and what is missing or damaged; nothing is drawn yet."""
-    figures = [figure for family in FAMILIES for figure in family(collection)]
+    figures: Charts = []
+    for section, families in FAMILIES.items():
+        for family in families:
+            for figure in family(collection):
+                if isinstance(figure, Chart):
+                    figure = replace(figure, section=APPENDIX if figure.minor else section)
+                figures.append(figure)
     return tuple(_with_unique_names(figures))
 
 
@@ -80,30 +98,31 @@ def _with_unique_names(figures: Charts) -> Iterator[Chart | Missing | Damaged]:
             yield replace(figure, name=f"{figure.name}_{seen[key]}")
 
 
-def write_figures(collection: Collection, out: Path) -> list[Path]:
-    """Write ``figures/<name>.png``, ``.svg`` and ``.csv``, ``all.md`` and ``index.json``.
+def write_figures(
+    collection: Collection, out: Path, progress: Callable[[int, int], object] | None = None
+) -> list[Path]:
+    """Write ``figures/<name>.png``, ``.svg``, ``.pdf`` and ``.csv``, ``all.md`` and ``index.json``.
 
     A figure whose numbers, caption and title are as they were is not drawn again; figures of runs
-    that are gone are removed. ``out`` is the folder of the report.
+    that are gone are removed. If no record changed at all, nothing is even looked at.
+
+    Args:
+        collection: the runs.
+        out: folder of the report.
+        progress: called with the number of figures that are ready, and of all.
     """
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
+    before, state = _read_index(folder), report_state(collection)
+    if unchanged(out, FOLDER, state):
+        return [folder / name for entry in before.values() for name in entry["files"]]
     figures = all_figures(collection)
-    before = _read_index(folder)
+    charts = [figure for figure in figures if isinstance(figure, Chart)]
     index: dict[str, list[Entry]] = {"figures": [], "missing": [], "damaged": []}
-    for chart in (figure for figure in figures if isinstance(figure, Chart)):
-        content = records_csv(chart.rows)
-        entry: Entry = {
-            "name": chart.name,
-            "title": chart.title,
-            "caption": chart.caption,
-            "tags": dict(chart.tags),
-            "files": [chart.name + suffix for suffix in (*chart.suffixes, ".csv")],
-        }
-        entry["key"] = _digest(json.dumps(entry), content, _code_version())
+    for number, chart in enumerate(charts):
+        entry = _entry(chart)
         complete = all((folder / name).exists() for name in entry["files"])
         if not complete or before.get(chart.name) != entry:
-            atomic_write(folder / f"{chart.name}.csv", content.encode(), sync=False)
             try:
                 _draw(chart, folder)
             except OSError:
@@ -113,6 +132,11 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
                 index["damaged"].append({"file": chart.name, "reason": reason})
                 continue
         index["figures"].append(entry)
+        if progress:
+            progress(number + 1, len(charts))
+    index["figures"].sort(
+        key=lambda entry: [*FAMILIES, APPENDIX, entry["section"]].index(entry["section"])
+    )
     kept = {name for entry in index["figures"] for name in entry["files"]}
     for old in before.values():
         remove(folder, set(old["files"]) - kept)
@@ -121,29 +145,32 @@ def write_figures(collection: Collection, out: Path) -> list[Path]:
     text = json.dumps(index, indent=1, ensure_ascii=False)
     atomic_write(folder / INDEX, f"{text}\n".encode(), sync=False)
     atomic_write(folder / "all.md", _markdown(**index).encode(), sync=False)
-    return [folder / name for entry in index["figures"] for name in entry["files"]]
+    paths = [folder / name for entry in index["figures"] for name in entry["files"]]
+    remember(out, FOLDER, state, [*paths, folder / INDEX, folder / "all.md"])
+    return paths
 
 
-def missing_lines(collection: Collection) -> list[str]:
-    """What cannot be drawn: a line for every damaged file, and every command that makes records."""
-    figures = all_figures(collection)
-    titles: dict[str, list[str]] = {}
-    for figure in figures:
-        if isinstance(figure, Missing):
-            titles.setdefault(figure.command, []).append(figure.title)
-    damaged = [figure for figure in figures if isinstance(figure, Damaged)]
-    return [
-        *(f"Not drawn: {damage.file} {damage.reason}." for damage in damaged),
-        *(f"Not drawn: {'; '.join(names)}. First: {cmd}" for cmd, names in titles.items()),
-    ]
+def _entry(chart: Chart) -> Entry:
+    """A figure in the index; its key changes with whatever it shows."""
+    entry: Entry = {
+        "name": chart.name,
+        "title": chart.title,
+        "caption": chart.caption,
+        "section": chart.section,
+        "tags": dict(chart.tags),
+        "files": [chart.name + suffix for suffix in (*chart.suffixes, ".csv")],
+    }
+    texts = json.dumps(entry), records_csv(chart.rows), code_version()
+    return {**entry, "key": hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]}
 
 
 def _draw(chart: Chart, folder: Path) -> None:
     figure = chart.draw()
+    atomic_write(folder / f"{chart.name}.csv", records_csv(chart.rows).encode(), sync=False)
     if isinstance(figure, bytes):
         atomic_write(folder / (chart.name + chart.suffixes[0]), figure, sync=False)
     else:
-        save_figure(figure, folder, chart.name)
+        save_figure(figure, folder, chart.name, chart.suffixes)
 
 
 def _read_index(folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -160,27 +187,25 @@ def _has_files(entry: Mapping[str, Any]) -> bool:
     return isinstance(files, list) and all(map(is_name, files)) and bool(files)
 
 
-@lru_cache(maxsize=1)
-def _code_version() -> str:
-    """A digest that changes when the code of the figures does, or matplotlib."""
-    here, reports, package = Path(__file__).parents[:3]
-    sources = sorted([*here.glob("*.py"), *reports.glob("*.py"), *package.glob("*drawing.py")])
-    return _digest(mpl.__version__, *(path.read_text() for path in sources))
-
-
-def _digest(*texts: str) -> str:
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
-
-
 def _markdown(figures: Sequence[Entry], missing: Sequence[Entry], damaged: Sequence[Entry]) -> str:
-    lines = ["# Figures", ""]
-    for entry in figures:
-        lines += [f"## {entry['title']}", "", f"![{entry['title']}]({entry['files'][0]})", ""]
-        lines += [f"{entry['caption']} Numbers: `{entry['name']}.csv`.", ""]
+    """All figures on a page, with an index of its sections; it names no file that is not linked."""
+    sections = group_by(figures, lambda entry: entry["section"])
+    lines = ["# Figures", "", "`focusing report` writes the numbers of each figure beside it.", ""]
+    lines += [f"- [{section}](#{_anchor(section)})" for section in sections]
+    for section, entries in sections.items():
+        lines += ["", f"## {section}", ""]
+        for entry in entries:
+            lines += [f"### {entry['title']}", "", f"![{entry['title']}]({entry['files'][0]})", ""]
+            lines += [entry["caption"], ""]
     if missing:
-        lines += ["## Not drawn: no runs yet", ""]
+        lines += ["", "## Not drawn: no runs yet", ""]
         lines += [f"- {entry['title']}: `{entry['command']}`" for entry in missing]
     if damaged:
         lines += ["", "## Not drawn: damaged files", ""]
         lines += [f"- {entry['file']} {entry['reason']}" for entry in damaged]
     return "\n".join([*lines, ""])
+
+
+def _anchor(title: str) -> str:
+    """The anchor of a heading, as Markdown viewers make it."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from focusing.drawing import COLUMN_WIDTH, GREY, Array
@@ -29,7 +31,7 @@ from focusing.reports.figures.chart import (
     run_count,
 )
 from focusing.reports.figures.plotting import PAGE_WIDTH, model_style, signed_image
-from focusing.reports.names import data_name, dense_twin, model_name
+from focusing.reports.names import class_name, data_name, dense_twin, model_name
 from focusing.reports.tables.run_blocks import Block
 from focusing.results.arrays import check_arrays, read_arrays
 from focusing.results.collect import Collection, Run
@@ -38,8 +40,11 @@ from focusing.results.frame import group_by
 PRUNING_TITLE = "Accuracy against sparsity"
 THRESHOLD_SPACE = 0.11
 """Share of the upper axis that a threshold needs."""
+SPARSITY_LABEL = "connections dropped (%; the axis is not linear)"
 SPARSITY_TICKS = (0, 50, 75, 90, 95, 98, 99)
 MAX_SPARSITY = 99.9
+
+
 CONNECTION_TITLE = "Connections of each neuron"
 CONNECTION_BINS = 20
 SHAP_TITLE = "SHAP values"
@@ -112,7 +117,8 @@ def _pruning_chart(edition: Edition, block: Block, model: str) -> Chart | None:
         f"{data_name(block.data)} ({block.source}), {model_name(model)}, after the last epoch, "
         f"{run_count([curve[0]['n']])}. Solid: connections with phi < t are dropped in all "
         "focused layers (threshold above); dashed: the smallest weights of the same layers are."
-        f"{twin} Circle: the best of the solid line.",
+        f"{twin} Circle: the best of the solid line. The axis is not linear: each step of equal "
+        "length halves the connections that are left.",
         rows,
         partial(_draw_pruning, rows, model, dense),
         data=[block.data],
@@ -147,7 +153,7 @@ def _draw_pruning(rows: Rows, model: str, dense: str) -> Figure:
     end = min(max(_column(curve, "sparsity")) + 1, MAX_SPARSITY)
     axes.set_xscale("function", functions=(_halvings, _from_halvings))
     axes.set_xticks([tick for tick in SPARSITY_TICKS if tick <= end])
-    axes.set(xlim=(0, end), ylim=_score_limits(rows, curve), xlabel="connections dropped (%)")
+    axes.set(xlim=(0, end), ylim=_score_limits(rows, curve), xlabel=SPARSITY_LABEL)
     axes.set_ylabel(plotting.score_label(unit))
     _add_threshold_axis(axes, curve)
     figure.legend(handles=entries, loc="outside lower center", ncols=2, labelcolor="linecolor",
@@ -274,6 +280,7 @@ def _shap_chart(edition: Edition, block: Block, model: str) -> Chart | None:
         f"{SHAP_TITLE}: {data_name(block.data)}, {model_name(model)}",
         f"{data_name(block.data)} ({block.source}), {model_name(model)}, "
         f"{describe_run(run, runs)}. "
+        f"A network with a test accuracy of {100 * _accuracy(run):.1f} %. "
         "Rows: test samples; columns: the classes with the highest outputs, before the softmax. "
         "Red: speaks for the class, blue: against; above each its class and output, the true one "
         "black; channels are added; one scale for each sample. "
@@ -281,10 +288,15 @@ def _shap_chart(edition: Edition, block: Block, model: str) -> Chart | None:
         "samples. Completeness: the values miss the outputs that they should add up to by "
         f"{gap['largest']:.2g} at most, {100 * gap['relative']:.2g} % of the largest.",
         _shap_rows(arrays),
-        partial(_draw_shap, arrays),
+        partial(_draw_shap, arrays, block.data),
         data=[block.data],
         model=[model],
     )
+
+
+def _accuracy(run: Run) -> float:
+    """The score after the last epoch, which is the network that was explained."""
+    return run.scores.get("last", next(iter(run.scores.values())))
 
 
 def _shap_rows(arrays: Mapping[str, Array]) -> list[Row]:
@@ -315,29 +327,33 @@ def _by_pixel(values: Array, leading: int) -> Array:
     return values.reshape(*values.shape[:leading], *grid, -1)
 
 
-def _draw_shap(arrays: Mapping[str, Array]) -> Figure:
+def _draw_shap(arrays: Mapping[str, Array], data: str) -> Figure:
     values = _by_pixel(arrays["values"], 2).sum(-1)
     samples, classes = values.shape[:2]
     image = values.ndim == 4
     cell = (PICTURE_SIZE, PICTURE_SIZE) if image else (PAGE_WIDTH / (classes + 1), 0.8)
-    size = (cell[0] * (classes + 1) + 0.1, cell[1] * samples * 1.16 + 0.1)
+    size = (cell[0] * (classes + 1) + 0.55, cell[1] * samples * 1.16 + 0.1)
     figure = Figure(size, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.02, hspace=0.02)  # type: ignore[union-attr, call-arg]
     grid = figure.subplots(samples, classes + 1, squeeze=False)
     for n in range(samples):
         _draw_sample(grid[n, 0], arrays["inputs"][n], image)
         target = arrays["targets"][n].item()
-        grid[n, 0].set_title(f"{target:.3g}", loc="left", fontsize=7, pad=2)
+        label = class_name(data, target) if isinstance(target, int) else f"{target:.3g}"
+        grid[n, 0].set_title(label, loc="left", fontsize=7, pad=2)
         limit = float(np.quantile(np.abs(values[n]), 0.999)) or 1.0
         for k in range(classes):
             axes = grid[n, k + 1]
-            _draw_shap_values(axes, values[n, k], limit)
-            label, output = int(arrays["classes"][n, k]), float(arrays["outputs"][n, k])
-            axes.set_title(f"{label}: {output:.1f}", loc="left", fontsize=7, pad=2,
-                           color="k" if label == target else GREY)  # fmt: skip
+            _draw_shap_values(axes, values[n, k] / limit)
+            predicted, output = int(arrays["classes"][n, k]), float(arrays["outputs"][n, k])
+            axes.set_title(f"{class_name(data, predicted)}: {output:.1f}", loc="left", fontsize=7,
+                           pad=2, color="k" if predicted == target else GREY)  # fmt: skip
     for axes in grid.ravel():
         axes.set(xticks=(), yticks=())
         axes.spines[:].set(visible=image, linewidth=0.4, color="0.7")
+    bar = figure.colorbar(ScalarMappable(Normalize(-1, 1), "RdBu_r"), ax=grid, fraction=0.03,
+                          pad=0.01, shrink=0.5)  # fmt: skip
+    bar.set_ticks((-1, 0, 1), labels=("against", "0", "for"))
     return figure
 
 
@@ -348,16 +364,14 @@ def _draw_sample(axes: Axes, sample: Array, image: bool) -> None:
         return
     low, high = float(sample.min()), float(sample.max())
     scaled = (sample - low) / max(high - low, 1e-12)
-    if scaled.shape[-1] == 3:
-        axes.imshow(scaled, interpolation="nearest")
-    else:
-        axes.imshow(scaled.mean(-1), cmap="gray_r", interpolation="nearest")
+    colours = scaled if scaled.shape[-1] == 3 else scaled.mean(-1)
+    axes.imshow(colours, cmap="gray_r", interpolation="nearest")
 
 
-def _draw_shap_values(axes: Axes, values: Array, limit: float) -> None:
+def _draw_shap_values(axes: Axes, values: Array) -> None:
     if values.ndim == 2:
-        signed_image(axes, values, limit, interpolation="nearest")
+        signed_image(axes, values, 1.0, interpolation="nearest")
     else:
         shades = np.where(values > 0, "#B2182B", "#2166AC")
         axes.bar(np.arange(len(values)), values, color=shades.tolist(), width=1.0)
-        axes.set(xlim=(-0.5, len(values) - 0.5), ylim=(-1.05 * limit, 1.05 * limit))
+        axes.set(xlim=(-0.5, len(values) - 0.5), ylim=(-1.05, 1.05))

@@ -1,4 +1,4 @@
-"""Parts that figures share: panels, points with whiskers, bands, histograms, legends, labels.
+"""Parts that figures share: colours, panels, dots with intervals, bands, histograms, labels.
 
 Whatever concerns the look of several figures is decided here, once.
 """
@@ -6,7 +6,7 @@ Whatever concerns the look of several figures is decided here, once.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any
 
@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from focusing.drawing import COLOURS, COLUMN_WIDTH, GREY, Array
-from focusing.reports.names import data_name
+from focusing.reports.names import data_name, option_words
 
 PAGE_WIDTH = 7.0
 """Width of a page of text in inches: of figures with more than two panels side by side."""
@@ -26,6 +26,8 @@ LINE_HEIGHT = 7.5
 """Points that a line of small text needs."""
 MAX_HEADER_LINES, HEADER_CHARACTERS = 8, 28
 """Small lines above a panel, and characters of a line."""
+ROW_HEIGHT = 0.17
+"""Inches of a row of dots."""
 BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, BLACK = COLOURS
 MODEL_STYLES = {
     "dense": (ORANGE, "s"),
@@ -34,17 +36,26 @@ MODEL_STYLES = {
     "fixed_s": (YELLOW, "D"),
     "focus_2d": (SKY, "v"),
     "fixed_2d": (PURPLE, "P"),
+    "cnn_dense": ("#882255", "s"),
+    "cnn_focus": ("#332288", "o"),
+    "vgg_dense": ("#999933", "s"),
+    "vgg_focus": ("#44AA99", "o"),
+    "fasttext_dense": ("#CC6677", "s"),
+    "fasttext_focus": ("#117733", "o"),
+    "dynamic_dense": ("#661100", "s"),
+    "dynamic_2d": ("#AA4499", "h"),
+    "stn_dense": ("#DDAA33", "s"),
+    "stn_2d": ("#88CCEE", "h"),
 }
-"""Model -> its colour and marker."""
+"""Model -> its colour and marker: warm squares are dense. Okabe's and Ito's colours, then Tol's."""
+INKS = ("#440154", "#21918C", "#B8860B", "#AA3377")
+"""Colours of what is no model: layers, thresholds, kinds of measurements, series of runs."""
+Rows = Sequence[Mapping[str, Any]]
 
 
 def model_style(model: str) -> tuple[str, str]:
-    """Colour and marker of a model, the same in all figures; of CNN+Fcs those of Focus-s."""
-    if model.endswith("_dense"):
-        return MODEL_STYLES["dense"]
-    if model.endswith("_focus"):
-        return MODEL_STYLES["focus_s"]
-    return MODEL_STYLES.get(model, (BLACK, "x"))
+    """Colour and marker of a model, the same in all figures."""
+    return MODEL_STYLES.get(model, (BLACK, "X"))
 
 
 def score_label(unit: str) -> str:
@@ -99,12 +110,16 @@ def small_multiples(
     return Panels(figure, list(grid[:count]), columns)
 
 
-def data_panels(
-    rows: Sequence[Mapping[str, Any]], height: float, notes: Sequence[str] = ()
-) -> Panels:
-    """A panel for every row's ``data``, its ``source``, a note and its ``options`` above it."""
+def data_panels(rows: Rows, height: float, notes: Sequence[str] = ()) -> Panels:
+    """A panel for every row's ``data``; its ``source``, a note and its ``options`` are above it."""
     headers = [
-        header_lines(row["source"], [*notes[place : place + 1], *row["options"].split()])
+        header_lines(
+            [
+                row["source"],
+                *notes[place : place + 1],
+                *map(option_words, row["options"].split()),
+            ]
+        )
         for place, row in enumerate(rows)
     ]
     panels = small_multiples(len(rows), height, headers)
@@ -113,9 +128,8 @@ def data_panels(
     return panels
 
 
-def header_lines(source: str, options: Sequence[str]) -> list[str]:
-    """The source of data and options in lines no wider than a panel, and not too many."""
-    words = [source, *options]
+def header_lines(words: Sequence[str]) -> list[str]:
+    """Words in lines no wider than a panel, and not too many."""
     lines = [
         line for word in words for line in wrap(word, HEADER_CHARACTERS, break_on_hyphens=False)
     ]
@@ -150,38 +164,72 @@ def log_axis(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def label_rows(axes: Axes, labels: Sequence[str], count: int | None = None) -> None:
-    """Make the y axis a list of names from top to bottom, with space for ``count`` of them."""
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim((count or len(labels)) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
+@dataclass(frozen=True)
+class Dot:
+    """A mean with its interval in a row of a panel, along the x axis.
 
-
-def draw_point(
-    axes: Axes,
-    x: float,
-    y: float,
-    low: float | None,
-    high: float | None,
-    *,
-    style: tuple[str, str],
-    horizontal: bool = False,
-    size: float = 4.0,
-    hollow: bool = False,
-) -> None:
-    """Draw a point with whiskers to the ends of its interval, if it has one.
-
-    ``style`` is a colour and a marker; a ``horizontal`` interval is along the x axis.
+    Attributes:
+        row: its row.
+        mean: the mean.
+        style: colour and marker.
+        low: end of its interval; None if it has none, as that of fewer than three runs.
+        high: the other end.
+        runs: single runs, which are drawn small and pale, or in its place without an interval.
+        published: the paper's mean, a grey bar.
+        hollow: not filled.
+        shift: out of the middle of its row, down.
+        note: behind it.
     """
-    centre = x if horizontal else y
-    error: dict[str, Any] = {}
-    if low is not None and high is not None:
-        ends = np.array([[max(centre - low, 0)], [max(high - centre, 0)]])
-        error["xerr" if horizontal else "yerr"] = ends
-    axes.errorbar(
-        x, y, **error, color=style[0], marker=style[1], markersize=size, capsize=2, elinewidth=0.9,
-        capthick=0.9, mfc="w" if hollow else None, linestyle="",
-    )  # fmt: skip
+
+    row: int
+    mean: float
+    style: tuple[str, str]
+    low: float | None = None
+    high: float | None = None
+    runs: Sequence[float] = field(default=())
+    published: float | None = None
+    hollow: bool = False
+    shift: float = 0.0
+    note: str = ""
+
+
+def draw_dots(
+    axes: Axes, dots: Sequence[Dot], labels: Sequence[str] = (), count: int = 0, size: float = 4.0
+) -> None:
+    """Draw dots in rows from top to bottom, named by ``labels``; there is space for ``count``."""
+    for dot in dots:
+        y, (colour, marker) = dot.row + dot.shift, dot.style
+        if dot.published is not None:
+            axes.plot([dot.published] * 2, [y - 0.36, y + 0.36], color=GREY, lw=2.5, alpha=0.5,
+                      solid_capstyle="butt")  # fmt: skip
+        face = "w" if dot.hollow else colour
+        if dot.low is None or dot.high is None:
+            shown = dot.runs or [dot.mean]
+            axes.plot(shown, [y] * len(shown), marker, color=colour, mfc=face, ms=0.8 * size)
+            right = max(shown)
+        else:
+            ends = [[max(dot.mean - dot.low, 0)], [max(dot.high - dot.mean, 0)]]
+            below = [y + 0.26] * len(dot.runs)
+            axes.plot(dot.runs, below, ".", color=colour, ms=3, alpha=0.45, mew=0)
+            axes.errorbar(dot.mean, y, xerr=ends, color=colour, marker=marker, ms=size, mfc=face,
+                          capsize=2, elinewidth=0.9, capthick=0.9, linestyle="")  # fmt: skip
+            right = max(dot.high, dot.mean)
+        if dot.note:
+            axes.annotate(dot.note, (right, y), (4, 0), textcoords="offset points", va="center",
+                          fontsize=6, color=GREY, zorder=3,
+                          bbox={"facecolor": "w", "edgecolor": "none", "pad": 0.3})  # fmt: skip
+    rows = count or max(len(labels), 1 + max((dot.row for dot in dots), default=0))
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(rows - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x", color="0.92", lw=0.5)
+    axes.set_axisbelow(True)
+
+
+def few_ticks(axes: Axes, ticks: int = 4) -> None:
+    """Few ticks along x: labels of a narrow panel would touch."""
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, min_n_ticks=2, steps=[1, 2, 5, 10]))
 
 
 def draw_curve(
@@ -201,20 +249,11 @@ def draw_curve(
         axes.fill_between(x, *band, color=colour, alpha=0.18, linewidth=0)
 
 
-def draw_means(
-    axes: Axes, rows: Sequence[Mapping[str, Any]], x: str, y: str, *, colour: str, line: str = "-"
-) -> None:
+def draw_means(axes: Axes, rows: Rows, x: str, y: str, *, colour: str, line: str = "-") -> None:
     """Draw column ``y`` over ``x``; of several runs with a band from ``lowest`` to ``highest``."""
     columns = {name: [row[name] for row in rows] for name in (x, y, "lowest", "highest")}
     band = (columns["lowest"], columns["highest"]) if rows and rows[0]["n"] > 1 else None
     draw_curve(axes, columns[x], columns[y], band, colour=colour, line=line)
-
-
-def bin_edges(low: float, high: float, bins: int) -> Array:
-    """Edges of bins of equal width; equal values are given some width."""
-    if high - low < 1e-6:
-        low, high = low - 0.01, high + 0.01
-    return np.linspace(low, high, bins + 1)
 
 
 def histogram_rows(values: Any, edges: Array, **about: Any) -> list[dict[str, Any]]:
@@ -226,13 +265,13 @@ def histogram_rows(values: Any, edges: Array, **about: Any) -> list[dict[str, An
     ]
 
 
-def draw_histograms(axes: Axes, named: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+def draw_histograms(axes: Axes, named: Mapping[str, Rows]) -> None:
     """Draw :func:`histogram_rows` over each other, their names in their colours in the corner."""
     for place, (name, rows) in enumerate(named.items()):
-        colour = COLOURS[place % len(COLOURS)]
+        colour = INKS[place % len(INKS)]
         edges = [rows[0]["low"], *(row["high"] for row in rows)]
         counts = [row["neurons"] for row in rows]
-        axes.stairs(counts, edges, fill=True, color=colour, alpha=0.25)
+        axes.stairs(counts, edges, fill=True, color=colour, alpha=0.2)
         axes.stairs(counts, edges, color=colour)
         corner_text(axes, place, name, colour)
     axes.set_ylim(0, 1.45 * axes.get_ylim()[1])  # space for the names
@@ -258,11 +297,17 @@ def legend_entry(
                   label=label, **options)  # fmt: skip
 
 
+def legend_above(figure: Figure, entries: Sequence[Line2D], **options: Any) -> None:
+    """Put a legend of one line above the panels, at the right."""
+    spacing = {"handletextpad": 0.4, "columnspacing": 1.0, "handlelength": 1.4, **options}
+    columns = spacing.pop("ncols", len(entries))
+    figure.legend(handles=list(entries), loc="outside upper right", ncols=columns, **spacing)
+
+
 def legend_start_and_end(figure: Figure, colour: str) -> None:
     """Legend of foci that move: hollow squares where they start, triangles where they end."""
     start = legend_entry("start", GREY, marker="s", hollow=True)
-    end = legend_entry("end", colour, marker="^")
-    figure.legend(handles=[start, end], loc="outside upper right", ncols=2)
+    legend_above(figure, [start, legend_entry("end", colour, marker="^")])
 
 
 def end_labels(
@@ -299,3 +344,13 @@ def spread_apart(places: Sequence[float], distance: float = LINE_HEIGHT) -> list
         ):
             groups[-2:] = [groups[-2] + groups[-1]]
     return [first(group) + rank * distance for group in groups for rank in range(len(group))]
+
+
+def spaced_ticks(values: Sequence[float], distance: float = 0.28) -> list[float]:
+    """Values of a logarithmic axis that are far enough apart for labels, as share of its length."""
+    places = np.log(values)
+    chosen: list[int] = [len(values) - 1]  # the last always has one
+    for at in reversed(range(len(values) - 1)):
+        if places[chosen[-1]] - places[at] >= distance * (places[-1] - places[0]):
+            chosen.append(at)
+    return [values[at] for at in reversed(chosen)]

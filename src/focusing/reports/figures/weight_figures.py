@@ -1,4 +1,4 @@
-"""Figures of what layers learnt: their apertures, weights as pictures, weights on dead inputs."""
+"""Figures of what layers learnt: apertures, weights as pictures, weights on dead inputs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -32,10 +33,19 @@ from focusing.reports.figures.chart import (
     ends_or_note,
     foci_or_note,
     median_run,
+    numbers,
     or_missing,
     run_count,
 )
-from focusing.reports.figures.plotting import PAGE_WIDTH, corner_text, model_style, signed_image
+from focusing.reports.figures.plotting import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PAGE_WIDTH,
+    corner_text,
+    model_style,
+    signed_image,
+)
 from focusing.reports.foci import coordinates
 from focusing.reports.names import MODELS, data_name, model_name
 from focusing.reports.tables.run_blocks import Block, blocks
@@ -50,12 +60,11 @@ WEIGHT_MODELS = ("focus_s", "focus_2d")
 WEIGHT_EXPERIMENTS = ("table2_simple", "topology", "sparsity", "n_hidden")
 """Experiments whose weights are drawn rather than those of others."""
 WEIGHT_TITLE = "Focused weights of the first layer"
-FAKE_SOURCE = "fake"
 CENTRES_ON_LINE = (1 / 6, 1 / 2, 5 / 6)
 CENTRES_IN_PLANE = ((0.25, 0.3), (0.5, 0.7), (0.75, 0.3))
 """Where the three neurons look that are drawn one by one."""
-CHANNEL_COLOURS = ("#D62728", "#2CA02C", "#1F77B4")
-"""Colours of lines near those of the channels of the picture."""
+NEURON_COLOURS = (BLUE, ORANGE, GREEN)
+"""Their colours, which the colour-blind can tell apart, on white."""
 DEAD_TITLE = "Weights on dead inputs before and after training"
 DEAD_KINDS = {"dead": "b m", "shape": "i axes", "before": "f k m", "after": "f k m"}
 """What the callback writes; see :func:`check_arrays`."""
@@ -90,8 +99,8 @@ def _aperture_rows(block: Block, model: str, charts: Charts) -> list[Row]:
     """Histograms of the sigmas of all runs of a model; of several axes the geometric mean."""
     ends: dict[str, list[tuple[Array, Array]]] = {}
     for run in block.models[model]:
-        for name, first_and_last in ends_or_note(run, "sigma", charts).items():
-            ends.setdefault(name, []).append(first_and_last)
+        for name, both in ends_or_note(run, "sigma", charts).items():
+            ends.setdefault(name, []).append(both)
     sigmas = {
         name: np.concatenate([np.exp(np.log(last).mean(-1)) for _, last in runs])
         for name, runs in ends.items()
@@ -99,7 +108,9 @@ def _aperture_rows(block: Block, model: str, charts: Charts) -> list[Row]:
     if not sigmas:
         return []
     every = np.concatenate(list(sigmas.values()))
-    edges = plotting.bin_edges(float(every.min()), float(every.max()), APERTURE_BINS)
+    low, high = float(every.min()), float(every.max())
+    margin = 0.01 if high - low < 1e-6 else 0.0  # equal values need some width
+    edges = np.linspace(low - margin, high + margin, APERTURE_BINS + 1)
     return [
         row
         for name, runs in ends.items()
@@ -111,7 +122,8 @@ def _aperture_rows(block: Block, model: str, charts: Charts) -> list[Row]:
 
 
 def _draw_apertures(shown: Sequence[Rows]) -> Figure:
-    panels = plotting.data_panels([rows[0] for rows in shown], 1.55)
+    notes = [numbers(row["runs"] for row in rows) for rows in shown]
+    panels = plotting.data_panels([rows[0] for rows in shown], 1.55, notes)
     for axes, rows in zip(panels.axes, shown, strict=True):
         layers = group_by(rows, itemgetter("layer"))
         for bins in layers.values():
@@ -140,13 +152,13 @@ def _preferred_runs(collection: Collection) -> Iterator[tuple[Edition, list[Run]
         key=lambda edition: [*WEIGHT_EXPERIMENTS, edition.experiment].index(edition.experiment),
     )
     seen = set()
-    real = {run.data for run in collection.runs if run.source != FAKE_SOURCE}
+    real = {run.data for run in collection.runs if run.source != "fake"}
     for edition in order:
         for block in blocks(edition.runs):
             for model in WEIGHT_MODELS:
                 runs = block.models.get(model)
                 key = (block.data, block.source, model)
-                fake = block.source == FAKE_SOURCE and block.data in real
+                fake = block.source == "fake" and block.data in real
                 if runs and key not in seen and not fake:
                     seen.add(key)
                     yield edition, runs
@@ -180,8 +192,8 @@ def _weight_chart(
         f"{data_name(run.data)} ({run.source}), layer {foci.layer} after training, "
         f"{describe_run(run, runs)}. (a) Focused weights phi o W of {len(foci.shown)} of "
         f"{foci.neurons} neurons, evenly chosen, in the order of their centres. (b) Three of them; "
-        "grey: their foci phi, scaled. (c) The same foci in the picture, a neuron in each of red, "
-        "green and blue; + centre, s: sigma. (d) Their weights, absolute values.",
+        "grey: their foci phi, scaled. (c) The same foci in the picture, in the colours of the "
+        "neurons; + centre. (d) Their weights, absolute values.",
         rows,
         partial(_draw_weights, foci, shape),
         data=[run.data],
@@ -207,15 +219,11 @@ def _draw_weights(foci: LayerFoci, shape: Shape) -> Figure:
     three = three_neurons(foci)
     phi, weights = foci.phi(-1, foci.shown[three]), foci.last[three]
     figure = Figure((PAGE_WIDTH, 2.15), layout="constrained")
-    grid = figure.subplots(1, 4, width_ratios=(1.25, 1.25, 1, 1))
+    grid = figure.subplots(1, 4, width_ratios=(1.2, 1.5, 1, 1))
     _draw_all_weights(grid[0], figure, foci)
-    _draw_three_weights(grid[1], [f"{foci.shown[k]}" for k in three], phi, weights)
-    for axes, values, title in (
-        (grid[2], phi, "(c) foci"),
-        (grid[3], np.abs(weights), "(d) |weights|"),
-    ):
-        _draw_composite(axes, values, foci, three, shape)
-        axes.set_title(title, loc="left")
+    _draw_three_weights(grid[1], foci, three, phi, weights)
+    _draw_composite(grid[2], phi, foci, three, shape, "(c) foci")
+    _draw_composite(grid[3], np.abs(weights), foci, three, shape, "(d) |weights|")
     return figure
 
 
@@ -228,48 +236,59 @@ def _draw_all_weights(axes: Axes, figure: Figure, foci: LayerFoci) -> None:
         extent=(0, len(foci.tau), 0, len(values)), interpolation="nearest", rasterized=True,
     )  # fmt: skip
     axes.set(xlabel="input", ylabel=r"neurons by $\mu$")
+    axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_title(rf"(a) $\phi \circ W$, {len(values)} neurons", loc="left")
     figure.colorbar(image, ax=axes, pad=0.02, fraction=0.06)
 
 
-def _draw_three_weights(axes: Axes, names: list[str], phi: Array, weights: Array) -> None:
+def _draw_three_weights(
+    axes: Axes, foci: LayerFoci, three: Sequence[int], phi: Array, weights: Array
+) -> None:
+    """Weights over their foci; beside each its neuron and its aperture."""
     top = float(np.abs(weights).max()) or 1.0
     scale = top / (float(phi.max()) or 1.0)
     bases = [2.3 * top * (2 - place) for place in range(3)]  # the first on top, as in the picture
-    for base, values, focus, colour in zip(bases, weights, phi, CHANNEL_COLOURS, strict=True):
+    for base, values, focus, colour in zip(bases, weights, phi, NEURON_COLOURS, strict=True):
+        axes.fill_between(np.arange(len(focus)), base, base + focus * scale, color="0.88", lw=0)
         axes.plot(base + values, color=colour, lw=0.6)
-        axes.plot(base + focus * scale, color=GREY, lw=0.8, ls="--")
-        axes.axhline(base, color="0.8", lw=0.4, zorder=0)
-    axes.set(xlabel="input", ylabel="neuron")
-    axes.set_yticks(bases, names)
-    axes.set(xlim=(0, weights.shape[1]), ylim=(-1.15 * top, bases[0] + 1.15 * top))
+        axes.axhline(base, color="0.7", lw=0.4, zorder=0)
+    axes.set(xlabel="input", xlim=(0, weights.shape[1]))
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.set_yticks(bases, [_aperture(foci, k) for k in three], fontsize=6.5)
+    for label, colour in zip(axes.get_yticklabels(), NEURON_COLOURS, strict=True):
+        label.set_color(colour)
+    axes.set_ylim(-1.15 * top, bases[0] + 1.15 * top)
     axes.set_title("(b) three neurons", loc="left")
 
 
+def _aperture(foci: LayerFoci, k: int) -> str:
+    neuron = foci.shown[k]
+    sigma = ", ".join(dict.fromkeys(f"{value:.2g}" for value in foci.sigma[-1, neuron]))
+    return f"neuron {neuron}\n$\\sigma$ = {sigma}"
+
+
 def _draw_composite(
-    axes: Axes, values: Array, foci: LayerFoci, three: Sequence[int], shape: Shape
+    axes: Axes, values: Array, foci: LayerFoci, three: Sequence[int], shape: Shape, title: str
 ) -> None:
-    """Three neurons as red, green and blue, scaled to their own maxima; channels are added."""
+    """Three neurons in their colours on white, scaled to their own maxima; channels are added."""
     height, width, channels = shape
     layers = values.reshape(3, *shape).sum(-1)
     layers = layers / np.maximum(layers.max((1, 2), keepdims=True), 1e-12)
-    axes.imshow(np.moveaxis(layers, 0, -1), interpolation="nearest")
+    shares = layers / np.maximum(layers.sum(0), 1)  # where foci overlap, their colours mix
+    ink = 1 - np.array([to_rgb(colour) for colour in NEURON_COLOURS])
+    picture = 1 - np.einsum("nhw,nc->hwc", shares, ink)
+    axes.imshow(picture, interpolation="nearest")
     axes.set(xticks=(), yticks=())
-    for place, k in enumerate(three):
-        mu, sigma = foci.mu[-1, foci.shown[k]], foci.sigma[-1, foci.shown[k]]
+    axes.set_title(title, loc="left")
+    axes.spines[:].set(visible=True, linewidth=0.5, color="0.6")
+    for k in three:
+        mu = foci.mu[-1, foci.shown[k]]
         if len(mu) == 2:
             row, column = mu[0] * (height - 1), mu[1] * (width - 1)
-            label = "s=" + ", ".join(dict.fromkeys(f"{value:.2f}" for value in sigma))
         else:  # the line runs through the picture row by row
-            at = float(mu[0]) * (len(foci.tau) - 1) / channels
-            row, column = at // width, at % width
-            label = f"s={sigma[0]:.3f}"
-        axes.plot(column, row, "+", color="w", ms=6, mew=1)
-        right = column > 0.5 * width
-        offset = (-5 if right else 5, -9 if place == 1 else 3)  # neighbours stay readable
-        axes.annotate(label, (column, row), offset, textcoords="offset points", color="w",
-                      fontsize=6.5, ha="right" if right else "left")  # fmt: skip
+            row, column = divmod(float(mu[0]) * (len(foci.tau) - 1) / channels, width)
+        axes.plot(column, row, "+", color="k", ms=6, mew=0.9)
 
 
 def dead_input_charts(collection: Collection) -> Charts:

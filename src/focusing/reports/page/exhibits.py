@@ -6,20 +6,23 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from focusing.reports.figures.gallery import FOLDER, INDEX
-from focusing.reports.names import PROTOCOLS
+from focusing.reports.names import PROTOCOLS, SMALL_SIZES
 from focusing.reports.tables import Cell, Row, Table
+from focusing.results.frame import group_by
 
 FIGURE_SPACE = "\u2007"
 """As wide as a digit."""
 OF_PROTOCOL = {"Δ": "best_test"}
 """Columns that are about a protocol without naming it."""
+TAGS = ("experiment", "size", "data", "model", "protocol")
+"""What filters choose by."""
 
 
 def short_title(title: str) -> str:
@@ -46,6 +49,24 @@ def page_table(table: Table) -> Table:
             cells.append(replace(cell, lines=lines))
         rows.append(replace(row, cells=tuple(cells)))
     return replace(table, title=short_title(table.title), rows=tuple(rows))
+
+
+def table_tags(table: Table) -> dict[str, str]:
+    """The experiments and sizes that a table is about, for filters."""
+    columns = {"experiment": ("experiment", "table"), "size": ("size",)}
+    values = {
+        tag: dict.fromkeys(
+            str(record[key]) for record in table.records for key in keys if key in record
+        )
+        for tag, keys in columns.items()
+    }
+    return {tag: " ".join(names) for tag, names in values.items() if names}
+
+
+def is_minor(table: Table) -> bool:
+    """Whether a table belongs into the appendix: all of it is of quick runs."""
+    sizes = table_tags(table).get("size", "").split()
+    return bool(sizes) and set(sizes) <= set(SMALL_SIZES)
 
 
 def column_protocol(title: str) -> str:
@@ -75,10 +96,11 @@ def _padded(line: str, width: int) -> str:
 KINDS = {".svg": "image/svg+xml", ".png": "image/png", ".gif": "image/gif"}
 MAX_SVG_BYTES = 300_000
 """Of a larger one the PNG is shown if it is smaller: scatter plots draw slowly as SVG."""
-WIDE_RATIO = 2.2
-"""Width over height, from which on a figure gets a row of its own."""
 MAX_PICTURE_BYTES = 4_000_000
 """A larger file is linked but not shown."""
+WIDE = 4.5
+"""Inches, from which on a figure gets a row of its own."""
+FILM_DPI = 150
 
 
 @dataclass(frozen=True)
@@ -86,39 +108,49 @@ class Picture:
     """A figure.
 
     Attributes:
+        name: of its files.
         title: in print.
         caption: what it shows.
-        data: name of the data set, for filters; empty if there are several.
-        model: name of the model, for filters; empty if there are several.
-        protocol: the same of the protocol.
-        wide: so wide that it needs a row of its own.
-        source: a data URI; empty if the file is too large.
+        section: of the page.
+        tags: ``data``, ``model``, ...: what it is about, for filters.
         files: names of its files.
+        source: a data URI; empty if the file is too large.
+        inches: its native width.
     """
 
+    name: str
     title: str
     caption: str
-    data: str
-    model: str
-    protocol: str
-    wide: bool
-    source: str
+    section: str
+    tags: Mapping[str, str]
     files: tuple[str, ...]
+    source: str
+    inches: float
+
+    @property
+    def wide(self) -> bool:
+        """So wide that it needs a row of its own."""
+        return self.inches > WIDE
 
 
 @dataclass(frozen=True)
 class Exhibition:
-    """The figures of a report in their order.
+    """The figures of a report.
 
     Attributes:
-        pictures: the figures.
+        sections: figures by section, in their order.
         missing: command and title of those without runs.
         damaged: files that could not be drawn from, and why.
     """
 
-    pictures: Sequence[Picture] = ()
+    sections: Mapping[str, Sequence[Picture]] = field(default_factory=dict)
     missing: Sequence[tuple[str, str]] = ()
     damaged: Sequence[tuple[str, str]] = ()
+
+    def first(self, name: str) -> Picture | None:
+        """The first figure whose name begins like this and that can be shown."""
+        every = [picture for pictures in self.sections.values() for picture in pictures]
+        return next((one for one in every if one.name.startswith(name) and one.source), None)
 
 
 def exhibition(out: Path) -> Exhibition:
@@ -127,23 +159,22 @@ def exhibition(out: Path) -> Exhibition:
         index = json.loads((out / FOLDER / INDEX).read_bytes())
     except FileNotFoundError:
         return Exhibition()
+    pictures = [_picture(out / FOLDER, entry) for entry in index["figures"]]
     return Exhibition(
-        [_picture(out / FOLDER, entry) for entry in index["figures"]],
+        group_by(pictures, lambda picture: picture.section),
         [(entry["command"], entry["title"]) for entry in index["missing"]],
         [(entry["file"], entry["reason"]) for entry in index.get("damaged", ())],
     )
 
 
 def _picture(folder: Path, entry: Mapping[str, Any]) -> Picture:
-    tags = {name: str(entry["tags"].get(name) or "") for name in ("data", "model", "protocol")}
     shown = _shown([folder / name for name in entry["files"]])
     return Picture(
-        title=short_title(entry["title"]),
-        caption=entry["caption"],
-        **tags,
-        wide=shown is not None and _shape(shown) > WIDE_RATIO,
-        source="" if shown is None else _uri(shown),
+        **{key: entry[key] for key in ("name", "title", "caption", "section")},
+        tags={key: entry["tags"][key] for key in TAGS if entry["tags"].get(key)},
         files=tuple(entry["files"]),
+        source="" if shown is None else _uri(shown),
+        inches=0.0 if shown is None else _inches(shown),
     )
 
 
@@ -160,10 +191,10 @@ def _uri(path: Path) -> str:
     return f"data:{KINDS[path.suffix]};base64,{content}"
 
 
-def _shape(path: Path) -> float:
-    """Width over height."""
+def _inches(path: Path) -> float:
+    """The native width of a picture."""
     if path.suffix == ".svg":
-        box = re.search(rb'viewBox="[\d.]+ [\d.]+ ([\d.]+) ([\d.]+)"', path.read_bytes())
-        return float(box[1]) / float(box[2]) if box else 1.0
+        box = re.search(rb'viewBox="[\d.]+ [\d.]+ ([\d.]+) ', path.read_bytes())
+        return float(box[1]) / 72 if box else WIDE
     with Image.open(path) as image:
-        return image.width / image.height
+        return float(image.width / image.info.get("dpi", (FILM_DPI,))[0])

@@ -7,35 +7,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from focusing.config import USUAL
-from focusing.reports.names import PROTOCOLS, data_name, data_order, dense_twin
-from focusing.reports.page.exhibits import short_title
+from focusing.reports.names import (
+    PROTOCOLS,
+    SMALL_SIZES,
+    data_name,
+    data_order,
+    dense_twin,
+    edition_words,
+    option_words,
+)
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import Table, Unit, interval_record
 from focusing.reports.tables.paper_tables import Sheet, compute
-from focusing.reports.tables.run_blocks import blocks, editions
-from focusing.reports.tables.settings import comparisons, settings_of, short_labels
+from focusing.reports.tables.run_blocks import TRIALS_EXPERIMENT, blocks, editions
+from focusing.reports.tables.settings import UNCHANGED, comparisons, settings_of, short_labels
 from focusing.results.collect import Collection, Run
 from focusing.results.stats import Comparison, Spread, spread
 
 SIGNIFICANT = 0.05
 WIDTH, EDGE = 200.0, 6.0
 """Of the plot of one difference, in pixels; the edge is for arrows."""
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Where to draw, in pixels from the left: zero, the mean and the ends of the interval.
-
-    Attributes:
-        cut: ends that lie outside the plot: ``left``, ``right``, both or neither.
-    """
-
-    zero: float
-    mean: float
-    low: float | None
-    high: float | None
-    cut: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +46,7 @@ class Difference:
         p: Holm-corrected.
         count: of runs or pairs, in words.
         shown: it is the one to show if the reader chose no protocol.
-        plot: where to draw it.
+        reach: the largest difference of the plot that it is drawn in.
     """
 
     label: tuple[str, ...]
@@ -70,12 +61,17 @@ class Difference:
     p: float | None
     count: str
     shown: bool = True
-    plot: Plot | None = None
+    reach: float = 1.0
 
     @property
     def source(self) -> str:
         """Where the data came from; the second line of a label."""
         return self.label[1] if len(self.label) > 1 else ""
+
+    @property
+    def against_dense(self) -> bool:
+        """It compares a focused network with a dense one on real data."""
+        return self.other != UNCHANGED and self.source != "fake"
 
     @property
     def verdict(self) -> str:
@@ -84,12 +80,24 @@ class Difference:
             return "unclear"
         return "better" if (self.value > 0) != self.unit.lower_is_better else "worse"
 
+    def place(self, value: float) -> float:
+        """Where a value is drawn, in pixels from the left; what is too far at the edge."""
+        inner = WIDTH / 2 - EDGE
+        return round(WIDTH / 2 + max(-1.0, min(1.0, value / self.reach)) * inner, 1)
 
-def placed(rows: Sequence[Difference]) -> list[Difference]:
-    """The same with plots, on one scale per unit.
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """Ends of the interval that lie outside the plot: ``left``, ``right``, both or neither."""
+        ends = (("left", self.low, -1), ("right", self.high, 1))
+        reach = self.reach * 1.0001
+        return tuple(name for name, end, sign in ends if end is not None and sign * end > reach)
 
-    The interval of two runs can be so wide that all else would be a dot: the scale holds all means,
-    and as much of the intervals as is within three times the largest.
+
+def scaled(rows: Sequence[Difference]) -> list[Difference]:
+    """The same on one scale per unit.
+
+    A single interval can be so wide that all else would be a dot: the scale holds all means, and as
+    much of the intervals as is within three times the largest.
     """
     reach = {}
     for unit in {row.unit for row in rows}:
@@ -97,22 +105,7 @@ def placed(rows: Sequence[Difference]) -> list[Difference]:
         largest = max(abs(row.value) for row in same)
         ends = [abs(end) for row in same for end in (row.low, row.high) if end is not None]
         reach[unit] = max(largest, min(max(ends, default=0.0), 3 * largest)) or 1.0
-    return [replace(row, plot=_plot(row, reach[row.unit])) for row in rows]
-
-
-def _plot(row: Difference, reach: float) -> Plot:
-    def place(value: float) -> float:
-        inner = WIDTH / 2 - EDGE
-        return round(WIDTH / 2 + max(-1.0, min(1.0, value / reach)) * inner, 1)
-
-    ends = (row.low, row.high)
-    cut = [
-        name
-        for name, end, sign in zip(("left", "right"), ends, (-1, 1), strict=True)
-        if end is not None and sign * end > reach * 1.0001
-    ]
-    low, high = (None if end is None else place(end) for end in ends)
-    return Plot(WIDTH / 2, place(row.value), low, high, tuple(cut))
+    return [replace(row, reach=reach[row.unit]) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -138,11 +131,10 @@ class Finding:
         """What distinguishes it from the paper's own settings; empty if nothing does."""
         return ", ".join(edition_words(self.size, self.variant))
 
-
-def edition_words(size: str, variant: str) -> list[str]:
-    """Size and variant, where they are not the paper's."""
-    named = {"size": size, "variant": variant}
-    return [f"{name} {value}" for name, value in named.items() if value != USUAL[name]]
+    @property
+    def minor(self) -> bool:
+        """It belongs into the appendix."""
+        return self.size in SMALL_SIZES
 
 
 def findings(collection: Collection) -> list[Finding]:
@@ -159,7 +151,7 @@ def findings(collection: Collection) -> list[Finding]:
         else:
             title, rows = f"Experiment {experiment}", list(_of_settings(runs))
         if rows:
-            shown.append(Finding(experiment, title, tuple(placed(rows)), size, variant))
+            shown.append(Finding(experiment, title, tuple(scaled(rows)), size, variant))
     return shown
 
 
@@ -193,7 +185,7 @@ def _of_settings(runs: Sequence[Run]) -> Iterator[Difference]:
         setting = settings[place]
         yield _difference(
             against.comparison,
-            label=(data_name(setting.data[0]), setting.data[1], *labels[place]),
+            label=(data_name(setting.data[0]), setting.data[1], *map(option_words, labels[place])),
             data=setting.data[0],
             model=setting.model,
             other=against.other,
@@ -221,7 +213,7 @@ def _of_sheet(sheet: Sheet) -> Iterator[Difference]:
         protocols = [name for at, other, name in tested if (at, other) == (place, model)]
         yield _difference(
             comparison,
-            label=(data_name(block.data), block.source, *block.options),
+            label=(data_name(block.data), block.source, *map(option_words, block.options)),
             data=block.data,
             model=model,
             other=base,
@@ -232,6 +224,7 @@ def _of_sheet(sheet: Sheet) -> Iterator[Difference]:
         )
 
 
+DEFAULTS = {"experiment": TRIALS_EXPERIMENT, "size": "full", "variant": "text"}
 NOISE_WORDS = {
     "all": "all trials",
     "0": "no noise columns",
@@ -269,7 +262,13 @@ def noise_differences(tables: Sequence[Table]) -> list[Finding]:
             )
             for record in records
         ]
-        shown.append(Finding(table.name, short_title(table.title), tuple(placed(rows))))
+        about = {name: str(records[0].get(name, default)) for name, default in DEFAULTS.items()}
+        title = ", ".join(["Random trials", *edition_words(about["size"], about["variant"])])
+        shown.append(
+            Finding(
+                about["experiment"], title, tuple(scaled(rows)), about["size"], about["variant"]
+            )
+        )
     return shown
 
 
@@ -286,6 +285,7 @@ class Kept:
         label: experiment, data set, source, options.
         data: name of the data set.
         model: the model.
+        experiment: that measured it.
         size: of the experiment.
         rule: which connections go first.
         gone: mean and so on over runs.
@@ -294,6 +294,7 @@ class Kept:
     label: tuple[str, ...]
     data: str
     model: str
+    experiment: str
     size: str
     rule: str
     gone: Spread
@@ -306,14 +307,15 @@ def kept(collection: Collection) -> list[Kept]:
     rows = []
     for about, members in sparsity_first:
         for block in blocks(members):
-            label = (data_name(block.data), block.source, *block.options)
+            label = (data_name(block.data), block.source, *map(option_words, block.options))
             for model, runs in block.models.items():
                 for rule, words in RULES.items():
                     shares = [100 * share for share in spared(runs, rule)]
                     if shares:
                         gone = spread(shares)
                         gone = replace(gone, interval=Unit("accuracy").possible(gone.interval))
-                        rows.append(Kept(label, block.data, model, about["size"], words, gone))
+                        where = label, block.data, model, about["experiment"], about["size"]
+                        rows.append(Kept(*where, words, gone))
     return rows
 
 

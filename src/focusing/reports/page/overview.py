@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from focusing.reports.names import DATA, MODELS, PROTOCOLS, edition, model_name
-from focusing.reports.page.findings import Difference, Finding, Kept, edition_words
+from focusing.reports.names import (
+    DATA,
+    MEANT_TO_FAIL,
+    MODELS,
+    PROTOCOLS,
+    SIZES,
+    SMALL_SIZES,
+    edition,
+    edition_words,
+    model_name,
+)
+from focusing.reports.page.findings import Difference, Finding, Kept
 from focusing.reports.tables import between, number, signed
 from focusing.reports.tables.run_blocks import editions, typed_options
-from focusing.reports.tables.settings import UNCHANGED, settings_of
+from focusing.reports.tables.settings import settings_of
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI, group_by, settings, varying_options
 from focusing.results.stats import Interval, spread
 
+VERDICTS = ("better", "worse", "unclear")
 DIGITS = 6
 """Of scores in the list of runs."""
 
@@ -74,6 +85,8 @@ def choices(collection: Collection) -> dict[str, list[str]]:
         "data": _ordered({run.data for run in runs}, DATA),
         "model": _ordered({run.model for run in runs}, MODELS),
         "protocol": [name for name in PROTOCOLS if name in scored],
+        "experiment": sorted({run.experiment for run in runs}),
+        "size": _ordered({run.size for run in runs}, dict.fromkeys(SIZES, "")),
     }
 
 
@@ -131,104 +144,144 @@ FOCI_LEARN = "learning_to_focus"
 
 
 @dataclass(frozen=True)
-class Tile:
-    """A number and what it says.
+class Verdict:
+    """What the runs say about a claim, in a sentence.
 
     Attributes:
-        value: short.
-        unit: behind it, small.
-        words: what it is.
+        number: what it comes down to.
+        words: the rest of the sentence.
         detail: how sure it is, and of how many runs.
         link: where in the page there is more.
+        tags: what it is about, for filters.
+        counts: differences by verdict, if it counts them; the page counts again when it filters.
     """
 
-    value: str
-    unit: str
+    number: str
     words: str
     detail: str
     link: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def tiles(
+def verdicts(
     collection: Collection,
     differences: Sequence[Finding],
     noise: Sequence[Finding],
     pruned: Sequence[Kept],
-) -> list[Tile]:
-    """At most one per kind; smoke tests only where there is nothing else."""
+) -> list[Verdict]:
+    """At most one per claim; smoke tests only where there is nothing else."""
     return [
         *_wins(differences),
         *_noise(noise),
         *_foci(collection),
-        *_optimism(collection),
         *_sparsity(pruned),
+        *_optimism(collection),
     ]
 
 
-def _against_dense(finding: Finding) -> list[Difference]:
-    rows = [row for row in finding.rows if row.shown and row.other != UNCHANGED]
-    return [row for row in rows if row.source != "fake"]
+def counted(findings: Sequence[Finding]) -> dict[Finding, list[Difference]]:
+    """Comparisons with dense networks that count: on real data, in experiments that may succeed."""
+    rows = {
+        finding: [row for row in finding.rows if row.shown and row.against_dense]
+        for finding in findings
+        if finding.experiment not in MEANT_TO_FAIL
+    }
+    real = {finding: shown for finding, shown in rows.items() if shown}
+    return {finding: shown for finding, shown in real.items() if not finding.minor} or real
 
 
-def _wins(differences: Sequence[Finding]) -> Iterator[Tile]:
+def _wins(differences: Sequence[Finding]) -> Iterator[Verdict]:
     """All comparisons of the page: those of one experiment could all be wins, others losses."""
-    real = {finding: rows for finding in differences if (rows := _against_dense(finding))}
-    counted = {finding: rows for finding, rows in real.items() if finding.size != "smoke"} or real
-    rows = [row for rows in counted.values() for row in rows]
+    rows = [row for shown in counted(differences).values() for row in shown]
     if not rows:
         return
-    counts = {word: sum(row.verdict == word for row in rows) for word in ("better", "worse")}
-    protocols = sorted({row.protocol for row in rows})
-    about = "; ".join(_listed(finding.experiment, finding.edition) for finding in counted)
-    about += "; without smoke tests" if len(counted) < len(real) else ""
-    unclear = len(rows) - sum(counts.values())
+    counts = {word: sum(row.verdict == word for row in rows) for word in VERDICTS}
     pairs = {(model_name(row.model), model_name(row.other)) for row in rows}
     names = pairs.pop() if len(pairs) == 1 else ("a focused network", "its dense twin")
-    yield Tile(
-        value=f"{counts['better']} of {len(rows)}",
-        unit="",
-        words=f"comparisons in which {' beats '.join(names)}",
-        detail=f"{counts['worse']} worse, {unclear} unclear; {' and '.join(protocols)} "
-        f"protocol, p < 0.05 after Holm ({about})",
+    protocols = dict.fromkeys(row.protocol for row in rows)
+    yield Verdict(
+        number=f"{counts['better']} of {len(rows)}",
+        words=f"comparisons: {names[0]} beats {names[1]}",
+        detail=f"p < 0.05 after Holm; protocol {' or '.join(protocols)}; without quick runs and "
+        "experiments that are meant to fail",
         link="#focused",
+        counts=counts,
     )
 
 
-def _noise(noise: Sequence[Finding]) -> Iterator[Tile]:
+def _noise(noise: Sequence[Finding]) -> Iterator[Verdict]:
     for trials in noise[:1]:
         rows = {row.label[0]: row for row in trials.rows if row.shown}
         row = list(rows.values())[-1]  # the most noise
         interval = f"95 % [{signed(row.low)}, {signed(row.high)}]" if row.low is not None else ""
         clean = [row for label, row in rows.items() if label.startswith("no ")]
         without = f"; without noise {signed(clean[0].value)}" if clean else ""
-        yield Tile(
-            value=signed(row.value),
-            unit="points",
-            words=f"{model_name(row.model)} − {model_name(row.other)}, {row.label[0]}",
-            detail=_listed(interval, row.count, f"{row.protocol} protocol{without}"),
+        yield Verdict(
+            number=f"{signed(row.value)} points",
+            words=f"for {model_name(row.model)} over {model_name(row.other)} with {row.label[0]}"
+            f"{without}",
+            detail=_listed(interval, row.count, f"protocol {row.protocol}"),
             link="#noise",
+            tags={"experiment": trials.experiment, "size": trials.size, "data": "synthetic"},
         )
 
 
-def _foci(collection: Collection) -> Iterator[Tile]:
+def _foci(collection: Collection) -> Iterator[Verdict]:
     """How many foci end among the informative inputs; over many data sets, if there are any."""
     runs = [run for run in collection.runs if run.experiment == FOCI_LEARN]
     groups = group_by(runs, lambda run: (run.size, run.variant))
     for size, variant in sorted(groups, key=lambda key: edition(*key))[:1]:
         first, last = (FOCI[name][0] for name in ("inside_first", "inside_last"))
-        counted = [one for one in settings_of(groups[size, variant]) if last in one.measured]
-        for setting in sorted(counted, key=lambda one: (-len(one.runs), not one.varied))[:1]:
-            inside = setting.measured[last]
+        inside = [one for one in settings_of(groups[size, variant]) if last in one.measured]
+        for setting in sorted(inside, key=lambda one: (-len(one.runs), not one.varied))[:1]:
+            share = setting.measured[last]
             own = " on data of their own" if setting.varied else ""
-            about = _listed(FOCI_LEARN, *edition_words(size, variant))
-            yield Tile(
-                value=number(inside.mean, 0),
-                unit="%",
+            about = _listed(FOCI_LEARN.replace("_", " "), *edition_words(size, variant))
+            yield Verdict(
+                number=f"{number(share.mean, 0)} %",
                 words="of the foci end among the informative inputs, where "
                 f"{number(setting.measured[first].mean, 0)} % begin",
-                detail=_listed(_sure(inside.interval, 0), f"{_runs(inside.n)}{own} ({about})"),
+                detail=_listed(_sure(share.interval, 0), f"{_runs(share.n)}{own} ({about})"),
                 link=f"#table-experiment_{FOCI_LEARN}_{size}_{variant}_measured",
+                tags={"experiment": FOCI_LEARN, "size": size, "data": "synthetic"},
             )
+
+
+def _sparsity(pruned: Sequence[Kept]) -> Iterator[Verdict]:
+    rows = [row for row in pruned if row.rule == "by focus" and row.label[1] != "fake"]
+    rows.sort(key=lambda row: (row.size in SMALL_SIZES, -row.gone.n))
+    for row in rows[:1]:
+        yield Verdict(
+            number=f"{number(row.gone.mean, 1)} %",
+            words=f"of the connections of {model_name(row.model)} can go on {row.label[0]}",
+            detail="at a loss of at most one point; "
+            + _listed(_sure(row.gone.interval, 1), _runs(row.gone.n)),
+            link="#sparsity",
+            tags={"experiment": row.experiment, "size": row.size, "data": row.data},
+        )
+
+
+def _optimism(collection: Collection) -> Iterator[Verdict]:
+    held = [
+        run
+        for run in collection.runs
+        if run.metric == "accuracy"
+        and {"best_test", "holdout"} <= run.scores.keys()
+        and run.source != "fake"
+    ]
+    groups = group_by(held, lambda run: (run.size, run.variant, run.source))
+    for size, variant, source in sorted(groups, key=lambda key: edition(*key[:2]))[:1]:
+        runs = groups[size, variant, source]
+        optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
+        about = f"{source} data", *edition_words(size, variant)
+        yield Verdict(
+            number=f"{signed(optimism.mean)} points",
+            words="is by how much the best test epoch flatters, as against held-out data",
+            detail=_listed(_sure(optimism.interval, sign=True), f"{optimism.n} runs", *about),
+            link=f"#table-optimism_{size}_{variant}",
+            tags={"experiment": " ".join({run.experiment for run in runs}), "size": size},
+        )
 
 
 def _listed(*words: str) -> str:
@@ -242,47 +295,3 @@ def _runs(count: int) -> str:
 
 def _sure(interval: Interval | None, digits: int = 2, *, sign: bool = False) -> str:
     return f"95 % {between(interval, digits, sign=sign)}" if interval else ""
-
-
-def _optimism(collection: Collection) -> Iterator[Tile]:
-    held = [
-        run
-        for run in collection.runs
-        if run.metric == "accuracy"
-        and {"best_test", "holdout"} <= run.scores.keys()
-        and run.source != "fake"
-    ]
-    groups = group_by(held, lambda run: (run.size, run.variant, run.source))
-    for size, variant, source in sorted(groups, key=lambda key: edition(*key[:2]))[:1]:
-        gaps = [
-            100 * (run.scores["best_test"] - run.scores["holdout"])
-            for run in groups[size, variant, source]
-        ]
-        optimism = spread(gaps)
-        published = (size, variant) == ("full", "text")
-        yield Tile(
-            value=signed(optimism.mean),
-            unit="points",
-            words="by which the best test epoch flatters: best_test − holdout",
-            detail=_listed(
-                _sure(optimism.interval, sign=True),
-                f"{optimism.n} runs",
-                f"{source} data",
-                "" if published else f"size {size}, {variant}",
-            ),
-            link=f"#table-optimism_{size}_{variant}",
-        )
-
-
-def _sparsity(pruned: Sequence[Kept]) -> Iterator[Tile]:
-    rows = [row for row in pruned if row.rule == "by focus" and row.label[1] != "fake"]
-    rows.sort(key=lambda row: (row.size == "smoke", -row.gone.n))
-    for row in rows[:1]:
-        yield Tile(
-            value=number(row.gone.mean, 1),
-            unit="%",
-            words=f"of the connections of {model_name(row.model)} can go on {row.label[0]}",
-            detail="at a loss of at most one point; "
-            + _listed(_sure(row.gone.interval, 1), _runs(row.gone.n)),
-            link="#sparsity",
-        )

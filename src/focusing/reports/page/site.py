@@ -4,28 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, model_name
-from focusing.reports.page.exhibits import column_protocol, exhibition, page_table
+from focusing.reports.figures.gallery import APPENDIX
+from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, dense_twin, model_name
+from focusing.reports.page.exhibits import (
+    column_protocol,
+    exhibition,
+    is_minor,
+    page_table,
+    table_tags,
+)
 from focusing.reports.page.findings import findings, kept, noise_differences
-from focusing.reports.page.overview import choices, experiments, lead, run_rows, tiles
+from focusing.reports.page.overview import (
+    choices,
+    counted,
+    experiments,
+    lead,
+    run_rows,
+    verdicts,
+)
 from focusing.reports.page.run_page import run_view
+from focusing.reports.report_cache import code_version, remember, report_state, unchanged
 from focusing.reports.tables import Table, between, file_name, number, p_value, signed
 from focusing.reports.tables.files import all_tables, unique_names
 from focusing.reports.terminal import PROTOCOL_MEANINGS
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import group_by
+from focusing.results.frame import group_by, replicate_key, settings
 from focusing.results.store import atomic_write, inside, remove
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE / "templates"
 RUNS, WRITTEN = "runs", ".written.json"
+Item = TypeVar("Item")
 MAX_EXPERIMENT_NAME = 80
 """Characters of an experiment's name in the file name of a run."""
 
@@ -58,6 +74,7 @@ def _environment() -> Environment:
         "p_value": p_value,
         "between": between,
         "column_protocol": column_protocol,
+        "table_tags": table_tags,
     }
     environment.globals["asset"] = _asset
     return environment
@@ -70,48 +87,62 @@ def _asset(name: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
-@lru_cache(maxsize=1)
-def source_mark() -> str:
-    """Changes whenever pages would look different."""
-    files = sorted([*HERE.glob("*.py"), *TEMPLATES.iterdir()])
-    content = b"".join(path.read_bytes() for path in files if path.is_file())
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def write_page(collection: Collection, out: Path) -> Path:
+def write_page(
+    collection: Collection, out: Path, progress: Callable[[int, int], object] | None = None
+) -> Path:
     """Write ``index.html`` and ``runs/<run>.html``; no page needs another file.
 
     Args:
         collection: the runs.
         out: folder of the report, with what figures it has in ``figures/``.
+        progress: called with the number of pages of runs that are ready, and of all.
     """
+    path, state = out / "index.html", report_state(collection)
+    index = out / "figures" / "index.json"
+    if index.exists():
+        state += hashlib.sha256(index.read_bytes()).hexdigest()[:16]
+    if unchanged(out, "page", state):
+        return path
     runs = [*collection.runs, *collection.failed]
     names = page_names(runs)
-    _write_runs(runs, names, inside(out, RUNS))
+    pages = _write_runs(runs, names, inside(out, RUNS), progress)
     tables = all_tables(collection)
     differences = findings(collection)
     noise = noise_differences(tables)
     pruned = kept(collection)
     figures = exhibition(out)
+    shown = [page_table(table) for table in tables if table.rows]
     page = render(
         "index.html",
         lead=lead(collection),
-        tiles=tiles(collection, differences, noise, pruned),
-        findings=differences,
+        verdicts=verdicts(collection, differences, noise, pruned),
+        film=figures.first("film"),
+        forest=figures.first("forest"),
+        findings=_parts(differences, lambda finding: finding.minor),
+        counted=list(counted(differences)),
         noise=noise,
         pruned=pruned,
         experiments=experiments(collection),
-        tables=list(map(page_table, tables)),
+        tables=_parts(shown, is_minor),
         figures=figures,
+        appendix=APPENDIX,
         missing=_missing(tables, figures.missing),
         choices=choices(collection),
         protocols={name: PROTOCOL_MEANINGS[name] for name in PROTOCOLS},
         runs=run_rows(runs, names),
         names={"data": DATA, "model": MODELS},
     )
-    path = out / "index.html"
     atomic_write(path, page.encode(), sync=False)
+    remember(out, "page", state, [path, *pages])
     return path
+
+
+def _parts(items: Sequence[Item], is_minor: Callable[[Item], bool]) -> dict[str, list[Item]]:
+    """What belongs into the page itself, and what into its appendix."""
+    return {
+        "main": [item for item in items if not is_minor(item)],
+        "appendix": [item for item in items if is_minor(item)],
+    }
 
 
 def _missing(tables: Sequence[Table], figures: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
@@ -134,21 +165,33 @@ def page_names(runs: Sequence[Run]) -> dict[Run, str]:
     return dict(zip(runs, unique_names(names), strict=True))
 
 
-def _write_runs(runs: Sequence[Run], names: Mapping[Run, str], folder: Path) -> None:
+def _write_runs(
+    runs: Sequence[Run],
+    names: Mapping[Run, str],
+    folder: Path,
+    progress: Callable[[int, int], object] | None,
+) -> list[Path]:
+    """Write the pages of runs that are new or changed; returns those of all."""
     folder.mkdir(parents=True, exist_ok=True)
     known = _load(folder / WRITTEN)
     written: dict[str, str] = {}
-    for run, others in _with_repeats(runs):
+    twins = _dense_twins(runs)
+    for place, (run, others) in enumerate(_with_repeats(runs)):
+        if progress and place % 50 == 0:
+            progress(place, len(runs))
         file = folder / f"{names[run]}.html"
-        links = [(str(other.seed), f"{names[other]}.html", other is run) for other in others]
+        repeats = [(str(other.seed), f"{names[other]}.html", other is run) for other in others]
+        twin = twins.get(run)
+        links = {"repeats": repeats, "twin": f"{names[twin]}.html" if twin else ""}
         mark = _mark(run, links)
         if mark is not None and (known.get(file.name) != mark or not file.exists()):
-            content = render("run.html", **run_view(run), repeats=links)
+            content = render("run.html", **run_view(run), **links)
             atomic_write(file, content.encode(), sync=False)
         if mark is not None:
             written[file.name] = mark
     remove(folder, known.keys() - written.keys())
     atomic_write(folder / WRITTEN, json.dumps(written).encode(), sync=False)
+    return [folder / name for name in written]
 
 
 def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:
@@ -160,9 +203,30 @@ def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:
             yield run, others
 
 
+def _dense_twins(runs: Sequence[Run]) -> dict[Run, Run]:
+    """The dense network on the same data from the same seed whose options are most like a run's."""
+
+    def place(run: Run) -> tuple[Any, ...]:
+        edition = run.experiment, run.size, run.variant, run.data, run.source, run.holdout
+        return *edition, replicate_key(run)
+
+    dense = group_by([run for run in runs if run.model == dense_twin(run.model)], place)
+    twins = {}
+    for run in runs:
+        model, own = dense_twin(run.model), settings(run).items()
+        alike = {
+            other: sum(item in own for item in settings(other).items())
+            for other in dense.get(place(run), ())
+            if other.model == model != run.model
+        }
+        if alike:
+            twins[run] = max(alike, key=alike.__getitem__)
+    return twins
+
+
 def _mark(run: Run, links: Any) -> str | None:
     """What a page was made from; None if the record has gone since it was collected."""
-    parts: list[Any] = [source_mark(), links]
+    parts: list[Any] = [code_version(), links]
     try:
         for path in (run.file, run.path / "focus.npz", run.path / "windows.npz"):
             if path == run.file or path.exists():

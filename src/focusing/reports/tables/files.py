@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from textwrap import wrap
 
-from focusing.reports.cache import remember, report_state, unchanged
+from focusing.reports.report_cache import remember, report_state, unchanged
 from focusing.reports.tables import Cell, Column, Record, Table
 from focusing.reports.tables.diagnostics import (
     course_tables,

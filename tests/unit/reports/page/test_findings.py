@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import pytest
 
 from focusing.reports.figures.chart import Chart
-from focusing.reports.figures.score_figures import table_charts
+from focusing.reports.figures.dot_figures import table_charts
 from focusing.reports.page.findings import WIDTH, findings, kept, noise_differences
-from focusing.reports.page.overview import Tile, tiles
+from focusing.reports.page.overview import Verdict, verdicts
 from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
@@ -20,10 +20,10 @@ def several(folder: Path, data: str, model: str, scores: list[float], **more: An
         leave(folder, more.get("name", "table2_simple"), data, model, seed, [score], **more)
 
 
-def all_tiles(folder: Path) -> list[Tile]:
+def all_verdicts(folder: Path) -> list[Verdict]:
     collection = collect([folder])
     noise = noise_differences(trial_tables(collection))
-    return tiles(collection, findings(collection), noise, kept(collection))
+    return verdicts(collection, findings(collection), noise, kept(collection))
 
 
 class TestFocusedAgainstDense:
@@ -39,9 +39,9 @@ class TestFocusedAgainstDense:
         assert row.low is not None
         assert row.low < row.value < row.high  # type: ignore[operator]
         assert row.verdict == "better"
-        [tile] = all_tiles(tmp_path)
-        assert tile.value == "1 of 1"
-        assert tile.detail.startswith("0 worse, 0 unclear; best_test protocol")
+        [verdict] = all_verdicts(tmp_path)
+        assert verdict.number == "1 of 1"
+        assert verdict.counts == {"better": 1, "worse": 0, "unclear": 0}
 
     def test_the_honest_protocol_comes_first(self, tmp_path: Path) -> None:
         for model, scores in (("dense", [0.5, 0.52]), ("focus_s", [0.6, 0.63])):
@@ -52,8 +52,8 @@ class TestFocusedAgainstDense:
         assert {row.protocol: row.shown for row in finding.rows} == {
             "best_test": False, "holdout": True, "last": False,
         }  # fmt: skip
-        optimism = all_tiles(tmp_path)[1]
-        assert (optimism.value, optimism.unit) == ("+10.00", "points")
+        optimism = all_verdicts(tmp_path)[1]
+        assert optimism.number == "+10.00 points"
         assert optimism.link == "#table-optimism_full_text"
 
     def test_of_errors_less_is_better(self, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ class TestFocusedAgainstDense:
         several(tmp_path, "mnist", "dense", [0.5])
         several(tmp_path, "mnist", "focus_s", [0.9])
         assert findings(collect([tmp_path])) == []
-        assert all_tiles(tmp_path) == []
+        assert all_verdicts(tmp_path) == []
 
     def test_only_focused_networks_against_their_dense_twin(self, tmp_path: Path) -> None:
         for model in ("dense", "fixed_s", "focus_s"):
@@ -89,10 +89,19 @@ class TestFocusedAgainstDense:
             for model in ("dense", "focus_s"):
                 several(tmp_path, "mnist", model, scores, size=size)
         found = findings(collect([tmp_path]))
-        assert [each.edition for each in found] == ["size quick", "size smoke"]
-        assert all_tiles(tmp_path)[0].value == "0 of 1"
-        detail = all_tiles(tmp_path)[0].detail
-        assert detail.endswith("(table2_simple, size quick; without smoke tests)")
+        assert [finding.edition for finding in found] == ["quick runs", "smoke tests"]
+        assert all(finding.minor for finding in found)
+        assert all_verdicts(tmp_path)[0].number == "0 of 2"
+        for model in ("dense", "focus_s"):
+            several(tmp_path, "fashion", model, [0.5, 0.6])
+        assert all_verdicts(tmp_path)[0].number == "0 of 1"  # where there are better ones
+
+    def test_what_is_meant_to_fail_does_not_count(self, tmp_path: Path) -> None:
+        for name in ("stuck", "mine"):
+            several(tmp_path, "synthetic", "dense", [0.9, 0.91, 0.92], name=name)
+            several(tmp_path, "synthetic", "focus_s", [0.5, 0.51, 0.52], name=name)
+        assert len(findings(collect([tmp_path]))) == 2
+        assert all_verdicts(tmp_path)[0].counts == {"better": 0, "worse": 1, "unclear": 0}
 
     def test_the_headline_counts_all_experiments_and_models(self, tmp_path: Path) -> None:
         for name, data, focused in (
@@ -101,11 +110,10 @@ class TestFocusedAgainstDense:
         ):
             for model, scores in {"dense": [0.5, 0.51, 0.52], **focused}.items():
                 several(tmp_path, data, model, scores, name=name)
-        [tile] = all_tiles(tmp_path)
-        assert tile.value == "1 of 3"
-        assert tile.words == "comparisons in which a focused network beats its dense twin"
-        assert tile.detail.startswith("2 worse, 0 unclear; ")
-        assert tile.detail.endswith("(table2_simple; table4_other)")
+        [verdict] = all_verdicts(tmp_path)
+        assert verdict.number == "1 of 3"
+        assert verdict.words == "comparisons: a focused network beats its dense twin"
+        assert verdict.counts == {"better": 1, "worse": 2, "unclear": 0}
 
     def test_own_experiments_by_the_values_of_their_options(self, tmp_path: Path) -> None:
         for width in (1000, 64, 256):
@@ -116,18 +124,19 @@ class TestFocusedAgainstDense:
                     leave(tmp_path, "mine", "mnist", model, seed, scores, options=options)
         [finding] = findings(collect([tmp_path]))
         labels = [row.label[-1] for row in finding.rows if row.protocol == "best_test"]
-        assert labels == [f"hidden=[{width}]" for width in (64, 256, 1000)]
+        assert labels == [f"hidden layers [{width}]" for width in (64, 256, 1000)]
 
     def test_plots_share_a_scale(self, tmp_path: Path) -> None:
-        several(tmp_path, "mnist", "dense", [0.5, 0.51, 0.5])
-        several(tmp_path, "mnist", "focus_s", [0.60, 0.61, 0.6])
+        several(tmp_path, "mnist", "dense", [0.5, 0.51, 0.505])
+        several(tmp_path, "mnist", "focus_s", [0.60, 0.61, 0.605])
         several(tmp_path, "fashion", "dense", [0.5, 0.9, 0.7])
-        several(tmp_path, "fashion", "focus_s", [0.6, 0.9, 0.7])
+        several(tmp_path, "fashion", "focus_s", [0.6, 0.9, 0.75])
         [finding] = findings(collect([tmp_path]))
-        plots = {row.data: row.plot for row in finding.rows if row.shown}
-        assert plots["mnist"].mean > plots["fashion"].mean > WIDTH / 2  # type: ignore[union-attr]
-        assert plots["fashion"].cut == ("left", "right")  # type: ignore[union-attr]
-        assert plots["mnist"].cut == ()  # type: ignore[union-attr]
+        rows = {row.data: row for row in finding.rows if row.shown}
+        places = {data: row.place(row.value) for data, row in rows.items()}
+        assert places["mnist"] > places["fashion"] > WIDTH / 2
+        assert rows["fashion"].cut == ("left", "right")
+        assert rows["mnist"].cut == ()
 
 
 class TestFakeData:
@@ -147,15 +156,15 @@ class TestFakeData:
     @pytest.mark.parametrize("name", ["table2_simple", "sparsity", "mine"])
     def test_alone_they_are_no_headline(self, tmp_path: Path, name: str) -> None:
         self.leave(tmp_path, name, **self.FAKE)
-        assert all_tiles(tmp_path) == []
+        assert all_verdicts(tmp_path) == []
 
     @pytest.mark.parametrize("name", ["table2_simple", "sparsity", "mine"])
     def test_they_do_not_change_the_headline(self, tmp_path: Path, name: str) -> None:
         self.leave(tmp_path / "real", name)
-        before = all_tiles(tmp_path)
+        before = all_verdicts(tmp_path)
         assert len(before) == 3
         self.leave(tmp_path / "fake", name, **self.FAKE)
-        assert all_tiles(tmp_path) == before
+        assert all_verdicts(tmp_path) == before
 
     def test_no_difference_to_the_paper(self, tmp_path: Path) -> None:
         self.leave(tmp_path, "table2_simple", **self.FAKE)
@@ -175,26 +184,30 @@ class TestFoci:
         for number, last in enumerate((0.5, 0.75, 1.0)):
             self.leave(tmp_path, 7, number, last)
             self.leave(tmp_path, 7 + number, 2, 1.0)
-        [tile] = all_tiles(tmp_path)
-        assert (tile.value, tile.unit) == ("75", "%")
-        assert "where 25 % begin" in tile.words
-        assert tile.detail == "95 % [13, 100], 3 runs on data of their own (learning_to_focus)"
-        assert tile.link == "#table-experiment_learning_to_focus_full_text_measured"
+        [verdict] = all_verdicts(tmp_path)
+        assert verdict.number == "75 %"
+        assert "where 25 % begin" in verdict.words
+        assert verdict.detail == "95 % [13, 100], 3 runs on data of their own (learning to focus)"
+        assert verdict.link == "#table-experiment_learning_to_focus_full_text_measured"
 
     def test_of_seeds_on_the_same_data(self, tmp_path: Path) -> None:
         for seed in range(2):
             self.leave(tmp_path, seed, 2, 0.5, size="quick")
-        [tile] = all_tiles(tmp_path)
-        assert tile.detail == "2 runs (learning_to_focus, size quick)"
+        [verdict] = all_verdicts(tmp_path)
+        assert verdict.detail.endswith("2 runs (learning to focus, quick runs)")
 
 
 def test_what_helps_is_a_finding_but_no_win_over_dense(tmp_path: Path) -> None:
     leave_rescue(tmp_path)
     [finding] = findings(collect([tmp_path]))
     [row] = [row for row in finding.rows if row.shown]
-    assert (row.other, row.label[-1], row.verdict) == ("unchanged", "lr_mu=0.01", "better")
+    assert (row.other, row.label[-1], row.verdict) == (
+        "unchanged",
+        "learning rate of μ 0.01",
+        "better",
+    )
     assert row.value == pytest.approx(11)
-    assert all_tiles(tmp_path) == []
+    assert all_verdicts(tmp_path) == []
 
 
 def test_many_options_are_named_where_they_are_changed(tmp_path: Path) -> None:
@@ -207,7 +220,7 @@ def test_many_options_are_named_where_they_are_changed(tmp_path: Path) -> None:
             leave(tmp_path, "rescue", "synthetic", "focus_s", seed, scores, options=options)
     [finding] = findings(collect([tmp_path]))
     assert {row.label[2:] for row in finding.rows} == {
-        ("lr_mu=0.1",), ("anneal_from=4.0",), ("mu_repulsion=1.0",),
+        ("learning rate of μ 0.1",), ("σ annealed from 4.0-fold",), ("repulsion of centres 1.0",),
     }  # fmt: skip
 
 
@@ -232,9 +245,10 @@ def test_noise(tmp_path: Path) -> None:
             "as many noise columns as informative ones": 20.5,
         }
     )
-    [tile] = all_tiles(tmp_path)
-    assert (tile.value, tile.link) == ("+20.50", "#noise")
-    assert tile.detail.endswith("2 pairs, best_test protocol; without noise +0.50")
+    [verdict] = all_verdicts(tmp_path)
+    assert (verdict.number, verdict.link) == ("+20.50 points", "#noise")
+    assert verdict.words.endswith("informative ones; without noise +0.50")
+    assert verdict.detail.endswith("2 pairs, protocol best_test")
 
 
 class TestSparsity:
@@ -255,9 +269,9 @@ class TestSparsity:
         assert {(row.model, row.rule, row.gone.mean) for row in rows} == {
             ("focus_s", "by focus", 80.0), ("dense", "by magnitude", 30.0),
         }  # fmt: skip
-        [tile] = all_tiles(tmp_path)
-        assert (tile.value, tile.unit) == ("80.0", "%")
-        assert tile.words == "of the connections of Focus-s can go on MNIST"
+        [verdict] = all_verdicts(tmp_path)
+        assert verdict.number == "80.0 %"
+        assert verdict.words == "of the connections of Focus-s can go on MNIST"
 
     def test_a_curve_without_a_beginning_tells_nothing(self, tmp_path: Path) -> None:
         curve = self.measured((0.5, 0.9), (0.9, 0.9))

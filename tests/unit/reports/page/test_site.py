@@ -69,8 +69,16 @@ def test_pages_are_self_contained_and_linked(tmp_path: Path, runs: Path) -> None
             else:
                 assert link.startswith("data:")
         assert "default-src 'none'" in page.read_text()
-    for page in pages:  # of the repeats
-        assert sum(link.startswith("table2_simple_") for _, link in Links(page).links) == 1
+    dense, focused = (
+        {page.name for page in pages if f"<h1>{name} on" in page.read_text()}
+        for name in ("Dense", "Focus-s")
+    )
+    for page in pages:  # the repeats, and the dense twin with the same seed
+        links = [link for _, link in Links(page).links if link.startswith("table2_simple_")]
+        assert len(links) == 1 + (page.name in focused)
+        assert [link[-6] == page.name[-6] for link in links if link in dense - {page.name}] == (
+            [True] if page.name in focused else [False]
+        )
 
 
 def test_whatever_a_record_says_is_text(tmp_path: Path) -> None:
@@ -96,7 +104,7 @@ def test_only_pages_of_changed_runs_are_written_again(tmp_path: Path, runs: Path
     pages = {page.name: page for page in (tmp_path / "report" / "runs").glob("*.html")}
     for page in pages.values():
         os.utime(page, (1, 1))
-    first, second, *_ = collect([runs]).runs
+    first, second, *_, last = collect([runs]).runs
     path = first.path / "result.json"
     path.write_text(path.read_text().replace('"wall_seconds": 1.5', '"wall_seconds": 98'))
     (second.path / "result.json").unlink()
@@ -104,7 +112,8 @@ def test_only_pages_of_changed_runs_are_written_again(tmp_path: Path, runs: Path
     kept = {page.name: page.stat().st_mtime for page in (tmp_path / "report/runs").glob("*.html")}
     assert len(kept) == 3  # the page of a run that is gone goes
     changed = f"table2_simple_{first.config_hash}_seed{first.seed}.html"
-    assert {name for name, time in kept.items() if time != 1} == {changed}
+    without_twin = f"table2_simple_{last.config_hash}_seed{second.seed}.html"
+    assert {name for name, time in kept.items() if time != 1} == {changed, without_twin}
     assert "98.0 s" in pages[changed].read_text() or "2 min" in pages[changed].read_text()
 
 
@@ -114,6 +123,7 @@ def test_a_damaged_list_of_pages_or_a_record_that_goes_meanwhile(
     make(tmp_path)
     pages = tmp_path / "report" / "runs"
     (pages / ".written.json").write_text("[")
+    (tmp_path / "report" / ".made.json").unlink()
     make(tmp_path)
     assert len(list(pages.glob("*.html"))) == 4
     collection = collect([runs])
@@ -151,12 +161,13 @@ class TestPictures:
         tags = {"data": "mnist", "model": "dense focus_s", "size": "full"}
         return Chart(
             name="foci",
-            title="Foci (e, size=full, variant=text)",
+            title="Foci (e)",
             caption="Of <5> runs.",
             rows=({"x": 1},),
             plot=lambda: picture("gif", more=more),
             tags=tags,
             suffixes=(".gif",),
+            section="Foci",
         )
 
     def test_figures_are_inside(
@@ -171,7 +182,9 @@ class TestPictures:
         assert ("a", "figures/foci.csv") in Links(index).links
         text = index.read_text()
         assert "<strong>Foci (e)</strong> Of &lt;5&gt; runs." in text
-        assert 'data-model="dense focus_s"' in text
+        assert (
+            'id="figure-foci" data-size="full" data-data="mnist" data-model="dense focus_s"' in text
+        )
         # One command, for a table and a figure.
         assert text.count("experiment=table3_transfer</code>") == 1
         assert "transfer learning with VGG16; Films</dd>" in text
@@ -181,19 +194,26 @@ class TestPictures:
     ) -> None:
         monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(4_000_000),))
         write_figures(collect([]), tmp_path)
-        [shown] = exhibition(tmp_path).pictures
+        [[shown]] = exhibition(tmp_path).sections.values()
         assert shown.source == ""
         assert shown.files == ("foci.gif", "foci.csv")
 
     def files(self, tmp_path: Path, **contents: bytes) -> Picture:
         names = [f"a.{kind}" for kind in (*contents, "csv")]
-        entry = {"title": "t", "caption": "c", "tags": {}, "files": names}
+        entry = {
+            "name": "a",
+            "title": "t",
+            "caption": "c",
+            "section": "s",
+            "tags": {},
+            "files": names,
+        }
         folder = tmp_path / "figures"
-        folder.mkdir()
+        folder.mkdir(parents=True)
         for kind, content in contents.items():
             (folder / f"a.{kind}").write_bytes(content)
         (folder / "index.json").write_text(json.dumps({"figures": [entry], "missing": []}))
-        [shown] = exhibition(tmp_path).pictures
+        [[shown]] = exhibition(tmp_path).sections.values()
         return shown
 
     @pytest.mark.parametrize(("size", "kind"), [(300_000, "svg+xml"), (300_001, "png")])
@@ -201,14 +221,16 @@ class TestPictures:
         shown = self.files(tmp_path, svg=bytes(size), png=picture("png"))
         assert shown.source.startswith(f"data:image/{kind};base64,")
 
-    @pytest.mark.parametrize(("width", "wide"), [(21, False), (23, True)])
+    @pytest.mark.parametrize(("inches", "wide"), [(3.4, False), (7.0, True)])
     def test_wide_ones_have_a_row_of_their_own(
-        self, tmp_path: Path, width: int, wide: bool
+        self, tmp_path: Path, inches: float, wide: bool
     ) -> None:
-        drawn = f'<svg viewBox="0 0 {width} 10"></svg>'.encode()
-        for folder, content in (("a", {"svg": drawn}), ("b", {"png": picture("png", width, 10)})):
-            (tmp_path / folder).mkdir()
-            assert self.files(tmp_path / folder, **content).wide == wide
+        drawn = f'<svg viewBox="0 0 {72 * inches} 10"></svg>'.encode()
+        painted = io.BytesIO()
+        Image.new("L", (round(300 * inches), 9)).save(painted, "png", dpi=(300, 300))
+        for kind, content in (("svg", drawn), ("png", painted.getvalue())):
+            shown = self.files(tmp_path / kind, **{kind: content})
+            assert (shown.wide, shown.inches) == (wide, pytest.approx(inches, rel=1e-3))
 
     def test_a_report_without_figures(self, tmp_path: Path) -> None:
         assert exhibition(tmp_path) == Exhibition()

@@ -5,7 +5,7 @@
   const search = document.getElementById("search");
   const { runs, names } = JSON.parse(document.getElementById("data").textContent);
   const STEP = 50;
-  const KINDS = ["data", "model", "protocol"];
+  const KINDS = ["experiment", "size", "data", "model", "protocol"];
   const NAME = 0, EXPERIMENT = 1, DATA = 2, MODEL = 3, SETTING = 4, SIZE = 5, VARIANT = 6, SEED = 7, METRIC = 8;
   const PROTOCOL = { best_test: 9, holdout: 10, last: 11 };
   const SECONDS = 12, FINISHED = 13, STATUS = 14;
@@ -57,8 +57,11 @@
     }
     for (const body of all("tbody")) heads(body);
     for (const section of all("section.table")) {
-      section.hidden = !all("tr.filtered", section).some((row) => !row.hidden);
+      const rows = all("tr.filtered", section);
+      section.hidden ||= rows.length > 0 && rows.every((row) => row.hidden);
     }
+    for (const section of all("section.pictured")) section.hidden = all("figure", section).every((figure) => figure.hidden);
+    count();
     for (const summary of all("summary", form)) {
       const boxes = all("input:checked", summary.parentElement);
       const title = summary.dataset.title;
@@ -69,6 +72,17 @@
     form.querySelector("[type=reset]").hidden = !KINDS.some((kind) => wanted[kind].size);
     most = STEP;
     list();
+  }
+
+  // The verdict on all comparisons counts those that filters leave.
+  function count() {
+    const verdict = document.getElementById("counted");
+    if (!verdict) return;
+    const rows = all("tr.counted").filter((row) => !row.hidden && !row.closest("[hidden]"));
+    const of = (word) => rows.filter((row) => row.classList.contains(word)).length;
+    verdict.hidden = rows.length === 0;
+    verdict.querySelector("strong").textContent = `${of("better")} of ${rows.length}`;
+    for (const word of ["worse", "unclear"]) verdict.querySelector(`.${word}-count`).textContent = of(word);
   }
 
   // The first visible row of a block carries its name.
@@ -84,8 +98,8 @@
   function chosen() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     return runs.filter((run) => {
-      if (wanted.data.size && !wanted.data.has(run[DATA])) return false;
-      if (wanted.model.size && !wanted.model.has(run[MODEL])) return false;
+      const has = { experiment: run[EXPERIMENT], size: run[SIZE], data: run[DATA], model: run[MODEL] };
+      if (Object.keys(has).some((kind) => wanted[kind].size && !wanted[kind].has(has[kind]))) return false;
       if (wanted.protocol.size && run[STATUS] === "done"
         && ![...wanted.protocol].some((protocol) => run[PROTOCOL[protocol]] !== null)) return false;
       if (!words.length) return true;
@@ -190,6 +204,21 @@
     menu.open = false;
     menu.querySelector("summary").focus();
   });
+  const large = document.getElementById("large");
+  document.addEventListener("click", (event) => {
+    const zoom = event.target.closest("a.zoom");
+    if (zoom) {
+      event.preventDefault();
+      const [from, to] = [zoom.querySelector("img"), large.querySelector("img")];
+      to.src = from.src;
+      to.alt = from.alt;
+      large.showModal();
+    } else if (event.target === large || event.target.parentElement === large) large.close();
+  });
+  // A link into the appendix opens it.
+  const open = () => document.getElementById(decodeURIComponent(location.hash.slice(1)))?.querySelectorAll("details.fold").forEach((details) => { details.open = true; });
+  addEventListener("hashchange", open);
+  open();
   // Closed notes would be missing in print.
   addEventListener("beforeprint", () => {
     for (const details of all("details.more")) { details.dataset.was = details.open; details.open = true; }

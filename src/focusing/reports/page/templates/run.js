@@ -3,6 +3,7 @@
   const TITLES = { acc: "accuracy, %", loss: "loss", mae: "mean absolute error", mse: "mean squared error", sigma_mean: "mean σ" };
   const PARTS = ["test", "train", "val"]; // the accent colour is for what counts
   const FEW = 10;
+  const shade = (neuron) => `c${neuron % 7}`; // a neuron keeps its colour
 
   function curves() {
     const { epochs, panels } = content.curves;
@@ -98,10 +99,10 @@
       return path([[over[0][0], floor], ...over, [over[over.length - 1][0], floor]]);
     };
     for (const values of layer.phi[0]) chart.svg.append(draw("path", { class: "ghost", d: line(values) }));
-    for (const values of layer.phi[at]) {
-      chart.svg.append(draw("path", { class: "area", d: area(values) }));
-      chart.svg.append(draw("path", { class: "focus", d: line(values) }));
-    }
+    layer.phi[at].forEach((values, j) => {
+      chart.svg.append(draw("path", { class: `area ${shade(j)}`, d: area(values) }));
+      chart.svg.append(draw("path", { class: `focus ${shade(j)}`, d: line(values) }));
+    });
     return chart.svg;
   }
 
@@ -113,8 +114,8 @@
     const bar = (epoch, kind) => layer.mu[epoch].forEach(([mu], j) => {
       const [sigma] = layer.sigma[epoch][j], y = chart.y(j);
       const ends = [mu - sigma, mu + sigma].map((end) => chart.x(Math.max(0, Math.min(1, end))));
-      chart.svg.append(draw("line", { class: kind, x1: ends[0], x2: ends[1], y1: y, y2: y }));
-      if (kind === "focus") chart.svg.append(draw("circle", { class: "dot", cx: chart.x(mu), cy: y, r: 2.5 }));
+      chart.svg.append(draw("line", { class: `${kind} ${shade(j)}`, x1: ends[0], x2: ends[1], y1: y, y2: y }));
+      if (kind === "focus") chart.svg.append(draw("circle", { class: `dot ${shade(j)}`, cx: chart.x(mu), cy: y, r: 2.5 }));
     });
     bar(0, "ghost");
     bar(at, "focus");
@@ -128,8 +129,8 @@
     const shapes = (epoch, kind) => layer.mu[epoch].forEach(([row, column], j) => {
       const [tall, wide] = layer.sigma[epoch][j];
       const rx = chart.x(wide) - chart.x(0), ry = chart.y(tall) - chart.y(0);
-      chart.svg.append(draw("ellipse", { class: kind, cx: chart.x(column), cy: chart.y(row), rx, ry }));
-      if (kind !== "ghost") chart.svg.append(draw("circle", { class: "dot", cx: chart.x(column), cy: chart.y(row), r: 2 }));
+      chart.svg.append(draw("ellipse", { class: `${kind} ${shade(j)}`, cx: chart.x(column), cy: chart.y(row), rx, ry }));
+      if (kind !== "ghost") chart.svg.append(draw("circle", { class: `dot ${shade(j)}`, cx: chart.x(column), cy: chart.y(row), r: 2 }));
     });
     shapes(0, "ghost");
     shapes(at, "focus");

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from focusing.reports.cache import FILE, remember, report_state, unchanged
+from focusing.reports.report_cache import FILE, remember, report_state, unchanged
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

@@ -1,0 +1,346 @@
+"""Figures of curves: losses over epochs, and scores over an option that was swept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+from focusing.drawing import GREY
+from focusing.reports.figures import plotting
+from focusing.reports.figures.chart import (
+    MEASUREMENTS,
+    PROTOCOL_TITLES,
+    Charts,
+    Row,
+    Rows,
+    block_columns,
+    editions,
+    never_run,
+    numbers,
+    run_count,
+    score_charts,
+)
+from focusing.reports.figures.plotting import model_style, score_label
+from focusing.reports.names import (
+    MODELS,
+    data_name,
+    data_order,
+    dense_twin,
+    label_words,
+    model_name,
+    option_words,
+)
+from focusing.reports.paper import published_tables
+from focusing.reports.tables.experiments import author_mean, limited_note
+from focusing.reports.tables.run_blocks import Block, blocks
+from focusing.reports.tables.settings import Setting, settings_of, show_option
+from focusing.results.collect import Collection, Run
+from focusing.results.frame import group_by
+
+COMPARED_MODELS = ("focus_s", "cnn_focus", "vgg_focus", "fasttext_focus")
+LOSS_TITLES = {
+    "table2_simple": "Losses of simple networks",
+    "table2_cnn": "Losses of convolutional networks",
+    "table4_other": "Losses on other data",
+}
+SPLIT_LINES = {"train": ":", "val": "-", "test": "-"}
+SPLIT_NAMES = {"val": "validation split", "test": "test data, which chose the paper's epoch"}
+Pair = tuple[Block, str]
+"""Runs that may be compared, and the focused network that is compared with the dense one."""
+SWEEP_TITLES = {
+    "n_hidden": "Accuracy against the number of hidden neurons",
+    "sigma_reg": "Accuracy against the penalty on sigma",
+}
+SWEEP_LABELS = {
+    "model.hidden": "hidden neurons in each layer",
+    "optim.sigma_l2": r"weight of the penalty on $\sigma^2$",
+    "trainer.max_epochs": "epochs",
+}
+MAX_SWEEP_LINES = 6
+SWEEP_HEIGHT = 1.95
+"""Of a panel, in inches; its axes take about two thirds."""
+
+
+def loss_charts(collection: Collection) -> Charts:
+    """Loss over epochs, for editions with a dense and a focused network on the same data."""
+    charts: Charts = []
+    for edition in editions(collection):
+        pairs = [
+            (block, model)
+            for block in sorted(blocks(edition.runs), key=lambda block: data_order(block.data))
+            for model in COMPARED_MODELS
+            if {model, dense_twin(model)} <= block.models.keys()
+        ]
+        longest = _longest(pairs)
+        rows = [row for panel, pair in enumerate(longest) for row in _loss_rows(panel, *pair)]
+        if rows and edition.experiment not in MEASUREMENTS:
+            left_out = [pair for pair in pairs if pair not in longest]
+            charts.append(
+                edition.chart(
+                    ("losses",),
+                    "Loss of the dense and the focused network",
+                    _loss_caption(rows, left_out),
+                    rows,
+                    partial(_draw_losses, rows),
+                )
+            )
+    return [*charts, *never_run(collection, LOSS_TITLES)]
+
+
+def _longest(pairs: Sequence[Pair]) -> list[Pair]:
+    """The longest training of every network on every data set; none if a sweep has several.
+
+    Of several that are as long, the one whose options are the experiment's.
+    """
+    longest: list[Pair] = []
+    groups = group_by(pairs, lambda pair: (pair[0].data, pair[0].source, pair[1]))
+    for group in groups.values():
+        epochs = max(map(_epochs, group))
+        last = [pair for pair in group if _epochs(pair) == epochs]
+        unchanged = [pair for pair in last if not pair[0].options]
+        longest += last if len(last) == 1 else unchanged[:1]
+    return longest
+
+
+def _epochs(pair: Pair) -> int:
+    block, model = pair
+    trainer = block.models[model][0].config.get("trainer") or {}
+    return int(trainer.get("max_epochs") or 0)
+
+
+def _loss_caption(rows: Rows, left_out: Sequence[Pair]) -> str:
+    counts = sorted({row["n"] for row in rows})
+    runs = "1 run each" if counts == [1] else f"means of {run_count(counts)}"
+    splits = {row["split"] for row in rows} - {"train"} or {"test"}
+    caption = (
+        f"Cross entropy (mean squared error for regression), {runs}. Dotted: training, in training "
+        f"mode; solid: {' or '.join(SPLIT_NAMES[split] for split in sorted(splits, reverse=True))}"
+        f"{', as each panel says' if len(splits) > 1 else ''}."
+    )
+    if counts[-1] > 1:
+        caption += " Bands: from the lowest to the highest run."
+    if left_out:
+        names = ", ".join(
+            " ".join([data_name(pair[0].data), "of", str(_epochs(pair)), "epochs"]
+                     + [option_words(option) for option in pair[0].options
+                        if not option.startswith("trainer.max_epochs=")])
+            for pair in left_out
+        )  # fmt: skip
+        caption += f" The longest training on each data set is drawn; left out: {names}."
+    return caption
+
+
+def _loss_rows(panel: int, block: Block, focused: str) -> list[Row]:
+    """Mean, least and greatest loss of the runs of both networks at every epoch."""
+    models, check = comparable_runs({m: block.models[m] for m in (dense_twin(focused), focused)})
+    about = block_columns(block)
+    rows: list[Row] = []
+    for model, runs in models.items():
+        series = [run.series() for run in runs]
+        for split in ("train", check):
+            losses = [one[f"{split}/loss"] for one in series if one.get(f"{split}/loss")]
+            for epoch, at in enumerate(zip(*losses, strict=False)):
+                values = np.array(at, dtype=float)
+                rows.append(
+                    {"panel": panel, **about, "model": model, "split": split, "epoch": epoch + 1}
+                    | {"n": len(values), "mean": float(values.mean())}
+                    | {"lowest": float(values.min()), "highest": float(values.max())}
+                )
+    return rows
+
+
+def comparable_runs(models: Mapping[str, Sequence[Run]]) -> tuple[dict[str, list[Run]], str]:
+    """Runs of all models and the split to show of them, the same in a panel.
+
+    Those with a validation split, if all models have some; else rather those without.
+    """
+    held_out = {name: [run for run in runs if run.holdout] for name, runs in models.items()}
+    if all(held_out.values()):
+        every = [run for runs in held_out.values() for run in runs]
+        return held_out, "val" if all("val/loss" in run.series() for run in every) else "test"
+    whole = {name: [run for run in runs if not run.holdout] for name, runs in models.items()}
+    return {name: whole[name] or list(runs) for name, runs in models.items()}, "test"
+
+
+def _draw_losses(rows: Rows) -> Figure:
+    groups = list(group_by(rows, lambda row: row["panel"]).values())
+    solid = [_solid_split(points) for points in groups]
+    differ = len(set(solid)) > 1
+    notes = [
+        numbers(row["n"] for row in points) + (f", solid: {split}" if differ else "")
+        for points, split in zip(groups, solid, strict=True)
+    ]
+    panels = plotting.data_panels([points[0] for points in groups], 1.65, notes)
+    for axes, points in zip(panels.axes, groups, strict=True):
+        _draw_loss_panel(axes, points)
+    panels.label("epochs", "loss")
+    models = dict.fromkeys(row["model"] for row in rows)
+    entries = [
+        *(plotting.legend_entry(model_name(name), model_style(name)[0], "-") for name in models),
+        plotting.legend_entry("training", GREY, ":"),
+        plotting.legend_entry("see panel" if differ else solid[0], GREY, "-"),
+    ]
+    plotting.legend_above(panels.figure, entries, fontsize=6.5)
+    return panels.figure
+
+
+def _solid_split(rows: Rows) -> str:
+    """What the solid lines show."""
+    return "validation" if any(row["split"] == "val" for row in rows) else "test"
+
+
+def _draw_loss_panel(axes: Axes, rows: Rows) -> None:
+    for (model, split), points in group_by(rows, lambda row: (row["model"], row["split"])).items():
+        plotting.draw_means(axes, points, "epoch", "mean", colour=model_style(model)[0],
+                            line=SPLIT_LINES[split])  # fmt: skip
+    positive = [row["lowest"] for row in rows if row["lowest"] > 0]
+    if positive and max(row["highest"] for row in rows) / min(positive) > 10:
+        plotting.log_axis(axes)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    if max(row["epoch"] for row in rows) == 1:
+        axes.set_xlim(0, 2)
+
+
+def sweep_charts(collection: Collection) -> Charts:
+    """Score against an option that was swept: width of the layers, penalty on sigma, others."""
+    charts: Charts = []
+    for edition in editions(collection):
+        settings = settings_of(edition.runs)
+        option = swept_option(settings)
+        if option is not None and edition.experiment not in published_tables():
+            title = SWEEP_TITLES.get(edition.experiment, f"Score against {_axis_label(option)}")
+            charts += score_charts(edition, settings, title, partial(_sweep_row, option),
+                                    _sweep_caption, partial(_draw_sweep, option))  # fmt: skip
+    return [*charts, *never_run(collection, SWEEP_TITLES)]
+
+
+def swept_option(settings: Sequence[Setting]) -> str | None:
+    """The option whose values make an x axis: a number, or layers of equal width.
+
+    One that is known, or the only one: of several none is more the subject than the others.
+    """
+    options = list(settings[0].values) if settings else []
+    for option in options:
+        if option not in SWEEP_LABELS and len(options) > 1:
+            continue
+        values = {_number(setting.values[option]) for setting in settings}
+        lines = {_sweep_line(setting, option) for setting in settings}
+        panels = {_sweep_panel(setting) for setting in settings}
+        if None not in values and len(values) > 1 and len(lines) <= MAX_SWEEP_LINES * len(panels):
+            return option
+    return None
+
+
+def _number(value: Any) -> float | None:
+    """A number as it is, layers by their width."""
+    if isinstance(value, list) and value and value.count(value[0]) == len(value):
+        value = value[0]
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number else None
+
+
+def _sweep_panel(setting: Setting) -> tuple[int, tuple[int, str], tuple[str, str]]:
+    """Kinds of networks apart, as in the paper: their accuracies have scales of their own."""
+    kind = list(MODELS).index(dense_twin(setting.model))
+    return kind, data_order(setting.data[0]), setting.data
+
+
+def _sweep_line(setting: Setting, option: str) -> tuple[Any, ...]:
+    """What the points of a line have in common: data, and the name of the line."""
+    others = (
+        f"{name}={show_option(value)}"
+        for name, value in setting.values.items()
+        if name != option and value is not None
+    )
+    return setting.data, setting.model, ", ".join([model_name(setting.model), *others])
+
+
+def _sweep_row(option: str, setting: Setting, protocol: str) -> Row:
+    score = setting.scores[protocol].record()
+    author = author_mean(setting) if option == "model.hidden" else None
+    return {"x": _number(setting.values[option]), **score, "author": author}
+
+
+def _sweep_caption(settings: Sequence[Setting], rows: Rows, protocol: str) -> str:
+    models = ", ".join(dict.fromkeys(model_name(setting.model) for setting in settings))
+    counts = [row["n"] for row in rows]
+    sentences = [f"{models}: {PROTOCOL_TITLES[protocol]}, {run_count(counts)} a point."]
+    sentences.append(
+        "Points: means; whiskers: 95 % intervals of the mean (Student's t; bootstrap from 20 "
+        "runs on)."
+        if max(counts) > 1
+        else "A single run has no interval."
+    )
+    if any(row["author"] is not None for row in rows):
+        sentences.append("Grey crosses: means of five repeats in the author's scripts.")
+    if any(setting.scores[protocol].mark for setting in settings):
+        sentences.append("Of runs that kept part of the training data for validation.")
+    return " ".join([*sentences, *limited_note(settings)])
+
+
+def _axis_label(option: str) -> str:
+    return SWEEP_LABELS.get(option, option.rpartition(".")[2].replace("_", " "))
+
+
+def _draw_sweep(option: str, settings: Sequence[Setting], rows: Rows, protocol: str) -> Figure:
+    points = list(zip(settings, rows, strict=True))
+    groups = group_by(points, lambda point: _sweep_panel(point[0]))
+    panels = plotting.small_multiples(len(groups), SWEEP_HEIGHT, sharex=True)
+    several = len({_sweep_line(setting, option)[1:] for setting in settings}) > 1
+    for place, (axes, key) in enumerate(zip(panels.axes, sorted(groups), strict=True)):
+        lines = group_by(groups[key], lambda point: _sweep_line(point[0], option))
+        names = [_draw_line(axes, line, name, protocol) for (*_, name), line in lines.items()]
+        _scale_sweep(axes, sorted({row["x"] for _, row in groups[key]}))
+        first = groups[key][0][0]
+        alone = several and len(names) == 1
+        title = ", ".join([data_name(first.data[0]), *([names[0][2]] if alone else [])])
+        runs = numbers(row["n"] for _, row in groups[key])
+        plotting.panel_title(axes, title, f"{first.data[1]}, {runs}")
+        if place % panels.columns == 0:
+            axes.set_ylabel(score_label("mae" if first.runs[0].metric == "mae" else "percent"))
+        if several and not alone:
+            plotting.end_labels(axes, names, 72 * SWEEP_HEIGHT * 0.6)
+        axes.margins(x=0.08)
+    panels.figure.supxlabel(_axis_label(option), fontsize=8)
+    return panels.figure
+
+
+def _draw_line(
+    axes: Axes, points: Sequence[tuple[Setting, Row]], name: str, protocol: str
+) -> tuple[float, float, str, str]:
+    """Draw a line of a sweep; returns where its name goes, the name and its colour."""
+    ordered = sorted(points, key=lambda point: point[1]["x"])
+    x, mean, low, high = (
+        np.array([row[key] for _, row in ordered], dtype=float)
+        for key in ("x", "mean", "low", "high")
+    )
+    colour, marker = model_style(ordered[0][0].model)
+    axes.errorbar(x, mean, np.maximum([mean - low, high - mean], 0), color=colour, marker=marker,
+                  ms=4, lw=1, elinewidth=0.9, capsize=2, capthick=0.9)  # fmt: skip
+    for setting, row in ordered:
+        runs = list(setting.scores[protocol].values.values())
+        if row["low"] is None and len(runs) > 1:  # too few for an interval
+            axes.plot([row["x"]] * len(runs), runs, ".", color=colour, ms=3, alpha=0.6, mew=0)
+        if row["author"] is not None:
+            axes.plot(row["x"], row["author"], "x", color=GREY, ms=3.5, mew=0.7, zorder=1)
+    return float(x[-1]), float(mean[-1]), label_words(name), colour
+
+
+def _scale_sweep(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis for a wide range, with a tick for every value that has space for it."""
+    if values[0] <= 0 or values[-1] / values[0] < 8:
+        return
+    axes.set_xscale("log")
+    labelled = plotting.spaced_ticks(values)
+    axes.set_xticks(labelled)
+    axes.set_xticks([value for value in values if value not in labelled], minor=True)
+    if values[-1] / values[0] < 1e3:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -34,4 +34,5 @@ for run in collect([folder]).runs:
           f"{run.network['parameters']} parameters")  # fmt: skip
 
 # %% [markdown]
-# The same from the shell: `python train.py -m model=dense,focus_s seed=0,1`, then `focusing report`.
+# The same from the shell: `python train.py -m model=dense,focus_s seed=0,1`,
+# then `focusing report`.

@@ -29,7 +29,7 @@ start = layer.phi().detach().clone()
 optimizer = torch.optim.Adam(param_groups(net, lr=1e-2, lr_mu=1e-2, lr_sigma=1e-3))
 constraint = FocusConstraint(net, optimizer)
 x, y = data.train.inputs, data.train.targets
-for epoch in range(20):
+for _ in range(20):
     for batch in torch.randperm(len(x)).split(128):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()
@@ -45,7 +45,8 @@ axes[0].set_ylabel("phi")
 plt.show()
 
 # %% [markdown]
-# `fold()` gives a plain `nn.Linear` with the same outputs, `prune()` drops what lies outside the foci.
+# `fold()` gives a plain `nn.Linear` with the same outputs.
+# `prune()` drops what lies outside the foci.
 
 # %%
 same = torch.allclose(layer.fold()(x), layer(x), atol=1e-4)

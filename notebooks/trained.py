@@ -22,7 +22,7 @@ y = torch.tensor(digits.target)
 net = focused_mlp((8, 8), 10, hidden=[40], topology="image", mu="spread", sigma=0.2, dropout=[])
 optimizer = torch.optim.Adam(param_groups(net, lr=1e-2, lr_mu=5e-3, lr_sigma=5e-3))
 constraint = FocusConstraint(net, optimizer)
-for epoch in range(15):
+for _ in range(15):
     for batch in torch.randperm(1300).split(100):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()

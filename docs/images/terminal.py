@@ -1,4 +1,4 @@
-"""Draw what commands print, as docs/images/terminal.svg and explain.svg: python docs/images/terminal.py"""
+"""Draw what commands print, as terminal.svg and explain.svg: python docs/images/terminal.py"""
 
 import re
 import subprocess
@@ -13,7 +13,10 @@ HERE = Path(__file__).parent
 FOCUSING = [sys.executable, "-c", "from focusing.cli import main; main()"]
 COMMANDS = {
     "terminal": [["train", "figures=false", "trainer.max_epochs=50"]],
-    "explain": [["explain", "data=fashion", "optim.lr_sigma"], ["explain", "model=focus_2d", "model.sigma"]],
+    "explain": [
+        ["explain", "data=fashion", "optim.lr_sigma"],
+        ["explain", "model=focus_2d", "model.sigma"],
+    ],
 }
 
 
@@ -22,11 +25,15 @@ def draw(name: str, commands: list[list[str]]) -> None:
     console = Console(record=True, width=110, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     with tempfile.TemporaryDirectory() as folder:
         for words in commands:
-            done = subprocess.run([*FOCUSING, *words], cwd=folder, capture_output=True, text=True, check=True)
+            command = [*FOCUSING, *words]
+            done = subprocess.run(  # noqa: S603 - our own command
+                command, cwd=folder, capture_output=True, text=True, check=True
+            )
             console.print(Text(f"$ focusing {' '.join(words)}", style="bold"))
             console.print(Text(done.stdout.replace(f"{folder}/", "").rstrip()))
     svg = console.export_svg(title="focusing")
-    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", "DejaVu Sans Mono")
+    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # it would be fetched
+    svg = svg.replace("Fira Code", "DejaVu Sans Mono")
     (HERE / f"{name}.svg").write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n")
 
 

@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 
 from focusing import FocusedLinear
 from focusing.models import MLP
-from focusing.nn.ops import available_backends
+from focusing.nn.ops import triton_runs_on
 from focusing.results.record import machine
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -84,7 +84,7 @@ def measure() -> list[dict[str, Any]]:
     rows = []
     kinds = [(None, "dense")] + [(d, engine) for d in (1, 2) for engine in ENGINES]
     for axes, engine in kinds:
-        if engine != "dense" and engine not in available_backends(DEVICE):
+        if engine == "triton" and not triton_runs_on(DEVICE):
             continue
         options: dict[str, Any] = {"topology": SHAPE if axes == 2 else None, "backend": engine}
         layer = (

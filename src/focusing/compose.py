@@ -116,7 +116,7 @@ def config_dir() -> Path:
 def family(model: str) -> str:
     """The family of a network, which shares recipes: ``cnn`` of ``cnn_dense`` and ``cnn_focus``."""
     prefix = model.partition("_")[0]
-    return prefix if prefix in ("cnn", "vgg", "fasttext") else "simple"
+    return prefix if prefix in ("cnn", "vgg", "fasttext", "transformer") else "simple"
 
 
 def spread(low: float, high: float, count: int) -> list[float]:
@@ -281,8 +281,15 @@ def _check_printable(value: Any, name: str) -> None:
 def _check_foci(config: Mapping[str, Any]) -> None:
     """An option that changes nothing is a mistake."""
     model, optim = config["model"], config["optim"]
+    if optim["foci"]["name"] is None and (optim["foci"]["momentum"] or optim["foci"]["options"]):
+        raise UserError("optim.foci has options but no name: give optim.foci.name, such as Adam.")
     if "sigma" in model:
         return
+    if optim["foci"]["name"] is not None and not model.get("dynamic"):
+        raise UserError(
+            f"optim.foci.name={optim['foci']['name']} is of no use to model={model['name']}, which "
+            "has no foci, use null."
+        )
     for option in fields(Optim):
         if option.name in FOCI_ONLY and optim[option.name] != option.default:
             raise UserError(

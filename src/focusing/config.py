@@ -31,6 +31,15 @@ PRECISIONS = ("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed")
 
 
 @dataclass
+class FociOptim:
+    """An optimizer of their own for the foci, at the rates ``lr_mu`` and so on of all."""
+
+    name: str | None = None
+    momentum: Annotated[float, Ge(0), Lt(1)] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
 class Optim:
     """How the weights and the foci learn."""
 
@@ -41,6 +50,7 @@ class Optim:
     lr_dynamic: NotNegative = 0.003
     momentum: Annotated[float, Ge(0), Lt(1)] | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    foci: FociOptim = field(default_factory=FociOptim)
     batch_size: AtLeastOne = MISSING
     drop_last: Annotated[Any, OneOf("auto", True, False)] = "auto"
     shuffle: bool = True
@@ -56,6 +66,11 @@ class Optim:
     decay_sigma: NotNegative | None = None
     anneal_from: Positive = 1.0
     anneal_epochs: Count = 0
+
+    def __post_init__(self) -> None:
+        """Take plain containers, as a checked config has them."""
+        if isinstance(self.foci, dict):
+            self.foci = FociOptim(**self.foci)
 
 
 FOCI_ONLY = ("sigma_l1", "sigma_l2", "mu_repulsion", "anneal_from", "anneal_epochs")
@@ -168,6 +183,8 @@ SCHEMA_TARGETS: dict[str, dict[str, str]] = {
         "focused_transfer": "focusing.models.focused_transfer",
         "fasttext": "focusing.models.FastText",
         "focused_fasttext": "focusing.models.focused_fasttext",
+        "transformer": "focusing.models.Transformer",
+        "focused_transformer": "focusing.models.focused_transformer",
     },
     "data": {
         "synthetic": "focusing.data.synthetic",

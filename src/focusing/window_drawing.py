@@ -75,7 +75,7 @@ class WindowPanels:
             extent = self.arrays["extent"][at, sample, glimpse] * size
             top, left = centre - extent / 2
             frame.set(xy=(left, top), height=extent[0], width=extent[1])
-        self.title.set_text(f"epoch {self.arrays['epoch'][at]:.3g}")
+        self.title.set_text(f"epoch {round(float(self.arrays['epoch'][at]), 1):g}")
         return []
 
 

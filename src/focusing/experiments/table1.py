@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean, stdev
@@ -147,10 +147,12 @@ def check_stackable(config: Mapping[str, Any]) -> None:
     for group, schema in (("optim", Optim), ("model", group_schemas()["model"]["focused"])):
         for option in fields(schema):
             factory = option.default_factory
-            default = factory() if callable(factory) else option.default
+            default: Any = factory() if callable(factory) else option.default
             if option.name in (*FREE_OPTIONS[group], "name") or default is MISSING:
                 continue
-            if config[group][option.name] != default:
+            if config[group][option.name] != (
+                asdict(default) if is_dataclass(default) else default
+            ):
                 raise _refusal(f"{group}.{option.name}", config[group][option.name], str(default))
     if model["normalizer"] == "none":
         raise _refusal("model.normalizer", "none", "l2, sum and mean")

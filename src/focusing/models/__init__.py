@@ -6,6 +6,7 @@ from focusing.models.fasttext import FastText, focused_fasttext
 from focusing.models.mlp import MLP, dense_mlp, focused_mlp
 from focusing.models.network import LayerSummary, Network, Summary, summarize
 from focusing.models.transfer import Transfer, dense_transfer, focused_transfer
+from focusing.models.transformer import Transformer, focused_transformer
 
 __all__ = [
     "CNN",
@@ -16,6 +17,7 @@ __all__ = [
     "Network",
     "Summary",
     "Transfer",
+    "Transformer",
     "build_network",
     "dense_mlp",
     "dense_transfer",
@@ -23,5 +25,6 @@ __all__ = [
     "focused_fasttext",
     "focused_mlp",
     "focused_transfer",
+    "focused_transformer",
     "summarize",
 ]

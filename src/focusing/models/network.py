@@ -195,7 +195,8 @@ def summarize(net: nn.Module, sample: Tensor) -> Summary:
     links = {module: connections(module) for module in owners}
     work = dict.fromkeys(owners, 0)
 
-    def watch(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def watch(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        output = output[0] if isinstance(output, tuple) else output  # of attention, with weights
         outputs[module] = tuple(output.shape[1:])
         work[module] += _multiply_adds(module, links[module], inputs[0], output)
 
@@ -237,6 +238,8 @@ def connections(layer: nn.Module) -> int:
     if isinstance(layer, FocusedLinear):
         phi = layer.phi().abs()  # zero where pruned
         return int((phi > layer.cutoff * phi.amax(1, keepdim=True)).sum())
+    if isinstance(layer, nn.MultiheadAttention):  # its output projection is a layer of its own
+        return layer.in_proj_weight.numel()
     if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Embedding | nn.EmbeddingBag):
         mask = getattr(layer, "weight_mask", None)  # of torch.nn.utils.prune
         return layer.weight.numel() if mask is None else int(mask.count_nonzero())
@@ -248,6 +251,10 @@ def _multiply_adds(layer: nn.Module, links: int, input: Tensor, output: Tensor) 
         return links * (output.numel() // layer.out_features)
     if isinstance(layer, nn.Conv1d | nn.Conv2d):
         return links * (output.numel() // layer.out_channels)
+    if isinstance(layer, nn.MultiheadAttention):  # projections, which it makes itself, and products
+        samples, tokens, width = output.shape
+        projections = links + layer.out_proj.weight.numel()
+        return samples * tokens * (projections + 2 * tokens * width)
     if isinstance(layer, nn.EmbeddingBag):
         return input.numel() * layer.embedding_dim
     return int(getattr(layer, "multiply_adds", 0)) * output.shape[0]  # of dynamic foci

@@ -1,6 +1,7 @@
 """The focusing neuron. Needs torch and nothing else of the package."""
 
 from focusing.nn.anchored import AnchoredLinear
+from focusing.nn.attention import FocusedAttention
 from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.inference import to_inference
 from focusing.nn.linear import FocusedLinear
@@ -15,6 +16,7 @@ __all__ = [
     "BandedLinear",
     "DynamicFocus",
     "FocusConstraint",
+    "FocusedAttention",
     "FocusedLinear",
     "SpatialTransformer",
     "WindowReader",

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from focusing.nn.attention import FocusedAttention
 from focusing.nn.linear import FocusedLinear
 from focusing.nn.windows import WindowReader
 
@@ -23,9 +24,10 @@ def param_groups(
     """The parameters of a model in groups: ``weight``, ``other``, ``mu``, ``sigma``, ``dynamic``.
 
     ``weight`` holds the matrices and kernels, ``other`` the vectors (biases, batch norms), ``mu``
-    and ``sigma`` the foci of all :class:`FocusedLinear` layers, ``dynamic`` whatever finds the
-    windows of :class:`DynamicFocus` or :class:`SpatialTransformer`, which collapse at the rate of
-    the weights. Frozen parameters are in none of them, and a group without parameters is left out.
+    and ``sigma`` the foci of all :class:`FocusedLinear` and :class:`FocusedAttention` layers,
+    ``dynamic`` whatever finds the windows of :class:`DynamicFocus` or :class:`SpatialTransformer`,
+    which collapse at the rate of the weights. Frozen parameters are in none of them, and a group
+    without parameters is left out.
 
     Args:
         model: any model, with focused layers or without.
@@ -45,7 +47,7 @@ def param_groups(
     """
     foci: dict[nn.Parameter, str] = {}
     for module in model.modules():
-        if isinstance(module, FocusedLinear):
+        if isinstance(module, FocusedLinear | FocusedAttention):
             foci |= {module.mu: "mu", module.sigma: "sigma"}
         elif isinstance(module, WindowReader):
             foci |= dict.fromkeys(module.parameters(), "dynamic")
@@ -92,7 +94,7 @@ class FocusConstraint:
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Register the constraint on the optimizer."""
-        kinds = (FocusedLinear, WindowReader)
+        kinds = (FocusedLinear, FocusedAttention, WindowReader)
         self.layers = [layer for layer in model.modules() if isinstance(layer, kinds)]
         self._handle = optimizer.register_step_post_hook(self)
 

@@ -25,6 +25,9 @@ MODELS = {
     "focus_s": "Focus-s",
     "fixed_2d": "Fixed-2d",
     "focus_2d": "Focus-2d",
+    "focus_nd": "Focus-nd",
+    "fields_2d": "Fields-2d",
+    "anchored_2d": "Anchored-2d",
     "dynamic_dense": "Dynamic+Dns",
     "dynamic_2d": "Dynamic-2d",
     "stn_dense": "STN+Dns",
@@ -35,6 +38,8 @@ MODELS = {
     "vgg_focus": "VGG+Fcs",
     "fasttext_dense": "FastText+Dns",
     "fasttext_focus": "FastText+Fcs",
+    "transformer_dense": "Transformer",
+    "transformer_focus": "Transformer+Fcs",
 }
 PROTOCOLS = ("best_test", "holdout", "last")
 SIZES = ("full", "short", "quick", "smoke")
@@ -131,4 +136,4 @@ def edition(size: str, variant: str) -> tuple[int, int, str, str]:
 def dense_twin(model: str) -> str:
     """The dense network that a focused one is compared with: ``cnn_dense`` of ``cnn_focus``."""
     family = model.partition("_")[0]
-    return f"{family}_dense" if family in ("cnn", "vgg", "fasttext") else "dense"
+    return f"{family}_dense" if family in ("cnn", "vgg", "fasttext", "transformer") else "dense"

@@ -194,11 +194,11 @@ class ClusterSweep(ABC):
                 outcome = self._task.peek(self._settle(job))
             except Exception as error:
                 outcome = Outcome.from_error(error)
+            status.refresh()
             if outcome is None:
                 yield job
-                continue
-            done(job, outcome)
-            status.refresh()
+            else:
+                done(job, outcome)
 
     def _settle(self, job: Job) -> DictConfig:
         """The config of a job as it is where the job runs."""

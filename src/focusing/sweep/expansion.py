@@ -9,9 +9,9 @@ a choice of a group (``data=imdb``) keeps the parts that have it.
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from functools import lru_cache
 
 from hydra import initialize_config_dir
@@ -34,7 +34,7 @@ Parts = Mapping[str, Values | None]
 MAX_JOBS = 100_000
 """Of a sweep: Hydra lists all of them before the first begins."""
 MAX_CACHED_CONFIGS = 64
-"""Configs that a composer keeps, a megabyte each."""
+"""Configs that a composer keeps."""
 
 
 @contextmanager
@@ -161,7 +161,8 @@ class Composer:
 
     def __init__(self, context: HydraContext, config: DictConfig) -> None:
         self._loader, self._config = context.config_loader, config
-        self._base = lru_cache(MAX_CACHED_CONFIGS)(self._load)
+        # As bytes: to read them takes a tenth of the time of a deep copy.
+        self._base = lru_cache(MAX_CACHED_CONFIGS)(lambda *words: pickle.dumps(self._load(*words)))
         self._is_group: dict[str, bool] = {}
 
     def __call__(self, job: Job) -> DictConfig:
@@ -180,7 +181,7 @@ class Composer:
             return self._load(*overrides)
         choices = [str(override.input_line) for override in parsed if self._is_choice(override)]
         values = [override for override in parsed if not self._is_choice(override)]
-        composed = deepcopy(self._base(*choices))
+        composed: DictConfig = pickle.loads(self._base(*choices))  # noqa: S301 - our own
         ConfigLoaderImpl._apply_overrides_to_config(values, composed)
         hydra = composed.hydra
         hydra.overrides.task = list(overrides)

@@ -54,6 +54,7 @@ class SweepStatus:
         self.running, self.queue = 0, ""
         self.best: Result | None = None
         self._not_run = 0
+        self._told: str | None = None
         self._interval = interval
         self._options = options or swept_options(jobs)
         self._console = console or Console(soft_wrap=True)
@@ -99,7 +100,8 @@ class SweepStatus:
         self._not_run += outcome.earlier or outcome.status == "busy"
         if outcome.is_better_than(self.best[1] if self.best else None):
             self.best = (job, outcome)
-        if outcome.status == "failed" and not outcome.earlier:
+        if outcome.status == "failed" and not outcome.earlier and outcome.error != self._told:
+            self._told = outcome.error  # a dead job of a cluster takes many runs with it
             self.print(f"failed: {self._name(job)}: {outcome.error}")
 
     def refresh(self) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from focusing.errors import DamagedError, printable
 from focusing.results.record_schema import TEST_METRICS
 from focusing.results.store import atomic_write, set_aside
-from focusing.training.optimizer import build_optimizer
+from focusing.training.optimizer import build_optimizer, step_without_hooks
 from focusing.validation import Wrong, check_regular, mapping, number, numbers, whole
 
 if TYPE_CHECKING:
@@ -289,9 +289,8 @@ def _optimizer_template(module: FocusingModule) -> dict[str, Any]:
         ]
         for parameter in group["params"]:
             parameter.grad = torch.empty_like(parameter)
-    step: Any = type(optimizer).step
     try:
-        getattr(step, "__wrapped__", step)(optimizer)  # without the hooks of step counters
+        step_without_hooks(optimizer)
         state = optimizer.state_dict()
     except Exception:  # optimizers differ in what they miss
         state = {**optimizer.state_dict(), "state": None}

@@ -14,7 +14,7 @@ from focusing.config import Optim
 from focusing.data import Split
 from focusing.data.batches import Batches, epoch_seed
 from focusing.errors import DivergedError
-from focusing.nn import FocusedLinear
+from focusing.nn import FocusedAttention, FocusedLinear
 from focusing.training.metrics import detailed_metrics, loss_of, score
 from focusing.training.optimizer import (
     anneal_sigma,
@@ -74,7 +74,8 @@ class FocusingModule(pl.LightningModule):
         self.progress = EpochProgress()
         self.earlier_seconds, self._start = 0.0, time.monotonic()
         self.earlier_cpu_seconds, self._cpu_start = 0.0, time.process_time()
-        self._layers = [layer for layer in net.modules() if isinstance(layer, FocusedLinear)]
+        foci = (FocusedLinear, FocusedAttention)
+        self._layers = [layer for layer in net.modules() if isinstance(layer, foci)]
         self._mid_epoch: dict[str, Any] | None = None  # where an earlier session was interrupted
 
     @property

@@ -10,31 +10,26 @@ import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from focusing.config import Optim
+from focusing.config import FociOptim, Optim
 from focusing.errors import UserError
-from focusing.nn import FocusedLinear, param_groups
+from focusing.nn import FocusedAttention, FocusedLinear, param_groups
+
+FocusedLayer = FocusedLinear | FocusedAttention
+FOCI_GROUPS = ("mu", "sigma", "dynamic")
+"""Parameter groups that ``optim.foci`` trains, if it names an optimizer."""
 
 
 def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
     """Make an optimizer with the parameter groups weight, other, mu, sigma and dynamic.
 
-    ``weight`` and ``other`` (biases, batch norm) learn alike, but only weights are penalised.
+    ``weight`` and ``other`` (biases, batch norm) learn alike, but only weights are penalised. If
+    ``optim.foci`` names an optimizer, that one moves the other groups.
     """
-    optimizer_class = _optimizer_class(optim.name)
-    accepted = inspect.signature(optimizer_class).parameters
-    options = dict(optim.options)
-    if optim.momentum is not None:
-        options["momentum"] = optim.momentum
-    for option in options:
-        if option not in accepted:
-            hint = "null" if option == "momentum" else "without it"
-            raise UserError(f"optim.{option}: {optim.name} has no such option, use {hint}.")
-    if optim.l2 and "weight_decay" not in accepted:
-        raise UserError(f"optim.l2={optim.l2}: {optim.name} has no L2 penalty, use 0.")
     groups = param_groups(
         net,
         lr=optim.lr,
@@ -44,10 +39,35 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
         # Optimizers add weight_decay * w to the gradient, which is that of weight_decay / 2 * w^2.
         weight_decay=2 * optim.l2 if optim.l2 else None,
     )
+    if optim.foci.name is None:
+        return _make("optim", optim, groups, optim)
+    foci = [group for group in groups if group["name"] in FOCI_GROUPS]
+    others = [group for group in groups if group["name"] not in FOCI_GROUPS]
+    parts = [_make("optim", optim, others, optim)]
+    if foci:  # they may be fixed
+        parts.append(_make("optim.foci", optim.foci, foci, optim))
+    return JointOptimizer(parts)
+
+
+def _make(
+    prefix: str, own: Optim | FociOptim, groups: list[dict[str, Any]], optim: Optim
+) -> torch.optim.Optimizer:
+    """The optimizer that an option names, for some groups."""
+    optimizer_class = _optimizer_class(prefix, str(own.name))
+    accepted = inspect.signature(optimizer_class).parameters
+    options = dict(own.options)
+    if own.momentum is not None:
+        options["momentum"] = own.momentum
+    for option in options:
+        if option not in accepted:
+            hint = "null" if option == "momentum" else "without it"
+            raise UserError(f"{prefix}.{option}: {own.name} has no such option, use {hint}.")
+    if optim.l2 and prefix == "optim" and "weight_decay" not in accepted:
+        raise UserError(f"optim.l2={optim.l2}: {own.name} has no L2 penalty, use 0.")
     try:
         optimizer = optimizer_class(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"optim.name={optim.name}: {error}") from None
+        raise UserError(f"{prefix}.name={own.name}: {error}") from None
     if isinstance(optimizer, torch.optim.SGD) and options.get("fused"):
         # A first step that a scaler skips would leave torch's own buffers uninitialised.
         for group in optimizer.param_groups:
@@ -61,12 +81,50 @@ def fuse_optimizer(optim: Optim) -> Optim:
 
     Else torch's scaler reads after each step on the host whether gradients have overflown.
     """
-    if "fused" not in inspect.signature(_optimizer_class(optim.name)).parameters:
+    if "fused" not in inspect.signature(_optimizer_class("optim", optim.name)).parameters:
         return optim
     return replace(optim, options={"fused": True, **optim.options})
 
 
-def _optimizer_class(name: str) -> type[torch.optim.Optimizer]:
+def step_without_hooks(optimizer: torch.optim.Optimizer) -> None:
+    """Make a step that no hook of any optimizer counts."""
+    step: Any = type(optimizer).step
+    getattr(step, "__wrapped__", step)(optimizer)
+
+
+class JointOptimizer(torch.optim.Optimizer):
+    """Several optimizers, each with parameter groups of its own, that step as one.
+
+    Groups and state are those of the parts, not copies: whoever changes a learning rate, saves or
+    restores this optimizer does so with the parts.
+
+    Args:
+        parts: the optimizers.
+    """
+
+    def __init__(self, parts: Sequence[torch.optim.Optimizer]) -> None:
+        self.parts = list(parts)
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        for part in self.parts:
+            self.state.update(part.state)
+            part.state = self.state
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Make a step of every part; the hooks of all optimizers see one step."""
+        for part in self.parts:
+            step_without_hooks(part)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Give every part its groups of a loaded state."""
+        super().__setstate__(state)
+        start = 0
+        for part in self.parts:
+            stop = start + len(part.param_groups)
+            part.__setstate__({"state": self.state, "param_groups": self.param_groups[start:stop]})
+            start = stop
+
+
+def _optimizer_class(prefix: str, name: str) -> type[torch.optim.Optimizer]:
     known = [
         key
         for key, kind in vars(torch.optim).items()
@@ -76,7 +134,7 @@ def _optimizer_class(name: str) -> type[torch.optim.Optimizer]:
         return getattr(torch.optim, name)  # type: ignore[no-any-return]
     near = get_close_matches(name, known, n=1, cutoff=0.3)
     hint = f", did you mean {near[0]}?" if near else "."
-    raise UserError(f"optim.name={name} is not an optimizer of torch.optim{hint}")
+    raise UserError(f"{prefix}.name={name} is not an optimizer of torch.optim{hint}")
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, optim: Optim, epoch: int) -> None:
@@ -92,7 +150,7 @@ def set_learning_rates(optimizer: torch.optim.Optimizer, optim: Optim, epoch: in
 
 
 @torch.no_grad()
-def anneal_sigma(layers: Iterable[FocusedLinear], optim: Optim, epoch: int) -> None:
+def anneal_sigma(layers: Iterable[FocusedLayer], optim: Optim, epoch: int) -> None:
     """Widen sigma before the first epoch, and narrow it again over the next ones.
 
     Before epoch 0 every sigma is multiplied by ``anneal_from``, before epochs 1 to
@@ -109,7 +167,7 @@ def anneal_sigma(layers: Iterable[FocusedLinear], optim: Optim, epoch: int) -> N
         layer.constrain_()
 
 
-def focus_penalty(layers: Sequence[FocusedLinear], optim: Optim) -> Tensor:
+def focus_penalty(layers: Sequence[FocusedLayer], optim: Optim) -> Tensor:
     """What the options ``sigma_l1``, ``sigma_l2`` and ``mu_repulsion`` add to the loss."""
     strengths = {1: optim.sigma_l1, 2: optim.sigma_l2}
     terms = [s * layer.regularization(p) for p, s in strengths.items() for layer in layers]
@@ -118,7 +176,7 @@ def focus_penalty(layers: Sequence[FocusedLinear], optim: Optim) -> Tensor:
     return torch.stack(terms).sum() if terms else torch.zeros(())
 
 
-def repulsion(layer: FocusedLinear) -> Tensor:
+def repulsion(layer: FocusedLayer) -> Tensor:
     r"""How much the foci of a layer crowd, of shape ().
 
     .. math::

@@ -40,6 +40,8 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 TEXT_DATA = "focusing.data.imdb"
 """The data set whose inputs are words, not values."""
+EMBEDS = {"embedding", "heads"}
+"""Networks that take words have one of these options."""
 EVALUATION_BATCH, MAX_EVALUATION_VALUES = 1024, 2**22
 """Samples of an evaluation batch, and input values in all of them, at most."""
 BUNDLE_WORK, MAX_BUNDLE = 2**27, 200
@@ -66,7 +68,7 @@ def load_data(
         peek: only for its source and its fingerprint: neither download nor prepare anything.
         preparation: of the samples, if they are for a network that was trained on others.
     """
-    if config["data"]["_target_"] == TEXT_DATA and "embedding" not in config["model"]:
+    if config["data"]["_target_"] == TEXT_DATA and not EMBEDS & config["model"].keys():
         # Before the words are decoded, which takes a while.
         raise UserError(
             f"data={config['data']['name']} is made of words: use a model that embeds them, "
@@ -105,10 +107,10 @@ def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = Tr
     if "pretrained" in options and not pretrained:
         options |= {"pretrained": False, "weights": None}
     sizes: dict[str, Any] = {"inputs": data.train.inputs.shape[1:], "outputs": data.outputs}
-    if "embedding" in options:
-        if not data.vocabulary:
-            raise UserError(f"model={model} is for texts: data={data.name} is not.")
+    if data.vocabulary:
         sizes["vocabulary"] = data.vocabulary
+    elif "embedding" in options:
+        raise UserError(f"model={model} is for texts: data={data.name} is not.")
     _check_size(model, options, sizes)
     torch.manual_seed(config["seed"])
     return build_network(options, **sizes)

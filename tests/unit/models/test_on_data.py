@@ -22,6 +22,7 @@ ON = {
     "cnn": PICTURES,
     "vgg": ("cifar10", "clt", "lfw", "catsdogs"),
     "fasttext": ("imdb",),
+    "transformer": ("clt", "imdb"),
     "focus_2d": PICTURES,
     "fixed_2d": PICTURES,
     "fields_2d": PICTURES,
@@ -45,8 +46,16 @@ MODELS = {
     "vgg_focus": ("Transfer", True),
     "fasttext_dense": ("FastText", False),
     "fasttext_focus": ("FastText", True),
+    "transformer_dense": ("Transformer", False),
+    "transformer_focus": ("Transformer", False),  # its foci are those of heads
 }
-FIRST = {"simple": "focus_s", "cnn": "cnn_focus", "vgg": "vgg_focus", "fasttext": "fasttext_focus"}
+FIRST = {
+    "simple": "focus_s",
+    "cnn": "cnn_focus",
+    "vgg": "vgg_focus",
+    "fasttext": "fasttext_focus",
+    "transformer": "transformer_focus",
+}
 EVERYWHERE = (*FIRST.values(), "focus_2d")
 """Models that are tried on every data set that they are for."""
 SIZES = ("hidden", "dropout", "batch_norm", "filters", "features", "pretrained")
@@ -184,6 +193,8 @@ def test_fasttext_on_texts(model: str) -> None:
         ("boston", "cnn_dense", "A convolutional network needs images"),
         ("dna", "vgg_focus", "features=vgg16 needs images"),
         ("mnist", "vgg_dense", "needs images of 32x32 or more, these are 28x28"),
+        ("mnist", "transformer_dense", "patch=6 does not divide the images, 28x28"),
+        ("dna", "transformer_focus", "A transformer without words needs images"),
         ("mnist", "fasttext_focus", "model=fasttext_focus is for texts: data=mnist is not"),
         ("imdb", "cnn_focus", "data=imdb is made of words: use a model that embeds them"),
     ],

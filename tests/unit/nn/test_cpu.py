@@ -275,11 +275,12 @@ def test_a_full_disk_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
 WITHOUT_NUMBA = """
 import sys
 if sys.argv[1] == "missing":
-    sys.modules["numba"] = sys.modules["llvmlite"] = None
+    sys.modules["numba"] = sys.modules["llvmlite"] = sys.modules["triton"] = None
 import torch
 from focusing import FocusConstraint, FocusedLinear, param_groups, to_inference
-from focusing.nn.ops import cpu
+from focusing.nn.ops import available_backends, cpu
 assert not cpu.AVAILABLE
+assert not sys.modules.get("triton")  # which takes time to import
 net = torch.nn.Sequential(FocusedLinear(300, 200, backend="numba"), torch.nn.Linear(200, 3))
 optimizer = torch.optim.SGD(param_groups(net, lr=0.01, lr_mu=0.001))
 FocusConstraint(net, optimizer)
@@ -296,12 +297,15 @@ net[0].prune(1.0)
 fast = to_inference(net.eval(), sparse=True)
 assert "BandedLinear" in repr(fast)
 torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
+net[0].backend = "triton"  # neither is there
+torch.testing.assert_close(net(x), fast(x), rtol=1e-4, atol=1e-4)
+assert available_backends("cpu") == ["torch", "reference"]
 print("done")
 """
 
 
 @pytest.mark.parametrize("numba", ["missing", "disabled"])
-def test_without_numba_torch_computes(numba: str) -> None:
+def test_without_numba_and_triton_torch_computes(numba: str) -> None:
     environment = os.environ | ({"NUMBA_DISABLE_JIT": "1"} if numba == "disabled" else {})
     command = [sys.executable, "-c", WITHOUT_NUMBA, numba]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -40,6 +40,16 @@ def test_validation_chooses_and_the_test_data_does_not(tmp_path: Path) -> None:
         assert row[1:] == ["Fixed-2d", "sigma=0.1", "sigma=0.2", "2", "80.00", "50.00"]
 
 
+def test_fixed_foci_are_no_rivals_of_trained_ones(tmp_path: Path) -> None:
+    """As in experiment=attention, where both are the same model."""
+    for train, val in ((True, 0.9), (False, 0.7)):
+        for sigma in (0.1, 0.2):
+            options = {"model.sigma": sigma, "model.train_mu": train, "model.train_sigma": train}
+            leave(tmp_path, "e", "clt", "m", 0, [0.5], val=[val + sigma / 10], options=options)
+    [table] = chosen_tables(collect([tmp_path]))
+    assert sorted(row[-2] for row in texts(table)) == ["72.00", "92.00"]
+
+
 def test_nothing_to_choose(tmp_path: Path) -> None:
     leave(tmp_path, "e", "clt", "fixed_2d", 0, [0.5], val=[0.5])
     for sigma in (0.1, 0.2):  # without a validation split

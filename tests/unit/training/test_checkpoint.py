@@ -146,7 +146,10 @@ def test_a_run_goes_back_to_its_best_epoch_or_begins_again(
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
 
-@pytest.mark.parametrize("options", [{"name": "Adam"}, {"name": "RMSprop"}, {"momentum": 0.9}, {}])
+@pytest.mark.parametrize(
+    "options",
+    [{"name": "Adam"}, {"name": "RMSprop"}, {"momentum": 0.9}, {}, {"foci": {"name": "Adam"}}],
+)
 def test_the_state_of_any_optimizer_is_checked(tmp_path: Path, options: dict[str, Any]) -> None:
     settings = optim(**options)
     module = trained(tmp_path, settings=settings, epochs=1, callbacks=[ClipFoci()])

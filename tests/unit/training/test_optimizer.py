@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from focusing.errors import UserError
 from focusing.models import MLP, focused_mlp
-from focusing.nn import FocusedLinear
+from focusing.nn import FocusedLinear, param_groups
 from focusing.training.optimizer import (
     anneal_sigma,
     build_optimizer,
@@ -81,11 +82,44 @@ def test_weights_decay_and_nothing_else_by_any_optimizer(name: str, l2: float) -
         ({"name": "Rprop", "l2": 0.1}, "Rprop has no L2 penalty"),
         ({"name": "LBFGS"}, "optim.name=LBFGS"),
         ({"options": {"nesterov": True}}, "Nesterov"),
+        ({"foci": {"name": "Adm"}}, r"optim\.foci\.name=Adm is not .* did you mean Adam"),
+        ({"foci": {"name": "Adam", "momentum": 0.9}}, r"optim\.foci\.momentum: Adam has no such"),
     ],
 )
 def test_what_an_optimizer_cannot_do_is_said(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         build_optimizer(net(), optim(**options))
+
+
+def test_foci_may_have_an_optimizer_of_their_own() -> None:
+    """One step of it is a step of SGD for the weights and a step of Adam for the foci."""
+    torch.manual_seed(0)
+    joint, apart = net(), net()
+    apart.load_state_dict(joint.state_dict())
+    options = {"momentum": 0.9, "foci": {"name": "Adam", "options": {"betas": [0.8, 0.9]}}}
+    optimizer = build_optimizer(joint, optim(**options))
+    by_name = {group["name"]: group for group in param_groups(apart, **RATES)}
+    weights = torch.optim.SGD([by_name["weight"], by_name["other"]], momentum=0.9)
+    foci = torch.optim.Adam([by_name["mu"], by_name["sigma"]], betas=(0.8, 0.9))
+    steps: list[Any] = []
+    hook = register_optimizer_step_post_hook(lambda *step: steps.append(step))
+    inputs = torch.randn(8, 9)
+    for step in range(4):
+        joint(inputs).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        assert len(steps) == step + 1
+        if step == 1:  # as a run that resumes does
+            state, optimizer = optimizer.state_dict(), build_optimizer(joint, optim(**options))
+            optimizer.load_state_dict(state)
+    hook.remove()
+    for _ in range(4):
+        apart(inputs).square().sum().backward()
+        for one in (weights, foci):
+            one.step()
+            one.zero_grad()
+    for one, two in zip(joint.parameters(), apart.parameters(), strict=True):
+        assert torch.equal(one, two)
 
 
 def test_rates_decay_at_their_epochs_by_their_factors() -> None:

@@ -41,7 +41,14 @@ class Kind:
 
     def run(self, folder: Path, *more: pl.Callback) -> FocusingModule:
         folder.mkdir(exist_ok=True)
-        decay = {"decay_epochs": [1], "decay": 0.5, "anneal_from": 3, "anneal_epochs": 3}
+        foci = {"name": "Adam"} if self.accumulate > 1 else {}  # beside SGD
+        decay = {
+            "foci": foci,
+            "decay_epochs": [1],
+            "decay": 0.5,
+            "anneal_from": 3,
+            "anneal_epochs": 3,
+        }
         measuring = [FocusTrajectory(), StuckNeurons(), Throughput(), DeadInputs()]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(trainer, "MAX_BUNDLE", self.bundle)

@@ -38,19 +38,24 @@ def available_backends(device: torch.device | str) -> list[str]:
     from focusing.nn.ops import cpu  # which imports this file
 
     kind = torch.device(device).type
-    fast = ["numba", "numba_banded"] if kind == "cpu" and cpu.AVAILABLE else []
-    if triton_runs_on(kind):
-        fast.append("triton")
+    if kind == "cpu":
+        fast = ["numba", "numba_banded"] if cpu.AVAILABLE else []
+    else:
+        fast = ["triton"] if triton_runs_on(kind) else []
     return [*fast, "torch", "reference"]
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def triton_runs_on(kind: str) -> bool:
     """Whether Triton's kernels run on devices of this type; found out by running them once.
 
     On CPUs they do in Triton's interpreter (``TRITON_INTERPRET=1``), which is for tests.
     """
     return _triton_runs_on(kind)
+
+
+# A compiler asks and does not trace. This is what torch.compiler.assume_constant_result does, after
+# seconds of importing the compiler.
+triton_runs_on._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @functools.cache

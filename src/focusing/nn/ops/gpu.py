@@ -313,7 +313,7 @@ effective_weight.register_autograd(_backward, setup_context=_save)
 
 
 class EffectiveWeight(torch.autograd.Function):
-    """The two kernels without the dispatcher, which would cost the host more than they do."""
+    """The two kernels without the dispatcher, whose Python would keep a small layer waiting."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:

@@ -73,12 +73,19 @@ def chosen_tables(collection: Collection) -> list[Table]:
     for about, runs in editions([run for run in collection.runs if run.trial is None]):
         validated = [s for s in settings_of(runs) if all(r.validation is not None for r in s.runs)]
         records = []
-        for same in group_by(validated, lambda setting: (setting.data, setting.model)).values():
+        for same in group_by(validated, _network).values():
             if len(same) > 1 and "holdout" in same[0].scores:
                 records.append(_chosen(about, same))
         if records:
             tables.append(_table("chosen", "chosen by validation", about, CHOSEN_COLUMNS, records))
     return tables
+
+
+def _network(setting: Setting) -> tuple[Any, ...]:
+    """What the settings that validation chooses from share; fixed foci are no rivals of trained."""
+    model = setting.runs[0].config["model"]
+    fixed = not (model.get("train_mu", True) or model.get("train_sigma", True))
+    return setting.data, setting.model, fixed
 
 
 def _chosen(about: Record, settings: Sequence[Setting]) -> dict[str, Any]:

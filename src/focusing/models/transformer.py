@@ -1,0 +1,167 @@
+"""A small transformer for images and texts, with heads that focus or not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from focusing.models.hidden_layers import check_dropout, dense_layer, image_shape
+from focusing.models.network import MAX_LAYERS, Inputs, Network, channels_first
+from focusing.nn import FocusedAttention
+
+
+class Transformer(Network):
+    r"""Tokens with learnt positions, blocks of attention and an MLP, their mean, a dense output.
+
+    Tokens are the words of a text, or the patches of an image. Two classes share one output, the
+    logit of the second.
+
+    Args:
+        inputs: (height, width, channels) or (height, width); of a text, its number of tokens.
+        outputs: number of classes.
+        vocabulary: number of different words; None: samples are images.
+        width: size of a token's embedding.
+        heads: of attention, in each block.
+        blocks: number of blocks.
+        hidden: neurons of the MLP in each block.
+        patch: height and width of a patch; it must divide those of the image.
+        dropout: share dropped after attention and in the MLP.
+        focus: options of ``FocusedAttention``; None: ``nn.MultiheadAttention``.
+
+    Shape:
+        - Input: (N, height, width, channels), (N, height, width), or integers (N, tokens).
+        - Output: (N, outputs), (N, 1) for two classes.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        outputs: int,
+        vocabulary: int | None = None,
+        *,
+        width: int = 64,
+        heads: int = 4,
+        blocks: int = 2,
+        hidden: int = 128,
+        patch: int = 6,
+        dropout: float = 0.1,
+        focus: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(inputs, outputs, [hidden])
+        self.vocabulary = vocabulary
+        if min(width, heads, blocks, patch) < 1 or width % heads:
+            raise ValueError(
+                f"width={width}, heads={heads}, blocks={blocks} and patch={patch} must be "
+                "positive, and width a multiple of heads."
+            )
+        if blocks > MAX_LAYERS:
+            raise ValueError(f"blocks={blocks}: the most are {MAX_LAYERS}.")
+        check_dropout("dropout", [dropout])
+        self._rest: dict[str, Any] = {
+            "vocabulary": vocabulary,
+            "width": width,
+            "heads": heads,
+            "blocks": blocks,
+            "patch": patch,
+            "dropout": dropout,
+        }
+        self.embedding: nn.Module
+        if vocabulary:
+            if len(self.shape) != 1:
+                raise ValueError(f"A text is a row of words, but a sample has shape {self.shape}.")
+            topology: tuple[int, ...] = self.shape
+            self.embedding = nn.Embedding(vocabulary, width)
+            nn.init.normal_(self.embedding.weight, std=0.02)
+        else:
+            height, across, channels = image_shape(self.shape, "A transformer without words")
+            if height % patch or across % patch:
+                raise ValueError(f"patch={patch} does not divide the images, {height}x{across}.")
+            topology = (height // patch, across // patch)
+            self.embedding = nn.Conv2d(channels, width, patch, stride=patch)
+        self.position = nn.Parameter(torch.zeros(math.prod(topology), width))
+        nn.init.normal_(self.position, std=0.02)
+        self.blocks = nn.ModuleList()
+        for _ in range(blocks):
+            attention: nn.MultiheadAttention = (
+                nn.MultiheadAttention(width, heads, batch_first=True)
+                if focus is None
+                else FocusedAttention(width, heads, batch_first=True, topology=topology, **focus)
+            )
+            self.blocks.append(Block(attention, hidden, dropout))
+        self.norm = nn.LayerNorm(width)
+        self.output = dense_layer(width, 1 if outputs == 2 else outputs)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map images or words to (N, outputs)."""
+        if self.vocabulary:
+            tokens = self.embedding(input)
+        else:
+            tokens = self.embedding(channels_first(input)).flatten(2).transpose(1, 2)
+        tokens = tokens + self.position
+        for block in self.blocks:
+            tokens = block(tokens)
+        return self.output(self.norm(tokens).mean(1))  # type: ignore[no-any-return]
+
+    def example(self, samples: int = 1) -> Tensor:
+        """Images of zeros, or texts of word 0."""
+        dtype = torch.int32 if self.vocabulary else self.position.dtype
+        return torch.zeros(samples, *self.shape, dtype=dtype, device=self.position.device)
+
+    def _dense(self, widths: Sequence[int]) -> Transformer:
+        return Transformer(self.shape, self.outputs, hidden=widths[0], **self._rest)
+
+
+class Block(nn.Module):
+    """Attention and an MLP, each on normalised tokens and added to them."""
+
+    def __init__(self, attention: nn.MultiheadAttention, hidden: int, dropout: float) -> None:
+        super().__init__()
+        width = attention.embed_dim
+        self.norm1, self.attention = nn.LayerNorm(width), attention
+        self.norm2, self.expand = nn.LayerNorm(width), nn.Linear(width, hidden)
+        self.contract = nn.Linear(hidden, width)
+        self.dropout, self.gelu = nn.Dropout(dropout), nn.GELU()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Map (N, tokens, width) to the same shape."""
+        normed = self.norm1(tokens)
+        attended, _ = self.attention(normed, normed, normed, need_weights=False)
+        tokens = tokens + self.dropout(attended)
+        hidden = self.dropout(self.gelu(self.expand(self.norm2(tokens))))
+        return tokens + self.dropout(self.contract(hidden))  # type: ignore[no-any-return]
+
+
+def focused_transformer(
+    inputs: Inputs,
+    outputs: int,
+    vocabulary: int | None = None,
+    *,
+    width: int = 64,
+    heads: int = 4,
+    blocks: int = 2,
+    hidden: int = 128,
+    patch: int = 6,
+    dropout: float = 0.1,
+    mu: float = 0.0,
+    sigma: Any = (0.05, 0.5),
+    train_mu: bool = True,
+    train_sigma: bool = True,
+) -> Transformer:
+    """A :class:`Transformer` whose heads have foci; see there and ``FocusedAttention``."""
+    focus = {"mu": mu, "sigma": sigma, "train_mu": train_mu, "train_sigma": train_sigma}
+    return Transformer(
+        inputs,
+        outputs,
+        vocabulary,
+        width=width,
+        heads=heads,
+        blocks=blocks,
+        hidden=hidden,
+        patch=patch,
+        dropout=dropout,
+        focus=focus,
+    )

@@ -1,0 +1,245 @@
+"""Attention whose heads look at a learnt distance from the query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from focusing.nn.ops.functional import check_range
+from focusing.nn.positions import Grid, positions, read_topology
+
+Foci = float | Sequence[float] | Tensor
+
+
+class FocusedAttention(nn.MultiheadAttention):
+    r"""Multi-head attention in which each head has a focus relative to the query.
+
+    .. math::
+        \text{softmax}_k \left( \frac{q_i \cdot k_k}{\sqrt{e}}
+        - \frac{1}{2} \left| \frac{\tau_k - \tau_i - \mu_h}{\sigma_h} \right|^2 \right) v_k
+
+    The second term is log phi of the relative position of query i and key k, whose normaliser the
+    softmax makes superfluous. Head h learns the offset :math:`\mu_h` and the width
+    :math:`\sigma_h` of what it looks at. Takes the place of ``nn.MultiheadAttention``, in torch's
+    encoder layers too: the same call, the same names of parameters besides ``mu`` and ``sigma``.
+
+    Args:
+        embed_dim: size of an embedding, of all heads together.
+        num_heads: number of heads.
+        dropout: share of attention dropped in training.
+        bias: add biases to the projections.
+        add_bias_kv: not supported, as such a key has no position.
+        add_zero_attn: not supported either.
+        kdim: size of a key; None: embed_dim.
+        vdim: size of a value; None: embed_dim.
+        batch_first: inputs are (N, L, E), not (L, N, E).
+        device: device of the parameters.
+        dtype: type of the parameters.
+        topology: where the tokens are. None: on a line, the keys of a call from 0 to 1. A number or
+            ``(T,)``: on a line of which T tokens fill 0 to 1, however many a call has. A shape such
+            as ``(14, 14)``: on this grid, row by row.
+        mu: initial offsets, a number or values (heads,) or (heads, d).
+        sigma: initial widths: a number, a range (low, high) over which the heads are spread by
+            equal factors, or values (heads,) or (heads, d) in a tensor.
+        train_mu: whether mu has a gradient.
+        train_sigma: whether sigma has a gradient.
+        sigma_range: where :meth:`constrain_` keeps sigma; it keeps mu in -1 to 1.
+
+    Shape:
+        - Inputs and outputs: as of ``nn.MultiheadAttention``.
+        - mu, sigma: (heads, d).
+
+    Example:
+        >>> attention = FocusedAttention(32, 4, batch_first=True, topology=(8, 8))
+        >>> x = torch.randn(2, 64, 32)
+        >>> attention(x, x, x, need_weights=False)[0].shape
+        torch.Size([2, 64, 32])
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        topology: int | Sequence[int] | None = None,
+        mu: Foci = 0.0,
+        sigma: Foci = (0.05, 0.5),
+        train_mu: bool = True,
+        train_sigma: bool = True,
+        sigma_range: tuple[float, float] = (0.01, 10.0),
+    ) -> None:
+        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
+        if add_bias_kv or add_zero_attn:
+            raise ValueError(
+                "add_bias_kv and add_zero_attn must be False: a key of theirs has no position."
+            )
+        if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
+            raise ValueError(f"num_heads={num_heads} does not divide embed_dim={embed_dim}.")
+        super().__init__(
+            embed_dim, num_heads, dropout, bias,
+            kdim=kdim, vdim=vdim, batch_first=batch_first, device=device, dtype=dtype,
+        )  # fmt: skip
+        self._packed = bool(self._qkv_same_embed_dim)
+        # The fast path of TransformerEncoderLayer asks for it, and would skip the focus.
+        self._qkv_same_embed_dim = False
+        self.topology = _read_axes(topology)
+        self.sigma_range = check_range("sigma_range", sigma_range, 0.0)
+        axes = 1 if self.topology is None else len(self.topology.axes)
+        if isinstance(sigma, Sequence):
+            sigma = _spread(sigma, num_heads)
+        foci = []
+        for name, value, low in (("mu", mu, -1.0), ("sigma", sigma, 0.0)):
+            values = torch.as_tensor(value, device="cpu").detach().clone()
+            values = values.unsqueeze(1) if values.dim() == 1 else values
+            if values.dim() not in (0, 2) or values.shape not in (
+                (),
+                *((heads, d) for heads in (1, num_heads) for d in (1, axes)),
+            ):
+                raise ValueError(
+                    f"{name} has shape {tuple(values.shape)}: give a number or values of shape "
+                    f"(heads,) or (heads, d) = ({num_heads}, {axes})."
+                )
+            if not bool((values.isfinite() & (values >= low)).all()) or (
+                bool((values == 0).any()) if name == "sigma" else bool((values > 1).any())
+            ):
+                allowed = "finite and greater than 0" if name == "sigma" else "in -1 to 1"
+                raise ValueError(f"{name}={value} must be {allowed}.")
+            foci.append(values.expand(num_heads, axes).to(self.out_proj.weight))
+        self.mu = nn.Parameter(foci[0].clone(), requires_grad=train_mu)
+        self.sigma = nn.Parameter(foci[1].clone(), requires_grad=train_sigma)
+
+    def log_phi(self, queries: int, keys: int) -> Tensor:
+        """What is added to the scores, (heads, queries, keys)."""
+        dtype = torch.promote_types(self.mu.dtype, torch.float32)
+        places: Any = {"device": self.mu.device, "dtype": dtype}
+        if self.topology is None or len(self.topology.axes) == 1:
+            unit = (keys if self.topology is None else self.topology.axes[0]) - 1
+            tau = torch.arange(max(queries, keys), **places)[:, None] / max(unit, 1)
+        else:
+            tau = positions(self.topology, "linspace", **places)
+            if queries != len(tau) or keys != len(tau):
+                raise ValueError(
+                    f"topology={self.topology} has {len(tau)} tokens but the input has {queries} "
+                    f"queries and {keys} keys."
+                )
+        distance = tau[:keys] - tau[:queries, None]  # (queries, keys, d)
+        mu, sigma = (foci.to(dtype)[:, None, None] for foci in (self.mu, self.sigma))
+        return ((distance - mu) / sigma).square().sum(-1) / -2
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """As ``nn.MultiheadAttention``; with ``need_weights=False`` it uses torch's fused product.
+
+        A mask is bool, true where nothing may be looked at, or added to the scores.
+        """
+        if is_causal and attn_mask is None:
+            raise ValueError("is_causal=True is a hint about attn_mask: give attn_mask too.")
+        batched, first = query.dim() == 3, self.batch_first
+        query, key, value = (
+            x.unsqueeze(0) if not batched else x if first else x.transpose(0, 1)
+            for x in (query, key, value)
+        )  # (N, tokens, features)
+        q, k, v = (
+            x.reshape(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
+            for x in self._project(query, key, value)
+        )  # (N, heads, tokens, features of a head)
+        scores = self.log_phi(q.shape[2], k.shape[2]).to(q.dtype)[None]
+        if attn_mask is not None:
+            mask = _additive(attn_mask, scores)
+            if mask.dim() == 3:  # (N * heads, queries, keys)
+                mask = mask.reshape(-1, self.num_heads, *mask.shape[1:])
+            scores = scores + mask
+        if key_padding_mask is not None:
+            padding = _additive(key_padding_mask, scores)
+            scores = scores + (padding if batched else padding[None])[:, None, None]
+        dropout = self.dropout if self.training else 0.0
+        weights = None
+        if need_weights:
+            weights = (q @ k.transpose(-2, -1) / math.sqrt(self.head_dim) + scores).softmax(-1)
+            weights = functional.dropout(weights, dropout)
+            attended = weights @ v
+            weights = weights.mean(1) if average_attn_weights else weights
+        else:
+            attended = functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=scores, dropout_p=dropout
+            )
+        joined = attended.transpose(1, 2).flatten(2)
+        output = functional.linear(joined, self.out_proj.weight, self.out_proj.bias)
+        if not batched:
+            return output[0], None if weights is None else weights[0]
+        return output if first else output.transpose(0, 1), weights
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        bias = self.in_proj_bias
+        matrices: tuple[Tensor, ...]
+        if not self._packed:
+            matrices = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        elif query is key is value:
+            return functional.linear(query, self.in_proj_weight, bias).chunk(3, dim=-1)
+        else:
+            matrices = self.in_proj_weight.chunk(3)
+        biases = (None,) * 3 if bias is None else bias.chunk(3)
+        inputs = (query, key, value)
+        return tuple(map(functional.linear, inputs, matrices, biases))
+
+    @torch.no_grad()
+    def constrain_(self) -> None:
+        """Clip mu and sigma into their ranges; call it after each optimizer step."""
+        self.mu.clamp_(-1, 1)
+        self.sigma.clamp_(*self.sigma_range)
+
+    def regularization(self, p: int = 2) -> Tensor:
+        """Sum of |sigma|^p over the heads: a penalty that narrows the foci."""
+        return self.sigma.abs().pow(p).sum()
+
+    def extra_repr(self) -> str:
+        """Sizes and topology."""
+        shape = "" if self.topology is None else f", topology={self.topology}"
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}{shape}"
+
+
+def _read_axes(topology: int | Sequence[int] | None) -> Grid | None:
+    if topology is None:
+        return None
+    shape = (topology,) if isinstance(topology, int) else tuple(topology)
+    grid = read_topology((shape, 1), math.prod(shape))
+    assert isinstance(grid, Grid)  # noqa: S101 - for the type checker
+    return grid
+
+
+def _spread(bounds: Sequence[float], heads: int) -> Tensor:
+    """Widths from low to high, each by the same factor wider than the one before."""
+    if isinstance(bounds, str) or len(bounds) != 2 or not 0 < bounds[0] <= bounds[1] < math.inf:
+        raise ValueError(f"sigma={bounds!r} must be a range (low, high) with 0 < low <= high.")
+    low, high = map(math.log, bounds)
+    return torch.linspace(low, high, heads, dtype=torch.float64).exp()
+
+
+def _additive(mask: Tensor, like: Tensor) -> Tensor:
+    """A mask that is added: minus infinity where a bool one is true."""
+    if mask.dtype != torch.bool:
+        return mask.to(like.dtype)
+    return torch.zeros_like(mask, dtype=like.dtype).masked_fill_(mask, -math.inf)

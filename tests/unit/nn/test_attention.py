@@ -1,0 +1,192 @@
+"""Attention whose heads have foci: the formula, and what nn.MultiheadAttention promises."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from focusing import FocusConstraint, FocusedAttention, param_groups
+from tests.unit.nn import oracle
+from tests.unit.nn.oracle import assert_same
+
+
+def made(*sizes: int, seed: int = 0, **options: Any) -> FocusedAttention:
+    torch.manual_seed(seed)
+    return FocusedAttention(*sizes, **{"batch_first": True, "dtype": torch.float64, **options})
+
+
+def attend(
+    layer: FocusedAttention, x: np.ndarray, tau: np.ndarray, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Self-attention of one sample, query by query and key by key; also the weights by head."""
+    values = {name: v.detach().double().numpy() for name, v in layer.state_dict().items()}
+    q, k, v = np.split(x @ values["in_proj_weight"].T + values["in_proj_bias"], 3, axis=1)
+    tokens, width = x.shape
+    size = width // layer.num_heads
+    joined, weights = np.zeros_like(x), np.zeros((layer.num_heads, tokens, tokens))
+    for head, i in itertools.product(range(layer.num_heads), range(tokens)):
+        own = slice(head * size, (head + 1) * size)
+        for key in range(tokens):
+            u = (tau[key] - tau[i] - values["mu"][head]) / values["sigma"][head]
+            score = q[i, own] @ k[key, own] / math.sqrt(size)
+            weights[head, i, key] = math.exp(score) * math.exp(-(u @ u) / 2) * allowed[i, key]
+        weights[head, i] /= weights[head, i].sum()
+        joined[i, own] = weights[head, i] @ v[:, own]
+    return joined @ values["out_proj.weight"].T + values["out_proj.bias"], weights
+
+
+@settings(max_examples=25)
+@given(
+    topology=st.sampled_from([None, 9, (6,), (3, 2), (2, 3, 1)]),
+    heads=st.sampled_from([1, 2, 4]),
+    mu=st.floats(-0.5, 0.5),
+    sigma=st.floats(0.2, 2),
+    causal=st.booleans(),
+    need_weights=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_the_formula(
+    topology: Any,
+    heads: int,
+    mu: float,
+    sigma: float,
+    causal: bool,
+    need_weights: bool,
+    seed: int,
+) -> None:
+    layer = made(8, heads, topology=topology, mu=mu, sigma=sigma, seed=seed)
+    nn.init.normal_(layer.in_proj_bias)
+    with torch.no_grad():
+        layer.mu += torch.randn_like(layer.mu) / 10
+    x = torch.randn(2, 6, 8, dtype=torch.float64)
+    tau = np.arange(6)[:, None] / (8 if topology == 9 else 5)
+    if isinstance(topology, tuple):
+        tau = oracle.grid(*topology)
+    allowed = np.tril(np.ones((6, 6))) if causal else np.ones((6, 6))
+    mask = torch.from_numpy(allowed == 0) if causal else None
+    y, weights = layer(x, x, x, attn_mask=mask, need_weights=need_weights)
+    for sample in range(2):
+        expected, shares = attend(layer, x[sample].numpy(), tau, allowed)
+        np.testing.assert_allclose(y[sample].detach(), expected, rtol=1e-6, atol=1e-9)
+        if need_weights:
+            np.testing.assert_allclose(weights[sample].detach(), shares.mean(0), atol=1e-9)
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "fused": {"need_weights": False},
+    "by head": {"average_attn_weights": False},
+    "bool mask": {"attn_mask": torch.ones(5, 7).triu(3).bool()},
+    "mask of heads": {"attn_mask": torch.linspace(0, 1, 3 * 2 * 5 * 7).view(6, 5, 7)},
+    "padding": {"key_padding_mask": torch.tensor([[False] * 5 + [True] * 2] * 3)},
+    "both": {
+        "attn_mask": torch.ones(5, 7).triu(3).bool(),
+        "key_padding_mask": torch.tensor([[False] * 6 + [True]] * 3),
+        "is_causal": True,
+    },
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 3, "vdim": 5}, {"bias": False}], ids=str)
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_wide_focus_is_torchs_attention(
+    call: dict[str, Any], sizes: dict[str, Any], batch_first: bool
+) -> None:
+    """With cross-attention: the state of one fits the other, and so does every call."""
+    focused = made(8, 2, sigma=1e6, batch_first=batch_first, dtype=torch.float32, **sizes)
+    plain = nn.MultiheadAttention(8, 2, batch_first=batch_first, **sizes)
+    missing, unexpected = focused.load_state_dict(plain.state_dict(), strict=False)
+    assert (missing, unexpected) == (["mu", "sigma"], [])
+    inputs = [
+        torch.randn(3, tokens, size)
+        for tokens, size in ((5, 8), (7, sizes.get("kdim", 8)), (7, sizes.get("vdim", 8)))
+    ]
+    if not batch_first:
+        inputs = [x.transpose(0, 1) for x in inputs]
+    for one, two in zip(focused(*inputs, **call), plain(*inputs, **call), strict=True):
+        assert (one is None) == (two is None)
+        if one is not None:
+            assert_same(one, two)
+    if not call:  # without a batch
+        alone = [x[0] if batch_first else x[:, 0] for x in inputs]
+        assert_same(list(focused(*alone)), list(plain(*alone)))
+
+
+def test_gradcheck() -> None:
+    layer = made(4, 2, topology=(2, 3), mu=0.1, sigma=0.4)
+    x = torch.randn(2, 6, 4, dtype=torch.float64, requires_grad=True)
+
+    def call(x: torch.Tensor, mu: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
+        foci = {"mu": mu, "sigma": sigma}
+        options = {"need_weights": False}
+        return torch.func.functional_call(layer, foci, (x, x, x), options)[0]
+
+    assert torch.autograd.gradcheck(call, (x, layer.mu, layer.sigma))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_in_torchs_own_encoder(training: bool) -> None:
+    """Whose fast path for inference reads the weights of attention, and would skip the focus."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).train(training)
+    x = torch.randn(2, 6, 8)
+    with torch.no_grad():
+        before = layer(x)
+        state = layer.self_attn.state_dict()
+        layer.self_attn = FocusedAttention(8, 2, batch_first=True, sigma=0.1).train(training)
+        layer.self_attn.load_state_dict(state, strict=False)
+        narrow = layer(x)
+        layer.self_attn.sigma.fill_(1e6)
+        assert_same(layer(x), before)
+    assert not torch.allclose(narrow, before, atol=1e-3)
+
+
+def test_foci_are_trained_at_their_rates_and_stay_in_their_ranges() -> None:
+    layer = made(8, 4, topology=12)
+    assert layer.sigma[:, 0].tolist() == pytest.approx([0.05, 0.05 * 10 ** (1 / 3), 0.2320794, 0.5])
+    groups = param_groups(layer, lr=1e-9, lr_mu=1e9, lr_sigma=1e9)
+    assert [group["name"] for group in groups] == ["weight", "other", "mu", "sigma"]
+    optimizer = torch.optim.SGD(groups)
+    FocusConstraint(layer, optimizer)
+    x = torch.randn(2, 12, 8, dtype=torch.float64)
+    layer(x, x, x)[0].square().sum().backward()
+    optimizer.step()
+    assert layer.mu.abs().max().item() == 1
+    assert ((layer.sigma >= 0.01) & (layer.sigma <= 10)).all()
+    layer.regularization(2).backward()
+    frozen = made(8, 2, train_mu=False, train_sigma=False)
+    assert not any(focus.requires_grad for focus in (frozen.mu, frozen.sigma))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"add_zero_attn": True}, "add_zero_attn must be False"),
+        ({"num_heads": 3}, "num_heads=3 does not divide embed_dim=8."),
+        ({"sigma": 0.0}, "sigma=0.0 must be finite and greater than 0."),
+        ({"sigma": (0.3, 0.1)}, "sigma=.* 0 < low <= high."),
+        ({"sigma": torch.ones(3)}, r"sigma has shape \(3, 1\): .* = \(2, 1\)"),
+        ({"mu": 2.0}, "mu=2.0 must be in -1 to 1."),
+        ({"mu": math.nan}, "mu=nan must be in -1 to 1."),
+        ({"sigma_range": (0.0, 1.0)}, "sigma_range"),
+        ({"topology": (2, 2, 2, 2)}, "topology="),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        FocusedAttention(**{"embed_dim": 8, "num_heads": 2, **options})
+
+
+def test_wrong_calls() -> None:
+    layer, x = made(8, 2, topology=(2, 3)), torch.zeros(1, 5, 8, dtype=torch.float64)
+    with pytest.raises(ValueError, match="has 6 tokens but the input has 5 queries"):
+        layer(x, x, x)
+    with pytest.raises(ValueError, match="give attn_mask too"):
+        layer(x, x, x, is_causal=True)

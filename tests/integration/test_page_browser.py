@@ -34,10 +34,12 @@ const state = () => ({
   listed: visible("#list thead th").map((each) => each.textContent),
   protocols: [...new Set(visible("#focused tbody tr").map((row) => row.dataset.protocol))],
   figures: visible("#figures figure").length,
+  verdict: visible("#counted").map((each) => each.textContent.trim().split(";")[0]),
+  sections: visible("section.pictured, .index li a").length,
   menus: all("#filters summary").map((each) => each.textContent),
 });
 result.before = state();
-document.querySelector("#filters summary").click();
+all("#filters summary")[2].click();
 result.open = visible("#filters [name=data]").length;
 tick("model", "focus_s");
 result.model = state();
@@ -49,6 +51,15 @@ result.reset = state();
 tick("data", "dna");
 result.data = state();
 tick("data", "dna");
+tick("size", "smoke");
+result.size = state();
+tick("size", "smoke");
+document.querySelector("#figures a.zoom").click();
+const large = document.getElementById("large");
+result.large = [large.open, large.querySelector("img").src.slice(0, 18)];
+document.querySelector("#large button").click();
+await wait(10);
+result.closed = !large.open;
 const search = document.getElementById("search");
 search.value = "mine seed=1";
 search.dispatchEvent(new Event("input"));
@@ -84,6 +95,10 @@ document.getElementById("play").click();
 result.playing = document.getElementById("play").textContent;
 await wait(2000);
 result.played = [read(), document.getElementById("play").textContent, picture() === last];
+const strokes = all("#focus path.focus").map((line) => getComputedStyle(line).stroke);
+result.colours = new Set(strokes).size;
+result.twin = document.querySelector("main > p a")?.textContent ?? "";
+result.config = document.querySelector("#config details").open;
 result.areas = all("#focus path.area").map((each) => each.getAttribute("d"));
 result.drawn = all("#focus path.focus").map((each) => each.getAttribute("d"));
 const chart = document.querySelector("#charts figure > svg");
@@ -111,8 +126,9 @@ result.wide = document.documentElement.scrollWidth - innerWidth;
 """
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><style>text{}</style></svg>'
 FIGURES = [
-    {"title": models, "caption": "", "tags": {"model": models}, "files": ["a.svg"]}
-    for models in ("dense", "dense focus_s")
+    {"name": name, "title": name, "caption": "", "section": "Foci", "files": ["a.svg"]}
+    | {"tags": {"model": models, "experiment": "mine"}}
+    for name, models in (("film", "dense"), ("forest", "dense focus_s"))
 ]
 WINDOWS = {
     "images": np.arange(110, dtype=np.uint8).reshape(2, 5, 11, 1),
@@ -125,7 +141,7 @@ WINDOWS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report on four real runs and two that never were."""
+    """A report on four real runs and three that never were."""
     folder = tmp_path_factory.mktemp("page")
     small = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false", "protocol=holdout"]
     prepare_hydra()
@@ -138,6 +154,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         np.savez(path.with_name("windows.npz"), **WINDOWS)
     for seed in (0, 1):
         leave(folder / "outputs", "mine", "dna", "dense", seed, [0.5], val=[0.5])
+    leave(folder / "outputs", "mine", "mnist", "dense", 0, [0.5], val=[0.5], size="smoke")
     out = folder / "report"
     (out / "figures").mkdir(parents=True)
     (out / "figures" / "a.svg").write_text(SVG)
@@ -152,14 +169,15 @@ def test_filters(made: Path, tmp_path: Path) -> None:
     found = operate(made / "index.html", FILTERS, tmp_path)
     assert found["problems"] == []
     before, model, protocol = found["before"], found["model"], found["protocol"]
-    assert (before["runs"], before["shown"], before["figures"]) == (6, "6 runs", 2)
+    assert (before["runs"], before["shown"], before["figures"]) == (7, "7 runs", 2)
     assert before["models"] == ["dense", "focus_s"]
     assert before["protocols"] == ["holdout"]  # the honest one, unless another is chosen
-    assert found["open"] == 2
-    assert (model["runs"], model["shown"], model["figures"]) == (2, "2 of 6 runs", 1)
+    assert found["open"] == 3
+    assert (model["runs"], model["shown"], model["figures"]) == (2, "2 of 7 runs", 1)
     assert model["models"] == ["focus_s"]
     assert [head.splitlines()[0] for head in model["heads"]] == ["Synthetic"]  # shown again
-    assert model["menus"] == ["Data set", "Focus-s", "Protocol"]
+    assert model["menus"] == ["Experiment", "Size", "Data set", "Focus-s", "Protocol"]
+    assert before["verdict"] == ["0 of 1 comparisons: Focus-s beats Dense"]
     assert [name for name in before["columns"] if name not in protocol["columns"]] == [
         "best_test", "holdout",
     ]  # fmt: skip
@@ -168,6 +186,9 @@ def test_filters(made: Path, tmp_path: Path) -> None:
     assert protocol["protocols"] == ["last"]
     assert found["reset"] == before
     assert found["data"]["runs"] == 2
+    assert found["data"]["verdict"] == []  # no comparison is left to count
+    assert (found["size"]["runs"], found["size"]["verdict"], found["size"]["heads"]) == (1, [], [])
+    assert (found["large"], found["closed"]) == ([True, "data:image/svg+xml"], True)
     assert found["found"] == 3
     assert found["up"] == sorted(found["up"], key=float)
     assert found["down"] == found["up"][::-1]
@@ -187,6 +208,8 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
     assert found["label"] == "Foci of hidden1 after 0 epochs"
     assert found["moved"]
     assert (found["playing"], found["played"]) == ("Stop", ["3 of 3", "Play", True])
+    assert found["colours"] == 4  # a colour for each neuron
+    assert (found["twin"].startswith("The"), found["config"]) == (True, False)
     assert found["told"]
     assert found["lines"]
     assert found["wide"] <= 0  # on a phone nothing is cut off
@@ -208,9 +231,11 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
 
 
 def _assert_foci(path: Path, drawn: list[str]) -> None:
-    """Curves of all neurons are the layer's own phi, on one scale."""
+    """Curves of all neurons are those of the layer's own phi, on one scale."""
     [foci] = read_foci(path.parent, {})
-    expected = foci.phi(-1)[np.argsort(foci.mu[0, :, 0], kind="stable")]
+    expected = foci.smooth_phi(-1, np.linspace(0, 1, 241))[
+        np.argsort(foci.mu[0, :, 0], kind="stable")
+    ]
     points = [re.findall(r"[ML]([\d.]+) ([\d.]+)", each) for each in drawn]
     heights = np.array(points, float)[..., 1]
     assert heights.shape == expected.shape

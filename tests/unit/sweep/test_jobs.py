@@ -1,14 +1,18 @@
 """What is shown of the jobs of a sweep: the status while it runs, the failures at its end."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 from rich.console import Console
 
 from focusing.errors import UserError
+from focusing.results.store import read_record, write_archive
 from focusing.sweep.jobs import Job, Outcome, number_jobs, raise_failures
-from focusing.sweep.status import SweepStatus
+from focusing.sweep.status import SweepStatus, print_settings
+from tests.unit.reports.records import leave
 
 OVERRIDES = [[f"seed={seed}", "a=1"] for seed in range(5)]
 JOBS = number_jobs(OVERRIDES)
@@ -90,3 +94,28 @@ def test_the_failed_runs_of_a_stack_have_a_row_each(
         raise_failures([(JOBS[0], stack)])
     [row] = [line for line in capsys.readouterr().err.splitlines() if "sweep.trial=3" in line]
     assert "It diverged. (in an earlier sweep)" in row
+
+
+def test_a_sweep_without_a_dense_network_says_how_to_get_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [leave(tmp_path, "clt", "clt", "focus_s", seed, [0.5 + seed / 100]) for seed in range(3)]
+    record = read_record(runs[2]) or {}
+    write_archive(tmp_path / "archive", [("clt/seed=2", record)])  # done by somebody else
+    folders = [*runs[:2], tmp_path / "archive" / "clt" / "seed=2"]
+    results = [
+        (job, Outcome("done", run_dir=str(folder)))
+        for job, folder in zip(JOBS[:3], folders, strict=True)
+    ]
+    results += [(JOBS[3], Outcome("failed", error="no")), (JOBS[4], Outcome("done"))]  # no folder
+    config = OmegaConf.create(
+        {"sweep": {"archive": str(tmp_path / "archive")}, "paths": {"output_dir": "my runs"}}
+    )
+    print_settings(results, config, ["model=focus_s", "data=clt", "model.hidden=[8,8]"])
+    shown = capsys.readouterr().out
+    assert re.search(r"CLT +Focus-s +3 +51.00 ± 1.00", shown)
+    assert "No dense network of the same settings is among these runs" in shown
+    assert shown.splitlines()[-2:] == [
+        "Next: python train.py -m data=clt 'model.hidden=[8,8]' model=dense",
+        "Next: focusing report 'my runs'",
+    ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.errors import printable
 from focusing.reports.names import data_name, data_order, dense_twin, edition, model_name
@@ -177,16 +178,16 @@ def _course_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
         head = block.head()
         for model, replicates in block.models.items():
             full = [run for run in replicates if not run.holdout]
-            courses = [course for run in full if (course := _course(run))]
-            if courses:
+            courses = pd.DataFrame([course for run in full if (course := _course(run))])
+            if len(courses):
                 yield {
                     "data": block.data,
                     "options": " ".join(block.options),
                     "model": model,
                     "epochs": block.epochs,
                     "n": len(courses),
-                    **{name: _mean([course[name] for course in courses]) for name in courses[0]},
-                    "highest": max(course["highest"] for course in courses),
+                    **courses.mean().to_dict(),
+                    "highest": float(courses["highest"].max()),
                     **_apertures(full),
                     "_head": head,
                     "_block": place,
@@ -211,16 +212,13 @@ def _course(run: Run) -> dict[str, float]:
 
 def _apertures(runs: Sequence[Run]) -> dict[str, float]:
     """Mean aperture by focused layer, at the start and at the end."""
-    return {
-        f"sigma_{when}_{place}": _mean([run.focus[layer][f"sigma_{when}"] for run in runs])
-        for when in ("first", "last")
-        for place, layer in enumerate(runs[0].focus, start=1)
-        if all(f"sigma_{when}" in run.focus.get(layer, {}) for run in runs)
-    }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    means = {}
+    for when in ("first", "last"):
+        for place, layer in enumerate(runs[0].focus, start=1):
+            values = [run.focus.get(layer, {}).get(f"sigma_{when}") for run in runs]
+            if None not in values:
+                means[f"sigma_{when}_{place}"] = float(np.mean(values))
+    return means
 
 
 def _sigmas(record: Record, when: str) -> str:
@@ -296,15 +294,11 @@ def _pruned(runs: Sequence[Run], dense: Sequence[Run]) -> dict[str, Any]:
 
 def _curve(runs: Sequence[Run], rule: str) -> list[dict[str, float]]:
     """Means over runs, point by point, in percent."""
-    curves = [curve for run in runs if (curve := run.measured["pruning"].get(rule))]
-    return [
-        {
-            name: float(np.mean([point[name] for point in points])) * factor
-            for name, factor in (("threshold", 1), ("sparsity", 100), ("acc", 100))
-            if name in points[0]
-        }
-        for points in zip(*curves, strict=False)
-    ]
+    curves = [pd.DataFrame(run.measured["pruning"].get(rule) or []) for run in runs]
+    points = pd.concat([curve for curve in curves if len(curve)] or [pd.DataFrame()])
+    means = points.reindex(columns=["threshold", "sparsity", "acc"]).groupby(level=0).mean()
+    means[["sparsity", "acc"]] *= 100
+    return [point.dropna().to_dict() for _, point in means.iterrows()]
 
 
 def _keeps(curve: Sequence[dict[str, float]], accuracy: float) -> dict[str, float]:

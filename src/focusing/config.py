@@ -147,6 +147,7 @@ class Sweep:
     only: list[int] | None = None
     changed: str | None = None  # what made an impossible trial possible
     stacked: bool = MISSING
+    stack_mb: AtLeastOne | None = None
     retry_failed: bool = MISSING
     archive: str | None = None
 

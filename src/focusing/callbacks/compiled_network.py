@@ -36,7 +36,7 @@ class CompiledNetwork(pl.Callback):
         self._handler = callback_handler
         self._handler.register_start_callback(self._begin)
         self._handler.register_end_callback(self._end)
-        pl_module.net.compile(backend=self.backend, dynamic=False)  # type: ignore[operator, union-attr]
+        pl_module.net.compile(backend=self.backend, dynamic=False)  # type: ignore[union-attr]
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Leave the network as it was."""

@@ -312,8 +312,8 @@ def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:
     """
     import torch
 
-    from focusing.experiments.stack_records import train_group
-    from focusing.experiments.table1 import groups, one_thread, pair_of, rough_seconds
+    from focusing.experiments.stack_records import groups, rough_seconds, train_group
+    from focusing.experiments.table1 import one_thread, pair_of
     from focusing.experiments.table1_trials import draw
 
     seed, variant, cpu = config["seed"], config["variant"], torch.device("cpu")

@@ -26,6 +26,28 @@ EVALUATION_BATCH = 1024
 State = dict[str, Tensor]
 
 
+def trial_bytes(
+    inputs: int, neurons: int, classes: int, samples: int, batch: int, itemsize: int
+) -> int:
+    """Memory on the device of one trial of a stack, at most, while :func:`fit_stack` trains it.
+
+    Args:
+        inputs: of a sample, m.
+        neurons: of each hidden layer, n.
+        classes: of the trial of its stack that has the most.
+        samples: of all splits.
+        batch: samples of a batch.
+        itemsize: bytes of a number.
+    """
+    weights = 11 * neurons * inputs  # of both networks with velocities, foci and gradients
+    small = 8 * neurons * (classes + 4)
+    # Whole and last batches have three arrays each: in training, and of two splits to test on.
+    at_once = 2 * batch + min(samples, 3 * EVALUATION_BATCH)
+    activations = 6 * neurons * at_once + batch * inputs
+    data = samples * inputs + 8 * samples * (classes + 2)  # outputs, and what scores them
+    return itemsize * (weights + small + activations + data) + 8 * samples * (classes + 4)
+
+
 class Rates(NamedTuple):
     """The learning rates and the penalty of a trial."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from focusing.callbacks.focus_trajectory import Trajectory
 from focusing.config import drops_rest
 from focusing.data import DataSet, Split
 from focusing.errors import BusyError, UserError
-from focusing.experiments.stack import History, Rates, Stack, fit_stack
+from focusing.experiments.stack import History, Rates, Stack, fit_stack, trial_bytes
 from focusing.models import Network
 from focusing.results.collect import published
 from focusing.results.identity import run_folder
@@ -28,9 +29,14 @@ from focusing.sweep.jobs import describe_error, record_failure
 from focusing.training.checkpoint import chosen_checkpoint, encode
 from focusing.training.metrics import detailed_metrics
 from focusing.training.trainer import build_net, load_data, split_data
+from focusing.validation import format_bytes
 
 CHOSEN_BY = {"best_test": "test/acc", "holdout": "val/acc", "last": None}
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
+MAX_VALUES = {"cpu": 2**17, "cuda": 2**24}
+"""Weights or activations of a stack: more than the CPU's cache holds would slow it down."""
+MAX_TRIALS = 64
+"""Trials of a stack."""
 
 
 class Pair(NamedTuple):
@@ -43,6 +49,62 @@ class Pair(NamedTuple):
     def trial(self) -> int:
         """The number of the trial."""
         return int(self.focused["sweep"]["trial"])
+
+
+Group = Sequence[Pair]
+
+
+def stack_budget(config: Mapping[str, Any], device: torch.device) -> float:
+    """Bytes that a stack may take on its device."""
+    if config["sweep"]["stack_mb"] is not None:
+        return float(config["sweep"]["stack_mb"] * 2**20)
+    return torch.cuda.mem_get_info(device)[0] / 2 if device.type == "cuda" else math.inf
+
+
+def groups(
+    pairs: Sequence[Pair], device: torch.device, budget: float = math.inf
+) -> Iterator[list[Pair]]:
+    """Trials that train together: of equal shapes, no more than pay off or fit into a budget.
+
+    Args:
+        pairs: the trials.
+        device: where they train.
+        budget: bytes that a stack may take there.
+    """
+    max_values = MAX_VALUES.get(device.type, MAX_VALUES["cuda"])
+    for (inputs, neurons, samples, batch), same in groupby(sorted(pairs, key=_shape), _shape):
+        members = list(same)
+        classes = max(pair.focused["data"]["classes"] for pair in members)
+        itemsize = DTYPES[members[0].focused["trainer"]["precision"]].itemsize
+        needed = trial_bytes(inputs, neurons, classes, samples, batch, itemsize)
+        if needed > budget:
+            raise UserError(
+                f"Trial {members[0].trial} takes {format_bytes(needed)} of {device}: "
+                f"sweep.stack_mb must be at least {math.ceil(needed / 2**20)}."
+            )
+        size = min(max(1, max_values // (2 * neurons * max(inputs, batch))), MAX_TRIALS)
+        size = int(min(size, budget // needed))
+        for first in range(0, len(members), size):
+            yield members[first : first + size]
+
+
+def _shape(pair: Pair) -> tuple[int, int, int, int]:
+    """Inputs, neurons, samples and batch size."""
+    data, [neurons] = pair.focused["data"], pair.focused["model"]["hidden"]
+    noise = 0 if data["noise_position"] == "none" else data["noise"]
+    inputs, batch = data["informative"] + noise, pair.focused["optim"]["batch_size"]
+    return inputs, neurons, data["n_samples"], batch
+
+
+def rough_seconds(group: Group) -> float:
+    """A rough guess at the time of a group, to begin with the longest."""
+    config = group[0].focused
+    data, [neurons] = config["data"], config["model"]["hidden"]
+    weights = 2 * neurons * (data["informative"] + data["noise"])
+    steps = 0.7 * data["n_samples"] / config["optim"]["batch_size"] + 1
+    products, activations = weights * data["n_samples"] * 3.4, 2 * neurons * data["n_samples"]
+    work = products / 8e10 + (steps * weights + activations) * 4e-9
+    return float(config["trainer"]["max_epochs"] * (steps * 1.5e-4 + len(group) * work))
 
 
 def record_if_any(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, asdict, fields, is_dataclass
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -29,9 +28,13 @@ from focusing.config import SCHEMA_TARGETS, Optim, group_schemas
 from focusing.errors import UserError
 from focusing.experiments.stack_records import (
     DTYPES,
+    Group,
     Pair,
+    groups,
     record_failures,
     record_if_any,
+    rough_seconds,
+    stack_budget,
     train_or_record,
 )
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
@@ -48,12 +51,6 @@ from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
 from focusing.training.trainer import build_trainer
 
-Group = Sequence[Pair]
-
-MAX_VALUES = {"cpu": 2**17, "cuda": 2**24}
-"""Weights or activations of a stack: more than the CPU's cache holds would slow it down."""
-MAX_TRIALS = 64
-"""Trials of a stack."""
 MIN_POOL_SECONDS = 20.0
 """Less work than that is done in this process: starting others would take longer than it saves."""
 POLL_SECONDS = 1.0
@@ -103,7 +100,8 @@ def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float |
                 _count(status, pair, earlier=True)
         while left:
             status.refresh()
-            stacks = sorted(groups(left, device), key=rough_seconds, reverse=True)
+            fitting = groups(left, device, stack_budget(config, device))
+            stacks = sorted(fitting, key=rough_seconds, reverse=True)
             if cluster is None:
                 errors |= train_groups(stacks, device, status)
             else:
@@ -187,35 +185,6 @@ def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -
     dense["model"] = {name: value for name, value in dense["model"].items() if name in shared}
     dense["model"] |= {"_target_": SCHEMA_TARGETS["model"]["dense"], "name": "dense"}
     return Pair(dense, focused)
-
-
-def groups(pairs: Sequence[Pair], device: torch.device) -> Iterator[list[Pair]]:
-    """Trials that train together: of equal shapes, and no more than pay off."""
-    max_values = MAX_VALUES.get(device.type, MAX_VALUES["cuda"])
-    for (inputs, neurons, _, batch), same in groupby(sorted(pairs, key=_shape), _shape):
-        size = max_values // (2 * neurons * max(inputs, batch))
-        members, size = list(same), min(max(1, size), MAX_TRIALS)
-        for first in range(0, len(members), size):
-            yield members[first : first + size]
-
-
-def _shape(pair: Pair) -> tuple[int, int, int, int]:
-    """Inputs, neurons, samples and batch size."""
-    data, [neurons] = pair.focused["data"], pair.focused["model"]["hidden"]
-    noise = 0 if data["noise_position"] == "none" else data["noise"]
-    inputs, batch = data["informative"] + noise, pair.focused["optim"]["batch_size"]
-    return inputs, neurons, data["n_samples"], batch
-
-
-def rough_seconds(group: Group) -> float:
-    """A rough guess at the time of a group, to begin with the longest."""
-    config = group[0].focused
-    data, [neurons] = config["data"], config["model"]["hidden"]
-    weights = 2 * neurons * (data["informative"] + data["noise"])
-    steps = 0.7 * data["n_samples"] / config["optim"]["batch_size"] + 1
-    products, activations = weights * data["n_samples"] * 3.4, 2 * neurons * data["n_samples"]
-    work = products / 8e10 + (steps * weights + activations) * 4e-9
-    return float(config["trainer"]["max_epochs"] * (steps * 1.5e-4 + len(group) * work))
 
 
 def train_groups(

@@ -4,6 +4,7 @@ In 64 bits: stacks sum in another order, and what that changes in float32 depend
 """
 
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,15 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
+from torch import Tensor
 
+from benchmarks.layer import PeakMemory
 from focusing.compose import check
-from focusing.experiments.stack_records import Pair, train_group
-from focusing.experiments.table1 import groups, pair_of
+from focusing.data import Split
+from focusing.errors import UserError
+from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
+from focusing.experiments.stack_records import Pair, _shape, groups, stack_budget, train_group
+from focusing.experiments.table1 import pair_of
 from focusing.experiments.table1_trials import apply_trial, draw
 from focusing.results.identity import run_folder
 from focusing.results.store import read_record
@@ -58,13 +64,15 @@ def gap(stacked: dict[str, Any], single: dict[str, Any], name: str) -> float:
     return max((one[key] - other[key]).abs().max().item() for key in one)
 
 
-def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> None:
+def test_twenty_trials_end_with_the_weights_of_single_runs(
+    tmp_path: Path, device: torch.device
+) -> None:
     config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", "trainer.max_epochs=1")
     pairs = [pair_of(config, draw(0, index)) for index in SAMPLED]
     stacks = list(groups(pairs, CPU))
     assert sorted(map(len, stacks)) == [1] * 4 + [2] * 2 + [3] * 4
     for group in stacks:
-        assert train_group(group, CPU) == len(group)
+        assert train_group(group, device) == len(group)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             worst = gap(stacked, single, "last.ckpt")
@@ -73,21 +81,21 @@ def test_twenty_trials_end_with_the_weights_of_single_runs(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("normalizer", "grid"), [("mean", "index"), ("sum", "linspace")])
 def test_other_neurons_do_not_drift_apart_either(
-    tmp_path: Path, normalizer: str, grid: str
+    tmp_path: Path, normalizer: str, grid: str, device: torch.device
 ) -> None:
     neuron = (f"model.normalizer={normalizer}", f"model.grid={grid}", "trainer.max_epochs=6")
     config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *neuron)
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
-    train_group(pairs, CPU)
+    train_group(pairs, device)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             assert gap(stacked, single, "last.ckpt") < 1e-11
 
 
-def test_records_are_those_of_single_runs(tmp_path: Path) -> None:
+def test_records_are_those_of_single_runs(tmp_path: Path, device: torch.device) -> None:
     config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=holdout", "trainer.max_epochs=6")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
-    train_group(pairs, CPU)
+    train_group(pairs, device)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             folder, other = run_folder(stacked), run_folder(single)
@@ -122,15 +130,59 @@ def test_a_trial_alone_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None
         assert run_folder(check(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
 
 
-def test_a_trial_that_diverges_fails_alone(tmp_path: Path) -> None:
+def test_a_trial_that_diverges_fails_alone(tmp_path: Path, device: torch.device) -> None:
     config = sweep_config(tmp_path, "trainer.max_epochs=4")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
     for run in pairs[0]:
         run["optim"]["lr"] = 1e30
-    train_group(pairs, CPU)
+    train_group(pairs, device)
     bad, good = record_of(pairs[0].dense), record_of(pairs[1].dense)
     assert bad["status"] == "failed"
     assert "try a smaller optim.lr" in bad["error"]
     assert all(np.isfinite(values).all() for values in bad["series"].values())
     assert good["status"] == "done"
     assert len(good["series"]["test/acc"]) == 4
+
+
+@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+@pytest.mark.parametrize("trial", [19, 117, 128])
+def test_a_stack_keeps_to_its_budget(
+    trial: int, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All bytes of tensors that live at once while it trains, of as many trials as fit."""
+    options = (f"trainer.precision={precision}", "protocol=last", "trainer.max_epochs=1")
+    config = sweep_config(tmp_path, "sweep.stack_mb=12", *options)
+    budget = stack_budget(config, CPU)
+    assert budget == 12 * 2**20
+    pairs = [pair_of(config, replace(draw(0, trial), index=index)) for index in range(64)]
+    for index, pair in enumerate(pairs):
+        for run in pair:
+            run["sweep"]["trial"] = run["data"]["seed"] = index
+    group, *_ = groups(pairs, CPU, budget)
+    assert len(group) <= len(next(groups(pairs, CPU)))
+    peaks = []
+
+    def measured(stack: Stack, train: Split, evaluated: dict[str, Split], **rest: Any) -> History:
+        with PeakMemory() as peak:
+            held = [*train, *(values for split in evaluated.values() for values in split)]
+            for tensor in [*held, *(v for v in vars(stack).values() if isinstance(v, Tensor))]:
+                peak.track(tensor)
+            history = fit_stack(stack, train, evaluated, **rest)
+        peaks.append(peak.peak)
+        return history
+
+    monkeypatch.setattr("focusing.experiments.stack_records.fit_stack", measured)
+    train_group(group, CPU)
+    [peak] = peaks
+    assert peak <= budget
+    inputs, neurons, samples, batch = _shape(group[0])
+    itemsize = 4 if precision == "32-true" else 8
+    classes = group[0].focused["data"]["classes"]
+    estimate = len(group) * trial_bytes(inputs, neurons, classes, samples, batch, itemsize)
+    assert peak <= estimate < 3 * peak  # and not by guessing wildly
+
+
+def test_a_trial_that_is_too_large_says_what_it_takes(tmp_path: Path) -> None:
+    pairs = [pair_of(sweep_config(tmp_path), draw(0, 19))]
+    with pytest.raises(UserError, match=r"^Trial 19 takes .* of cpu: sweep.stack_mb must be at le"):
+        list(groups(pairs, CPU, budget=1000))

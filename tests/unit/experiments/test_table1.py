@@ -19,8 +19,8 @@ from rich.console import Console
 from focusing.compose import check
 from focusing.errors import UserError
 from focusing.experiments import table1
-from focusing.experiments.stack_records import Pair, train_group
-from focusing.experiments.table1 import check_stackable, groups, pair_of, run_stacked
+from focusing.experiments.stack_records import Pair, groups, train_group
+from focusing.experiments.table1 import check_stackable, pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
 from focusing.results.identity import run_folder
 from focusing.results.store import claim

@@ -45,4 +45,4 @@ def inputs_of(net: Network, samples: int) -> Tensor:
     if example.is_floating_point():
         return torch.randn_like(example)
     assert isinstance(net, FastText)
-    return torch.randint(0, net.vocabulary, example.shape, dtype=example.dtype)
+    return torch.randint_like(example, net.vocabulary)

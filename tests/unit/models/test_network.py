@@ -26,15 +26,17 @@ def trained(net: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_weights_travel_and_all_are_trained(name: str) -> None:
-    one, two = make(name).eval(), make(name, seed=1).eval()
+@pytest.mark.usefixtures("strays_fail")
+def test_weights_travel_and_all_are_trained(name: str, device: torch.device) -> None:
+    with device:
+        one, two = make(name).eval(), make(name, seed=1).eval()
     assert list(one.focused_layers()) == NAMES.get(name, [])
     x = inputs_of(one, 16)
     file = io.BytesIO()
     torch.save(one.state_dict(), file)
     file.seek(0)
     assert not torch.equal(one(x), two(x))
-    two.load_state_dict(torch.load(file, weights_only=True))
+    two.load_state_dict(torch.load(file, map_location=device, weights_only=True))
     assert torch.equal(one(x), two(x))
     one.train()(x).square().sum().backward()
     for key, parameter in one.named_parameters():
@@ -54,8 +56,8 @@ def test_signatures_name_the_options_of_the_focus(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_twin_is_dense_and_of_the_same_kind(name: str) -> None:
-    net = make(name)
+def test_the_twin_is_dense_and_of_the_same_kind(name: str, device: torch.device) -> None:
+    net = make(name).to(device)
     state = torch.get_rng_state()
     twin = net.match_parameters()
     assert type(twin) is type(net)

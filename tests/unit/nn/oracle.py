@@ -67,7 +67,7 @@ class Result:
 
     def check(self, found: dict[str, torch.Tensor], tolerance: float, title: str) -> None:
         for name, value in found.items():
-            error = np.abs(value.detach().double().numpy() - self.values[name])
+            error = np.abs(value.detach().double().cpu().numpy() - self.values[name])
             worst = (error / (self.scales[name] + 1e-30)).max(initial=0)
             assert worst <= tolerance, f"{title}: {name} is wrong by {worst:.2g} of its terms"
 
@@ -75,13 +75,13 @@ class Result:
 def derivatives(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> Result:
     """Output and gradients of a gaussian layer by the formulas of paper_facts.md 1.1."""
     tau, mu, sigma, w, x, gy = (
-        t.detach().double().numpy()
+        t.detach().double().cpu().numpy()
         for t in (layer.tau, layer.mu, layer.sigma, layer.weight, x, grad_y)
     )
     units = len(w) // len(mu)  # neurons that share a focus
     mu, sigma = (np.repeat(foci, units, axis=0) for foci in (mu, sigma))
-    mask = np.ones_like(w) if layer.mask is None else layer.mask.double().numpy()
-    bias = np.zeros(len(w)) if layer.bias is None else layer.bias.detach().double().numpy()
+    mask = np.ones_like(w) if layer.mask is None else layer.mask.double().cpu().numpy()
+    bias = np.zeros(len(w)) if layer.bias is None else layer.bias.detach().double().cpu().numpy()
     m = len(tau)
     t = tau[None] - mu[:, None]  # (n, m, d)
     exponent = -((t / sigma[:, None]) ** 2).sum(2) / 2

@@ -99,12 +99,13 @@ def test_engines_equal_the_formulas_in_float64(
     pruned: float | None,
     x_has_grad: bool,
     seed: int,
+    device: torch.device,
 ) -> None:
     generator, neurons = torch.Generator().manual_seed(seed), units * foci
     inputs, shape = make_topology(topology[1], topology[0], generator)
-    x = torch.randn(batch, inputs, generator=generator, dtype=torch.float64)
+    x = torch.randn(batch, inputs, generator=generator, dtype=torch.float64).to(device)
     x.requires_grad_(x_has_grad)
-    grad_y = torch.randn(batch, neurons, generator=generator, dtype=torch.float64)
+    grad_y = torch.randn(batch, neurons, generator=generator, dtype=torch.float64).to(device)
     weight = torch.randn(neurons, inputs, generator=generator, dtype=torch.float64)
     for backend in BACKENDS:
         layer = FocusedLinear(
@@ -117,12 +118,13 @@ def test_engines_equal_the_formulas_in_float64(
             backend=backend,
             cutoff=TINY,
             dtype=torch.float64,
+            device=device,
             **flags,
         )
         with torch.no_grad():
             layer.weight.copy_(weight)
             if layer.bias is not None:
-                layer.bias.normal_(generator=generator)
+                layer.bias.copy_(torch.randn(neurons, generator=generator))
         generator.manual_seed(seed)
         for step, (mu, sigma) in enumerate(moves):  # one layer: what it remembers must not mislead
             set_foci(layer, mu, sigma, generator)
@@ -145,7 +147,9 @@ LARGE = [  # beyond one slab, and above the size at which auto works in bands
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("shape", LARGE, ids=str)
-def test_large_layers_agree_in_float32(shape: tuple[int, int, Any], normalizer: str) -> None:
+def test_large_layers_agree_in_float32(
+    shape: tuple[int, int, Any], normalizer: str, device: torch.device
+) -> None:
     inputs, neurons, topology = shape
     generator = torch.Generator().manual_seed(7)
     if isinstance(topology, str):
@@ -153,8 +157,8 @@ def test_large_layers_agree_in_float32(shape: tuple[int, int, Any], normalizer: 
         if topology != "scattered":
             tau = tau.sort(0, descending=topology == "descending").values
         topology = tau
-    x = torch.randn(9, inputs, generator=generator, requires_grad=True)
-    grad_y = torch.randn(9, neurons, generator=generator)
+    x = torch.randn(9, inputs, generator=generator).to(device).requires_grad_()
+    grad_y = torch.randn(9, neurons, generator=generator).to(device)
     moves = [
         ("random", "hundredfold"),
         ("sorted", "narrow"),
@@ -166,7 +170,12 @@ def test_large_layers_agree_in_float32(shape: tuple[int, int, Any], normalizer: 
         for backend in (*BACKENDS, "auto"):  # with the default cutoff
             torch.manual_seed(1)
             layer = FocusedLinear(
-                inputs, neurons, topology=topology, normalizer=normalizer, backend=backend
+                inputs,
+                neurons,
+                topology=topology,
+                normalizer=normalizer,
+                backend=backend,
+                device=device,
             )
             set_foci(layer, mu, sigma, generator.manual_seed(3))
             if mu == "sorted":
@@ -175,21 +184,22 @@ def test_large_layers_agree_in_float32(shape: tuple[int, int, Any], normalizer: 
             expected.check(measured(layer, x, grad_y), 1e-4, f"{backend}, mu {mu}")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("normalizer", ["l2", "sum", "mean"])
 @every_backend
+@pytest.mark.usefixtures("strays_fail")
 def test_foci_that_see_no_input_stay_finite(
-    backend: str, normalizer: str, dtype: torch.dtype
+    backend: str, normalizer: str, device: torch.device, dtype: torch.dtype
 ) -> None:
+    factory: Any = {"device": device, "dtype": dtype}
     for mu, sigma in ((1 / 6, 0.01), (0.5, 0.01), (0.4, 0.001), (5.0, 0.01), (-80.0, 0.9)):
-        layer = FocusedLinear(4, 20, normalizer=normalizer, backend=backend, dtype=dtype)
+        layer = FocusedLinear(4, 20, normalizer=normalizer, backend=backend, **factory)
         with torch.no_grad():
             layer.mu.fill_(mu)
             layer.sigma.fill_(sigma)
         norm = layer.phi().norm(dim=1) if normalizer == "l2" else layer.phi().sum(1)
         whole = 4.0 if normalizer == "mean" else 2.0
-        torch.testing.assert_close(norm, torch.full((20,), whole, dtype=dtype))
-        results = measured(layer, torch.randn(3, 4, dtype=dtype), torch.randn(3, 20, dtype=dtype))
+        torch.testing.assert_close(norm, torch.full((20,), whole, **factory))
+        results = measured(layer, torch.randn(3, 4, **factory), torch.randn(3, 20, **factory))
         for name, value in results.items():
             assert value.isfinite().all(), name
         nearest = (layer.tau[:, 0] - mu).abs().argmin()
@@ -197,13 +207,14 @@ def test_foci_that_see_no_input_stay_finite(
 
 
 @every_backend
-def test_any_parameter_may_be_frozen(backend: str) -> None:
+@pytest.mark.usefixtures("strays_fail")
+def test_any_parameter_may_be_frozen(backend: str, device: torch.device) -> None:
     names = ["x", "weight", "bias", "mu", "sigma"]
-    grad_y = torch.randn(3, 260)
-    layer = FocusedLinear(130, 260, sigma=0.1, backend=backend)
+    grad_y = torch.randn(3, 260, device=device)
+    layer = FocusedLinear(130, 260, sigma=0.1, backend=backend, device=device)
     for trained in range(2 ** len(names)):
         wanted = {name for bit, name in enumerate(names) if trained >> bit & 1}
-        x = torch.randn(3, 130, requires_grad="x" in wanted)
+        x = torch.randn(3, 130, device=device, requires_grad="x" in wanted)
         for name, parameter in layer.named_parameters():
             parameter.requires_grad_(name in wanted)
             parameter.grad = None
@@ -235,11 +246,12 @@ def test_foci_of_any_bits_are_no_error(name: str, backend: str) -> None:
 
 
 @every_backend
-def test_precision_may_change_after_the_first_call(backend: str) -> None:
-    layer = FocusedLinear(200, 200, sigma=0.05, backend=backend, cutoff=TINY)
-    layer(torch.randn(2, 200))
+@pytest.mark.usefixtures("strays_fail")
+def test_precision_may_change_after_the_first_call(backend: str, device: torch.device) -> None:
+    layer = FocusedLinear(200, 200, sigma=0.05, backend=backend, cutoff=TINY, device=device)
+    layer(torch.randn(2, 200, device=device))
     layer.double()
-    x, grad_y = torch.randn(3, 200).double(), torch.randn(3, 200).double()
+    x, grad_y = (torch.randn(3, 200, device=device).double() for _ in range(2))
     derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-10, backend)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -25,14 +26,15 @@ def used(net: nn.Module, x: Tensor) -> nn.Module:
     return net
 
 
-def focused_net(threshold: float = 1.5) -> nn.Sequential:
-    first = FocusedLinear(784, 400, mu="random", sigma=0.05)
-    second = FocusedLinear(400, 300, mu="random", sigma=0.05, bias=False)
+def focused_net(threshold: float = 1.5, **factory: Any) -> nn.Sequential:
+    first = FocusedLinear(784, 400, mu="random", sigma=0.05, **factory)
+    second = FocusedLinear(400, 300, mu="random", sigma=0.05, bias=False, **factory)
+    norms = [nn.BatchNorm1d(neurons, **factory) for neurons in (400, 300)]
     net = nn.Sequential(
-        *(first, nn.BatchNorm1d(400), nn.ReLU(), nn.Dropout(0.5)),
-        *(second, nn.BatchNorm1d(300), nn.ReLU(), nn.Linear(300, 10)),
+        *(first, norms[0], nn.ReLU(), nn.Dropout(0.5)),
+        *(second, norms[1], nn.ReLU(), nn.Linear(300, 10, **factory)),
     )
-    used(net, torch.randn(32, 784))
+    used(net, torch.randn(32, 784, **factory))
     first.prune(threshold)
     second.prune(threshold)
     return net
@@ -40,8 +42,12 @@ def focused_net(threshold: float = 1.5) -> nn.Sequential:
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("threshold", [0.0, 1.5, 100.0])
-def test_gives_the_same_outputs(sparse: bool, threshold: float) -> None:
-    net, x = focused_net(threshold), torch.randn(7, 784)
+@pytest.mark.usefixtures("strays_fail")
+def test_gives_the_same_outputs(
+    sparse: bool, threshold: float, device: torch.device, dtype: torch.dtype
+) -> None:
+    factory: Any = {"device": device, "dtype": dtype}
+    net, x = focused_net(threshold, **factory), torch.randn(7, 784, **factory)
     before = copy.deepcopy(net.state_dict())
     fast = to_inference(net, sparse=sparse, example=x)
     assert_same(fast(x), net.eval()(x))

@@ -69,8 +69,12 @@ def test_regularization() -> None:
 
 class TestPrune:
     @pytest.mark.parametrize("focus", FOCI)
-    def test_phi_below_the_threshold_becomes_zero(self, focus: str) -> None:
-        layer = FocusedLinear(50, 8, focus=focus, sigma=(0.05, 0.2)).eval()
+    @pytest.mark.usefixtures("strays_fail")
+    def test_phi_below_the_threshold_becomes_zero(
+        self, focus: str, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        factory: Any = {"device": device, "dtype": dtype}
+        layer = FocusedLinear(50, 8, focus=focus, sigma=(0.05, 0.2), **factory).eval()
         before = layer.phi().detach()
         sparsity = layer.prune(0.7)
         gone = before.abs() < 0.7
@@ -79,7 +83,7 @@ class TestPrune:
         torch.testing.assert_close(layer.phi(), torch.where(gone, 0.0, before))
         expected = torch.where(gone, 0.0, before * layer.weight)
         torch.testing.assert_close(layer.effective_weight(), expected)
-        x = torch.randn(3, 50)
+        x = torch.randn(3, 50, **factory)
         assert_same(layer(x), x @ expected.T)
 
     def test_zero_drops_nothing_and_infinity_everything(self) -> None:
@@ -116,13 +120,16 @@ class TestPrune:
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("focus", FOCI)
-def test_fold_gives_a_linear_layer(focus: str, bias: bool, pruned: bool) -> None:
-    layer = FocusedLinear(40, 9, bias, focus=focus, mu="random", sigma=0.1).eval()
+@pytest.mark.usefixtures("strays_fail")
+def test_fold_gives_a_linear_layer(
+    focus: str, bias: bool, pruned: bool, device: torch.device
+) -> None:
+    layer = FocusedLinear(40, 9, bias, focus=focus, mu="random", sigma=0.1, device=device).eval()
     if bias:
         nn.init.normal_(layer.bias)
     if pruned:
         layer.prune(0.5)
-    plain, x = layer.fold(), torch.randn(5, 40)
+    plain, x = layer.fold(), torch.randn(5, 40, device=device)
     assert type(plain) is nn.Linear
     assert plain.weight.requires_grad
     assert not plain.training

@@ -30,7 +30,7 @@ from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from torch import Tensor
 
 from focusing.callbacks.analysis import focused_layers
-from focusing.nn import FocusedLinear
+from focusing.nn import FocusedAttention, FocusedLinear
 from focusing.results.arrays import write_arrays
 from focusing.training.checkpoint import check_structure
 from focusing.validation import fields, items, whole
@@ -80,10 +80,13 @@ class FocusTrajectory(pl.Callback):
         self.movie, self.fps = movie, fps
         self.trajectory = Trajectory()
         self._layers: dict[str, FocusedLinear] = {}
+        self._heads: dict[str, FocusedAttention] = {}
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look the layers up once."""
         self._layers = focused_layers(pl_module)
+        modules = getattr(pl_module, "net", pl_module).named_modules()
+        self._heads = {name: one for name, one in modules if isinstance(one, FocusedAttention)}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Record where the foci start; a resumed run has done so."""
@@ -125,8 +128,16 @@ class FocusTrajectory(pl.Callback):
                 log.warning("focus.npz could not be written: %s", error)
 
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """How far the foci moved, as the record's ``focus``; see :meth:`Trajectory.movement`."""
-        return {"focus": self.trajectory.movement(record["data"], self._layers)}
+        """How far the foci moved, as the record's ``focus``; see :meth:`Trajectory.movement`.
+
+        Of heads that focus, ``measured.heads`` says where they look at the end.
+        """
+        heads = {
+            name: {"mu": layer.mu.tolist(), "sigma": layer.sigma.tolist()}
+            for name, layer in self._heads.items()
+        }
+        movement = {"focus": self.trajectory.movement(record["data"], self._layers)}
+        return movement | ({"measured": {"heads": heads}} if heads else {})
 
     def state_dict(self) -> dict[str, Any]:
         """The records so far."""

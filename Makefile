@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export FOCUSING_DATA_DIR ?= $(CURDIR)/../shared/data
 endif
 
-.PHONY: help setup train test test-cluster fuzz lint bench results campaign venv-core venv-all
+.PHONY: help setup train test test-cluster fuzz lint bench docs notebooks results campaign venv-core venv-all
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -39,6 +39,12 @@ lint: venv-all ## check style, types and layering
 
 bench: venv-all ## measure speed and memory: make bench ARGS=layer for one of benchmarks/
 	for name in $(or $(ARGS),layer launches loop table1 inference sweep report); do $(RUN) benchmarks/$$name.py || exit 1; done
+
+docs: venv-all ## build the documentation in site/; open site/index.html, or: python -m http.server -d site
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+
+notebooks: venv-all ## make the notebooks of notebooks/*.py anew
+	$(VENV)/bin/jupytext --to ipynb notebooks/*.py
 
 results: venv-core ## publish what is in outputs/: records to results/, tables and figures for REPRODUCTION.md
 	$(VENV)/bin/focusing archive outputs --out results

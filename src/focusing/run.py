@@ -93,9 +93,11 @@ def _reuse(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str,
 
 def _command_line() -> tuple[list[str], str]:
     """The options that were typed, and what stood before them."""
-    overrides = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    if not HydraConfig.initialized():
+        return [], ""
     program = Path(sys.argv[0]).name
-    return overrides, f"python {program}" if program.endswith(".py") else "focusing train"
+    command = f"python {program}" if program.endswith(".py") else "focusing train"
+    return list(HydraConfig.get().overrides.task), command
 
 
 def _print(console: Console, parts: Iterable[RenderableType]) -> None:

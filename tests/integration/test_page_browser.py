@@ -231,9 +231,11 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
 
 
 def _assert_foci(path: Path, drawn: list[str]) -> None:
-    """Curves of all neurons are the layer's own phi, on one scale."""
+    """Curves of all neurons are those of the layer's own phi, on one scale."""
     [foci] = read_foci(path.parent, {})
-    expected = foci.phi(-1)[np.argsort(foci.mu[0, :, 0], kind="stable")]
+    expected = foci.smooth_phi(-1, np.linspace(0, 1, 241))[
+        np.argsort(foci.mu[0, :, 0], kind="stable")
+    ]
     points = [re.findall(r"[ML]([\d.]+) ([\d.]+)", each) for each in drawn]
     heights = np.array(points, float)[..., 1]
     assert heights.shape == expected.shape

@@ -26,6 +26,7 @@ def test_a_killed_node_hands_its_runs_on(tmp_path: Path, monkeypatch: pytest.Mon
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "180")  # of a busy machine
     path = f"{ROOT / 'src'}:{ROOT}"
     monkeypatch.setenv("PYTHONPATH", path)  # of the nodes
     from ray.cluster_utils import Cluster
@@ -38,13 +39,13 @@ def test_a_killed_node_hands_its_runs_on(tmp_path: Path, monkeypatch: pytest.Mon
         process = Forked(
             TRAIN, "-m", *launcher, "model.hidden=[8]", *RUNS, cwd=tmp_path, PYTHONPATH=path
         )
-        until = time.monotonic() + 200
+        until = time.monotonic() + 400
         while len(list(tmp_path.glob("outputs/.multirun/.ray/*/*.jsonl"))) < 2:
             assert process.poll() is None, process.output
             assert time.monotonic() < until
             time.sleep(0.05)
         cluster.remove_node(nodes[0], allow_graceful=False)
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=400)
     finally:
         cluster.shutdown()
     assert process.returncode == 0, out + err

@@ -175,7 +175,7 @@ def test_a_callback_of_ones_own_is_trusted_by_name(
 def test_help_lists_groups_and_options(tmp_path: Path) -> None:
     done = run_here("train", "--help", cwd=tmp_path)
     assert done.returncode == 0
-    assert "model: cnn_dense, cnn_focus, dense, dynamic_2d, dynamic_dense, fast" in done.stdout
+    assert "optim           adam, paper, rmsprop, sgd" in done.stdout
     assert "protocol        best_test, holdout, last" in done.stdout
     assert "sigma: 0.08" in done.stdout
     assert list(tmp_path.iterdir()) == []

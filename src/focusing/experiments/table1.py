@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, fields
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -24,7 +24,7 @@ from rich import box, console
 from rich.table import Table
 
 from focusing.compose import check, prepare_hydra
-from focusing.config import SCHEMA_TARGETS, Optim, group_schemas
+from focusing.config import SCHEMA_TARGETS, FociOptim, Optim, group_schemas
 from focusing.errors import UserError
 from focusing.experiments.stack_records import (
     DTYPES,
@@ -148,9 +148,9 @@ def check_stackable(config: Mapping[str, Any]) -> None:
             default: Any = factory() if callable(factory) else option.default
             if option.name in (*FREE_OPTIONS[group], "name") or default is MISSING:
                 continue
-            if config[group][option.name] != (
-                asdict(default) if is_dataclass(default) else default
-            ):
+            if isinstance(default, FociOptim):
+                default = vars(default)
+            if config[group][option.name] != default:
                 raise _refusal(f"{group}.{option.name}", config[group][option.name], str(default))
     if model["normalizer"] == "none":
         raise _refusal("model.normalizer", "none", "l2, sum and mean")

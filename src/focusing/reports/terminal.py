@@ -188,11 +188,15 @@ def closing(
         record: of the run.
         run_dir: its folder.
         overrides: the command line.
-        program: how the command begins, such as ``python train.py``.
+        program: how the command begins, such as ``python train.py``; empty: there is none.
     """
     yield summary(record, str(run_dir))
     if any(run_dir.glob("figures/*.png")):
         yield f"[dim]figures[/]  {escape(str(run_dir / 'figures'))}"
+    if any(run_dir.glob("wandb/offline-run-*")):
+        yield f"[dim]send[/]     focusing wandb push {escape(shlex.quote(str(run_dir)))}"
+    if not program:  # from Python
+        return
     model = record["config"]["model"]["name"]
     twin = dense_twin(model)
     if twin == model:

@@ -16,7 +16,10 @@ from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
 from focusing.callbacks.focus_trajectory import MAX_STORED_NEURONS, Trajectory
 from focusing.drawing import LayerFoci, film_layers
+from focusing.models import focused_transformer
+from focusing.training.module import FocusingModule
 from tests.unit.callbacks.tiny import LIGHTNING, Broken, Module, batches, trainer
+from tests.unit.training.fitting import optim
 
 pytestmark = LIGHTNING
 
@@ -177,6 +180,9 @@ def test_tensorboard_gets_histograms_and_figures(tmp_path: Path) -> None:
     assert events.Tags()["histograms"] == ["focus/hidden/mu", "focus/hidden/sigma"]
     assert len(events.Histograms("focus/hidden/mu")) == 4
     assert len(events.Images("focus/hidden")) == 2  # after two epochs, and at the end
+    scalars = events.Tags()["scalars"]
+    assert {"focus/hidden/mu_mean", "focus/hidden/sigma_std"} <= set(scalars)
+    assert any(tag.startswith("lr/") for tag in scalars)
 
 
 @pytest.mark.parametrize("topology", [None, (4, 5)])
@@ -200,3 +206,13 @@ def test_no_film_of_volumes_and_a_gif_without_ffmpeg(
     paths = film_layers(recorded, tmp_path, "mp4", 5)
     assert [path.name for path in paths] == ["foci_flat.gif"]
     assert "ffmpeg is not installed" in caplog.text
+
+
+def test_the_record_says_where_heads_look() -> None:
+    net = focused_transformer((6, 6, 1), 3, width=8, heads=2, hidden=4, patch=3, sigma=[0.1, 0.4])
+    module, callback = FocusingModule(net, optim()), FocusTrajectory()
+    callback.on_fit_start(trainer=None, pl_module=module)  # type: ignore[arg-type]
+    heads = callback.measurements({"data": {}})["measured"]["heads"]
+    assert list(heads) == ["blocks.0.attention", "blocks.1.attention"]
+    assert heads["blocks.1.attention"]["mu"] == [[0, 0], [0, 0]]
+    assert heads["blocks.1.attention"]["sigma"][1] == pytest.approx([0.4, 0.4])

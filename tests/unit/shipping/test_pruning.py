@@ -1,4 +1,4 @@
-"""Pruning by the paper's rule, and who judges."""
+"""Pruning by the paper's rule, and which data chooses the threshold."""
 
 import json
 import shutil

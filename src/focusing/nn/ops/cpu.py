@@ -12,6 +12,7 @@ import math
 import threading
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -211,7 +212,7 @@ def when_compiling(announce: Callable[[], Any]) -> None:
     """Call a function as soon as numba compiles a loop in this process; later runs find it."""
     if not AVAILABLE:
         return
-    from numba.core import event
+    event: Any = import_module("numba.core.event")
 
     class Announce(event.Listener):  # type: ignore[misc]
         def on_start(self, happening: Any) -> None:

@@ -2,7 +2,7 @@
   const content = JSON.parse(document.getElementById("data").textContent);
   const TITLES = { acc: "accuracy, %", loss: "loss", mae: "mean absolute error", mse: "mean squared error", sigma_mean: "mean σ" };
   const PARTS = ["test", "train", "val"]; // the accent colour is for what counts
-  const FEW = 10;
+  const FEW = 10, POINTS = 241;
   const shade = (neuron) => `c${neuron % 7}`; // a neuron keeps its colour
 
   function curves() {
@@ -59,13 +59,21 @@
     triangle: (u) => Math.max(0, 1 - Math.abs(u) / Math.sqrt(6)),
   };
 
-  // phi of one neuron; the norm is that over the positions.
+  // The smooth curve of phi of one neuron; the norm is that over the inputs.
   function phi(layer, mu, sigma) {
     const { positions, normalizer, inputs } = layer;
-    const g = positions.map((tau) => (FUNCTIONS[layer.focus] ?? FUNCTIONS.gaussian)((tau - mu) / sigma));
+    const focus = (tau) => (FUNCTIONS[layer.focus] ?? FUNCTIONS.gaussian)((tau - mu) / sigma);
+    const g = positions.map(focus);
     const mean = (power) => g.reduce((sum, value) => sum + Math.abs(value) ** power, 0) / g.length;
     const norm = { l2: Math.sqrt(mean(2)), sum: Math.sqrt(inputs) * mean(1), mean: mean(1), none: 1 }[normalizer] || 1;
-    return g.map((value) => value / norm);
+    // A focus much narrower than the distance of inputs would be a spike that no input sees.
+    const limit = 2 * Math.max(...g.map(Math.abs));
+    return fine(layer).map((tau) => Math.max(-limit, Math.min(limit, focus(tau))) / norm);
+  }
+
+  function fine({ positions }) {
+    const [first, last] = [positions[0], positions.at(-1)];
+    return Array.from({ length: POINTS }, (_, at) => first + ((last - first) * at) / (POINTS - 1));
   }
 
   function shadeNoise(chart, layer) {
@@ -90,13 +98,17 @@
     }
     const chart = axes({ x: [0, 1], y: layer.range }, { x: "input position τ" }, WIDE);
     shadeNoise(chart, layer);
-    const points = (values) => values.map((value, i) => [chart.x(layer.positions[i]), chart.y(value)]);
+    const places = fine(layer).map(chart.x);
+    const points = (values) => values.map((value, i) => [places[i], chart.y(value)]);
+    const floor = chart.frame.height - chart.frame.bottom;
+    if (layer.positions.length <= 100) {
+      for (const tau of layer.positions) chart.svg.append(draw("line", { class: "axis", x1: chart.x(tau), x2: chart.x(tau), y1: floor, y2: floor + 3 }));
+    }
     const line = (values) => path(points(values));
     // Down to zero at both ends: a focus at the edge would else be filled across the whole picture.
     const area = (values) => {
       const over = points(values);
-      const floor = chart.y(0);
-      return path([[over[0][0], floor], ...over, [over[over.length - 1][0], floor]]);
+      return path([[over[0][0], chart.y(0)], ...over, [over[over.length - 1][0], chart.y(0)]]);
     };
     for (const values of layer.phi[0]) chart.svg.append(draw("path", { class: "ghost", d: line(values) }));
     layer.phi[at].forEach((values, j) => {

@@ -1,0 +1,80 @@
+"""The site builds without a warning and needs no network; the notebooks run."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jupytext
+import pytest
+from nbclient import NotebookClient
+
+from tests.integration.commands import ROOT
+
+pytestmark = pytest.mark.slow
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
+CREDIT = "https://squidfunk.github.io/mkdocs-material/"
+TUTORIALS = ["docs/index.md", "docs/tutorials/own_cnn.md", "docs/explanation/dynamic.md"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(build, cwd=ROOT, env=quiet, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+def test_pages_fetch_nothing_and_each_has_a_picture(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
+    assert len(pages) > 20
+    for page in pages:
+        text = page.read_text()
+        fetched = re.findall(r'(?:src|<link[^>]*href)="?(https?://[^">]+)', text)
+        assert fetched == [], page
+        pictures = re.findall(r'<img[^>]*src="([^"]+)"', text)
+        assert pictures, page
+        assert all((page.parent / picture).exists() for picture in pictures), page
+
+
+def test_the_reference_comes_from_docstrings_yaml_and_the_parser(site: Path) -> None:
+    options = (site / "reference/options.html").read_text()
+    assert "any class of torch.optim" in options
+    assert "model=cnn_focus" in options
+    assert "drop phi &lt; t" in (site / "reference/commands.html").read_text()
+    assert "topology" in (site / "reference/python.html").read_text()
+
+
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_examples_of_pages_run(page: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    assert blocks
+    exec(compile("\n".join(blocks), page, "exec"), {})  # noqa: S102 - our own page
+
+
+def test_the_data_set_of_the_tutorial_trains(tmp_path: Path) -> None:
+    text = (ROOT / "docs/tutorials/own_data.md").read_text()
+    for name, content in re.findall(r'```\w+ title="([^"]+)"\n(.*?)```', text, flags=re.DOTALL):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    command = re.search(r"^PYTHONPATH=. python train.py (.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert command
+    words = command[1].replace("\\\n", " ").split()
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    start = [sys.executable, str(ROOT / "train.py"), *words, "figures=false", "callbacks=none"]
+    done = subprocess.run(start, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "rings" in done.stdout
+
+
+@pytest.mark.parametrize("script", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+def test_notebooks_run_and_are_those_of_the_scripts(script: Path, tmp_path: Path) -> None:
+    notebook = jupytext.read(script)
+    stored = jupytext.read(script.with_suffix(".ipynb"))
+    cells = [(cell.cell_type, cell.source) for cell in notebook.cells]
+    assert cells == [(cell.cell_type, cell.source) for cell in stored.cells], "make notebooks"
+    folder = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=300, resources=folder).execute()

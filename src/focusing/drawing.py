@@ -197,8 +197,9 @@ class LayerFoci:
 
     def _coefficients(self, tau: Array, at: int, neurons: Array | slice, normalizer: str) -> Array:
         values = (tau, self.mu[at, neurons], self.sigma[at, neurons])
-        tensors = (torch.as_tensor(array).double() for array in values)
-        return np.asarray(coefficients(*tensors, self.focus, normalizer, sample=False).numpy())
+        at_inputs, mu, sigma = (torch.as_tensor(array).double() for array in values)
+        phi = coefficients(at_inputs, mu, sigma, self.focus, normalizer, sample=False)
+        return np.asarray(phi.numpy())
 
 
 def shade_noise(
@@ -269,7 +270,7 @@ def draw_foci(
 
 def before_after(colour: str = "k") -> list[Line2D]:
     """Legend entries: dotted for the initial state, solid for the final one."""
-    lines = {"initial": ":", "final": "-"}
+    lines: dict[str, Any] = {"initial": ":", "final": "-"}
     return [Line2D([], [], linestyle=lines[name], color=colour, label=name) for name in lines]
 
 

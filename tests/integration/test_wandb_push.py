@@ -90,7 +90,7 @@ def test_a_run_is_sent_whole_and_once(
     assert capsys.readouterr().out.splitlines()[-1] == "Sent 1 run to me/p."
     ((name, sent),) = server.runs.items()
     assert (sent["project"], sent["groupName"], sent["jobType"]) == ("p", "mine", "train")
-    assert sent["displayName"] == f"{run_dir.parent.name}-seed=17"
+    assert sent["displayName"] == "focus_s · mnist · seed 17"
     assert sent["state"] == "finished"
     assert sent["tags"] == [
         "data=mnist",

@@ -18,6 +18,7 @@ from rich.table import Table as Grid
 
 from focusing.errors import UserError
 from focusing.reports.names import PROTOCOLS, data_name, dense_twin, model_name
+from focusing.reports.report_cache import remember, report_state, unchanged
 from focusing.reports.tables import Record, Table, between, number, p_value, signed
 from focusing.reports.tables.files import all_tables, write_tables
 from focusing.results.collect import Collection, collect
@@ -33,6 +34,8 @@ WRITERS = {
     "page": ("focusing.reports.page", "write_page"),
 }
 """What comes after the tables, and may draw on them; imported when it is used."""
+PARTS = ("tables", "figures", "pages")
+"""Under these names a report remembers what it was made from."""
 MAX_ROWS = 10
 """Rows of the summary: with its head and end, a report prints no more than 20 lines."""
 HONEST_FIRST = ("holdout", *PROTOCOLS)
@@ -89,6 +92,9 @@ def write_report(collection: Collection, out: Path, show: Show | None = None) ->
         out: folder of the report. Parts that were made from the same records stay as they are.
         show: told of the progress.
     """
+    state = report_state(collection)
+    if all(unchanged(out, part, state) for part in PARTS):
+        return  # and matplotlib is not even imported
     show = show or (lambda part, ready, total: None)
     out.mkdir(parents=True, exist_ok=True)
     show("tables", 0, 1)
@@ -98,6 +104,7 @@ def write_report(collection: Collection, out: Path, show: Show | None = None) ->
     for part, (module, function) in WRITERS.items():
         show(part, 0, 1)
         getattr(import_module(module), function)(collection, out, partial(show, part))
+    remember(out, "pages", state, [out / SUMMARY, *out.glob("*.html"), *out.glob("runs/*.html")])
 
 
 def differences(tables: Sequence[Table]) -> list[list[str]]:

@@ -193,6 +193,8 @@ def closing(
     yield summary(record, str(run_dir))
     if any(run_dir.glob("figures/*.png")):
         yield f"[dim]figures[/]  {escape(str(run_dir / 'figures'))}"
+    if any(run_dir.glob("wandb/offline-run-*")):
+        yield f"[dim]send[/]     focusing wandb push {escape(shlex.quote(str(run_dir)))}"
     if not program:  # from Python
         return
     model = record["config"]["model"]["name"]

@@ -199,7 +199,7 @@ def build(shown: Sections, entity: str, project: str, name: str) -> Any:
         project=project,
         name=name,
         sections=[
-            ws.Section(name=title, panels=[panel.build() for panel in panels], is_open=True)
+            ws.Section(name=title, panels=[panel.build() for panel in panels], is_open=False)
             for title, panels in shown.items()
         ],
         runset_settings=ws.RunsetSettings(groupby=[ws.Metric("Group"), ws.Config("config_hash")]),
@@ -212,7 +212,7 @@ def code(shown: Sections, entity: str | None, project: str, name: str, file: str
     for title, panels in shown.items():
         lines += [f"        ws.Section(\n            name={title!r},\n            panels=["]
         lines += [f"                {panel.code()}," for panel in panels]
-        lines += ["            ],\n            is_open=True,\n        ),"]
+        lines += ["            ],\n            is_open=False,\n        ),"]
     return CODE.format(
         file=file,
         entity=repr(entity) if entity else "default_entity()",

@@ -138,7 +138,7 @@ def item_of(run: Run) -> Item:
     return Item(
         **account(run.config),
         id=run_id(run.path) or digest(*identity),
-        name=f"{run.config_hash}-seed={run.seed}",
+        name=f"{run.model} · {run.data} · seed {run.seed}",
         group=run.experiment,
         job_type=str(logged.get("job_type") or "train"),
         tags=(*tags(run.config), *(logged.get("tags") or ())),

@@ -273,7 +273,8 @@ class ClusterSweep(ABC):
         reasons = Counter(j.state.reason for j in self._submitted if j.state.name == "PENDING")
         reason = reasons.most_common(1)[0][0] if reasons else ""
         words = [f"{count} {name}" for name, count in sorted(states.items(), reverse=True)]
-        status.queue = f"{self.cluster}: {', '.join(words)}" + (f" ({reason})" if reason else "")
+        known = f" ({reason})" if reason not in ("", "None") else ""
+        status.queue = f"{self.cluster}: {', '.join(words)}{known}"
         for reason, count in reasons.items():
             if reason not in (*ROUTINE, *self._told):
                 self._told.add(reason)

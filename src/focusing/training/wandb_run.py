@@ -77,7 +77,7 @@ def open_run(
             job_type=options.get("job_type") or "train",
             tags=[*tags(config), *(options.get("tags") or [])],
             notes=options.get("notes"),
-            name=f"{run_dir.parent.name}-{run_dir.name}",
+            name=display_name(config) or f"{run_dir.parent.name}-{run_dir.name}",
             id=_new_run_id(run_dir),
             resume="allow" if mode == "online" else None,
             dir=str(run_dir),
@@ -226,6 +226,14 @@ def facts(config: Mapping[str, Any]) -> dict[str, Any]:
         "config_hash": config_hash(config),
         "label": f"{', '.join(label)}{experiment}",
     }
+
+
+def display_name(config: Mapping[str, Any]) -> str:
+    """What people read: ``focus_s · mnist · seed 5``; empty without a config."""
+    names = _names(config)
+    if not {"model", "data"} <= names.keys():
+        return ""
+    return f"{names['model']} · {names['data']} · seed {config.get('seed', 0)}"
 
 
 def tags(config: Mapping[str, Any]) -> list[str]:

@@ -180,6 +180,9 @@ def test_tensorboard_gets_histograms_and_figures(tmp_path: Path) -> None:
     assert events.Tags()["histograms"] == ["focus/hidden/mu", "focus/hidden/sigma"]
     assert len(events.Histograms("focus/hidden/mu")) == 4
     assert len(events.Images("focus/hidden")) == 2  # after two epochs, and at the end
+    scalars = events.Tags()["scalars"]
+    assert {"focus/hidden/mu_mean", "focus/hidden/sigma_std"} <= set(scalars)
+    assert any(tag.startswith("lr/") for tag in scalars)
 
 
 @pytest.mark.parametrize("topology", [None, (4, 5)])

@@ -245,5 +245,5 @@ def test_kernels_compile_for_gpus_without_spills_and_inductor_sees_what_they_wri
     for row in rows:
         assert row["spilled"] == 0, row
         assert row["shared"] <= 2048, row
-        assert row["registers"] <= 168, row  # of 255: three programs or more on a multiprocessor
+        assert row["registers"] <= 128, row  # of 255: 512 threads or more on a multiprocessor
     assert written == [["product"], ["grad_weight", "grad_mu", "grad_sigma"]]

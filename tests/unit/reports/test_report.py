@@ -107,7 +107,15 @@ def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(report, "WRITERS", writers)
     leave(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
     write_report(collect([tmp_path / "runs"]), tmp_path / "report")
-    assert (tmp_path / "report" / "index.html").read_text().startswith("1 ['all.md'")
+    page = tmp_path / "report" / "index.html"
+    assert page.read_text().startswith("1 ['all.md'")
+    monkeypatch.setattr(report, "PARTS", ("tables", "pages"))
+    page.write_text("kept")
+    write_report(collect([tmp_path / "runs"]), tmp_path / "report")
+    assert page.read_text() == "kept"  # of the same records nothing is made again
+    page.unlink()
+    write_report(collect([tmp_path / "runs"]), tmp_path / "report")
+    assert page.exists()
 
 
 @pytest.fixture

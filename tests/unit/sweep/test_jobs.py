@@ -55,6 +55,13 @@ def test_a_log_is_not_flooded_and_of_an_error_less_is_better() -> None:
     assert last.endswith("best 2 (seed=1)")
 
 
+def test_an_error_of_many_runs_is_told_once() -> None:
+    status, stream = make_status(terminal=False, interval=1000.0)
+    for job, error in zip(JOBS, ("The job died.", "The job died.", "Diverged."), strict=False):
+        status.add(job, Outcome("failed", error=error))
+    assert [line.split(": ")[1] for line in stream.getvalue().splitlines()] == ["seed=0", "seed=2"]
+
+
 def test_a_terminal_has_a_bar_and_lines_above_it() -> None:
     status, stream = make_status(terminal=True)
 

@@ -14,7 +14,7 @@ from pytorch_lightning.loggers.logger import Logger
 from focusing.errors import UserError
 from focusing.training import wandb_run
 from focusing.training.loggers import MetricsFile, build_loggers, close_loggers
-from focusing.training.wandb_run import curves_of, facts, log_record, summary_of, tags
+from focusing.training.wandb_run import curves_of, display_name, facts, log_record, summary_of, tags
 from tests.unit.callbacks.tiny import LIGHTNING, Module, batches, trainer
 
 pytestmark = LIGHTNING
@@ -247,6 +247,10 @@ RECORD: dict[str, Any] = {
 
 
 class TestWhatWandbShows:
+    def test_a_name_can_be_read(self) -> None:
+        assert display_name({**CONFIG, "seed": 5}) == "focus_s · mnist · seed 5"
+        assert display_name({}) == ""
+
     def test_tags_are_typed_words(self) -> None:
         groups = ["data=mnist", "model=focus_s", "size=quick", "variant=text", "protocol=holdout"]
         assert tags(CONFIG) == groups

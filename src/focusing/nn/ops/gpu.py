@@ -32,9 +32,9 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether kernels run in Python on CPU tensors, as in the tests; Triton asks when it is loaded."""
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MAX_BLOCK = 512
-"""Inputs at a time; with four for each thread all sums of a row stay in registers."""
-INPUTS_PER_WARP = 128
-MAX_AXES = 3  # more would leave the registers
+"""Inputs at a time."""
+INPUTS_PER_WARP = {1: 128, 2: 128, 3: 64}
+"""By number of axes: so few for each thread that all sums of a row stay in registers."""
 
 _MIN_LOG_PHI = tl.constexpr(math.log(FAINTEST))
 _LOWEST = tl.constexpr(-3e38)  # minus infinity, but its difference to itself is 0
@@ -212,7 +212,7 @@ def launch_options(inputs: int, axes: int, normalizer: str) -> dict[str, Any]:
         "AXES": triton.next_power_of_2(axes),
         "ORDER": order,
         "BLOCK": block,
-        "num_warps": max(1, block // INPUTS_PER_WARP),
+        "num_warps": max(1, block // INPUTS_PER_WARP[axes]),
     }
 
 
@@ -382,7 +382,7 @@ def supports(
         and mu.dtype in DTYPES
         and sigma.dtype in DTYPES
         and tau.dtype == torch.float32
-        and tau.shape[1] <= MAX_AXES
+        and tau.shape[1] in INPUTS_PER_WARP
         and fit_together(x, weight, mu, sigma, tau, mask)
     )
 

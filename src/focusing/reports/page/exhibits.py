@@ -12,6 +12,7 @@ from typing import Any
 
 from PIL import Image
 
+from focusing.reports.figures.chart import ALONE
 from focusing.reports.figures.gallery import FOLDER, INDEX
 from focusing.reports.names import PROTOCOLS, SMALL_SIZES
 from focusing.reports.tables import Cell, Row, Table
@@ -64,9 +65,12 @@ def table_tags(table: Table) -> dict[str, str]:
 
 
 def is_minor(table: Table) -> bool:
-    """Whether a table belongs into the appendix: all of it is of quick runs."""
-    sizes = table_tags(table).get("size", "").split()
-    return bool(sizes) and set(sizes) <= set(SMALL_SIZES)
+    """Whether a table belongs into the appendix: all of it is of quick runs, or of single ones."""
+    tags = table_tags(table)
+    sizes, experiments = (set(tags.get(name, "").split()) for name in ("size", "experiment"))
+    counts = [record["n"] for record in table.records if record.get("n") is not None]
+    single = bool(counts) and max(counts) == 1 and not experiments & set(ALONE)
+    return single or (bool(sizes) and sizes <= set(SMALL_SIZES))
 
 
 def column_protocol(title: str) -> str:

@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from focusing.reports.page.exhibits import FIGURE_SPACE, column_protocol, page_table, short_title
+from focusing.reports.page.exhibits import (
+    FIGURE_SPACE,
+    column_protocol,
+    is_minor,
+    page_table,
+    short_title,
+    table_tags,
+)
 from focusing.reports.page.overview import duration, experiments, lead, run_settings
 from focusing.reports.page.run_page import (
     MAX_CURVE_POINTS,
@@ -52,6 +59,24 @@ class TestTables:
             "100.00",
             f"{FIGURE_SPACE}+1",
         ]
+
+    @pytest.mark.parametrize(
+        ("experiment", "size", "n", "minor"),
+        [
+            ("mine", "full", 5, False),
+            ("mine", "quick", 5, True),
+            ("mine", "full", 1, True),
+            ("sparsity", "full", 1, False),  # a curve means something without repeats
+            ("mine", "full", None, False),
+        ],
+    )
+    def test_what_says_little_is_in_the_appendix(
+        self, experiment: str, size: str, n: int | None, minor: bool
+    ) -> None:
+        records = ({"experiment": experiment, "size": size, "n": n},)
+        table = Table("t", "T", (), (), records=records)
+        assert is_minor(table) == minor
+        assert table_tags(table) == {"experiment": experiment, "size": size}
 
     @pytest.mark.parametrize(
         ("title", "protocol"),

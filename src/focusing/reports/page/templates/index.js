@@ -215,8 +215,13 @@
       large.showModal();
     } else if (event.target === large || event.target.parentElement === large) large.close();
   });
-  // A link into the appendix opens it.
-  const open = () => document.getElementById(decodeURIComponent(location.hash.slice(1)))?.querySelectorAll("details.fold").forEach((details) => { details.open = true; });
+  // A link to what is folded opens it.
+  const open = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (const details of target ? all("details.fold", target) : []) details.open = true;
+    for (let at = target?.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
+    target?.scrollIntoView();
+  };
   addEventListener("hashchange", open);
   open();
   // Closed notes would be missing in print.

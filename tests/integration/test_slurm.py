@@ -47,6 +47,7 @@ def end_by_time(slurm: Slurm, job: str, folder: Path) -> None:
     while "Requeued job" not in log.read_text():
         assert time.monotonic() < until
         time.sleep(0.1)
+    slurm("scontrol", "update", f"JobId={job}", "TimeLimit=240")  # as it was when it was submitted
     pause.unlink()
 
 

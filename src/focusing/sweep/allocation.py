@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from focusing.sweep.task import SweepTask
 
 SHARED_FILE = "sweep.pkl"
+NO_RUN = -1
+"""The index of a line that says that no run is in training any longer."""
 
 
 class Journal:
@@ -142,7 +144,10 @@ class Allocation:
             left = [job for job in self.jobs if job.index not in over]
             content = (self.folder / SHARED_FILE).read_bytes()
             workload: Workload = pickle.loads(content)  # noqa: S301 - our own sweep wrote it
-            workload.run(left, journal)
+            try:
+                workload.run(left, journal)
+            finally:  # every run has saved: if the next process dies early, none is to blame
+                journal.write(NO_RUN)
 
     def checkpoint(self) -> Any:
         """What submitit queues again: the same job, whose journal has grown."""

@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.errors import UserError
 from focusing.results.store import atomic_write
-from focusing.sweep.allocation import SHARED_FILE, Allocation, Journal, Workload
+from focusing.sweep.allocation import NO_RUN, SHARED_FILE, Allocation, Journal, Workload
 from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import Done, Job, Outcome, record_failure
 from focusing.sweep.status import SweepStatus
@@ -61,7 +61,7 @@ class Submitted:
         allocation: the job.
         handle: what the cluster calls it.
         left: runs that are not over, by index.
-        begun: of all runs, those that have begun.
+        begun: runs that have begun in the job's present life; it may have been queued again.
         state: as of the last question.
     """
 
@@ -80,6 +80,8 @@ class Submitted:
         """Runs that are over since the last call."""
         for index, outcome in self._journal.read():
             self.begun.add(index)
+            if index == NO_RUN:
+                self.begun.clear()
             if outcome is not None and index in self.left:
                 yield self.left.pop(index), outcome
 

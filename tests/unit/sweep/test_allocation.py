@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from focusing.sweep.allocation import SHARED_FILE, Allocation, Journal, requeueing
+from focusing.sweep.allocation import NO_RUN, SHARED_FILE, Allocation, Journal, requeueing
 from focusing.sweep.jobs import Job, Outcome
 
 
@@ -92,4 +92,4 @@ def test_a_process_stops_when_its_owner_is_gone_and_the_next_skips_what_is_over(
             time.sleep(0.05)
         process.stdin.close()
         assert process.wait(30) == 143
-    assert list(reader.read()) == [(4, Outcome("pruned"))]
+    assert list(reader.read()) == [(4, Outcome("pruned")), (NO_RUN, None)]

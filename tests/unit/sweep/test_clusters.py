@@ -15,7 +15,7 @@ from focusing.errors import UserError
 from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record, write_record
 from focusing.sweep import clusters, ray_cluster
-from focusing.sweep.allocation import Allocation, Journal
+from focusing.sweep.allocation import NO_RUN, Allocation, Journal
 from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
 from focusing.sweep.jobs import Job, Outcome, number_jobs
 from focusing.sweep.slurm import Slurm, _fit
@@ -153,6 +153,17 @@ def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> No
 
 def _fixed(cluster: FakeCluster) -> Sequence[str]:
     return (f"paths.output_dir={cluster._config.paths.output_dir}", "name=far", "figures=false")
+
+
+def test_a_job_that_was_queued_again_and_dies_early_blames_no_run(tmp_path: Path) -> None:
+    allocation = Allocation(tmp_path, 0, (Job(0), Job(1)))
+    submitted, journal = Submitted(allocation, None), Journal(allocation.journal)
+    journal.write(0)
+    assert list(submitted.news()) == []
+    assert submitted.begun == {0}
+    journal.write(NO_RUN)  # stopped, and saved
+    assert list(submitted.news()) == []
+    assert submitted.begun == set()
 
 
 def test_a_journal_survives_its_writer(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from focusing.reports.tables import (
     number,
     text,
 )
-from focusing.reports.tables.run_blocks import editions, limits, mean_and_deviation
+from focusing.reports.tables.run_blocks import editions, limits
+from focusing.reports.tables.scores import mean_and_deviation
 from focusing.reports.tables.settings import (
     UNCHANGED,
     Setting,

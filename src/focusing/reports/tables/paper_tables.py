@@ -23,17 +23,8 @@ from focusing.reports.tables import (
     table_of,
     text,
 )
-from focusing.reports.tables.run_blocks import (
-    Block,
-    Pair,
-    Scored,
-    Tested,
-    blocks,
-    command,
-    compare_pairs,
-    editions,
-    scored,
-)
+from focusing.reports.tables.run_blocks import Block, blocks, command, editions
+from focusing.reports.tables.scores import Pair, Scored, Tested, compare_pairs, scored
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 from focusing.results.stats import Comparison

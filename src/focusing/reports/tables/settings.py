@@ -22,15 +22,8 @@ from focusing.reports.tables import (
     Unit,
     text,
 )
-from focusing.reports.tables.run_blocks import (
-    PER_MODEL,
-    Pair,
-    Scored,
-    Tested,
-    compare_pairs,
-    planned_settings,
-    scored,
-)
+from focusing.reports.tables.run_blocks import PER_MODEL, planned_settings
+from focusing.reports.tables.scores import Pair, Scored, Tested, compare_pairs, scored
 from focusing.results.collect import Run
 from focusing.results.frame import (
     SECONDS,

@@ -24,14 +24,8 @@ from focusing.reports.tables import (
     signed,
     text,
 )
-from focusing.reports.tables.run_blocks import (
-    TRIALS_EXPERIMENT,
-    Block,
-    blocks,
-    command,
-    editions,
-    scored,
-)
+from focusing.reports.tables.run_blocks import TRIALS_EXPERIMENT, Block, blocks, command, editions
+from focusing.reports.tables.scores import scored
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import replicate_key
 from focusing.results.stats import holm, mean_interval, paired_p, probability_of_improvement

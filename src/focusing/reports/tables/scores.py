@@ -1,0 +1,217 @@
+"""Scores of replicates, and their comparison: pairs, tests, Holm's correction."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from focusing.reports.names import model_name
+from focusing.reports.tables import (
+    Cell,
+    Unit,
+    between,
+    interval_record,
+    number,
+    p_value,
+    signed,
+    text,
+)
+from focusing.results.collect import Run
+from focusing.results.frame import group_by, overlap, replicate_key, tested_on
+from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, Spread, compare, holm, spread
+
+ALL_DATA, WITHOUT_VALIDATION = "all", "without the validation split"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores of replicates under a protocol, in print units.
+
+    Attributes:
+        values: by what makes a pair with those of another model.
+        spread: their mean and so on.
+        trained_on: all training data, or without the validation split.
+        paired: every replicate has test data of its own, the same for all models.
+        overlap: test samples per training sample, if replicates are random splits.
+        squared: mean squared errors at the same epochs, where scores are absolute ones.
+    """
+
+    values: Mapping[Any, float]
+    spread: Spread
+    trained_on: str
+    paired: bool = False
+    overlap: float | None = None
+    squared: Spread | None = None
+
+    @property
+    def mark(self) -> str:
+        """The sign of scores that a run of another protocol gave."""
+        return "" if self.trained_on == ALL_DATA else "†"
+
+    def cell(self, *more: str, bold: bool = False) -> Cell:
+        """Mean, deviation, interval (or the scores, if they are two) and number of runs."""
+        squared = "" if self.squared is None else f"MSE {mean_and_deviation(self.squared)}"
+        counted = ", ".join([f"n={self.spread.n}", *more])
+        return text(
+            f"{mean_and_deviation(self.spread)}{self.mark}",
+            between(self.spread.interval) or self.points(),
+            squared,
+            counted,
+            bold=bold,
+        )
+
+    def points(self) -> str:
+        """The scores where there are too few for an interval; a single one is the mean."""
+        few = 1 < len(self.values) < MIN_FOR_INTERVAL
+        return ", ".join(number(value) for value in self.values.values()) if few else ""
+
+    def record(self) -> dict[str, Any]:
+        """The same for a CSV file."""
+        spread, interval = self.spread, self.spread.interval
+        record = {
+            "trained_on": self.trained_on,
+            "n": spread.n,
+            "mean": spread.mean,
+            "std_ddof1": spread.std,
+            "best": spread.best,
+            **interval_record(interval),
+            "interval": interval and interval.method,
+        }
+        if self.squared:
+            record |= {"mse_mean": self.squared.mean, "mse_std_ddof1": self.squared.std}
+        return record
+
+
+def mean_and_deviation(spread: Spread) -> str:
+    """In print; a single value has no deviation."""
+    return number(spread.mean) + ("" if spread.std is None else f" ± {number(spread.std)}")
+
+
+def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
+    """Scores under a protocol, one per replicate; None if there are none.
+
+    Runs that train on all the training data come first; if there are none, those that kept a
+    validation split have these scores, too.
+    """
+    having = [run for run in runs if protocol in run.scores]
+    full = [run for run in having if not run.holdout]
+    chosen = full if full and protocol != "holdout" else [run for run in having if run.holdout]
+    if not chosen:
+        return None
+    unit = Unit(chosen[0].metric)
+    values = {replicate_key(run): unit.factor * run.scores[protocol] for run in chosen}
+    summary = spread(list(values.values()), lower_is_better=unit.lower_is_better)
+    held = protocol != "holdout" and chosen[0].holdout
+    return Scored(
+        values,
+        replace(summary, interval=unit.possible(summary.interval)),
+        WITHOUT_VALIDATION if held else ALL_DATA,
+        len(set(map(tested_on, chosen))) > 1,
+        overlap(chosen),
+        _squared(chosen, protocol) if unit.lower_is_better else None,
+    )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Scores to compare under a protocol.
+
+    Attributes:
+        ours: of a model.
+        base: of the other.
+        lower_is_better: the scores are errors.
+        fake: of fake data, which say nothing about others: they are a family of tests of their own.
+        other: what it is compared with, in words.
+        counts_as: tests with the same label count once in Holm's correction.
+        rank: of those the first stands for all.
+        same_model: equal seeds begin with equal weights.
+    """
+
+    ours: Scored
+    base: Scored
+    lower_is_better: bool
+    fake: bool
+    counts_as: Hashable
+    other: str
+    rank: tuple[Any, ...] = ()
+    same_model: bool = False
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A comparison with another, and its p after Holm's correction: usual and resampled."""
+
+    other: str
+    comparison: Comparison
+    p: float | None
+    p_resampled: float | None
+
+    def lines(self) -> list[str]:
+        """In a cell."""
+        interval = between(self.comparison.interval, sign=True)
+        difference = f"{signed(self.comparison.difference)} {interval}".rstrip()
+        line = f"− {model_name(self.other)}: {difference}"
+        return [line] if self.p is None else [line, f"p={p_value(self.p)}"]
+
+    def record(self) -> dict[str, Any]:
+        """For a CSV file."""
+        return {
+            "against": self.other,
+            "difference": self.comparison.difference,
+            **interval_record(self.comparison.interval, "difference_"),
+            "test": self.comparison.test,
+            "p_holm": self.p,
+        }
+
+
+def compare_pairs(pairs: Mapping[Any, Pair]) -> dict[Any, Tested]:
+    """Test all pairs whose networks were trained on equal data.
+
+    Args:
+        pairs: by tuples that end with the protocol. Protocols are views of the same runs, so Holm's
+            correction is made under each.
+    """
+    tests = {
+        key: compare(
+            pair.ours.values,
+            pair.base.values,
+            lower_is_better=pair.lower_is_better,
+            paired=pair.same_model or (pair.ours.paired and pair.base.paired),
+            overlap=pair.ours.overlap,
+        )
+        for key, pair in pairs.items()
+        if pair.ours.trained_on == pair.base.trained_on
+    }
+    tested: dict[Any, Tested] = {}
+    in_order = sorted(tests, key=lambda key: pairs[key].rank)
+    for family in group_by(in_order, lambda key: (key[-1], pairs[key].fake)).values():
+        labels = [pairs[key].counts_as for key in family]
+        usual = holm([tests[key].p for key in family], labels)
+        resampled = holm([_resampled_else_usual(tests[key]) for key in family], labels)
+        for key, p, p_resampled in zip(family, usual, resampled, strict=True):
+            test = tests[key]
+            p_resampled = None if test.p_resampled is None else p_resampled
+            tested[key] = Tested(pairs[key].other, test, p, p_resampled)
+    return {key: tested[key] for key in tests}
+
+
+def _resampled_else_usual(test: Comparison) -> float | None:
+    return test.p if test.p_resampled is None else test.p_resampled
+
+
+def _squared(runs: Sequence[Run], protocol: str) -> Spread | None:
+    values = [errors[protocol] for run in runs if protocol in (errors := squared_errors(run))]
+    return spread(values, lower_is_better=True) if len(values) == len(runs) else None
+
+
+@lru_cache(maxsize=4096)  # tables, figures and the page ask, and every time the record is read
+def squared_errors(run: Run) -> Mapping[str, float]:
+    """Mean squared test error at the epoch of the score, by protocol; empty if not recorded."""
+    series = run.series().get("test/mse") or []
+    return {
+        name: series[epoch]
+        for name, epoch in run.epochs.items()
+        if epoch < len(series) and series[epoch] is not None
+    }

@@ -45,7 +45,7 @@ SAMPLES = {
     "fashion": (60_000, 10_000),
     "lfw": (2267, 756),
     "fsdd": (1250, 1250),
-    "multi_domain": (10_000, 2000),
+    "multi_domain": (2250, 2000),
     "catsdogs": (19_000, 6000),
     "boston": (404, 102),
     "reuters": (8982, 2246),

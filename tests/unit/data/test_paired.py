@@ -64,6 +64,14 @@ def test_the_seed_makes_the_pairs(folder: Path) -> None:
     assert first.fingerprint == second.fingerprint != other.fingerprint
 
 
+def test_digits_and_recordings_are_used_equally_often(folder: Path) -> None:
+    data = multi_domain(data_dir=folder, train=60, test=10)  # as many as there are digits
+    images = data.train.inputs[:, :28].flatten(1)
+    assert len(images.unique(dim=0)) == 60
+    sounds = data.train.inputs[:, 28:].flatten(1).unique(dim=0, return_counts=True)[1]
+    assert sounds.max() - sounds.min() <= 1
+
+
 def test_only_the_official_split(folder: Path) -> None:
     with pytest.raises(UserError, match=r"data.split=random: pairs share recordings"):
         multi_domain(data_dir=folder, split="random")

@@ -54,5 +54,7 @@ def test_nothing_to_choose(tmp_path: Path) -> None:
     leave(tmp_path, "e", "clt", "fixed_2d", 0, [0.5], val=[0.5])
     for sigma in (0.1, 0.2):  # without a validation split
         leave(tmp_path, "f", "clt", "fixed_2d", 0, [0.5], options={"model.sigma": sigma})
+    for noise in ("image", "audio"):  # other data
+        leave(tmp_path, "g", "clt", "dense", 0, [0.5], val=[0.5], options={"data.noise": noise})
     assert chosen_tables(collect([tmp_path])) == []
     assert learnt_tables(collect([tmp_path])) == []

@@ -85,7 +85,8 @@ def _network(setting: Setting) -> tuple[Any, ...]:
     """What the settings that validation chooses from share; fixed foci are no rivals of trained."""
     model = setting.runs[0].config["model"]
     fixed = not (model.get("train_mu", True) or model.get("train_sigma", True))
-    return setting.data, setting.model, fixed
+    data = {name: value for name, value in setting.values.items() if name.startswith("data.")}
+    return setting.data, str(data), setting.model, fixed
 
 
 def _chosen(about: Record, settings: Sequence[Setting]) -> dict[str, Any]:

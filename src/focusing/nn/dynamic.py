@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -257,7 +257,7 @@ class Saliency(nn.Module):
             fan_in = math.prod(kernel.shape[1:])
             kernel.normal_(std=1 / math.sqrt(fan_in))
         if self.features is not None:
-            self.features.bias.zero_()
+            nn.init.zeros_(cast(Tensor, self.features.bias))
         if start == "blob":
             line = torch.linspace(-2, 2, self.kernel).to(self.filter)
             blob = self.filter.new_ones(())
@@ -265,8 +265,9 @@ class Saliency(nn.Module):
                 blob = blob[..., None] * torch.exp(line.square() / -2)
             self.filter.copy_(blob / blob.norm() / self.filter.shape[1])
             if self.features is not None:  # each hands on the brightness as it is
-                middle = (..., *[FEATURE_KERNEL // 2] * len(self.axes))
-                self.features.weight.zero_()[middle] = 1 / math.sqrt(self.features.in_channels)
+                nn.init.zeros_(self.features.weight)
+                middle = self.features.weight.flatten(2)[..., FEATURE_KERNEL ** len(self.axes) // 2]
+                middle.fill_(1 / math.sqrt(self.features.in_channels))
 
     @property
     def multiply_adds(self) -> int:

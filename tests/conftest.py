@@ -6,11 +6,21 @@ on a GPU. A device that is not there is an error, never a test that is skipped.
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 import torch
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch reads it once, at its first use
+
+if find_spec("triton") and not torch.cuda.is_available():
+    # Without a GPU, Triton's kernels run in its interpreter, which it must know while
+    # it loads: before any test makes torch load it.
+    os.environ["TRITON_INTERPRET"] = "1"
+    from focusing.nn.ops import gpu
+
+    gpu.launch_once("cpu")
+    del os.environ["TRITON_INTERPRET"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

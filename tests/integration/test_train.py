@@ -94,7 +94,8 @@ def test_warnings_are_shown_once_and_a_failing_job_does_not_stop_the_others(
         done = run_here("train", *jobs, *options, cwd=tmp_path)
         assert done.returncode == len(jobs[:1]), done.stderr
         [warning] = [line for line in done.stderr.splitlines() if line.startswith("Warning")]
-        assert warning.startswith("Warning: Stuck foci: 4 of 4 in hidden1")
+        assert "Stuck foci: 4 of 4 in hidden1" in warning
+        assert ("data.noise_position=right" in warning) == bool(jobs)  # it names its job
         assert "Stuck foci" not in done.stdout
         assert ("data.noise_position=top is not one of" in done.stderr) == bool(jobs)
         assert "Traceback" not in done.stderr
@@ -107,9 +108,9 @@ def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
     options = ["debug=fast", "protocol=holdout", "data.n_samples=200"]
     done = run_here("train", "-m", *groups, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert all(" jobs, " in line for line in lines), done.stdout
-    assert lines[-1].startswith("4/4 jobs, 4 done, best 0.")
+    progress, tables = done.stdout.split("4/4 jobs, 4 done\n")
+    assert all(" jobs, " in line for line in progress.splitlines())
+    assert tables.splitlines()[-1] == "Next: focusing report"
     folders = run_dirs(tmp_path)
     assert len(folders) == 4
     for folder in folders:

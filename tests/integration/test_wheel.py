@@ -44,7 +44,7 @@ def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert done.stdout.count("max_epochs: 4") == 1  # the config, once
+    assert done.stdout.count("changed: trainer.max_epochs=4") == 1
     assert "accuracy (best_test)" in done.stdout
     [run_dir] = run_dirs(folder)
     check_default_run(run_dir)

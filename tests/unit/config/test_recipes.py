@@ -11,7 +11,7 @@ from focusing.errors import UserError
 from tests.unit.config.conftest import config, files
 
 pytestmark = pytest.mark.usefixtures("hydra")
-FAMILIES = ("simple", "cnn", "vgg", "fasttext")
+FAMILIES = ("simple", "cnn", "vgg", "fasttext", "transformer")
 SIZES, VARIANTS = ("smoke", "quick", "short", "full"), ("text", "author", "author2018")
 
 

@@ -41,7 +41,9 @@ RUNS = {
     "timing": 3 * 2,
     "redundancy": 2,
     "topology": 6 * (3 + 2 + 2) * 3,
-    "focus_functions": 2 * 5 * 3,
+    "focus_functions": 2 * (5 + 2) * 3,
+    "local_fields": 42,
+    "attention": 2 * (2 + 2) * 3,
     "dynamic": 4 * (7 + 2 + 1 + 1) * 3,
     "dynamic_seeds": 10,
     "multi_domain": 3 * 4 * 3,
@@ -74,7 +76,7 @@ def test_a_wrong_name_is_named_with_the_nearest() -> None:
 
 SMALLER = {
     "n_hidden size=quick": 2 * 2 * 6 * 3,
-    "focus_functions size=quick": 5 * 3,
+    "focus_functions size=quick": (5 + 2) * 3,
     "table2_simple size=quick": 6 * 4 * 2,
     "table3_transfer size=quick": 2 * 2,
     "table2_cnn size=short": 6 * 2 * 2,

@@ -46,6 +46,11 @@ MODEL_STYLES = {
     "dynamic_2d": ("#AA4499", "h"),
     "stn_dense": ("#DDAA33", "s"),
     "stn_2d": ("#88CCEE", "h"),
+    "focus_nd": ("#4477AA", "v"),
+    "fields_2d": ("#228833", "v"),
+    "anchored_2d": ("#BBBBBB", "v"),
+    "transformer_dense": ("#EE6677", "s"),
+    "transformer_focus": ("#66CCEE", "o"),
 }
 """Model -> its colour and marker: warm squares are dense. Okabe's and Ito's colours, then Tol's."""
 INKS = ("#440154", "#21918C", "#B8860B", "#AA3377")

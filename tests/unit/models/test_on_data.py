@@ -193,7 +193,7 @@ def test_fasttext_on_texts(model: str) -> None:
         ("boston", "cnn_dense", "A convolutional network needs images"),
         ("dna", "vgg_focus", "features=vgg16 needs images"),
         ("mnist", "vgg_dense", "needs images of 32x32 or more, these are 28x28"),
-        ("mnist", "transformer_dense", "patch=6 does not divide the images, 28x28"),
+        ("lfw", "transformer_dense", "patch=4 does not divide the images"),
         ("dna", "transformer_focus", "A transformer without words needs images"),
         ("mnist", "fasttext_focus", "model=fasttext_focus is for texts: data=mnist is not"),
         ("imdb", "cnn_focus", "data=imdb is made of words: use a model that embeds them"),

@@ -157,13 +157,15 @@ def test_constrain_keeps_windows_sensible() -> None:
     assert focus(torch.rand(2, 16, 16)).isfinite().all()
 
 
-def test_autocast_and_half_precision() -> None:
-    focus = DynamicFocus((60, 60), (28, 28))
+# Two convolutions in bfloat16 move the centre of a flat, random saliency further than one.
+@pytest.mark.parametrize(("features", "atol"), [(0, 0.05), (8, 0.15)])
+def test_autocast_and_half_precision(features: int, atol: float) -> None:
+    focus = DynamicFocus((60, 60), (28, 28), features=features)
     x = torch.rand(3, 60, 60)
     expected, centre = focus(x), focus.windows(x).centre
     with torch.autocast("cpu", torch.bfloat16):
         assert focus.windows(x).centre.dtype == torch.float32
-        torch.testing.assert_close(focus(x).float(), expected, atol=0.15, rtol=0.05)
+        torch.testing.assert_close(focus(x).float(), expected, atol=atol, rtol=0.05)
     half = DynamicFocus((60, 60), (28, 28), centre="static").bfloat16()
     assert half(x.bfloat16()).dtype == torch.bfloat16
     assert centre.dtype == torch.float32

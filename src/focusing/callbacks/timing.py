@@ -6,10 +6,11 @@ import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytorch_lightning as pl
 import torch
+from annotated_types import Ge
 from torch import nn
 
 from focusing.callbacks.analysis import Analysis, focused_layers
@@ -19,7 +20,6 @@ from focusing.config import Optim
 from focusing.nn import FocusConstraint, FocusedLinear, defocusify
 from focusing.training.metrics import loss_of
 from focusing.training.optimizer import build_optimizer
-from focusing.validation import fields, numbers
 
 if TYPE_CHECKING:
     from focusing.data import Split
@@ -49,10 +49,8 @@ class Timing(Analysis):
 
     name = "timing"
 
-    def __init__(self, rounds: int = 10) -> None:
+    def __init__(self, rounds: Annotated[int, Ge(1)] = 10) -> None:
         super().__init__()
-        if rounds < 1:
-            raise ValueError(f"rounds={rounds} must be at least 1.")
         self.rounds = rounds
         self.epochs: list[float] = []
         self._start: float | None = None
@@ -95,10 +93,6 @@ class Timing(Analysis):
     def state_dict(self) -> dict[str, Any]:
         """Seconds of the epochs so far."""
         return {"epoch_seconds": list(self.epochs)}
-
-    def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse other times; see :mod:`focusing.training.checkpoint`."""
-        fields({"epoch_seconds": numbers})(state)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the checkpoint was written; an epoch that was interrupted does not count."""

@@ -123,12 +123,9 @@ class ClusterSweep(ABC):
                 name = self._option(name)
                 raise UserError(f"hydra.launcher.{name}={number} must be at least {least}.")
         self._context, self._config, self._task = context, config, task
-        self._runs_per_job, self._cpus, self.gpus, self._per_gpu = (
-            runs_per_job,
-            cpus,
-            gpus,
-            per_gpu,
-        )
+        task.folder = Path.cwd()
+        self._runs_per_job, self._per_gpu = runs_per_job, per_gpu
+        self._cpus, self.gpus = cpus, gpus
         self._compose = Composer(context, config)
         sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
         self._folder = sweep_dir / f".{self.cluster}" / uuid.uuid4().hex[:8]
@@ -250,9 +247,7 @@ class ClusterSweep(ABC):
         self._watch_now_and_then(status)
         handed_back: list[Job] = []
         for submitted in list(self._submitted):
-            dead = (
-                submitted.state.name in OVER
-            )  # asked before the journal is read for the last time
+            dead = submitted.state.name in OVER  # asked before the last look at the journal
             for job, outcome in submitted.news():
                 done(job, outcome)
             if dead or not submitted.left:

@@ -82,13 +82,6 @@ class Outcome:
             return cls.from_error(value)
         return cls("done", score=value if isinstance(value, float) else None)
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Outcome:
-        """The inverse of ``dataclasses.asdict``, after a journey through JSON."""
-        pairs = ((Job(job["index"], tuple(job["overrides"])), run) for job, run in fields["runs"])
-        runs = tuple((job, cls.from_fields(outcome)) for job, outcome in pairs)
-        return cls(**{**fields, "runs": runs})
-
     def is_better_than(self, other: Outcome | None) -> bool:
         """Compare scores; no score is worse than any."""
         if self.score is None:

@@ -329,11 +329,7 @@ def reporting_errors() -> Iterator[None]:
 def _sentence(error: Exception) -> str | None:
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}."
-    if isinstance(error, MemoryError) or "t allocate memory" in str(error):  # torch's RuntimeError
-        return f"There is not enough memory for this: {' '.join(str(error).split())}."
-    from focusing.compose import explain
+    from focusing.compose import explain  # Hydra takes a moment
 
     return explain(error)
 

@@ -297,7 +297,13 @@ def _check_folder(name: str, folder: str) -> None:
 
 
 def explain(error: BaseException) -> str | None:
-    """What is wrong with a config, in a sentence; None if the error is about something else."""
+    """What the user can put right, in a sentence; None for any other error."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, MemoryError) or "t allocate memory" in str(error):  # torch's RuntimeError
+        return f"There is not enough memory for this: {' '.join(str(error).split())}."
     if isinstance(error, MissingConfigException):
         return _missing_choice(error)
     if isinstance(error, ValueError) and str(error).startswith("Config group override"):

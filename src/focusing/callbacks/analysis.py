@@ -6,14 +6,12 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytorch_lightning as pl
 
 from focusing.nn import FocusedLinear
-
-if TYPE_CHECKING:
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -13,13 +13,11 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
+from focusing.data import Batches
 from focusing.errors import UserError
 from focusing.nn import FocusedLinear
 from focusing.results.arrays import write_arrays
-
-if TYPE_CHECKING:
-    from focusing.data import Batches
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 FILE = "dead_inputs.npz"
 

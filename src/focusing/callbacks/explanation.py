@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytorch_lightning as pl
 import torch
@@ -21,9 +21,7 @@ from focusing.callbacks.pruning_curve import folded
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.results.arrays import write_arrays
-
-if TYPE_CHECKING:
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -21,9 +21,7 @@ from focusing.callbacks.analysis import Analysis, focused_layers
 from focusing.data import Split
 from focusing.nn import FocusedLinear, defocusify
 from focusing.training.metrics import score
-
-if TYPE_CHECKING:
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 COUNTED_THRESHOLDS = (1e-7, 1.0)
 """Thresholds at which the paper counts the connections of every neuron."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pytorch_lightning as pl
 import torch
@@ -13,9 +13,7 @@ from torch import Tensor
 
 from focusing.callbacks.analysis import focused_layers
 from focusing.nn import FocusedLinear
-
-if TYPE_CHECKING:
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pytorch_lightning as pl
 import torch
@@ -17,13 +17,11 @@ from focusing.callbacks.analysis import Analysis, focused_layers
 from focusing.callbacks.pruning_curve import folded
 from focusing.callbacks.throughput import clock
 from focusing.config import Optim
+from focusing.data import Split
 from focusing.nn import FocusConstraint, FocusedLinear, defocusify
 from focusing.training.metrics import loss_of
+from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
-
-if TYPE_CHECKING:
-    from focusing.data import Split
-    from focusing.training.module import FocusingModule
 
 Action = Callable[[], object]
 

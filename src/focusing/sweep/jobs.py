@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from focusing.compose import explain
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.record import git_state, now, versions
@@ -116,12 +117,6 @@ def to_return(job: Job, outcome: Outcome) -> JobReturn:
 
 def describe_error(error: BaseException) -> str:
     """Say in one line what went wrong."""
-    if isinstance(error, UserError):
-        return str(error)
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}."
-    from focusing.compose import explain
-
     return explain(error) or repr(error)
 
 

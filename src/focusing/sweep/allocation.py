@@ -75,16 +75,14 @@ class Workload:
     Attributes:
         context, config, task: as of any sweep.
         singletons: Hydra's state.
-        cpus, gpus, per_gpu: of an allocation.
+        places: ``cpus``, ``gpus`` and ``per_gpu`` of an allocation.
     """
 
     context: HydraContext
     config: DictConfig
     task: SweepTask
     singletons: Any
-    cpus: int
-    gpus: int
-    per_gpu: int
+    places: dict[str, int]
 
     def run(self, jobs: Sequence[Job], journal: Journal) -> None:
         """Run jobs in a pool with as many slots as the allocation has GPUs or processors."""
@@ -99,18 +97,7 @@ class Workload:
         os.environ.setdefault("FOCUSING_LOG_EPOCHS", "10")  # seconds between two lines of a run
         if self.task.folder is not None:
             os.chdir(self.task.folder)
-        sweep = LocalSweep(
-            self.context,
-            self.config,
-            self.task,
-            jobs_per_worker=200,
-            growth_mb=1000,
-            workers=None,
-            threads=None,
-            cpus=self.cpus,
-            gpus=self.gpus,
-            per_gpu=self.per_gpu,
-        )
+        sweep = LocalSweep(self.context, self.config, self.task, **self.places)
         sweep.began = lambda job: journal.write(job.index)
         status = SweepStatus([job.overrides for job in jobs])
         sweep.run(iter(jobs), status, lambda job, outcome: journal.write(job.index, outcome))

@@ -7,6 +7,7 @@ undone is submitted again, unless the job or the run is to blame.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -229,16 +230,10 @@ class ClusterSweep(ABC):
     def _write_shared_file(self) -> None:
         """Write what all jobs have in common once: a job's own description is small."""
         cloudpickle: Any = import_module("cloudpickle")  # which has no types
-        gpus = -(-self.gpus // 1)  # half of a GPU is a GPU to see
-        workload = Workload(
-            self._context,
-            self._config,
-            self._task,
-            Singleton.get_state(),
-            self._cpus,
-            int(gpus),
-            self._per_gpu,
-        )
+        gpus = math.ceil(self.gpus)  # half of a GPU is a GPU to see
+        places = {"cpus": self._cpus, "gpus": gpus, "per_gpu": self._per_gpu}
+        state = Singleton.get_state()
+        workload = Workload(self._context, self._config, self._task, state, places)
         self._folder.mkdir(parents=True, exist_ok=True)
         atomic_write(self._folder / SHARED_FILE, cloudpickle.dumps(workload))
 

@@ -308,6 +308,8 @@ def explain(error: BaseException) -> str | None:
         return _missing_choice(error)
     if isinstance(error, ValueError) and str(error).startswith("Config group override"):
         return _no_choice(error)
+    if isinstance(error, ValueError) and str(error).startswith("Only one of --run"):
+        return "-m, --cfg, --info and --shell-completion exclude each other: leave out all but one."
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OmegaConfBaseException):

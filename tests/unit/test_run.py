@@ -60,6 +60,22 @@ def test_seed_0_and_1_are_two_runs(tmp_path: Path) -> None:
     assert zero["data"]["fingerprint"] == one["data"]["fingerprint"]
 
 
+def test_loops_are_compiled_before_the_clock_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[Any] = []
+    module = focusing.run.FocusingModule
+
+    def start_clock(*args: Any, **options: Any) -> Any:
+        happened.append("clock")
+        return module(*args, **options)
+
+    monkeypatch.setattr(focusing.run, "compile_kernels", happened.append)
+    monkeypatch.setattr(focusing.run, "FocusingModule", start_clock)
+    train(config(tmp_path, "callbacks=none", "trainer.max_epochs=1"))
+    assert happened == [{1}, "clock"]  # foci on a line
+
+
 def test_without_callbacks_there_is_less_to_record(tmp_path: Path) -> None:
     train(config(tmp_path, "callbacks=none"))
     record = read_record(folder_of(tmp_path)) or {}

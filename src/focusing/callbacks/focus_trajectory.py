@@ -138,7 +138,7 @@ class FocusTrajectory(pl.Callback):
     def _record(self, trainer: pl.Trainer, epoch: int) -> None:
         self.trajectory.record(epoch, self._layers)
         loggers = picture_loggers(trainer)
-        for logger in loggers if self._layers else ():
+        for logger in loggers:
             logger.log_metrics(self._statistics(trainer, epoch), step=trainer.global_step)
         for logger in loggers if self.histograms else ():
             for name, layer in self._layers.items():

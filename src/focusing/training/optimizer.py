@@ -137,14 +137,24 @@ def _optimizer_class(prefix: str, name: str) -> type[torch.optim.Optimizer]:
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, optim: Optim, epoch: int) -> None:
     """Set the learning rates of an epoch: a function of the epoch alone, without state."""
-    decays = sum(epoch >= at for at in optim.decay_epochs)
+    rates = learning_rates(optim, epoch)
     for group in optimizer.param_groups:
-        rate, factor = {
-            "mu": (optim.lr_mu, optim.decay_mu),
-            "sigma": (optim.lr_sigma, optim.decay_sigma),
-            "dynamic": (optim.lr_dynamic, None),
-        }.get(group["name"], (optim.lr, None))
-        group["lr"] = rate * (optim.decay if factor is None else factor) ** decays
+        group["lr"] = rates.get(group["name"], rates["weight"])
+
+
+def learning_rates(optim: Optim, epoch: int) -> dict[str, float]:
+    """The learning rates of an epoch, by the names of parameter groups."""
+    decays = sum(epoch >= at for at in optim.decay_epochs)
+    rates = {
+        "weight": (optim.lr, None),
+        "mu": (optim.lr_mu, optim.decay_mu),
+        "sigma": (optim.lr_sigma, optim.decay_sigma),
+        "dynamic": (optim.lr_dynamic, None),
+    }
+    return {
+        name: rate * (optim.decay if factor is None else factor) ** decays
+        for name, (rate, factor) in rates.items()
+    }
 
 
 @torch.no_grad()

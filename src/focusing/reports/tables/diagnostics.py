@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.errors import printable
-from focusing.reports.names import data_name, data_order, dense_twin, edition, model_name
+from focusing.reports.names import data_name, data_order, edition_order, model_name
 from focusing.reports.paper import published_tables
+from focusing.reports.settings import Edition, base_of, editions, editions_of
 from focusing.reports.tables import (
     NOTHING,
-    Cell,
     Column,
     Record,
     Table,
@@ -27,7 +28,6 @@ from focusing.reports.tables import (
     table_of,
     text,
 )
-from focusing.reports.tables.run_blocks import blocks, editions
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import frame, group_by, replicate_key
 from focusing.results.stats import spread
@@ -55,75 +55,65 @@ NOTE_PRUNING = (
 )
 
 
-def _show(key: str, digits: int = 2) -> Callable[[Record], str]:
-    """A number of a record; a dash if it lacks it."""
-    return lambda record: number(record.get(key), digits)
-
-
-HEAD = Column("data", show=lambda record: record["_head"])
-MODEL = Column("model", show=lambda record: model_name(record["model"]))
+HEAD = Column("data", show="_head")
+HEAD_ONCE = replace(HEAD, once=True)
+MODEL = Column("model", show=lambda record: model_name(record.get("model", "")))
+OPTIMISM_COLUMNS = (
+    Column("experiment", show="_experiment", once=True),
+    HEAD,
+    MODEL,
+    Column("n", "right", "n"),
+    Column("best_test", "right", "best_test"),
+    Column("holdout", "right", "holdout"),
+    Column(
+        "optimism",
+        "right",
+        lambda r: text(signed(r["optimism"]), between(r["_interval"], sign=True)),
+    ),
+    Column("most", "right", lambda record: signed(record["most"])),
+)
 
 
 def optimism_tables(collection: Collection) -> list[Table]:
     """How optimistic the paper's protocol is: one table for every size and variant."""
     held = [run for run in collection.runs if {"best_test", "holdout"} <= run.scores.keys()]
     groups = group_by(held, lambda run: (run.size, run.variant))
-    columns = (
-        Column("experiment", show=lambda record: record["_experiment"]),
-        HEAD,
-        Column("model", show=lambda record: model_name(record.get("model", ""))),
-        Column("n", "right", lambda record: str(record["n"])),
-        Column("best_test", "right", _show("best_test")),
-        Column("holdout", "right", _show("holdout")),
-        Column("optimism", "right", _optimism_cell),
-        Column("most", "right", lambda record: signed(record["most"])),
-    )
     tables = []
-    for size, variant in sorted(groups, key=lambda key: edition(*key)):
+    for size, variant in sorted(groups, key=lambda key: edition_order(*key)):
         records = list(_optimism_records(groups[size, variant], size, variant))
         title = f"Optimism of the paper's protocol (size={size}, variant={variant})"
         name = f"optimism_{size}_{variant}"
-        tables.append(table_of(name, title, columns, records, [NOTE_OPTIMISM]))
+        tables.append(table_of(name, title, OPTIMISM_COLUMNS, records, [NOTE_OPTIMISM]))
     return tables
 
 
-def _optimism_cell(record: Record) -> Cell:
-    return text(signed(record["optimism"]), between(record["_interval"], sign=True))
-
-
 def _optimism_records(runs: Sequence[Run], size: str, variant: str) -> Iterator[dict[str, Any]]:
-    edition = {"size": size, "variant": variant}
-    rows = 0
-    for experiment, members in group_by(runs, lambda run: run.experiment).items():
-        shown = experiment
-        for block in blocks(members):
-            for model, replicates in block.models.items():
-                yield {
-                    "experiment": experiment,
-                    **edition,
-                    "data": block.data,
-                    "source": block.source,
-                    "options": " ".join(block.options),
-                    "model": model,
-                    **_optimism(replicates),
-                    "_experiment": shown,
-                    "_head": block.head(),
-                    "_block": experiment,
-                }
-                shown, rows = "", rows + 1
-    accurate = [run for run in runs if run.metric == "accuracy"]
+    settings = [(one.experiment, setting) for one in editions_of(runs) for setting in one.settings]
+    for experiment, setting in settings:
+        yield {
+            "experiment": experiment,
+            "size": size,
+            "variant": variant,
+            **setting.columns(),
+            "model": setting.model,
+            **_optimism(setting.runs),
+            "_experiment": experiment,
+            "_head": setting.head(),
+            "_block": experiment,
+        }
+    accurate = [run for run in runs if run.metric == "accuracy" and run.source != "fake"]
     for source, members in group_by(accurate, lambda run: run.source).items():
-        if rows > 1 and source != "fake":
+        if len(settings) > 1:
             yield {
                 "experiment": "all",
-                **edition,
+                "size": size,
+                "variant": variant,
                 "source": source,
                 **_optimism(members),
                 "_experiment": "all of these",
                 "_head": source,
                 "_block": ("all", source),
             }
-            rows += 1
 
 
 def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
@@ -147,52 +137,54 @@ def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
+COURSE_COLUMNS = (
+    HEAD_ONCE,
+    MODEL,
+    Column("runs", "right", "n"),
+    Column("least test loss at epoch", "right", "least_epoch", digits=0),
+    Column("least", "right", "least", digits=3),
+    Column("last", "right", "last", digits=3),
+    Column("highest", "right", "highest", digits=1),
+    Column("training loss, last", "right", "train_last", digits=4),
+    Column("σ at first", "right", lambda record: _sigmas(record, "first")),
+    Column("σ at last", "right", lambda record: _sigmas(record, "last")),
+)
+
+
 def course_tables(collection: Collection) -> list[Table]:
     """Losses and apertures in the course of training: one for every table of the paper."""
-    columns = (
-        HEAD,
-        MODEL,
-        Column("runs", "right", lambda record: str(record["n"])),
-        Column("least test loss at epoch", "right", _show("least_epoch", 0)),
-        Column("least", "right", _show("least", 3)),
-        Column("last", "right", _show("last", 3)),
-        Column("highest", "right", _show("highest", 1)),
-        Column("training loss, last", "right", _show("train_last", 4)),
-        Column("σ at first", "right", lambda record: _sigmas(record, "first")),
-        Column("σ at last", "right", lambda record: _sigmas(record, "last")),
-    )
     tables = []
     for experiment, published in published_tables().items():
-        for about, runs in editions(collection.of(experiment)):
-            records = [about | record for record in _course_records(runs)]
-            title = ": course of training (size={size}, variant={variant})".format(**about)
-            name, title = "_".join(("course", *about.values())), f"{published.title}{title}"
+        for edition in editions(collection):
+            records = list(_course_records(edition)) if edition.experiment == experiment else []
+            about = f"(size={edition.size}, variant={edition.variant})"
+            name, title = (
+                "_".join(("course", *edition.about.values())),
+                f"{published.title}: course of training {about}",
+            )
             if records:
-                tables.append(table_of(name, title, columns, records, [NOTE_COURSE]))
+                tables.append(table_of(name, title, COURSE_COLUMNS, records, [NOTE_COURSE]))
     return tables
 
 
-def _course_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
-    in_order = sorted(blocks(runs), key=lambda block: data_order(block.data))
-    for place, block in enumerate(in_order):
-        head = block.head()
-        for model, replicates in block.models.items():
-            full = [run for run in replicates if not run.holdout]
-            courses = pd.DataFrame([course for run in full if (course := _course(run))])
-            if len(courses):
-                yield {
-                    "data": block.data,
-                    "options": " ".join(block.options),
-                    "model": model,
-                    "epochs": block.epochs,
-                    "n": len(courses),
-                    **courses.mean().to_dict(),
-                    "highest": float(courses["highest"].max()),
-                    **_apertures(full),
-                    "_head": head,
-                    "_block": place,
-                }
-                head = Cell()
+def _course_records(edition: Edition) -> Iterator[dict[str, Any]]:
+    for setting in sorted(edition.settings, key=lambda setting: data_order(setting.data)):
+        full = [run for run in setting.runs if not run.holdout]
+        courses = pd.DataFrame([course for run in full if (course := _course(run))])
+        if len(courses):
+            yield {
+                **edition.about,
+                "data": setting.data,
+                "options": " ".join(setting.typed),
+                "model": setting.model,
+                "epochs": setting.epochs,
+                "n": len(courses),
+                **courses.mean().to_dict(),
+                "highest": float(courses["highest"].max()),
+                **_apertures(full),
+                "_head": setting.head(),
+                "_block": setting.block,
+            }
 
 
 def _course(run: Run) -> dict[str, float]:
@@ -226,43 +218,48 @@ def _sigmas(record: Record, when: str) -> str:
     return " / ".join(number(value, 3) for value in values) or NOTHING
 
 
+PRUNING_COLUMNS = (
+    HEAD,
+    MODEL,
+    Column("runs", "right", "n"),
+    Column("unpruned (%)", "right", "unpruned"),
+    Column("phi < 1: pruned (%)", "right", "paper_pruned"),
+    Column("accuracy (%)", "right", "paper_accuracy"),
+    Column("as good as unpruned, up to (%)", "right", "keeps", digits=1),
+    Column("at t", "right", "keeps_threshold", digits=1),
+    Column("by magnitude, up to (%)", "right", "keeps_magnitude", digits=1),
+    Column("as good as dense, up to (%)", "right", "as_dense"),
+)
+
+
 def pruning_tables(collection: Collection) -> list[Table]:
     """What pruning does to accuracy: one for every edition of an experiment that measured it."""
-    columns = (
-        HEAD,
-        MODEL,
-        Column("runs", "right", lambda record: str(record["n"])),
-        Column("unpruned (%)", "right", _show("unpruned")),
-        Column("phi < 1: pruned (%)", "right", _show("paper_pruned")),
-        Column("accuracy (%)", "right", _show("paper_accuracy")),
-        Column("as good as unpruned, up to (%)", "right", _show("keeps", 1)),
-        Column("at t", "right", _show("keeps_threshold", 1)),
-        Column("by magnitude, up to (%)", "right", _show("keeps_magnitude", 1)),
-        Column("as good as dense, up to (%)", "right", _show("as_dense")),
-    )
     measured = [
         run for run in collection.runs if (run.measured.get("pruning") or {}).get("magnitude")
     ]
     tables = []
-    for about, members in editions(measured):
+    for edition in editions_of(measured):
         records = []
-        for block in blocks(members):
-            for model, runs in block.models.items():
-                twin = dense_twin(model)
-                pruned = _pruned(runs, block.models.get(twin, []) if model != twin else [])
-                named = {
-                    **about,
-                    "data": block.data,
-                    "options": " ".join(block.options),
-                    "model": model,
-                    "epochs": block.epochs,
-                    "_head": block.head(),
-                }
-                records += [named | pruned] if pruned else []
+        for setting in edition.settings:
+            twin = base_of(setting, edition.settings)
+            dense = twin.runs if twin and twin.model != setting.model else []
+            pruned = _pruned(setting.runs, dense)
+            named = {
+                **edition.about,
+                "data": setting.data,
+                "options": " ".join(setting.typed),
+                "model": setting.model,
+                "epochs": setting.epochs,
+                "_head": setting.head(),
+            }
+            records += [named | pruned] if pruned else []
         if records:
             title = "Pruning (experiment {experiment}, size={size}, variant={variant})"
-            name, title = "_".join(("pruning", *about.values())), title.format(**about)
-            tables.append(table_of(name, title, columns, records, [NOTE_PRUNING]))
+            name, title = (
+                "_".join(("pruning", *edition.about.values())),
+                title.format(**edition.about),
+            )
+            tables.append(table_of(name, title, PRUNING_COLUMNS, records, [NOTE_PRUNING]))
     return tables
 
 
@@ -325,12 +322,12 @@ def failed_tables(collection: Collection) -> list[Table]:
         for run in collection.failed
     ]
     columns = (
-        Column("experiment", show=lambda record: record["experiment"]),
+        Column("experiment", show="experiment"),
         Column("data", show=lambda record: data_name(record["data"])),
         MODEL,
-        Column("seed", show=lambda record: str(record["seed"])),
+        Column("seed", show="seed"),
         Column("error", show=lambda record: ((record["error"] or "").splitlines() or [NOTHING])[0]),
-        Column("folder", show=lambda record: record["folder"]),
+        Column("folder", show="folder"),
     )
     note = "No number of these runs is in any other table."
     return [table_of("failed", "Failed runs", columns, records, [note])] if records else []
@@ -339,10 +336,7 @@ def failed_tables(collection: Collection) -> list[Table]:
 def unreadable_tables(collection: Collection) -> list[Table]:
     """Records that cannot be read: one table, or none."""
     records = [{"file": _short(path), "reason": reason} for path, reason in collection.unreadable]
-    columns = (
-        Column("file", show=lambda record: record["file"]),
-        Column("reason", show=lambda record: record["reason"]),
-    )
+    columns = (Column("file", show="file"), Column("reason", show="reason"))
     note = "These files are not as a run or focusing archive leaves them."
     title = "Unreadable records"
     return [table_of("unreadable", title, columns, records, [note])] if records else []

@@ -166,7 +166,10 @@ def all_differences(collection: Collection) -> list[Finding]:
 def _differences(edition: Edition) -> Iterator[Difference]:
     """Settings against their dense twins, or against what they are without a change."""
     labels = dict(zip(edition.settings, short_labels(edition.settings), strict=True))
-    protocols = group_by(edition.tests, lambda key: key[0])
+    every = group_by(edition.tests, lambda key: key[0])
+    judged = group_by(
+        [key for key, tested in edition.tests.items() if tested.p is not None], lambda key: key[0]
+    )
     for (setting, protocol), tested in edition.tests.items():
         comparison = tested.comparison
         options = setting.typed if setting.of_paper else labels[setting]
@@ -181,7 +184,7 @@ def _differences(edition: Edition) -> Iterator[Difference]:
             interval=comparison.interval,
             p=tested.p,
             n=comparison.n,
-            shown=protocol == _preferred(name for _, name in protocols[setting]),
+            shown=protocol == _preferred(name for _, name in judged.get(setting, every[setting])),
         )
 
 

@@ -180,6 +180,10 @@ class Edition:
         """Its columns in a CSV file."""
         return {"experiment": self.experiment, "size": self.size, "variant": self.variant}
 
+    def command(self, options: Iterable[str], protocol: str = "best_test") -> str:
+        """What to type to make more of its runs."""
+        return plans.command(self.experiment, self.size, self.variant, options, protocol)
+
     @cached_property
     def settings(self) -> list[Setting]:
         """Its settings, in the order of their values."""
@@ -220,6 +224,7 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
     known = ["data.name", "model.name", "source"]
     swept = varying_options([options for _, options in others], known)
     names = [*sorted({name for changed in changes.values() for name in changed}), *swept]
+    rows: list[tuple[Run, Mapping[str, Any], tuple[str, ...]]]
     rows = [(run, flat[run], tuple(changed.values())) for run, changed in changes.items()]
     for run, options in others:
         typed = (*plans.typed_options(options, swept), *plans.limits(run))

@@ -44,7 +44,7 @@ def _pages(out: Path, names: list[str]) -> None:
     (out / "runs").mkdir()
     (out / "runs" / ".written.json").write_text(json.dumps(dict.fromkeys(names, "mark")))
     (out / "runs" / "old").write_text("x")
-    site._write_runs([], {}, out / "runs", lambda *_: None)
+    site._write_runs(NOTHING, {}, out / "runs", lambda *_: None)
     assert not (out / "runs" / "old").exists()
 
 

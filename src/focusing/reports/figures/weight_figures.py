@@ -285,13 +285,13 @@ def _dead_inputs(run: Run) -> Mapping[str, Any]:
 
 def _dead_charts(edition: Edition, block: Mapping[str, Setting]) -> Charts:
     models = {
-        model: measured
+        model: runs
         for model, setting in block.items()
-        if (measured := [run for run in setting.runs if _dead_inputs(run)])
+        if (runs := [run for run in setting.runs if _dead_inputs(run)])
     }
     if not models:
         return
-    shown = {model: median_run(measured) for model, measured in models.items()}
+    shown = {model: median_run(runs) for model, runs in models.items()}
     which = "; ".join(
         f"{model_name(model)}: {describe_run(run, models[model])}" for model, run in shown.items()
     )

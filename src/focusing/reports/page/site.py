@@ -206,7 +206,7 @@ def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:
 
 def _dense_twins(collection: Collection) -> dict[Run, Run]:
     """The run of the dense network that a run is compared with: same setting, data and seed."""
-    twins = {}
+    twins: dict[Run, Run] = {}
     for edition in (*editions(collection), *editions(collection, random_trials=True)):
         for setting in edition.settings:
             base = base_of(setting, edition.settings)

@@ -108,9 +108,11 @@ def _scores_table(
         head = settings[0].head() if settings else block_head(data, unit)
         winners = {protocol: _winner(edition, settings, protocol) for protocol in PROTOCOLS}
         for (model, setting), protocol in product(block.items(), PROTOCOLS):
-            about = {"data": data, "model": model, "protocol": protocol, "size": edition.size}
             printed = published.cells.get(data, {}).get(model)
-            about |= {"_row": (place, model), "_block": place, "_head": head, "_printed": printed}
+            about: Record = {
+                **{"data": data, "model": model, "protocol": protocol, "size": edition.size},
+                **{"_row": (place, model), "_block": place, "_head": head, "_printed": printed},
+            }
             if setting and protocol in setting.scores:
                 tested = edition.tests.get((setting, protocol))
                 bold = setting is winners[protocol]
@@ -125,9 +127,7 @@ def _scores_table(
             cell = text(f"missing [{mark}]", dim=True)
             records.append({**about, "_missing": True, "_cell": cell})
     commands = {
-        str(mark): command(
-            *edition.about.values(), [f"data={data}", f"model={','.join(models)}", *typed], trained
-        )
+        str(mark): edition.command([f"data={data}", f"model={','.join(models)}", *typed], trained)
         for mark, ((data, typed, trained), models) in enumerate(missing.items(), start=1)
     }
     held = any(score.mark for setting in edition.settings for score in setting.scores.values())

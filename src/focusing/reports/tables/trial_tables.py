@@ -252,7 +252,7 @@ def _by_noise(trials: Trials) -> Table:
         Column("notebook", "right", lambda record: signed(record["notebook_difference"])),
     ]
     missing = trials.missing()
-    fill = {"1": command(*trials.edition.about.values(), trials.typed)} if missing else {}
+    fill = {"1": trials.edition.command(trials.typed)} if missing else {}
     return table_of(
         trials.file_name(), trials.title(), columns, records, (*NOTES, *_remarks(trials, missing)),
         tags=("model", "noise", "position"), commands=fill,

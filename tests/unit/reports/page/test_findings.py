@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from focusing.reports.differences import WIDTH, findings, kept, noise_differences
 from focusing.reports.figures.dot_figures import table_charts
-from focusing.reports.page.findings import WIDTH, findings, kept, noise_differences
 from focusing.reports.page.overview import Verdict, verdicts
 from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
@@ -35,8 +35,8 @@ class TestFocusedAgainstDense:
         [row] = shown
         assert (row.data, row.model, row.other, row.count) == ("lfw", "focus_s", "dense", "5 / 5")
         assert row.value == pytest.approx(4.568)
-        assert row.low is not None
-        assert row.low < row.value < row.high  # type: ignore[operator]
+        assert row.interval is not None
+        assert row.interval.low < row.value < row.interval.high
         assert row.verdict == "better"
         [verdict] = all_verdicts(tmp_path)
         assert verdict.number == "1 of 1"

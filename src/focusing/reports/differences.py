@@ -15,7 +15,8 @@ from focusing.reports.names import (
     option_words,
 )
 from focusing.reports.paper import published_tables
-from focusing.reports.settings import UNCHANGED, Edition, editions, editions_of, short_labels
+from focusing.reports.plans import UNCHANGED, short_labels
+from focusing.reports.settings import Edition, editions, editions_of
 from focusing.reports.tables import Record, Table, Unit
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by

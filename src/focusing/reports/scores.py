@@ -20,7 +20,7 @@ from focusing.reports.tables import (
 )
 from focusing.results.collect import Run
 from focusing.results.frame import overlap, replicate_key, tested_on
-from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, Spread, compare, spread
+from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, Spread, spread
 
 ALL_DATA, WITHOUT_VALIDATION = "all", "without the validation split"
 
@@ -139,28 +139,6 @@ class Tested:
             "test": self.comparison.test,
             "p_holm": self.p,
         }
-
-
-def compare_scores(
-    ours: Scored, base: Scored, *, lower_is_better: bool, same_model: bool
-) -> Comparison | None:
-    """Compare two settings under a protocol; None if they were not trained on equal data.
-
-    Args:
-        ours: scores of a setting.
-        base: of the other.
-        lower_is_better: the scores are errors.
-        same_model: equal seeds begin with equal weights.
-    """
-    if ours.trained_on != base.trained_on:
-        return None
-    return compare(
-        ours.values,
-        base.values,
-        lower_is_better=lower_is_better,
-        paired=same_model or (ours.paired and base.paired),
-        overlap=ours.overlap,
-    )
 
 
 def _squared(runs: Sequence[Run], protocol: str) -> Spread | None:

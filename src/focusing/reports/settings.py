@@ -7,7 +7,6 @@ named by what they changed of the experiment, others by the options that tell th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -17,15 +16,9 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.config import FOCI_ONLY
 from focusing.reports import plans
-from focusing.reports.names import (
-    MODELS,
-    PROTOCOLS,
-    data_name,
-    dense_twin,
-    edition_order,
-    model_name,
-)
-from focusing.reports.scores import Scored, Tested, compare_scores, scored
+from focusing.reports.names import MODELS, PROTOCOLS, data_name, dense_twin, edition_order
+from focusing.reports.plans import UNCHANGED, show_option
+from focusing.reports.scores import Scored, Tested, scored
 from focusing.reports.tables import NOTHING, Cell, Unit, text
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import (
@@ -39,11 +32,8 @@ from focusing.results.frame import (
     varying_options,
     with_varied_data,
 )
-from focusing.results.stats import Comparison, Spread, holm, spread
+from focusing.results.stats import Comparison, Spread, compare, holm, spread
 
-UNCHANGED, USUAL = "unchanged", "as most"
-MAX_OPTION_COLUMNS = 2
-"""More options than this share one column."""
 SMALLER_SIZES = ("short", "quick", "smoke")
 """Sizes that are not the paper's: less data or fewer epochs."""
 UNSPECIFIED = ("optim.drop_last=",)
@@ -117,6 +107,20 @@ class Setting:
         every = {protocol: scored(self.runs, protocol) for protocol in PROTOCOLS}
         return {protocol: score for protocol, score in every.items() if score is not None}
 
+    def compare(self, base: Setting, protocol: str) -> Comparison | None:
+        """Compare it with another under a protocol; None if they were not trained on equal data."""
+        ours, theirs = self.scores.get(protocol), base.scores.get(protocol)
+        if ours is None or theirs is None or ours.trained_on != theirs.trained_on:
+            return None
+        same_model = self.model == base.model  # equal seeds begin with equal weights
+        return compare(
+            ours.values,
+            theirs.values,
+            lower_is_better=self.unit.lower_is_better,
+            paired=same_model or (ours.paired and theirs.paired),
+            overlap=ours.overlap,
+        )
+
     @cached_property
     def measured(self) -> Mapping[str, Spread]:
         """Mean and so on of every measurement that is a single number and that any run has."""
@@ -161,11 +165,6 @@ def block_head(data: str, unit: Unit, *lines: str) -> Cell:
     return text(data_name(data) + (" (MAE)" if unit.lower_is_better else ""), *lines)
 
 
-def show_option(value: Any) -> str:
-    """A value in print; a dash if the model does not have the option."""
-    return NOTHING if value is None else show_value(value)
-
-
 @dataclass(frozen=True, eq=False)
 class Edition:
     """Runs of an experiment, of one size and variant: only these may enter the same mean."""
@@ -193,6 +192,11 @@ class Edition:
     def tests(self) -> dict[tuple[Setting, str], Tested]:
         """What can be compared, by setting and protocol."""
         return compare_settings(self.settings)
+
+    def dense_twin(self, setting: Setting) -> Setting | None:
+        """The dense network of the same setting."""
+        base = base_of(setting, self.settings)
+        return base if base and base.model != setting.model else None
 
     @property
     def blocks(self) -> dict[tuple[str, str, tuple[str, ...]], dict[str, Setting]]:
@@ -282,35 +286,24 @@ def compare_settings(
     was run at.
     """
     bases = {setting: base for setting in settings if (base := base_of(setting, settings))}
-    tested: dict[tuple[Setting, str], Tested] = {}
-    for protocol in protocols:
-        tests = {
-            setting: test
-            for setting, base in sorted(bases.items(), key=lambda pair: pair[0].rank)
-            if protocol in setting.scores
-            and protocol in base.scores
-            and (test := compare_scores(
-                setting.scores[protocol],
-                base.scores[protocol],
-                lower_is_better=setting.unit.lower_is_better,
-                same_model=setting.model == base.model,
-            ))
-        }  # fmt: skip
-        for family in group_by(tests, lambda setting: setting.runs[0].source == "fake").values():
-            labels = [_counts_as(setting) for setting in family]
-            usual = holm([tests[setting].p for setting in family], labels)
-            resampled = holm([_resampled_else_usual(tests[setting]) for setting in family], labels)
-            for setting, p, p_resampled in zip(family, usual, resampled, strict=True):
-                base, test = bases[setting], tests[setting]
-                other = UNCHANGED if setting.model == base.model else base.model
-                known = test.p_resampled is not None
-                tested[setting, protocol] = Tested(other, test, p, p_resampled if known else None)
-    return {
-        (setting, protocol): tested[setting, protocol]
+    tests = {
+        (setting, protocol): test
         for setting in settings
         for protocol in protocols
-        if (setting, protocol) in tested
+        if setting in bases and (test := setting.compare(bases[setting], protocol))
     }
+    tested = {}
+    by_rank = sorted(tests, key=lambda key: key[0].rank)
+    for family in group_by(by_rank, lambda key: (key[1], key[0].runs[0].source == "fake")).values():
+        labels = [_counts_as(setting) for setting, _ in family]
+        usual = holm([tests[key].p for key in family], labels)
+        resampled = holm([_resampled_else_usual(tests[key]) for key in family], labels)
+        for key, p, p_resampled in zip(family, usual, resampled, strict=True):
+            known = tests[key].p_resampled is not None
+            other = bases[key[0]].model
+            other = UNCHANGED if key[0].model == other else other
+            tested[key] = Tested(other, tests[key], p, p_resampled if known else None)
+    return {key: tested[key] for key in tests}
 
 
 def _resampled_else_usual(test: Comparison) -> float | None:
@@ -360,52 +353,3 @@ def _is_twin(dense: Setting, other: Setting) -> bool:
 
 def _equal_options(dense: Setting, other: Setting) -> int:
     return sum(value == other.values[name] for name, value in dense.values.items())
-
-
-def short_labels(settings: Sequence[Setting]) -> list[tuple[str, ...]]:
-    """Options of all settings by their short names; of many only those that need a mention."""
-    if settings and len(settings[0].options) <= MAX_OPTION_COLUMNS:
-        return [setting.label() for setting in settings]
-    return [tuple(name.split(", ")) for name in labels(settings, models=False)]
-
-
-def labels(settings: Sequence[Setting], *, models: bool = True) -> list[str]:
-    """What tells a setting from the others; what the experiment itself has is left out.
-
-    If that is not known, what most settings have is left out. It stays where two settings of the
-    same data would have the same name.
-
-    Args:
-        settings: the settings.
-        models: names begin with the model, if there are several.
-    """
-    several = models and len({setting.model for setting in settings}) > 1
-    counts = Counter(pair for setting in settings for pair in setting.about().items())
-    common = {
-        name: value
-        for setting in settings
-        for name, value in setting.values.items()
-        if counts[name, show_option(value)] > len(settings) / 2
-    }
-    short = [_label(setting, common, several) for setting in settings]
-    keys = {(s.data, s.source, s.model, name) for s, name in zip(settings, short, strict=True)}
-    if len(keys) == len(settings):
-        return short
-    return [_label(setting, None, several) for setting in settings]
-
-
-def _label(setting: Setting, common: Mapping[str, Any] | None, several: bool) -> str:
-    """The options of a setting without the usual ones; a single word needs no name."""
-    planned = plans.planned_settings(setting.runs[0])
-    usual = common if planned is None else planned
-    if common is None or len(setting.values) == 1:  # nothing is left out
-        usual = {}
-    word = len(setting.options) == 1 and not {"data.seed", "config"} & setting.values.keys()
-    pairs = zip(setting.options.items(), setting.values.items(), strict=True)
-    options = [
-        printed if word and isinstance(value, str) else f"{name}={printed}"
-        for (name, printed), (whole, value) in pairs
-        if printed != NOTHING and not (usual and whole in usual and usual[whole] == value)
-    ]
-    words = [*([model_name(setting.model)] if several else []), *options]
-    return ", ".join(words) or (USUAL if planned is None else UNCHANGED)

@@ -87,13 +87,6 @@ def inside(folder: Path, *names: str) -> Path:
     return path
 
 
-def remove(folder: Path, names: Iterable[Any]) -> None:
-    """Remove files whose names come from a file; anything but a plain name is skipped."""
-    for name in names:
-        if is_name(name) and ((path := folder / name).is_symlink() or path.is_file()):
-            path.unlink()
-
-
 def write_record(run_dir: Path, record: Mapping[str, Any]) -> Record:
     """Write the record of a run.
 

@@ -8,8 +8,8 @@ from scipy import stats as scipy_stats
 
 from focusing.reports.figures.curve_figures import sweep_charts
 from focusing.reports.figures.focus_figures import foci_charts
-from focusing.reports.plans import composed
-from focusing.reports.settings import labels, settings_of
+from focusing.reports.plans import composed, labels
+from focusing.reports.settings import settings_of
 from focusing.reports.tables.experiments import experiment_tables, sweep_tables
 from focusing.reports.tables.files import all_tables
 from focusing.results.collect import collect

@@ -70,10 +70,8 @@ class Chart:
 
     @property
     def minor(self) -> bool:
-        """It belongs into an appendix: of quick runs, or of single ones where others have more."""
-        counts = [row["n"] for row in self.rows if row.get("n") is not None]
-        single = bool(counts) and max(counts) == 1 and self.tags.get("experiment") not in ALONE
-        return self.tags.get("size") in SMALL_SIZES or single
+        """It belongs into an appendix."""
+        return says_little(self.rows, self.tags)
 
     def draw(self) -> Figure | bytes:
         """Draw the figure in the style of all figures."""
@@ -192,6 +190,14 @@ def setting_name(edition: Edition, setting: Setting) -> tuple[str, ...]:
     """What tells a setting from others of the edition, in names of files."""
     several = len({run.data for run in edition.runs}) > 1 or setting.typed
     return (setting.data, *setting.typed) if several else ()
+
+
+def says_little(rows: Rows, tags: Mapping[str, str]) -> bool:
+    """Whether all is of quick runs, or of single ones where others have more."""
+    sizes, experiments = (set(tags.get(name, "").split()) for name in ("size", "experiment"))
+    counts = [row["n"] for row in rows if row.get("n") is not None]
+    single = bool(counts) and max(counts) == 1 and not experiments & set(ALONE)
+    return single or (bool(sizes) and sizes <= set(SMALL_SIZES))
 
 
 def median_run(runs: Sequence[Run], file: str = FOCI_FILE) -> Run:

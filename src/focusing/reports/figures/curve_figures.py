@@ -37,7 +37,8 @@ from focusing.reports.names import (
     option_words,
 )
 from focusing.reports.paper import published_tables
-from focusing.reports.settings import Edition, Setting, show_option
+from focusing.reports.plans import show_option
+from focusing.reports.settings import Edition, Setting
 from focusing.reports.tables.experiments import author_mean, limited_note
 from focusing.results.collect import Run
 from focusing.results.frame import group_by

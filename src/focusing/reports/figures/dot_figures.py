@@ -46,7 +46,8 @@ from focusing.reports.names import (
     model_name,
 )
 from focusing.reports.paper import published_tables
-from focusing.reports.settings import Setting, labels
+from focusing.reports.plans import labels
+from focusing.reports.settings import Setting
 from focusing.reports.tables.diagnostics import optimism_tables
 from focusing.reports.tables.experiments import limited_note, varied_note
 from focusing.reports.tables.files import all_tables

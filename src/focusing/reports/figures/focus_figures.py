@@ -29,8 +29,9 @@ from focusing.reports.figures.chart import (
 from focusing.reports.figures.plotting import BLUE, INKS
 from focusing.reports.foci import coordinates
 from focusing.reports.names import data_name, model_name, option_words
+from focusing.reports.plans import short_labels
 from focusing.reports.run_figures import draw_paths, layer_figures
-from focusing.reports.settings import Edition, Setting, short_labels
+from focusing.reports.settings import Edition, Setting
 from focusing.reports.tables.experiments import varied_note
 from focusing.results.collect import Run
 from focusing.results.frame import FOCI

@@ -27,8 +27,7 @@ from focusing.reports.report_cache import code_version, remember, report_state, 
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by
-from focusing.results.store import atomic_write, inside, remove
-from focusing.validation import is_name
+from focusing.results.store import atomic_write, inside
 
 FOLDER = "figures"
 INDEX = "index.json"
@@ -156,9 +155,6 @@ def write_figures(
     index["figures"].sort(
         key=lambda entry: [*FAMILIES, APPENDIX, entry["section"]].index(entry["section"])
     )
-    kept = {name for entry in index["figures"] for name in entry["files"]}
-    for old in before.values():
-        remove(folder, set(old["files"]) - kept)
     index["missing"] = [asdict(figure) for figure in figures if isinstance(figure, Missing)]
     index["damaged"] += [asdict(figure) for figure in figures if isinstance(figure, Damaged)]
     text = json.dumps(index, indent=1, ensure_ascii=False)
@@ -196,14 +192,9 @@ def _read_index(folder: Path) -> dict[str, Mapping[str, Any]]:
     """Figures that were drawn before, by name."""
     try:
         entries = json.loads((folder / INDEX).read_bytes())["figures"]
-        return {entry["name"]: entry for entry in entries if entry["key"] and _has_files(entry)}
+        return {entry["name"]: entry for entry in entries if entry["key"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}  # there is none, or it is damaged: all is drawn again
-
-
-def _has_files(entry: Mapping[str, Any]) -> bool:
-    files = entry["files"]
-    return isinstance(files, list) and all(map(is_name, files)) and bool(files)
 
 
 def _markdown(figures: Sequence[Entry], missing: Sequence[Entry], damaged: Sequence[Entry]) -> str:

@@ -32,6 +32,7 @@ from focusing.reports.figures.chart import (
 from focusing.reports.figures.plotting import PAGE_WIDTH, model_style, signed_image
 from focusing.reports.names import class_name, data_name, dense_twin, model_name
 from focusing.reports.settings import Setting
+from focusing.reports.tables.diagnostics import pruning_curve
 from focusing.results.arrays import check_arrays, read_arrays
 from focusing.results.collect import Run
 from focusing.results.frame import group_by
@@ -64,18 +65,14 @@ def pruning_charts(runs: Runs) -> Charts:
     """Accuracy with fewer and fewer connections, for every network whose pruning was measured."""
     for edition, setting in runs.settings():
         model, dense = setting.model, dense_twin(setting.model)
-        twin = edition.blocks[setting.block].get(dense)
         curve = _pruning_rows(setting, "curve")
-        rows = [
-            *curve,
-            *_pruning_rows(setting, "magnitude"),
-            *(_pruning_rows(twin, "magnitude") if twin else []),
-        ]
         if not curve:
             continue
+        twin = _pruning_rows(edition.dense_twin(setting), "magnitude")
+        rows = [*curve, *_pruning_rows(setting, "magnitude"), *twin]
         note = (
             f" {model_name(dense)}: its smallest weights; dotted line: all of them kept."
-            if any(row["model"] == dense for row in rows)
+            if twin
             else f" {model_name(dense)} was not measured: add model={dense}."
         )
         yield chart(
@@ -99,27 +96,10 @@ def _pruned(runs: Sequence[Run]) -> list[Mapping[str, Any]]:
     return [pruning for pruning in measured if pruning and "error" not in pruning]
 
 
-def _pruning_rows(setting: Setting, name: str) -> list[Row]:
-    """Means over runs, point by point: of equal thresholds, or of equal sparsity asked for."""
-    curves = [pruning[name] for pruning in _pruned(setting.runs) if pruning.get(name)]
-    rows: list[Row] = []
-    for points in zip(*curves, strict=False):
-        metric = "acc" if "acc" in points[0] else "mae"
-        scores = [point[metric] * (100 if metric == "acc" else 1) for point in points]
-        rows.append(
-            {
-                "model": setting.model,
-                "rule": "focus" if name == "curve" else "magnitude",
-                "threshold": points[0].get("threshold"),
-                "sparsity": 100 * float(np.mean([point["sparsity"] for point in points])),
-                "unit": "percent" if metric == "acc" else metric,
-                "score": float(np.mean(scores)),
-                "lowest": min(scores),
-                "highest": max(scores),
-                "n": len(points),
-            }
-        )
-    return rows
+def _pruning_rows(setting: Setting | None, rule: str) -> list[Row]:
+    about = {"model": setting and setting.model}
+    about["rule"] = "focus" if rule == "curve" else "magnitude"
+    return [about | point for point in pruning_curve(setting, rule)]
 
 
 def _draw_pruning(rows: Rows, model: str, dense: str) -> Figure:

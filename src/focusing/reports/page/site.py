@@ -17,6 +17,7 @@ from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, model_nam
 from focusing.reports.page.exhibits import (
     column_protocol,
     exhibition,
+    first_picture,
     is_minor,
     page_table,
     table_tags,
@@ -31,13 +32,13 @@ from focusing.reports.page.overview import (
 )
 from focusing.reports.page.run_page import run_view
 from focusing.reports.report_cache import code_version, remember, report_state, unchanged
-from focusing.reports.settings import base_of, editions
+from focusing.reports.settings import editions
 from focusing.reports.tables import Table, between, file_name, number, p_value, signed
 from focusing.reports.tables.files import all_tables, unique_names
 from focusing.reports.terminal import PROTOCOL_MEANINGS
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by, replicate_key
-from focusing.results.store import atomic_write, inside, remove
+from focusing.results.store import atomic_write, inside
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE / "templates"
@@ -117,8 +118,8 @@ def write_page(
         "index.html",
         lead=lead(collection),
         verdicts=verdicts(collection, differences, noise, pruned),
-        film=figures.first("film"),
-        forest=figures.first("forest"),
+        film=first_picture(figures, "film"),
+        forest=first_picture(figures, "forest"),
         findings=_parts(differences, lambda finding: finding.minor),
         counted=list(counted(differences)),
         noise=noise,
@@ -127,7 +128,7 @@ def write_page(
         tables=_parts(shown, is_minor),
         figures=figures,
         appendix=APPENDIX,
-        missing=_missing(tables, figures.missing),
+        missing=_missing(tables, figures["missing"]),
         choices=choices(collection),
         protocols={name: PROTOCOL_MEANINGS[name] for name in PROTOCOLS},
         runs=run_rows(runs, names),
@@ -190,7 +191,6 @@ def _write_runs(
             atomic_write(file, content.encode(), sync=False)
         if mark is not None:
             written[file.name] = mark
-    remove(folder, known.keys() - written.keys())
     atomic_write(folder / WRITTEN, json.dumps(written).encode(), sync=False)
     return [folder / name for name in written]
 
@@ -209,8 +209,7 @@ def _dense_twins(collection: Collection) -> dict[Run, Run]:
     twins: dict[Run, Run] = {}
     for edition in (*editions(collection), *editions(collection, random_trials=True)):
         for setting in edition.settings:
-            base = base_of(setting, edition.settings)
-            if base and base.model != setting.model:
+            if base := edition.dense_twin(setting):
                 dense = {(run.holdout, replicate_key(run)): run for run in base.runs}
                 pairs = {run: dense.get((run.holdout, replicate_key(run))) for run in setting.runs}
                 twins |= {run: twin for run, twin in pairs.items() if twin}

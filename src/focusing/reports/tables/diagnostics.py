@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from focusing.errors import printable
 from focusing.reports.names import data_name, data_order, edition_order, model_name
 from focusing.reports.paper import published_tables
-from focusing.reports.settings import Edition, base_of, editions, editions_of
+from focusing.reports.settings import Edition, Setting, editions, editions_of
 from focusing.reports.tables import (
     NOTHING,
     Column,
@@ -241,9 +242,7 @@ def pruning_tables(collection: Collection) -> list[Table]:
     for edition in editions_of(measured):
         records = []
         for setting in edition.settings:
-            twin = base_of(setting, edition.settings)
-            dense = twin.runs if twin and twin.model != setting.model else []
-            pruned = _pruned(setting.runs, dense)
+            pruned = _pruned(setting, edition.dense_twin(setting))
             named = {
                 **edition.about,
                 "data": setting.data,
@@ -263,13 +262,40 @@ def pruning_tables(collection: Collection) -> list[Table]:
     return tables
 
 
-def _pruned(runs: Sequence[Run], dense: Sequence[Run]) -> dict[str, Any]:
+def pruning_curve(setting: Setting | None, rule: str) -> list[dict[str, Any]]:
+    """Means over the runs of a setting, point by point; scores of errors as they are.
+
+    Args:
+        setting: with runs in which pruning was measured, maybe; None: it has no points.
+        rule: ``curve``: of equal thresholds of phi; ``magnitude``: of equal sparsity asked for.
+    """
+    measured = [run.measured.get("pruning") or {} for run in (setting.runs if setting else ())]
+    curves = [pruning[rule] for pruning in measured if pruning.get(rule)]
+    points = []
+    for same in zip(*curves, strict=False):
+        metric = "acc" if "acc" in same[0] else "mae"
+        scores = [point[metric] * (100 if metric == "acc" else 1) for point in same]
+        points.append(
+            {
+                "threshold": same[0].get("threshold"),
+                "sparsity": 100 * fmean(point["sparsity"] for point in same),
+                "unit": "percent" if metric == "acc" else metric,
+                "score": fmean(scores),
+                "lowest": min(scores),
+                "highest": max(scores),
+                "n": len(same),
+            }
+        )
+    return points
+
+
+def _pruned(setting: Setting, dense: Setting | None) -> dict[str, Any]:
     """Accuracy at the paper's threshold, and how much can go; empty if that was not measured."""
-    by_phi, by_size = _curve(runs, "curve"), _curve(runs, "magnitude")
-    if not by_size or by_size[0]["sparsity"] > 0 or "acc" not in by_size[0]:
+    by_phi, by_size = pruning_curve(setting, "curve"), pruning_curve(setting, "magnitude")
+    if not by_size or by_size[0]["sparsity"] > 0 or by_size[0]["unit"] != "percent":
         return {}
-    unpruned = by_size[0]["acc"]
-    record = {"n": len(runs), "unpruned": unpruned}
+    unpruned = by_size[0]["score"]
+    record = {"n": len(setting.runs), "unpruned": unpruned}
     record["keeps_magnitude"] = _keeps(by_size, unpruned)["sparsity"]
     if by_phi:
         paper = min(by_phi, key=lambda point: abs(point["threshold"] - PAPER_THRESHOLD))
@@ -277,32 +303,23 @@ def _pruned(runs: Sequence[Run], dense: Sequence[Run]) -> dict[str, Any]:
         record |= {
             "paper_threshold": paper["threshold"],
             "paper_pruned": paper["sparsity"],
-            "paper_accuracy": paper["acc"],
+            "paper_accuracy": paper["score"],
             "keeps": keeps["sparsity"],
             "keeps_threshold": keeps["threshold"],
-            "best_accuracy": max(point["acc"] for point in by_phi),
+            "best_accuracy": max(point["score"] for point in by_phi),
         }
-    base = _curve(dense, "magnitude")
+    base = pruning_curve(dense, "magnitude")
     if by_phi and base:
-        record["as_dense"] = _keeps(by_phi, base[0]["acc"])["sparsity"]
-        record["dense"] = base[0]["acc"]
+        record["as_dense"] = _keeps(by_phi, base[0]["score"])["sparsity"]
+        record["dense"] = base[0]["score"]
     return record
 
 
-def _curve(runs: Sequence[Run], rule: str) -> list[dict[str, float]]:
-    """Means over runs, point by point, in percent."""
-    curves = [pd.DataFrame(run.measured["pruning"].get(rule) or []) for run in runs]
-    points = pd.concat([curve for curve in curves if len(curve)] or [pd.DataFrame()])
-    means = points.reindex(columns=["threshold", "sparsity", "acc"]).groupby(level=0).mean()
-    means[["sparsity", "acc"]] *= 100
-    return [point.dropna().to_dict() for _, point in means.iterrows()]
-
-
-def _keeps(curve: Sequence[dict[str, float]], accuracy: float) -> dict[str, float]:
+def _keeps(curve: Sequence[dict[str, Any]], accuracy: float) -> dict[str, Any]:
     """The last point before the accuracy falls below this one."""
     good = curve[0]
     for point in curve:
-        if point["acc"] < accuracy - TOLERANCE - 1e-9:
+        if point["score"] < accuracy - TOLERANCE - 1e-9:
             break
         good = point
     return good

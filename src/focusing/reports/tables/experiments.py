@@ -8,18 +8,9 @@ from typing import Any
 
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.paper import published_tables, width_mean
-from focusing.reports.plans import limits
+from focusing.reports.plans import MAX_OPTION_COLUMNS, UNCHANGED, labels, limits
 from focusing.reports.scores import mean_and_deviation
-from focusing.reports.settings import (
-    MAX_OPTION_COLUMNS,
-    UNCHANGED,
-    Edition,
-    Setting,
-    compare_settings,
-    editions,
-    editions_of,
-    labels,
-)
+from focusing.reports.settings import Edition, Setting, compare_settings, editions, editions_of
 from focusing.reports.tables import (
     NOTHING,
     Cell,

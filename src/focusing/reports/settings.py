@@ -179,6 +179,11 @@ class Edition:
         """Its columns in a CSV file."""
         return {"experiment": self.experiment, "size": self.size, "variant": self.variant}
 
+    @property
+    def words(self) -> str:
+        """Size and variant in the title of a table."""
+        return f"(size={self.size}, variant={self.variant})"
+
     def command(self, options: Iterable[str], protocol: str = "best_test") -> str:
         """What to type to make more of its runs."""
         return plans.command(self.experiment, self.size, self.variant, options, protocol)

@@ -260,15 +260,6 @@ def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:
             yield f"line {line_number}", str(error)
 
 
-def read_archive(file: Path) -> dict[str, Record]:
-    """The records of an archive by their run folders; bad lines are left out.
-
-    Raises:
-        ValueError: the whole file is damaged.
-    """
-    return {folder: record for folder, record in read_lines(file) if not isinstance(record, str)}
-
-
 def read_run(folder: Path, file: Path) -> Record:
     """The record of one run, from its own file or from an archive.
 
@@ -292,7 +283,8 @@ def read_run(folder: Path, file: Path) -> Record:
 
 @lru_cache(maxsize=4)
 def _cached_archive(file: Path, changed: int) -> dict[str, Record]:
-    return read_archive(file)
+    """The records of an archive by their run folders; bad lines are left out."""
+    return {folder: record for folder, record in read_lines(file) if not isinstance(record, str)}
 
 
 def _published(record: Mapping[str, Any]) -> Record:

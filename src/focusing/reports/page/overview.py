@@ -21,6 +21,7 @@ from focusing.reports.names import (
 from focusing.reports.plans import typed_options
 from focusing.reports.settings import editions, editions_of
 from focusing.reports.tables import between, number, signed
+from focusing.reports.terminal import duration
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI, group_by, settings, varying_options
 from focusing.results.stats import Interval, spread
@@ -47,14 +48,6 @@ def lead(collection: Collection) -> dict[str, Any]:
         "to": finished[-1] if finished else "",
         "only_smoke": bool(runs) and all(run.size == "smoke" for run in runs),
     }
-
-
-def duration(seconds: float) -> str:
-    """A time in two words."""
-    if seconds < 90:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{seconds / 3600:.1f} h"
 
 
 def experiments(collection: Collection) -> list[dict[str, Any]]:

@@ -158,11 +158,8 @@ def course_tables(collection: Collection) -> list[Table]:
     for experiment, published in published_tables().items():
         for edition in editions(collection):
             records = list(_course_records(edition)) if edition.experiment == experiment else []
-            about = f"(size={edition.size}, variant={edition.variant})"
-            name, title = (
-                "_".join(("course", *edition.about.values())),
-                f"{published.title}: course of training {about}",
-            )
+            name = "_".join(("course", *edition.about.values()))
+            title = f"{published.title}: course of training {edition.words}"
             if records:
                 tables.append(table_of(name, title, COURSE_COLUMNS, records, [NOTE_COURSE]))
     return tables
@@ -253,11 +250,8 @@ def pruning_tables(collection: Collection) -> list[Table]:
             }
             records += [named | pruned] if pruned else []
         if records:
-            title = "Pruning (experiment {experiment}, size={size}, variant={variant})"
-            name, title = (
-                "_".join(("pruning", *edition.about.values())),
-                title.format(**edition.about),
-            )
+            name = "_".join(("pruning", *edition.about.values()))
+            title = f"Pruning (experiment {edition.experiment}, {edition.words[1:]}"
             tables.append(table_of(name, title, PRUNING_COLUMNS, records, [NOTE_PRUNING]))
     return tables
 

@@ -80,7 +80,7 @@ def experiment_tables(collection: Collection) -> list[Table]:
 
 def edition_title(edition: Edition) -> str:
     """The title of a table about an edition."""
-    return f"Experiment {edition.experiment} (size={edition.size}, variant={edition.variant})"
+    return f"Experiment {edition.experiment} {edition.words}"
 
 
 def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:

@@ -119,11 +119,10 @@ class Trials(NamedTuple):
 
     def title(self) -> str:
         """Title of a table."""
-        size, variant = self.edition.size, self.edition.variant
         options = "".join(f", {option}" for option in self.typed)
         experiment = self.edition.experiment
         kind = TITLE if experiment == TRIALS_EXPERIMENT else experiment
-        return f"{kind} (size={size}, variant={variant}{options})"
+        return f"{kind} {self.edition.words[:-1]}{options})"
 
     def about(self) -> dict[str, Any]:
         """What all of them have in common, for a CSV file."""

@@ -25,7 +25,8 @@ from focusing.data import DataSet, Split
 from focusing.data.sources import MissingError
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
-from focusing.nn.ops.cpu import when_compiling
+from focusing.nn import FocusedLinear
+from focusing.nn.ops.cpu import compile_kernels, when_compiling
 from focusing.reports.terminal import closing, opening
 from focusing.results.identity import run_folder
 from focusing.results.record import SERIES_OF, describe_end, describe_start
@@ -121,7 +122,6 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     optim = Optim(**config["optim"])
     if config["trainer"]["precision"] == "16-mixed":
         optim = fuse_optimizer(optim)
-    module = FocusingModule(net, optim, seed=config["seed"])
     check_loggers(config["logger"])
     judge = {"best_test": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
     trainer = build_trainer(  # it notices what this machine lacks
@@ -134,6 +134,10 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
         best_of=judge and f"{judge}/{SERIES_OF[data.metric]}",
         metric=data.metric,
     )
+    if trainer.strategy.root_device.type == "cpu":
+        layers = [layer for layer in net.modules() if isinstance(layer, FocusedLinear)]
+        compile_kernels({layer.mu.shape[-1] for layer in layers})
+    module = FocusingModule(net, optim, seed=config["seed"])  # its clock starts
     resume, again = config["resume"] == "auto", config["force"]
     try:
         with _disk_errors(run_dir), claim(run_dir, resume=resume, again=again) as checkpoint:
@@ -218,12 +222,6 @@ def build_callbacks(options: Mapping[str, Any]) -> list[pl.Callback]:
                 callbacks.append(instantiate(target, pl.Callback))
             except UserError as error:
                 raise UserError(f"callbacks.{name}: {error}") from None
-            if hasattr(callbacks[-1], "measured") and not hasattr(callbacks[-1], "measurements"):
-                log.warning(
-                    "callbacks.%s has the old method measured(), which is no longer called: "
-                    "rename it to measurements(record) and return {'measured': {...}}.",
-                    name,
-                )
     return callbacks
 
 

@@ -11,7 +11,7 @@ import operator
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -235,6 +235,15 @@ def plain(value: Any, depth: int = MAX_DEPTH) -> None:
                 raise error.under(key) from None
     elif value is not None and kind is not bool:
         raise Wrong(f"is not plain: {kind.__name__}")
+
+
+def leaves(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value in containers inside one another, after the keys that lead to it."""
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, *path, str(key))
+    else:
+        yield path, value
 
 
 def _range(low: float, high: float) -> str:

@@ -10,6 +10,7 @@ import jupytext
 import pytest
 from nbclient import NotebookClient
 
+from tests.integration.chromium import dump, needs_chromium
 from tests.integration.commands import ROOT
 
 pytestmark = pytest.mark.slow
@@ -38,6 +39,13 @@ def test_pages_fetch_nothing_and_each_has_a_picture(site: Path) -> None:
         pictures = re.findall(r'<img[^>]*src="([^"]+)"', text)
         assert pictures, page
         assert all((page.parent / picture).exists() for picture in pictures), page
+
+
+@needs_chromium
+def test_the_search_works_on_pages_that_are_files(site: Path, tmp_path: Path) -> None:
+    document = dump(f"{(site / 'index.html').as_uri()}?q=repulsion", tmp_path)
+    results = re.findall(r'href="([^"]+)"[^>]*class="md-search-result__link"', document)
+    assert any("explanation/stuck.html" in result for result in results)
 
 
 def test_the_reference_comes_from_docstrings_yaml_and_the_parser(site: Path) -> None:

@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster of three nodes, one of which is killed."""
+"""Sweeps on Ray: of one node, and of three, one of which is killed."""
 
 import os
 import time
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import ROOT, TRAIN, record, run_dirs
-from tests.integration.forked import Forked
+from tests.integration.commands import ROOT, SMALL, TRAIN, record, run_dirs
+from tests.integration.forked import Forked, run_forked
 from tests.integration.step_counter import COUNTED
 
 pytestmark = [
@@ -54,3 +54,16 @@ def test_a_killed_node_hands_its_runs_on(tmp_path: Path, monkeypatch: pytest.Mon
     assert [len(run["series"]["test/acc"]) for run in records] == [6] * 4
     steps = (tmp_path / "steps").stat().st_size
     assert 4 * STEPS <= steps <= 4 * STEPS + STEPS // 6  # at most an epoch of one run twice
+
+
+def test_ray_runs_jobs_and_tells_failures(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    jobs = ["-m", "hydra/launcher=ray", "hydra.launcher.init={num_cpus: 1}", "name=ray"]
+    jobs += ["optim.lr=0.1,1e12,abc", "model=dense", "model.batch_norm=false", *SMALL]
+    done = run_forked(TRAIN, *jobs, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert "3/3 jobs, 1 done, 2 failed" in done.stdout
+    assert "optim.lr: Value 'abc'" in done.stderr
+    assert "Error: 2 of 3 jobs failed" in done.stderr
+    assert sorted(record(run_dir)["status"] for run_dir in run_dirs(tmp_path)) == ["done", "failed"]

@@ -1,10 +1,13 @@
 """What the README and the docs tell people to type works."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from focusing.cli import build_parser
 from tests.integration.commands import ROOT, run_here
 
 PAGES = ["README.md", "docs/layer.md"]
@@ -26,6 +29,41 @@ def test_the_headline_command_runs(tmp_path: Path) -> None:
         done = run_here("train", *line.split(), *QUICK, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "accuracy" in done.stdout
+
+
+def typed_commands() -> Iterator[tuple[str, list[str]]]:
+    """What pages tell people to type: ``focusing``, ``make`` or ``python train.py``; its words."""
+    start = re.compile(r"(?:\$ )?(?:PYTHONPATH=\. )?(focusing|make|python train\.py) (.+)")
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        text = page.read_text().replace("\\\n", "")
+        for block, inline in re.findall(r"```(?:bash)?\n(.*?)```|`([^`\n]+)`", text, re.DOTALL):
+            for line in (block or inline).splitlines():
+                command = start.match(line.strip())
+                if command and not re.search(r"\[-|\[NAME|\.\.\.", line):  # a usage, not a command
+                    words = re.split(r"\s+#|\s{2,}[a-z]+ [a-z]+|\s&", command[2])[0]
+                    yield command[1], shlex.split(words)
+
+
+def test_commands_on_pages_exist() -> None:
+    parsers = build_parser()[1]
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    seen = 0
+    for program, words in typed_commands():
+        told, seen = f"{program} {' '.join(words)}", seen + 1
+        if program == "make":
+            assert words[0] in targets, told
+        elif program == "focusing" and words != ["--help"] and words != ["wandb"]:
+            parser = parsers.get(" ".join(words[:2])) or parsers.get(words[0])
+            assert parser, told
+            options = {word for word in words if word.startswith("--")}
+            assert words[0] == "train" or options <= parser._option_string_actions.keys(), told
+        for group, choices in (word.split("=", 1) for word in words if re.match(r"[a-z]+=", word)):
+            if (ROOT / "conf" / group).is_dir() and "--config-dir" not in words:
+                names = choices.strip("[]").split(",")
+                assert all((ROOT / "conf" / group / f"{name}.yaml").exists() for name in names), (
+                    told
+                )
+    assert seen > 80
 
 
 def test_committed_pages_have_no_dead_links() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.commands import FOCUSING, ROOT, TRAIN, run_dirs, run_here
 from tests.integration.forked import Forked, run_forked
+from tests.unit.reports.records import leave
 
 pytestmark = pytest.mark.slow
 
@@ -18,33 +19,21 @@ SWEEP = "-m model=dense,focus_s seed=0,17,34"
 """Of README.md, which promises that its runs are compared."""
 
 
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("report")
-    done = run_forked(TRAIN, *SWEEP.split(), cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
-
-
-@pytest.fixture
-def trained(swept: tuple[Path, str]) -> Path:
-    return swept[0]
-
-
-def test_a_sweep_of_the_readme_ends_with_its_settings(swept: tuple[Path, str]) -> None:
+def test_a_sweep_of_the_readme_is_compared(tmp_path: Path) -> None:
+    """At its end in the terminal, and by the report that it proposes."""
     assert f"python train.py {SWEEP}" in (ROOT / "README.md").read_text()
-    table = swept[1].partition("6/6 jobs, 6 done\n")[2]
+    done = run_forked(TRAIN, *SWEEP.split(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = done.stdout.partition("6/6 jobs, 6 done\n")[2]
     assert re.search(r"Dense +3 +[\d.]+ ± [\d.]+ *\n", table)
     assert re.search(r"Focus-s +3 +[\d.]+ ± [\d.]+ +− Dense: [+−][\d.]+ \[.*\]", table)
     assert "p=" in table
     assert table.endswith("Next: focusing report\n")
 
-
-def test_a_report_compares_them(trained: Path) -> None:
-    done = run_here("report", "--out", "here", cwd=trained)
+    done = run_here("report", "--out", "here", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "6 runs: here/" in done.stdout
-    text = (trained / "here/tables/experiment_learning_to_focus_full_text.csv").read_text()
+    text = (tmp_path / "here/tables/experiment_learning_to_focus_full_text.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
     assert [(row["model"], row["protocol"], row["n"], row["against"]) for row in rows] == [
         ("dense", "best_test", "3", ""),
@@ -53,7 +42,7 @@ def test_a_report_compares_them(trained: Path) -> None:
         ("focus_s", "last", "3", "dense"),
     ]
     assert all(0 < float(row["p_holm"]) <= 1 for row in rows if row["against"])
-    assert "there is no difference to judge" not in (trained / "here/index.html").read_text()
+    assert "there is no difference to judge" not in (tmp_path / "here/index.html").read_text()
 
 
 def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
@@ -63,8 +52,10 @@ def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_a_report_while_a_sweep_runs(trained: Path, tmp_path: Path) -> None:
-    process = Forked(FOCUSING, "report", "--serve", str(trained), "--port", "0", cwd=tmp_path)
+def test_a_report_while_a_sweep_runs(tmp_path: Path) -> None:
+    for seed in range(2):
+        leave(tmp_path / "outputs", "x", "mnist", "focus_s", seed, [0.5, 0.6])
+    process = Forked(FOCUSING, "report", "--serve", "--port", "0", cwd=tmp_path)
 
     def said(words: str) -> bool:
         deadline = time.monotonic() + 120
@@ -74,10 +65,10 @@ def test_a_report_while_a_sweep_runs(trained: Path, tmp_path: Path) -> None:
         return words in process.output
 
     try:
-        assert said("6 runs")
+        assert said("2 runs")
         address = process.output.split()[0]
-        (run_dirs(trained)[0] / "result.json").unlink()
-        assert said("5 runs")
+        (run_dirs(tmp_path)[0] / "result.json").unlink()
+        assert said("1 run")
         assert _get(f"{address}/version") == "2"
     finally:
         process.send_signal(signal.SIGINT)

@@ -20,8 +20,8 @@ pytestmark = [
 
 JOBS = ["-m", "hydra/launcher=slurm", "hydra.launcher.mem_gb=1", "hydra.launcher.runs_per_job=2"]
 JOBS += ["figures=false", "name=slurm", "model.hidden=[8]", *COUNTED]
-RUNS = ["seed=range(6)", "data.n_samples=2000", "optim.batch_size=8", "trainer.max_epochs=6"]
-STEPS = 2000 * 7 // 10 // 8 * 6  # of a run: 70 % of the samples are trained on
+RUNS = ["seed=range(6)", "data.n_samples=1200", "optim.batch_size=8", "trainer.max_epochs=6"]
+STEPS = 1200 * 7 // 10 // 8 * 6  # of a run: 70 % of the samples are trained on
 WHOLE = "FOCUSING_TEST_CLUSTER" in os.environ  # make test-cluster, which may take its time
 
 

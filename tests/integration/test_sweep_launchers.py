@@ -1,4 +1,4 @@
-"""Sweeps on SLURM's stand-in, on Ray and by Optuna, and what each refuses."""
+"""Sweeps on SLURM's stand-in and by Optuna, and what each launcher refuses."""
 
 import os
 import signal
@@ -10,11 +10,11 @@ import pytest
 
 from tests.integration.commands import TRAIN, record, run_dirs, run_here
 from tests.integration.forked import Forked, run_forked
+from tests.integration.slurm_cluster import MISSING
 
 pytestmark = pytest.mark.slow
 
 SMALL = ["data.n_samples=300", "trainer.max_epochs=3", "figures=false", "name=sweep"]
-RAY = ["hydra/launcher=ray", "hydra.launcher.init={num_cpus: 1}"]  # each process imports torch
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.cluster=local"]
 
 
@@ -22,6 +22,7 @@ def statuses(folder: Path) -> list[str]:
     return sorted(record(run_dir)["status"] for run_dir in run_dirs(folder))
 
 
+@pytest.mark.skipif(not MISSING, reason="SLURM is installed: test_slurm.py does the same with it")
 @pytest.mark.skipif(not Path("/proc").exists(), reason="finds the job as Linux shows it")
 def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("submitit")
@@ -41,18 +42,6 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> N
     assert "1/1 jobs, 1 done" in output
     assert statuses(tmp_path) == ["done"]
     assert "Requeued" in log.read_text() + log.with_suffix(".err").read_text()
-
-
-def test_ray_runs_jobs_and_tells_failures(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    jobs = ["-m", *RAY, "optim.lr=0.1,1e12,abc", "model=dense"]
-    done = run_forked(TRAIN, *jobs, *SMALL, "model.batch_norm=false", cwd=tmp_path)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    assert "3/3 jobs, 1 done, 2 failed" in done.stdout
-    assert "optim.lr: Value 'abc'" in done.stderr
-    assert "Error: 2 of 3 jobs failed" in done.stderr
-    assert statuses(tmp_path) == ["done", "failed"]
 
 
 def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     foci = {"first": {"moved": 0.1}}
     leave(tmp_path / "outputs", "mine", "mnist", "focus_s", 0, [0.5], focus=foci)
     leave(tmp_path / "outputs", "mine", "boston", "dense", 0, [3.0])
+    measured = {"pruning": {"curve": []}}
+    leave(tmp_path / "outputs", "sparsity", "mnist", "focus_s", 0, [0.5], measured=measured)
+    trial = {"sweep.trial": 0, "data.noise": 0, "data.informative": 20}
+    leave(tmp_path / "outputs", "table1", "synthetic", "focus_s", 0, [0.5], options=trial)
 
 
 @pytest.fixture
@@ -66,15 +70,17 @@ def test_the_workspace_is_made_once_and_is_code(
     made = spec(server)
     sections = made["section"]["panelBankConfig"]["sections"]
     panels = {each["name"]: [panel["config"] for panel in each["panels"]] for each in sections}
-    bars = panels["Accuracy by model and data set"]
-    assert [each["metrics"] for each in bars] == [["accuracy/mnist"], ["mae/boston"]]
+    assert [*panels] == ["mine", "sparsity", "table1", "All runs: training", "All runs: foci"]
+    assert not any(section["isOpen"] for section in sections)
+    bars = panels["mine"]
+    assert [each["metrics"] for each in bars] == [["mine/mnist"], ["mine/boston"]]
     assert {each["groupBy"] for each in bars} == {"label.value"}
-    (scatter,) = panels["Table 1: random trials"]
+    (scatter,) = panels["table1"]
     assert scatter["panelDefId"] == "wandb/scatter/v0"
     assert scatter["fieldSettings"] == {"x": "dense", "y": "focus_s"}
-    assert panels["Foci"][0]["mediaKeys"] == ["focus/first"]
-    assert panels["Sparsity"][0]["xAxis"] == "pruning/sparsity"
-    assert panels["Timing"][0]["metrics"] == ["timing/ratio/train"]
+    bar, curve, *_ = panels["sparsity"]
+    assert (bar["metrics"], curve["xAxis"]) == (["sparsity/mnist"], "pruning/sparsity")
+    assert panels["All runs: foci"][0]["mediaKeys"] == ["focus/first"]
     (runs,) = made["section"]["runSets"]
     assert [each["name"] for each in runs["grouping"]] == ["group", "config_hash.value"]
 
@@ -102,11 +108,14 @@ def test_without_key_or_package_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("wandb_workspaces")
-    told = r"W&B: no API key \(wandb login\), so the workspace 'Focusing' of team/focusing with 6 "
+    told = r"W&B: no API key \(wandb login\), so the workspace 'Focusing' of team/focusing with 5 "
     with pytest.raises(UserError, match=told + r"sections, \d+ panels was not made"):
         dashboard(["--entity", "team"])
     monkeypatch.setitem(sys.modules, "wandb_workspaces", None)
     with pytest.raises(UserError, match=r"pip install 'focusing\[wandb-workspaces\]'"):
         dashboard([])
     dashboard(["--dry-run"])  # needs neither
-    assert "wr.BarPlot(title='MNIST', metrics=['accuracy/mnist']" in capsys.readouterr().out
+    assert "wr.BarPlot(title='MNIST', metrics=['mine/mnist']" in capsys.readouterr().out
+    Path("empty").mkdir()
+    with pytest.raises(UserError, match="No finished runs below empty"):
+        dashboard(["empty", "--dry-run"])

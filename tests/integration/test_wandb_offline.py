@@ -5,12 +5,14 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.commands import FOCUSING, run_dirs
 from tests.integration.forked import run_forked
 
 JOBS = """
@@ -120,6 +122,28 @@ def test_a_run_holds_config_history_and_pictures(jobs: tuple[Path, str]) -> None
     assert sum("val/acc" in item for item in history) == 3
     assert any("focus/hidden/mu._type" in item for item in history)
     assert found["exit"][0]["exit_code"] == 0
+
+
+def test_a_run_of_the_command_holds_all_and_ends_with_how_to_send_it(tmp_path: Path) -> None:
+    options = ["data.n_samples=100", "trainer.max_epochs=10", "figures=false"]
+    options += ["logger=wandb", "logger.wandb.checkpoint=true"]
+    here = {"HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc")}
+    done = run_forked([*FOCUSING, "train"], *options, cwd=tmp_path, **here)
+    assert done.returncode == 0, done.stderr
+    [run_dir] = run_dirs(tmp_path)
+    assert done.stdout.splitlines()[-1].split(maxsplit=1) == [
+        "send", f"focusing wandb push {run_dir}"
+    ]  # fmt: skip
+    (folder,) = offline(run_dir)
+    written = records(folder)
+    assert written["run"][0]["display_name"] == "focus_s · synthetic · seed 0"
+    keys = Counter(key for row in written["history"] for key in row["item"])
+    for statistic in ("mu_mean", "mu_std", "sigma_mean", "sigma_std"):
+        assert keys[f"focus/hidden1/{statistic}"] == 11  # the start, and after each epoch
+    assert keys["lr/weight"] == keys["lr/mu"] == keys["lr/sigma"] == 11
+    assert len(list(folder.glob("files/media/images/focus/hidden1*.png"))) == 11  # tenths, the end
+    assert any("test/confusion_matrix" in key for key in keys)
+    assert any(artifact["name"].startswith("checkpoint-") for artifact in written["artifact"])
 
 
 def test_the_picture_of_the_foci_is_not_black(jobs: tuple[Path, str]) -> None:

@@ -75,7 +75,8 @@ def run_dir(tmp_path: Path) -> Path:
     for name, colour in (("foci_hidden1", (255, 0, 0)), ("losses", (0, 0, 255))):
         Image.new("RGB", (8, 6), colour).save(folder / "figures" / f"{name}.png")
     foci = np.linspace(0, 1, 12).reshape(2, 6, 1)
-    np.savez(folder / "focus.npz", **{"hidden1/mu": foci, "hidden1/sigma": (foci + 1) / 2})
+    arrays = {"epoch": np.array([0, 3]), "hidden1/mu": foci, "hidden1/sigma": (foci + 1) / 2}
+    np.savez(folder / "focus.npz", **arrays)
     return folder
 
 
@@ -107,6 +108,12 @@ def test_a_run_is_sent_whole_and_once(
     assert config["source"] == "official"
     assert "paths" not in config
     assert epochs(sent) == [(0, 0.5), (1, 0.7), (2, 0.8)]
+    rates = [(row["lr/weight"], row["lr/sigma"]) for row in sent["history"] if "lr/weight" in row]
+    assert rates == [(0.1, 5e-4)] * 3
+    known = [row for row in sent["history"] if "focus/hidden1/mu_mean" in row]
+    means = {row["epoch"]: row["focus/hidden1/mu_mean"] for row in known}
+    assert means[0] == pytest.approx(2.5 / 11)
+    assert means[3] == pytest.approx(8.5 / 11)
     curve = [
         (row["pruning/sparsity"], row["pruning/focus_acc"])
         for row in sent["history"]
@@ -114,7 +121,7 @@ def test_a_run_is_sent_whole_and_once(
     ]
     assert curve == [(0.0, 0.8), (0.5, 0.7)]
     summary = sent["summary"]
-    assert summary["score/best_test"] == summary["accuracy/mnist"] == 0.8
+    assert summary["score/best_test"] == summary["mine/mnist"] == 0.8
     assert summary["focus/hidden1/moved"] == 0.1
     assert summary["timing/ratio/train"] == 1.5
     picture = (run_dir / "figures" / "foci_hidden1.png").read_bytes()

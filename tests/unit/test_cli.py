@@ -79,6 +79,7 @@ def test_train_eval_and_show(
         (["train", "seed=-1"], "seed=-1 must be at least 0"),
         (["train", "--experimental-rerun", "x.pickle"], "would run code from a pickle"),
         (["train", "--config-dir", "nowhere"], "nowhere' not found"),
+        (["train", "-m", "seed=1,2", "--cfg", "job"], "-m, --cfg, --info and --shell-completion"),
         (["report", "--port", "99999999"], "99999999 is not a number from 0 to 65535"),
     ],
 )

@@ -18,7 +18,7 @@ from focusing import drawing
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import DivergedError, UserError
 from focusing.results.store import has_figures, read_record
-from focusing.run import build_callbacks, train
+from focusing.run import train
 from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import PlainCheckpointIO
 from focusing.training.resume import Interrupted
@@ -58,6 +58,22 @@ def test_seed_0_and_1_are_two_runs(tmp_path: Path) -> None:
     assert zero["config_hash"] == one["config_hash"]
     assert zero["series"] != one["series"]
     assert zero["data"]["fingerprint"] == one["data"]["fingerprint"]
+
+
+def test_loops_are_compiled_before_the_clock_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[Any] = []
+    module = focusing.run.FocusingModule
+
+    def start_clock(*args: Any, **options: Any) -> Any:
+        happened.append("clock")
+        return module(*args, **options)
+
+    monkeypatch.setattr(focusing.run, "compile_kernels", happened.append)
+    monkeypatch.setattr(focusing.run, "FocusingModule", start_clock)
+    train(config(tmp_path, "callbacks=none", "trainer.max_epochs=1"))
+    assert happened == [{1}, "clock"]  # foci on a line
 
 
 def test_without_callbacks_there_is_less_to_record(tmp_path: Path) -> None:
@@ -113,27 +129,6 @@ def with_callback(monkeypatch: pytest.MonkeyPatch, callback: pl.Callback) -> Non
         return build(*args, callbacks=[*callbacks, callback], **kwargs)
 
     monkeypatch.setattr(focusing.run, "build_trainer", more)
-
-
-class Older(pl.Callback):
-    """Written before ``measurements(record)``."""
-
-    def measured(self) -> dict[str, Any]:
-        return {"mine": 3}
-
-
-class Newer(Older):
-    def measurements(self, record: Any) -> dict[str, Any]:
-        return {"measured": self.measured()}
-
-
-@pytest.mark.parametrize(("kind", "warnings"), [(Older, 1), (Newer, 0)])
-def test_a_callback_with_the_old_method_is_warned_of(
-    kind: type, warnings: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(focusing.run, "instantiate", lambda *_: kind())
-    build_callbacks({"watch": {"_target_": "mine.Watch"}, "none": None})
-    assert caplog.text.count("callbacks.watch has the old method measured()") == warnings
 
 
 class Measures(pl.Callback):

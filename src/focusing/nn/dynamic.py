@@ -12,7 +12,14 @@ from torch.nn import functional
 
 from focusing.nn.ops.functional import check_choice
 from focusing.nn.positions import Grid, Topology
-from focusing.nn.windows import WindowReader, Windows, check_kernel, pool_cells, precise
+from focusing.nn.windows import (
+    WindowReader,
+    Windows,
+    check_kernel,
+    pool_cells,
+    precise,
+    without_autocast,
+)
 
 CENTRES = ("saliency", "regressed", "static")
 STARTS = ("random", "blob")
@@ -147,7 +154,7 @@ class DynamicFocus(WindowReader):
         return self._windows(self._channels_last(input))
 
     def _windows(self, x: Tensor) -> Windows:
-        centre = precise(self.finder(x.movedim(-1, 1)))
+        centre = precise(without_autocast(self.finder, x.movedim(-1, 1), self.extent.dtype))
         dims = len(self.topology.axes)
         if centre.shape[1:] != (self.glimpses, dims + self.zoom):
             raise ValueError(

@@ -12,7 +12,14 @@ from torch import Tensor, nn
 
 from focusing.nn.ops.functional import check_count
 from focusing.nn.positions import Topology
-from focusing.nn.windows import WindowReader, Windows, check_kernel, pool_cells, precise
+from focusing.nn.windows import (
+    WindowReader,
+    Windows,
+    check_kernel,
+    pool_cells,
+    precise,
+    without_autocast,
+)
 
 
 class SpatialTransformer(WindowReader):
@@ -88,7 +95,7 @@ class SpatialTransformer(WindowReader):
 
     def maps(self, input: Tensor) -> Tensor:
         """The affine map of each sample, (N, d, d + 1), between frames from -1 to 1."""
-        return self._maps(self._channels_last(input))
+        return without_autocast(self._maps, self._channels_last(input), self.theta.dtype)
 
     def _maps(self, x: Tensor) -> Tensor:
         features = torch.relu(self.convolution(pool_cells(x.movedim(-1, 1), self.pool)))
@@ -104,6 +111,11 @@ class SpatialTransformer(WindowReader):
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, *axes, C) to (N, *grid, C)."""
         x = self._channels_last(input)
+        places = without_autocast(self._places, x, self.theta.dtype)
+        return interpolate(x, places).reshape(-1, *self.grid, x.shape[-1])
+
+    def _places(self, x: Tensor) -> Tensor:
+        """Where the points of each sample are, (N, points, d), in the unit cube."""
         maps = self._maps(x)
         lines = [
             torch.linspace(-1, 1, points, device=maps.device, dtype=maps.dtype)
@@ -113,7 +125,7 @@ class SpatialTransformer(WindowReader):
         ]
         points = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).flatten(0, -2)
         places = points @ maps[..., :-1].transpose(1, 2) + maps[:, None, :, -1]
-        return interpolate(x, 0.5 + 0.5 * places).reshape(-1, *self.grid, x.shape[-1])
+        return 0.5 + 0.5 * places
 
     @property
     def multiply_adds(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple, cast
 
@@ -81,6 +81,14 @@ def check_kernel(kernel: int, pool: int, axes: Sequence[int]) -> None:
 def precise(x: Tensor) -> Tensor:
     """At least float32: half precision cannot tell the places of a large frame apart."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def without_autocast(finder: Callable[[Tensor], Tensor], x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Call what finds the windows in the type of its weights: half of it moves them by pixels."""
+    if x.is_meta or not torch.is_autocast_enabled(x.device.type):
+        return finder(x)
+    with torch.autocast(x.device.type, enabled=False):
+        return finder(x.to(dtype))
 
 
 def pool_cells(x: Tensor, pool: int | tuple[int, ...]) -> Tensor:

@@ -70,8 +70,8 @@ OPTION_WORDS: dict[str, str | dict[str, str]] = {
     "sigma_l2": "penalty on σ² {}",
     "mu_repulsion": "repulsion of centres {}",
     "lr_mu": "learning rate of μ {}",
-    "anneal_from": "σ annealed from {}-fold",
-    "anneal_epochs": "annealed for {} epochs",
+    "anneal_from": "σ first {} times as wide",
+    "anneal_epochs": "annealed over {} epochs",
     "holdout": "validation split {}",
 }
 """Option -> its words, with its value or by its value; by the last part of its name."""
@@ -90,6 +90,7 @@ def option_words(option: str) -> str:
         return option
     if isinstance(words, dict):
         words = words.get(value)
+    value = value.removesuffix(".0")
     if words is not None:
         return words.format(value)
     shown = "data seed" if name == "data.seed" else last.replace("_", " ")

@@ -172,19 +172,18 @@ def closing(
     yield summary(record, run_dir)
     if any(run_dir.glob("figures/*.png")):
         yield f"[dim]figures[/]  {escape(str(run_dir / 'figures'))}"
+    if program:  # else from Python
+        model = record["config"]["model"]["name"]
+        twin = dense_twin(model)
+        if twin == model:
+            twin = {"dense": "focus_s"}.get(model, model.replace("dense", "focus"))
+        others = [override for override in overrides if not override.startswith("model=")]
+        command = " ".join([program, f"model={twin}", *map(shlex.quote, others)])
+        yield f"[dim]next[/]     {escape(command)}"
+        output = record["config"]["paths"]["output_dir"]
+        yield f"         focusing report {escape(shlex.quote(output))}"
     if any(run_dir.glob("wandb/offline-run-*")):
         yield f"[dim]send[/]     focusing wandb push {escape(shlex.quote(str(run_dir)))}"
-    if not program:  # from Python
-        return
-    model = record["config"]["model"]["name"]
-    twin = dense_twin(model)
-    if twin == model:
-        twin = {"dense": "focus_s"}.get(model, model.replace("dense", "focus"))
-    others = [override for override in overrides if not override.startswith("model=")]
-    command = " ".join([program, f"model={twin}", *map(shlex.quote, others)])
-    yield f"[dim]next[/]     {escape(command)}"
-    output = record["config"]["paths"]["output_dir"]
-    yield f"         focusing report {escape(shlex.quote(output))}"
 
 
 def table_lines(table: Table, printed: set[str] | None = None) -> Iterator[RenderableType]:

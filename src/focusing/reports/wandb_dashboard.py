@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError
-from focusing.reports.names import DATA, data_name
-from focusing.reports.report import DEFAULT_FOLDERS, search_folders
+from focusing.reports.names import data_name, data_order
+from focusing.reports.report import nothing, search_folders
 from focusing.reports.tables.trial_tables import BASE
 from focusing.reports.wandb_items import KEY, PROJECT, digest
 from focusing.reports.wandb_push import default_entity, place, require_server, sentence
 from focusing.results.collect import Run, collect
+from focusing.results.frame import group_by
 from focusing.training.wandb_run import PRUNING
 
 LABEL = "config.label"
@@ -64,48 +65,43 @@ class Panel:
 Sections = Mapping[str, Sequence[Panel]]
 
 
-def sections(runs: Sequence[Run] = ()) -> dict[str, list[Panel]]:
-    """The sections of the workspace with their panels.
+def sections(runs: Sequence[Run]) -> dict[str, list[Panel]]:
+    """The sections of the workspace with their panels: one for each experiment, then all runs.
 
     Args:
-        runs: what it is for: their data sets and layers; none: all of the paper's.
+        runs: what it is for.
     """
-    metrics = {run.data: run.metric for run in runs} or dict.fromkeys(DATA, "accuracy")
-    layers = sorted({layer for run in runs for layer in run.focus}) or ["hidden1", "hidden2"]
-    trials = [run.model for run in runs if run.trial is not None and run.model != BASE]
-    focused = sorted(set(trials)) or ["focus_s"]
-    order = [*DATA, *sorted(set(metrics) - set(DATA))]
-    return {
-        "Accuracy by model and data set": [
-            _bars(data_name(data), f"{metrics[data]}/{data}") for data in order if data in metrics
-        ],
-        "Table 1: random trials": [_scatter(model) for model in focused],
-        "Foci": list(_foci(layers)),
-        "Sparsity": [
-            _line("Focused connections dropped", PRUNING, "pruning/focus_acc"),
-            _line("By threshold", "pruning/threshold", "pruning/focus_acc"),
-            _line("Smallest weights dropped", PRUNING, "pruning/magnitude_acc"),
-        ],
-        "Timing": [
-            _bars("Training step, focused over dense", "timing/ratio/train"),
-            _bars("Test, focused over folded", "timing/ratio/test"),
-            _bars("Seconds per epoch", "timing/epoch_seconds"),
-            _bars("Training steps per second", "steps_per_second"),
-            Panel(
-                "ScatterPlot",
-                {
-                    "title": "Score against seconds of training",
-                    "x": Number("wall_seconds"),
-                    "y": Number("score/best_test"),
-                },
-            ),
-        ],
-        "Training": [
+    experiments = group_by(sorted(runs, key=lambda run: run.experiment), lambda run: run.experiment)
+    layers = sorted({layer for run in runs for layer in run.focus})
+    speed = {"x": Number("wall_seconds"), "y": Number("score/best_test")}
+    return {name: list(_comparisons(name, members)) for name, members in experiments.items()} | {
+        "All runs: training": [
             _line("Training loss", "epoch", "train/loss"),
             _line("Test loss", "epoch", "test/loss"),
             _line("Test accuracy", "epoch", "test/acc"),
+            _line("Learning rate of the weights", "epoch", "lr/weight"),
+            _bars("Training steps per second", "steps_per_second"),
+            Panel("ScatterPlot", {"title": "Score against seconds of training", **speed}),
         ],
+        **({"All runs: foci": list(_foci(layers))} if layers else {}),
     }
+
+
+def _comparisons(experiment: str, runs: Sequence[Run]) -> Iterator[Panel]:
+    """What compares the runs of an experiment: their keys have its name, or are of it alone."""
+    for data in sorted({run.data for run in runs if run.trial is None}, key=data_order):
+        yield _bars(data_name(data), f"{experiment}/{data}")
+    for model in sorted({run.model for run in runs if run.trial is not None} - {BASE}):
+        yield _scatter(model)
+    measured = {name for run in runs for name in run.measured}
+    if "pruning" in measured:
+        yield _line("Focused connections dropped", PRUNING, "pruning/focus_acc")
+        yield _line("By threshold", "pruning/threshold", "pruning/focus_acc")
+        yield _line("Smallest weights dropped", PRUNING, "pruning/magnitude_acc")
+    if "timing" in measured:
+        yield _bars("Training step, focused over dense", "timing/ratio/train")
+        yield _bars("Test, focused over folded", "timing/ratio/test")
+        yield _bars("Seconds per epoch", "timing/epoch_seconds")
 
 
 def _bars(title: str, metric: str) -> Panel:
@@ -127,6 +123,9 @@ def _foci(layers: Sequence[str]) -> Iterator[Panel]:
     for layer in layers:
         yield Panel("MediaBrowser", {"title": f"Foci of {layer}", "media_keys": [f"focus/{layer}"]})
         yield _bars(f"How far the foci of {layer} moved", f"focus/{layer}/moved")
+        for name in ("mu", "sigma"):
+            yield _line(f"Mean {name} of {layer}", "epoch", f"focus/{layer}/{name}_mean")
+            yield _line(f"Spread of {name} of {layer}", "epoch", f"focus/{layer}/{name}_std")
 
 
 def _scatter(model: str) -> Panel:
@@ -163,10 +162,11 @@ print(save(workspace))
 
 def dashboard(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
-    if options.folders or any(Path(name).is_dir() for name in DEFAULT_FOLDERS):
-        shown = sections(collect(search_folders(options.folders)).runs)
-    else:
-        shown = sections()
+    folders = search_folders(options.folders)
+    runs = collect(folders).runs
+    if not runs:
+        raise UserError(nothing(folders))
+    shown = sections(runs)
     project = options.project or PROJECT
     where = place(options.entity, project)
     panels = sum(map(len, shown.values()))

@@ -7,16 +7,27 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from focusing.config import Optim
 from focusing.errors import DamagedError
 from focusing.reports.foci import read_layers
 from focusing.reports.tables.trial_tables import BASE, noise_level
 from focusing.results.collect import Run
 from focusing.results.frame import group_by, replicate_key
-from focusing.training.wandb_run import curves_of, define_metrics, facts, run_id, summary_of, tags
+from focusing.training.optimizer import learning_rates
+from focusing.training.wandb_run import (
+    curves_of,
+    define_metrics,
+    facts,
+    log_checkpoint,
+    run_id,
+    summary_of,
+    tags,
+)
 
 log = logging.getLogger(__name__)
 PROJECT = "focusing"
@@ -27,6 +38,7 @@ INIT_SECONDS = 60
 KEY = JOB_TYPE = "trials"
 """The key of the scatter, whose table W&B keeps as ``trials_table``; the job type of its run."""
 Rows = list[list[Any]]
+Layers = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -156,26 +168,60 @@ def item_of(run: Run) -> Item:
     )
 
 
-def rows_of(record: Mapping[str, Any]) -> Iterator[dict[str, float]]:
-    """The history of a run: a row per epoch, then the curves that callbacks measured."""
-    series = record.get("series") or {}
-    for epoch in range(max(map(len, series.values()), default=0)):
+def rows_of(
+    record: Mapping[str, Any], more: Mapping[int, Mapping[str, float]] | None = None
+) -> Iterator[dict[str, float]]:
+    """The history of a run: a row per epoch, then the curves that callbacks measured.
+
+    Args:
+        record: of the run.
+        more: epoch -> what else its row has.
+    """
+    series, more = record.get("series") or {}, more or {}
+    epochs = max(map(len, series.values()), default=0)
+    for epoch in sorted({*range(epochs), *more}):
         row = {name: values[epoch] for name, values in series.items() if epoch < len(values)}
+        row |= more.get(epoch, {})
         yield {"epoch": epoch} | {name: value for name, value in row.items() if value is not None}
     yield from curves_of(record)
 
 
+def _course(run: Run, epochs: int, layers: Layers) -> dict[int, dict[str, float]]:
+    """Epoch -> mean and spread of the foci of each layer, and learning rates, as logged live."""
+    course: dict[int, dict[str, float]] = {}
+    for layer, arrays in layers.items():
+        for at, epoch in enumerate(arrays["epoch"].tolist()):
+            row = course.setdefault(epoch, {})
+            for name in ("mu", "sigma"):
+                row[f"focus/{layer}/{name}_mean"] = float(arrays[name][at].mean())
+                row[f"focus/{layer}/{name}_std"] = float(arrays[name][at].std())
+    with suppress(TypeError):  # options of another version
+        optim = Optim(**(run.config.get("optim") or {}))
+        for epoch in range(epochs):
+            rates = learning_rates(optim, epoch)
+            shown = ("weight", "mu", "sigma") if run.focus else ("weight",)
+            course.setdefault(epoch, {}).update({f"lr/{name}": rates[name] for name in shown})
+    return course
+
+
 def _fill(run: Run, to: Any) -> None:
-    record = run.record()
+    record = {**run.record(), "experiment": run.experiment}
+    try:
+        layers = read_layers(run.path / "focus.npz", ("mu", "sigma", "epoch"))
+    except DamagedError as error:
+        log.warning("%s Its foci are not sent.", error)
+        layers = {}
     define_metrics(to)
     known = to.starting_step  # of a run that is continued, W&B has these rows
-    rows = list(rows_of(record))
+    epochs = max(map(len, (record.get("series") or {}).values()), default=0)
+    rows = list(rows_of(record, _course(run, epochs, layers)))
     for step, row in enumerate(rows[known:], start=known):
         to.log(row, step=step)
-    media = {**_pictures(run), **_tables(run)}
+    media = {**_pictures(run), **_tables(layers)}
     if media:  # a step of its own: without a number it would join the last one
         to.log(media, step=max(known, len(rows)))
     to.summary.update(summary_of(record))
+    log_checkpoint(to, record["config"], run.path)
 
 
 def _pictures(run: Run) -> dict[str, Any]:
@@ -193,16 +239,11 @@ def _pictures(run: Run) -> dict[str, Any]:
     return pictures
 
 
-def _tables(run: Run) -> dict[str, Any]:
+def _tables(layers: Layers) -> dict[str, Any]:
     """Foci of all neurons at the start and at the end, a table per layer."""
     import numpy as np
     import wandb
 
-    try:
-        layers = read_layers(run.path / "focus.npz", ("mu", "sigma"))
-    except DamagedError as error:
-        log.warning("%s Its foci are not sent.", error)
-        return {}
     tables: dict[str, Any] = {}
     for layer, arrays in layers.items():
         columns, values = ["neuron"], []

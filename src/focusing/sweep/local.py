@@ -67,8 +67,8 @@ class LocalSweep(SerialSweep):
         config: DictConfig,
         task: SweepTask,
         *,
-        jobs_per_worker: int,
-        growth_mb: int,
+        jobs_per_worker: int = 200,
+        growth_mb: int = 1000,
         **places: Any,
     ) -> None:
         super().__init__(context, config, task)
@@ -118,10 +118,10 @@ def _preload(slot: Slot) -> None:
 
 
 def make_slots(
-    workers: int | None,
-    gpus: int | str | Sequence[int],
-    per_gpu: int,
-    threads: int | None,
+    workers: int | None = None,
+    gpus: int | str | Sequence[int] = 0,
+    per_gpu: int = 1,
+    threads: int | None = None,
     jobs: int | None = None,
     cpus: int | None = None,
 ) -> list[Slot]:

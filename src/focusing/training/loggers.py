@@ -44,7 +44,7 @@ def build_loggers(
         loggers.append(TensorBoardLogger(run_dir, name="", version="tensorboard"))
     if "wandb" in options:  # last: once it is open, nothing may fail before close_loggers
         run = open_run(options["wandb"] or {}, run_dir, config=config, experiment=experiment)
-        loggers.append(WandbLogger(experiment=run))
+        loggers.append(WandbLogger(save_dir=run_dir, experiment=run))
     return loggers
 
 
@@ -81,7 +81,7 @@ def close_loggers(
     for logger in loggers:
         try:
             if record is not None and isinstance(logger, WandbLogger):
-                log_record(logger.experiment, record)
+                log_record(logger.experiment, record, Path(str(logger.save_dir)))
             logger.finalize("success" if exit_code == 0 else "failed")
             if isinstance(logger, WandbLogger):
                 logger.experiment.finish(exit_code=exit_code)

@@ -17,12 +17,13 @@ from focusing.config import USUAL
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.store import atomic_write
+from focusing.training.checkpoint import chosen_checkpoint
 from focusing.validation import is_name
 
 log = logging.getLogger(__name__)
 
 MODES = ("auto", "online", "offline", "disabled")
-OPTIONS = ("project", "entity", "tags", "job_type", "notes", "mode", "timeout")
+OPTIONS = ("project", "entity", "tags", "job_type", "notes", "mode", "timeout", "checkpoint")
 CONNECT_SECONDS = 3.0
 """How long to wait for a connection."""
 TAGGED = ("data", "model", "size", "variant", "protocol")
@@ -40,6 +41,8 @@ def check_options(options: Mapping[str, Any]) -> None:
     timeout = options.get("timeout") or 15
     if not isinstance(timeout, (int, float)) or not timeout > 0:
         raise UserError(f"logger.wandb.timeout={timeout} must be a number of seconds.")
+    if not isinstance(options.get("checkpoint") or False, bool):
+        raise UserError(f"logger.wandb.checkpoint={options['checkpoint']} must be true or false.")
 
 
 def open_run(
@@ -256,7 +259,7 @@ def define_metrics(run: Any) -> None:
     run.define_metric("*", step_metric="epoch")
 
 
-def log_record(run: Any, record: Mapping[str, Any]) -> None:
+def log_record(run: Any, record: Mapping[str, Any], run_dir: Path) -> None:
     """Send what is known when a run is done; a failure costs a warning, not the run."""
     try:
         for row in curves_of(record):
@@ -264,8 +267,17 @@ def log_record(run: Any, record: Mapping[str, Any]) -> None:
         if matrix := (record.get("test_metrics") or {}).get("confusion_matrix"):
             run.log({"test/confusion_matrix": _matrix_chart(matrix)})
         run.summary.update(summary_of(record))
+        log_checkpoint(run, record["config"], run_dir)
     except Exception as error:
         log.warning("W&B did not take the scores: %s", error)
+
+
+def log_checkpoint(run: Any, config: Mapping[str, Any], run_dir: Path) -> None:
+    """Send the epoch that the protocol chose, if ``logger.wandb.checkpoint`` asks for it."""
+    path = run_dir / "checkpoints" / chosen_checkpoint(config)
+    wanted = ((config.get("logger") or {}).get("wandb") or {}).get("checkpoint")
+    if wanted and path.is_file():
+        run.log_artifact(str(path), name=f"checkpoint-{run.id}", type="model")
 
 
 def _matrix_chart(matrix: list[list[int]]) -> Any:
@@ -283,7 +295,7 @@ def summary_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a run, for W&B's table of runs.
 
     Returns:
-        ``score/<protocol>``; ``<metric>/<data>``: the score under the protocol of the run;
+        ``score/<protocol>``; ``<experiment>/<data>``: the score under the protocol of the run;
         ``test/macro_f1``, ...; ``focus/<layer>/moved``, ...; ``<callback>/<measurement>``; size and
         cost of the network.
     """
@@ -291,7 +303,7 @@ def summary_of(record: Mapping[str, Any]) -> dict[str, Any]:
     summary: dict[str, Any] = {f"score/{name}": value for name, value in scores.items()}
     chosen = scores.get(record["config"]["protocol"]["name"])
     if chosen is not None:
-        summary[f"{record['metric']}/{record['data']['name']}"] = chosen
+        summary[f"{record['experiment']}/{record['data']['name']}"] = chosen
     for name in ("wall_seconds", "steps_per_second", "peak_memory_bytes"):
         if record.get(name) is not None:
             summary[name] = record[name]

@@ -10,9 +10,9 @@ from omegaconf import OmegaConf
 
 import focusing.data
 from focusing.compose import config_dir
+from focusing.config import SUPPLIED
 from focusing.data import DataSet, boston, catsdogs, dna, hold_out, imdb, lfw, mnist
 from focusing.data.commands import read_data
-from focusing.data.dataset import RUN_OPTIONS
 from tests.unit.data import makers
 
 SHAPES = {
@@ -45,7 +45,7 @@ def test_signatures_name_every_option_of_the_config(name: str) -> None:
     assert kinds == {inspect.Parameter.KEYWORD_ONLY}
     config = OmegaConf.load(Path(config_dir()) / "data" / f"{name}.yaml")
     options = {*config} - {"defaults", "name", "_target_"}
-    assert options <= {*signature.parameters} - {*RUN_OPTIONS}
+    assert options <= {*signature.parameters} - SUPPLIED
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -19,6 +19,11 @@ TINY = 1e-40
 """A cutoff that cuts nothing which float64 could show."""
 
 
+def array(tensor: torch.Tensor) -> np.ndarray:
+    """The values of a tensor of any device, in float64."""
+    return tensor.detach().double().cpu().numpy()
+
+
 def grid(*sizes: int, channels: int = 1, kind: str = "linspace") -> np.ndarray:
     """Positions of a row-major grid whose channels are the fastest axis, one input at a time."""
     points = []
@@ -67,7 +72,7 @@ class Result:
 
     def check(self, found: dict[str, torch.Tensor], tolerance: float, title: str) -> None:
         for name, value in found.items():
-            error = np.abs(value.detach().double().cpu().numpy() - self.values[name])
+            error = np.abs(array(value) - self.values[name])
             worst = (error / (self.scales[name] + 1e-30)).max(initial=0)
             assert worst <= tolerance, f"{title}: {name} is wrong by {worst:.2g} of its terms"
 
@@ -75,13 +80,12 @@ class Result:
 def derivatives(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> Result:
     """Output and gradients of a gaussian layer by the formulas of paper_facts.md 1.1."""
     tau, mu, sigma, w, x, gy = (
-        t.detach().double().cpu().numpy()
-        for t in (layer.tau, layer.mu, layer.sigma, layer.weight, x, grad_y)
+        array(tensor) for tensor in (layer.tau, layer.mu, layer.sigma, layer.weight, x, grad_y)
     )
     units = len(w) // len(mu)  # neurons that share a focus
     mu, sigma = (np.repeat(foci, units, axis=0) for foci in (mu, sigma))
-    mask = np.ones_like(w) if layer.mask is None else layer.mask.double().cpu().numpy()
-    bias = np.zeros(len(w)) if layer.bias is None else layer.bias.detach().double().cpu().numpy()
+    mask = np.ones_like(w) if layer.mask is None else array(layer.mask)
+    bias = np.zeros(len(w)) if layer.bias is None else array(layer.bias)
     m = len(tau)
     t = tau[None] - mu[:, None]  # (n, m, d)
     exponent = -((t / sigma[:, None]) ** 2).sum(2) / 2

@@ -24,7 +24,7 @@ SHAPES: dict[Any, tuple[tuple[int, ...], int]] = {
 
 def tap_weights(layer: AnchoredLinear, tau: np.ndarray) -> np.ndarray:
     """Input by input and tap by tap; channels are the fastest axis of the inputs."""
-    taps, mu, sigma = (v.detach().double().numpy() for v in (layer.taps, *layer.neuron_foci()))
+    taps, mu, sigma = (oracle.array(v) for v in (layer.taps, *layer.neuron_foci()))
     count, channels, axes = taps.shape[1], taps.shape[-1], mu.shape[1]
     places = np.linspace(-layer.reach, layer.reach, count)
     gap = 2 * layer.reach / (count - 1)
@@ -59,11 +59,11 @@ def test_the_formula(
     )  # fmt: skip
     tau = oracle.grid(*axes, channels=channels, kind=grid)
     weight = tap_weights(layer, tau)
-    np.testing.assert_allclose(layer.weight.detach(), weight, rtol=1e-9, atol=1e-12)
-    foci = (values.detach().numpy() for values in layer.neuron_foci())
+    np.testing.assert_allclose(oracle.array(layer.weight), weight, rtol=1e-9, atol=1e-12)
+    foci = map(oracle.array, layer.neuron_foci())
     phi = oracle.coefficients(tau, *foci, "gaussian", "l2")
     np.testing.assert_allclose(
-        layer.effective_weight().detach(), phi * weight, rtol=1e-7, atol=1e-9
+        oracle.array(layer.effective_weight()), phi * weight, rtol=1e-7, atol=1e-9
     )
 
 

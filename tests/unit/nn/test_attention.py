@@ -25,7 +25,7 @@ def attend(
     layer: FocusedAttention, x: np.ndarray, tau: np.ndarray, allowed: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Self-attention of one sample, query by query and key by key; also the weights by head."""
-    values = {name: v.detach().double().numpy() for name, v in layer.state_dict().items()}
+    values = {name: oracle.array(v) for name, v in layer.state_dict().items()}
     q, k, v = np.split(x @ values["in_proj_weight"].T + values["in_proj_bias"], 3, axis=1)
     tokens, width = x.shape
     size = width // layer.num_heads
@@ -69,13 +69,13 @@ def test_the_formula(
     if isinstance(topology, tuple):
         tau = oracle.grid(*topology)
     allowed = np.tril(np.ones((6, 6))) if causal else np.ones((6, 6))
-    mask = torch.from_numpy(allowed == 0) if causal else None
+    mask = torch.tensor(allowed == 0) if causal else None
     y, weights = layer(x, x, x, attn_mask=mask, need_weights=need_weights)
     for sample in range(2):
-        expected, shares = attend(layer, x[sample].numpy(), tau, allowed)
-        np.testing.assert_allclose(y[sample].detach(), expected, rtol=1e-6, atol=1e-9)
+        expected, shares = attend(layer, oracle.array(x[sample]), tau, allowed)
+        np.testing.assert_allclose(oracle.array(y[sample]), expected, rtol=1e-6, atol=1e-9)
         if need_weights:
-            np.testing.assert_allclose(weights[sample].detach(), shares.mean(0), atol=1e-9)
+            np.testing.assert_allclose(oracle.array(weights[sample]), shares.mean(0), atol=1e-9)
 
 
 CALLS: dict[str, dict[str, Any]] = {
@@ -97,9 +97,13 @@ CALLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("sizes", [{}, {"kdim": 3, "vdim": 5}, {"bias": False}], ids=str)
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_a_wide_focus_is_torchs_attention(
-    call: dict[str, Any], sizes: dict[str, Any], batch_first: bool
+    call: dict[str, Any], sizes: dict[str, Any], batch_first: bool, device: torch.device
 ) -> None:
     """With cross-attention: the state of one fits the other, and so does every call."""
+    call = {
+        name: value.to(device) if isinstance(value, torch.Tensor) else value
+        for name, value in call.items()
+    }
     focused = made(8, 2, sigma=1e6, batch_first=batch_first, dtype=torch.float32, **sizes)
     plain = nn.MultiheadAttention(8, 2, batch_first=batch_first, **sizes)
     missing, unexpected = focused.load_state_dict(plain.state_dict(), strict=False)

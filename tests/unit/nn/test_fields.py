@@ -24,10 +24,10 @@ class TestUnitsPerFocus:
     def test_neighbouring_neurons_have_the_same_phi(self, focus: str) -> None:
         layer = fields(focus=focus)
         assert layer.mu.shape == layer.sigma.shape == (9, 2)
-        tau, mu, sigma = (v.detach().double().numpy() for v in (layer.tau, *layer.neuron_foci()))
-        assert np.array_equal(mu, np.repeat(layer.mu.detach().double().numpy(), 4, axis=0))
+        tau, mu, sigma = (oracle.array(v) for v in (layer.tau, *layer.neuron_foci()))
+        assert np.array_equal(mu, np.repeat(oracle.array(layer.mu), 4, axis=0))
         expected = oracle.coefficients(tau, mu, sigma, focus, "l2")
-        np.testing.assert_allclose(layer.phi().detach(), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(oracle.array(layer.phi()), expected, rtol=1e-4, atol=1e-5)
 
     def test_outputs_are_an_image_with_channels(self) -> None:
         """As docs/layer.md says: (N, rows, columns, units)."""

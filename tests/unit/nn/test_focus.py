@@ -14,6 +14,7 @@ from tests.unit.nn.oracle import (
     FOCI,
     NORMALIZERS,
     TINY,
+    array,
     assert_same,
     coefficients,
     measured,
@@ -25,7 +26,7 @@ INPUTS = 12
 
 def make(focus: str = "gaussian", axes: int = 1, **options: Any) -> FocusedLinear:
     """A small layer in float64 with foci at odd places."""
-    seed = torch.Generator().manual_seed(axes)
+    seed = torch.Generator(torch.get_default_device()).manual_seed(axes)
     options = {
         "mu": torch.rand(4, axes, generator=seed, dtype=torch.float64),
         "sigma": 0.2 + 0.3 * torch.rand(4, axes, generator=seed, dtype=torch.float64),
@@ -36,7 +37,7 @@ def make(focus: str = "gaussian", axes: int = 1, **options: Any) -> FocusedLinea
 
 
 def foci(layer: FocusedLinear) -> tuple[np.ndarray, ...]:
-    return tuple(t.detach().numpy() for t in (layer.tau, layer.mu, layer.sigma))
+    return tuple(map(array, (layer.tau, layer.mu, layer.sigma)))
 
 
 def as_function(layer: FocusedLinear, batch: int) -> tuple[Any, tuple[torch.Tensor, ...]]:
@@ -58,12 +59,12 @@ def test_phi_is_the_papers(focus: str, normalizer: str, axes: int) -> None:
     """In the layer, and in the functions that every engine is compared with."""
     layer = make(focus, axes, normalizer=normalizer).eval()
     expected = coefficients(*foci(layer), focus, normalizer)
-    np.testing.assert_allclose(layer.phi().detach(), expected, rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(array(layer.phi()), expected, rtol=1e-10, atol=1e-15)
     x = torch.randn(3, INPUTS, dtype=torch.float64)
     torch.nn.init.normal_(layer.bias)
-    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
-    y = x.numpy() @ (expected * weight).T + bias
-    np.testing.assert_allclose(layer(x).detach(), y, rtol=1e-10, atol=1e-13)
+    weight, bias = array(layer.weight), array(layer.bias)
+    y = array(x) @ (expected * weight).T + bias
+    np.testing.assert_allclose(array(layer(x)), y, rtol=1e-10, atol=1e-13)
     options: Any = {"focus": focus, "normalizer": normalizer}
     arguments = layer.mu, layer.sigma, layer.tau
     phi = functional.focus_coefficients(*arguments, **options)
@@ -71,11 +72,11 @@ def test_phi_is_the_papers(focus: str, normalizer: str, axes: int) -> None:
     if axes == 1:  # a line may be one-dimensional
         arguments = layer.mu[:, 0], layer.sigma[:, 0], layer.tau[:, 0]
     result = functional.focused_linear(x[None], layer.weight, layer.bias, *arguments, **options)
-    np.testing.assert_allclose(result[0].detach(), y, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(array(result[0]), y, rtol=1e-10, atol=1e-13)
     mask = torch.rand(4, INPUTS) < 0.5
     masked = functional.focused_linear(x, layer.weight, None, *arguments, mask=mask, **options)
-    expected = x.numpy() @ (expected * weight * mask.numpy()).T
-    np.testing.assert_allclose(masked.detach(), expected, rtol=1e-10, atol=1e-13)
+    expected = array(x) @ (expected * weight * array(mask)).T
+    np.testing.assert_allclose(array(masked), expected, rtol=1e-10, atol=1e-13)
 
 
 def test_functions_refuse_unknown_names() -> None:
@@ -152,8 +153,8 @@ class TestBernoulli:
             drawn = layer(x).T
         g = coefficients(*foci(layer), "gaussian", "none")
         s = math.sqrt(INPUTS) / np.sqrt((g**2).sum(1, keepdims=True))
-        on = np.abs(drawn.numpy() - s) < 1e-12
-        assert (on | (drawn.numpy() == 0)).all()
+        on = np.abs(array(drawn) - s) < 1e-12
+        assert (on | (array(drawn) == 0)).all()
         assert 0 < on.mean() < 1
 
     @pytest.mark.parametrize("normalizer", NORMALIZERS)

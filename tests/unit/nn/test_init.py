@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from focusing import FocusedLinear
+from tests.unit.nn.oracle import array
 
 TOPOLOGIES = {2: (6, 6), 3: (3, 4, 3)}
 
@@ -32,7 +33,9 @@ class TestMu:
     def test_spread_is_a_grid_elsewhere(self, axes: int) -> None:
         line = np.linspace(0.2, 0.8, 3)
         expected = np.array(list(itertools.product(line, repeat=axes)))
-        np.testing.assert_allclose(mu(3**axes, topology=TOPOLOGIES[axes]), expected, rtol=1e-6)
+        np.testing.assert_allclose(
+            array(mu(3**axes, topology=TOPOLOGIES[axes])), expected, rtol=1e-6
+        )
         for neurons in (1, 2, 5, 10, 800):  # a grid with too many points is thinned evenly
             centers = mu(neurons, topology=TOPOLOGIES[axes])
             assert centers.shape == (neurons, axes)
@@ -47,7 +50,9 @@ class TestMu:
     def test_spread_leaves_a_margin(self, margin: float) -> None:
         line = np.linspace(margin, 1 - margin, 3)
         expected = np.array(list(itertools.product(line, repeat=2)))
-        np.testing.assert_allclose(mu(9, topology=(6, 6), margin=margin), expected, rtol=1e-6)
+        np.testing.assert_allclose(
+            array(mu(9, topology=(6, 6), margin=margin)), expected, rtol=1e-6
+        )
 
     def test_center(self) -> None:
         assert (mu(mu="center", topology=(6, 6)) == 0.5).all()
@@ -113,10 +118,10 @@ class TestWeights:
 
     def test_focus_glorot_is_the_default(self) -> None:
         layer = make("focus_glorot")
-        power = layer.phi().detach().numpy() ** 2
+        power = array(layer.phi()) ** 2
         bound = np.sqrt(6 / (power.sum(1)[:, None] + power.sum(0)[None]))
         assert (bound.min(), bound.max()) == pytest.approx((0.0532, 0.0875), abs=5e-5)
-        ratio = np.abs(layer.weight.detach().numpy()) / bound
+        ratio = np.abs(array(layer.weight)) / bound
         assert ratio.max() <= 1
         assert (ratio.max(0) > 0.98).all()
         assert ratio.mean() == pytest.approx(0.5, abs=0.002)

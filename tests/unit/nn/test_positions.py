@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from focusing import FocusedLinear
-from tests.unit.nn.oracle import grid
+from tests.unit.nn.oracle import array, grid
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_shapes(
 ) -> None:
     expected = grid(*sizes, channels=channels, kind=kind)
     layer = FocusedLinear(inputs, 3, topology=topology, grid=kind)
-    np.testing.assert_allclose(layer.tau.numpy(), expected, rtol=1e-6)
-    np.testing.assert_allclose(layer.double().tau.numpy(), expected, atol=1e-15)
+    np.testing.assert_allclose(array(layer.tau), expected, rtol=1e-6)
+    np.testing.assert_allclose(array(layer.double().tau), expected, atol=1e-15)
     assert layer.mu.shape == layer.sigma.shape == (3, expected.shape[1])
 
 

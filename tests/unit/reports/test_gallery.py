@@ -183,8 +183,9 @@ def test_panels_of_losses_say_which_split_they_show(tmp_path: Path) -> None:
     assert "as each panel says" in chart.caption
     figure = drawn(chart)
     headers = {axes.get_title("left"): {t.get_text() for t in axes.texts} for axes in figure.axes}
-    assert "n = 2, solid: validation" in headers["MNIST"]
-    assert "n = 1, solid: test" in headers["Fashion"]
+    joined = {title: " ".join(texts).replace("\xa0", " ") for title, texts in headers.items()}
+    assert "n = 2, solid: validation" in joined["MNIST"]
+    assert "n = 1, solid: test" in joined["Fashion"]
     assert [text.get_text() for text in figure.legends[0].texts][-1] == "see panel"
     assert (len(figure.axes[0].lines), figure.axes[0].get_ylabel()) == (4, "loss")
 
@@ -242,7 +243,7 @@ def test_options_above_a_panel_do_not_overprint(tmp_path: Path) -> None:
     figure = drawn(figures_of(tmp_path)["table2_simple_full_text_best_test"])
     figure.canvas.draw()  # a layout without space is a warning, thus an error
     texts = [text.get_window_extent() for axes in figure.axes for text in axes.texts]
-    assert len(texts) == 3 * 5  # the source, n and three options
+    assert len(texts) == 3 * 4  # the source, n and three options in four lines
     assert not any(one.overlaps(two) for one, two in combinations(texts, 2))
     assert all(len(axes.lines) < 4 for axes in figure.axes)  # no bar of the paper's
 
@@ -271,7 +272,7 @@ def test_several_swept_options_are_rows_not_an_axis(tmp_path: Path) -> None:
     assert sorted(row["stuck_percent"] for row in chart.rows) == ["0", "25", "75"]
     scores, stuck_axes = drawn(chart).axes
     labels = [label.get_text() for label in scores.get_yticklabels()]
-    assert set(labels) == {"unchanged", "learning rate of μ 0.1", "annealed for 125 epochs"}
+    assert set(labels) == {"unchanged", "learning rate of μ 0.1", "annealed over 125 epochs"}
     assert stuck_axes.get_xlabel() == "stuck neurons (%)"
     places = {line.get_ydata()[0]: line.get_xdata()[0] for line in stuck_axes.lines}
     assert places[labels.index("unchanged")] == 75

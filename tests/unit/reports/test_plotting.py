@@ -116,7 +116,8 @@ def test_panels_grow_with_their_headers() -> None:
     few, many = (
         header_lines(["official", *(f"option {n}" for n in range(count))]) for count in (1, 30)
     )
-    assert few == ["official", "option 0"]
+    assert few == ["official, option\xa00"]
+    assert header_lines(["x" * 20, "", "60 epochs"]) == ["x" * 20 + ",", "60\xa0epochs"]
     assert (len(many), many[-1]) == (MAX_HEADER_LINES, "… (all in the table)")
     panels = small_multiples(2, 1.65, [few, many])
     for axes, lines in zip(panels.axes, (few, many), strict=True):

@@ -234,7 +234,7 @@ def slurm(
     def make(**changes: Any) -> Slurm:
         settings = {**launcher, **changes}
         own = {name: settings.pop(name) for name in ("cluster", "runs_per_job", "per_gpu")}
-        return Slurm(context, config, sweep_task(print), options=settings, **own)
+        return Slurm(context, config, sweep_task(print), **settings, **own)
 
     return make
 

@@ -221,6 +221,7 @@ CONFIG: dict[str, Any] = {
     "paths": {"data_dir": "somewhere"},
 }
 RECORD: dict[str, Any] = {
+    "experiment": "mine",
     "config": CONFIG,
     "data": {"name": "mnist"},
     "metric": "accuracy",
@@ -281,7 +282,7 @@ class TestWhatWandbShows:
         assert summary_of(RECORD) == {
             "score/best_test": 0.9,
             "score/holdout": 0.8,
-            "accuracy/mnist": 0.8,  # under the protocol of the run
+            "mine/mnist": 0.8,  # under the protocol of the run
             "test/macro_f1": 0.7,
             "network/parameters": 7,
             "focus/hidden1/moved": 0.5,
@@ -306,7 +307,7 @@ class TestWhatWandbShows:
             def log(self, row: dict[str, Any]) -> None:
                 self.logged.update(row)
 
-        log_record(Run(), RECORD)
+        log_record(Run(), RECORD, Path("nowhere"))
         assert not caplog.text
         counts = Run.logged["test/confusion_matrix"].table.data
         assert [tuple(row) for row in counts] == [

@@ -11,7 +11,7 @@ import ctypes
 import math
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -229,12 +229,16 @@ def when_compiling(announce: Callable[[], Any]) -> None:
     event.register("numba:compile", _listeners[0])
 
 
-def compile_kernels() -> None:
-    """Compile all loops for positions on a line and in a picture, and keep them on disk."""
+def compile_kernels(axes: Iterable[int] = (1, 2)) -> None:
+    """Compile the loops for positions with so many axes each, and keep them on disk."""
     from focusing.nn import FocusedLinear
 
-    for topology in (None, (4, 4)):
-        FocusedLinear(16, 3, topology=topology)(torch.rand(2, 16)).sum().backward()
+    shapes = {1: None, 2: (4, 4), 3: (2, 2, 4)}
+    with torch.random.fork_rng(devices=()):
+        for count in axes:
+            if count in shapes:
+                layer = FocusedLinear(16, 3, topology=shapes[count])
+                layer(torch.rand(2, 16)).sum().backward()
 
 
 def supports(

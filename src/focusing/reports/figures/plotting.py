@@ -128,16 +128,19 @@ def data_panels(rows: Rows, height: float, notes: Sequence[str] = ()) -> Panels:
         for place, row in enumerate(rows)
     ]
     panels = small_multiples(len(rows), height, headers)
+    deepest = max(map(len, headers), default=0)
     for axes, row, lines in zip(panels.axes, rows, headers, strict=True):
-        panel_title(axes, data_name(row["data"]), *lines)
+        blank = [" "] * (deepest - len(lines))  # titles stand at equal heights
+        panel_title(axes, data_name(row["data"]), *lines, *blank)
     return panels
 
 
 def header_lines(words: Sequence[str]) -> list[str]:
-    """Words in lines no wider than a panel, and not too many."""
-    lines = [
-        line for word in words for line in wrap(word, HEADER_CHARACTERS, break_on_hyphens=False)
+    """Words in lines no wider than a panel, broken between them if possible, and not too many."""
+    fixed = [
+        word if len(word) >= HEADER_CHARACTERS else word.replace(" ", "\xa0") for word in words
     ]
+    lines = wrap(", ".join(filter(None, fixed)), HEADER_CHARACTERS, break_on_hyphens=False)
     if len(lines) <= MAX_HEADER_LINES:
         return lines
     return [*lines[: MAX_HEADER_LINES - 1], "… (all in the table)"]
@@ -221,8 +224,7 @@ def draw_dots(
             right = max(dot.high, dot.mean)
         if dot.note:
             axes.annotate(dot.note, (right, y), (4, 0), textcoords="offset points", va="center",
-                          fontsize=6, color=GREY, zorder=3,
-                          bbox={"facecolor": "w", "edgecolor": "none", "pad": 0.3})  # fmt: skip
+                          fontsize=6, color=GREY, zorder=3)  # fmt: skip
     rows = count or max(len(labels), 1 + max((dot.row for dot in dots), default=0))
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(rows - 0.4, -0.6)

@@ -219,7 +219,7 @@ def test_many_options_are_named_where_they_are_changed(tmp_path: Path) -> None:
             leave(tmp_path, "rescue", "synthetic", "focus_s", seed, scores, options=options)
     [finding] = findings(collect([tmp_path]))
     assert {row.label[2:] for row in finding.rows} == {
-        ("learning rate of μ 0.1",), ("σ annealed from 4.0-fold",), ("repulsion of centres 1.0",),
+        ("learning rate of μ 0.1",), ("σ first 4 times as wide",), ("repulsion of centres 1",),
     }  # fmt: skip
 
 

@@ -173,7 +173,7 @@ def _differences(edition: Edition) -> Iterator[Difference]:
     )
     for (setting, protocol), tested in edition.tests.items():
         comparison = tested.comparison
-        options = setting.typed if setting.of_paper else labels[setting]
+        options = setting.overrides if setting.of_paper else labels[setting]
         yield Difference(
             label=(data_name(setting.data), setting.source, *map(option_words, options)),
             data=setting.data,
@@ -277,7 +277,7 @@ def kept(collection: Collection) -> list[Kept]:
     rows = []
     for edition in sorted(editions_of(pruned), key=lambda one: one.experiment != "sparsity"):
         for setting in edition.settings:
-            label = (data_name(setting.data), setting.source, *map(option_words, setting.typed))
+            label = (data_name(setting.data), setting.source, *map(option_words, setting.overrides))
             for rule, words in RULES.items():
                 shares = [100 * share for share in spared(setting.runs, rule)]
                 if shares:

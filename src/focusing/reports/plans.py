@@ -61,7 +61,7 @@ def changes(run: Run) -> dict[str, str] | None:
     return {name: f"{signs[name]}{name}={show_value(own[name])}" for name in changed} | removed
 
 
-def typed_options(flat: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...]:
+def as_overrides(flat: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...]:
     """Some options as they are typed; those that a model does not have are left out."""
     return tuple(f"{key}={show_value(flat[key])}" for key in keys if key in flat)
 
@@ -71,7 +71,7 @@ def limits(run: Run) -> tuple[str, ...]:
     if run.size in ("smoke", "quick"):  # they have limits of their own
         return ()
     own = settings(run)
-    return typed_options(own, [name for name in LIMITS if own.get(name) is not None])
+    return as_overrides(own, [name for name in LIMITS if own.get(name) is not None])
 
 
 def planned_settings(run: Run) -> Mapping[str, Any] | None:

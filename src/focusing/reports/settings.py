@@ -55,23 +55,23 @@ class Setting:
         source: where the data came from, and their version if the files changed between runs.
         model: name of the model.
         values: what was swept; None if the model does not have the option.
-        typed: what was swept, or changed of an experiment of the paper, as on the command line.
+        overrides: what was swept, or changed of an experiment of the paper, as on the command line.
         runs: the runs.
-        of_paper: ``typed`` says what was changed of the paper's experiment.
+        of_paper: ``overrides`` say what was changed of the paper's experiment.
     """
 
     data: str
     source: str
     model: str
     values: Mapping[str, Any]
-    typed: tuple[str, ...]
+    overrides: tuple[str, ...]
     runs: Sequence[Run]
     of_paper: bool = False
 
     @property
     def block(self) -> tuple[str, str, tuple[str, ...]]:
         """Equal for settings that differ in nothing but the model."""
-        return self.data, self.source, self.typed
+        return self.data, self.source, self.overrides
 
     @property
     def unit(self) -> Unit:
@@ -87,14 +87,14 @@ class Setting:
     @property
     def as_published(self) -> bool:
         """The paper's experiment, nothing changed, at full size."""
-        changed = [option for option in self.typed if not option.startswith(UNSPECIFIED)]
+        changed = [option for option in self.overrides if not option.startswith(UNSPECIFIED)]
         small = self.runs[0].size in SMALLER_SIZES
         return self.source != "fake" and not changed and not small
 
     @property
     def rank(self) -> tuple[bool, int, int]:
         """Which setting stands for its data set: the one as published, else the longest."""
-        return not self.as_published, -self.epochs, len(self.typed)
+        return not self.as_published, -self.epochs, len(self.overrides)
 
     @property
     def varied(self) -> bool:
@@ -153,11 +153,11 @@ class Setting:
 
     def columns(self) -> dict[str, str]:
         """Data and what was changed, for a CSV file about several models."""
-        return {"data": self.data, "source": self.source, "options": " ".join(self.typed)}
+        return {"data": self.data, "source": self.source, "options": " ".join(self.overrides)}
 
     def head(self) -> Cell:
         """The cell that names its block."""
-        return block_head(self.data, self.unit, self.source, *self.typed)
+        return block_head(self.data, self.unit, self.source, *self.overrides)
 
 
 def block_head(data: str, unit: Unit, *lines: str) -> Cell:
@@ -236,7 +236,7 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
     rows: list[tuple[Run, Mapping[str, Any], tuple[str, ...]]]
     rows = [(run, flat[run], tuple(changed.values())) for run, changed in changes.items()]
     for run, options in others:
-        typed = (*plans.typed_options(options, swept), *plans.limits(run))
+        typed = (*plans.as_overrides(options, swept), *plans.limits(run))
         rows.append((run, options, tuple(dict.fromkeys(typed))))
     same = group_by(
         rows, lambda row: (*(show_value(row[1].get(name)) for name in (*known, *names)), row[2])

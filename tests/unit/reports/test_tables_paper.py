@@ -203,7 +203,7 @@ class TestOverrides:
             leave(tmp_path, "table1", "synthetic", "dense", 0, [base], options=options)
         divided = settings_of(collect([tmp_path]).runs)
         assert [len(setting.runs) for setting in divided] == [1, 1]
-        assert len({setting.typed for setting in divided}) == 2
+        assert len({setting.overrides for setting in divided}) == 2
 
 
 def test_a_tie_or_a_single_run_has_no_winner(tmp_path: Path) -> None:

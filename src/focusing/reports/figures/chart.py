@@ -188,8 +188,8 @@ def chart(
 
 def setting_name(edition: Edition, setting: Setting) -> tuple[str, ...]:
     """What tells a setting from others of the edition, in names of files."""
-    several = len({run.data for run in edition.runs}) > 1 or setting.typed
-    return (setting.data, *setting.typed) if several else ()
+    several = len({run.data for run in edition.runs}) > 1 or setting.overrides
+    return (setting.data, *setting.overrides) if several else ()
 
 
 def says_little(rows: Rows, tags: Mapping[str, str]) -> bool:

@@ -268,7 +268,7 @@ def trial_charts(runs: Runs) -> Charts:
                     trials.edition, ("trials", *number, trials.model, protocol), TRIAL_TITLE,
                     caption, rows, partial(_draw_trials, rows, trials.model),
                     data=[trials.focused[0].data], model=[BASE, trials.model],
-                    options=trials.typed, protocol=protocol,
+                    options=trials.overrides, protocol=protocol,
                 )  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def _longest(pairs: Sequence[Pair]) -> list[Pair]:
     for group in groups.values():
         epochs = max(focused.epochs for focused, _ in group)
         last = [pair for pair in group if pair[0].epochs == epochs]
-        unchanged = [pair for pair in last if not pair[0].typed]
+        unchanged = [pair for pair in last if not pair[0].overrides]
         longest += last if len(last) == 1 else unchanged[:1]
     return longest
 
@@ -117,7 +117,7 @@ def _loss_caption(rows: Rows, left_out: Sequence[Setting]) -> str:
     if left_out:
         names = ", ".join(
             " ".join([data_name(setting.data), "of", str(setting.epochs), "epochs"]
-                     + [option_words(option) for option in setting.typed
+                     + [option_words(option) for option in setting.overrides
                         if not option.startswith("trainer.max_epochs=")])
             for setting in left_out
         )  # fmt: skip

@@ -238,7 +238,7 @@ def shap_charts(runs: Runs) -> Charts:
         explanation = run.measured["explanation"]
         gap = explanation["gap"]
         yield chart(
-            edition, ("shap", setting.data, *setting.typed, setting.model),
+            edition, ("shap", setting.data, *setting.overrides, setting.model),
             f"{SHAP_TITLE}: {data_name(setting.data)}, {model_name(setting.model)}",
             f"{_about(setting)}, {describe_run(run, explained)}. "
             f"A network with a test accuracy of {100 * _accuracy(run):.1f} %. "

@@ -18,7 +18,7 @@ from focusing.reports.names import (
     edition_words,
     model_name,
 )
-from focusing.reports.plans import typed_options
+from focusing.reports.plans import as_overrides
 from focusing.reports.settings import editions, editions_of
 from focusing.reports.tables import between, number, signed
 from focusing.reports.terminal import duration
@@ -114,7 +114,7 @@ def run_settings(runs: Sequence[Run]) -> dict[Run, str]:
         flat = {run: settings(run) for run in edition.runs}
         keys = varying_options(list(flat.values()), known=["data.name", "model.name"])
         for run in edition.runs:
-            options = typed_options(flat[run], keys)
+            options = as_overrides(flat[run], keys)
             trial = [] if run.trial is None else [f"trial {run.trial}"]
             varied[run] = ", ".join([*trial, *map(_last_part, options)])
     return varied

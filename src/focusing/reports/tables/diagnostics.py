@@ -173,7 +173,7 @@ def _course_records(edition: Edition) -> Iterator[dict[str, Any]]:
             yield {
                 **edition.about,
                 "data": setting.data,
-                "options": " ".join(setting.typed),
+                "options": " ".join(setting.overrides),
                 "model": setting.model,
                 "epochs": setting.epochs,
                 "n": len(courses),
@@ -243,7 +243,7 @@ def pruning_tables(collection: Collection) -> list[Table]:
             named = {
                 **edition.about,
                 "data": setting.data,
-                "options": " ".join(setting.typed),
+                "options": " ".join(setting.overrides),
                 "model": setting.model,
                 "epochs": setting.epochs,
                 "_head": setting.head(),

@@ -103,7 +103,7 @@ def _scores_table(
     missing: dict[tuple[str, tuple[str, ...], str], list[str]] = {}  # models that a command adds
     for place, (data, block) in enumerate(blocks):
         settings = [setting for setting in block.values() if setting]
-        typed = settings[0].typed if settings else ()
+        typed = settings[0].overrides if settings else ()
         unit = Unit("mae" if data == "boston" else "accuracy")
         head = settings[0].head() if settings else block_head(data, unit)
         winners = {protocol: _winner(edition, settings, protocol) for protocol in PROTOCOLS}
@@ -179,7 +179,7 @@ def _record(
         "data": setting.data,
         "source": setting.source,
         "fingerprint": " ".join(sorted({run.fingerprint for run in setting.runs})),
-        "options": " ".join(setting.typed),
+        "options": " ".join(setting.overrides),
         "model": setting.model,
         "protocol": protocol,
         "unit": setting.unit.name,

@@ -86,7 +86,7 @@ class Trials(NamedTuple):
     edition: Edition
     number: int
     """Tells trials with other options apart, from 0."""
-    typed: tuple[str, ...]
+    overrides: tuple[str, ...]
     """Options that were changed, as on the command line."""
     model: str
     """The focused network."""
@@ -119,7 +119,7 @@ class Trials(NamedTuple):
 
     def title(self) -> str:
         """Title of a table."""
-        options = "".join(f", {option}" for option in self.typed)
+        options = "".join(f", {option}" for option in self.overrides)
         experiment = self.edition.experiment
         kind = TITLE if experiment == TRIALS_EXPERIMENT else experiment
         return f"{kind} {self.edition.words[:-1]}{options})"
@@ -251,7 +251,7 @@ def _by_noise(trials: Trials) -> Table:
         Column("notebook", "right", lambda record: signed(record["notebook_difference"])),
     ]
     missing = trials.missing()
-    fill = {"1": trials.edition.command(trials.typed)} if missing else {}
+    fill = {"1": trials.edition.command(trials.overrides)} if missing else {}
     return table_of(
         trials.file_name(), trials.title(), columns, records, (*NOTES, *_remarks(trials, missing)),
         tags=("model", "noise", "position"), commands=fill,

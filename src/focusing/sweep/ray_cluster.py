@@ -36,11 +36,11 @@ class Ray(ClusterSweep):
     Ray's own workers have threads, which a pool's fork does not survive.
 
     Args:
-        context, config, task, runs_per_job, per_gpu: as in :class:`ClusterSweep`.
+        context, config, task: as in :class:`ClusterSweep`.
         address: of the cluster; ``"local"`` starts one on this machine.
-        cpus, gpus: of a job.
         init: more options of ``ray.init``.
         remote: more options of ``ray.remote``.
+        **jobs: what a job gets; see :class:`ClusterSweep`.
     """
 
     cluster = "ray"
@@ -53,16 +53,11 @@ class Ray(ClusterSweep):
         task: SweepTask,
         *,
         address: str,
-        cpus: int,
-        gpus: float,
-        runs_per_job: int,
-        per_gpu: int,
         init: Any,
         remote: Any,
+        **jobs: Any,
     ) -> None:
-        super().__init__(
-            context, config, task, runs_per_job=runs_per_job, cpus=cpus, gpus=gpus, per_gpu=per_gpu
-        )
+        super().__init__(context, config, task, **jobs)
         if address == "local":  # no usage reports, and no token in the user's home
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -80,7 +75,7 @@ class Ray(ClusterSweep):
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, terminate)  # Ray's handler exits with code 1
         retried = {"max_retries": 20, **_plain(remote)}  # spot machines come and go
-        self._run = ray.remote(num_cpus=cpus, num_gpus=gpus, **retried)(run_in_process)
+        self._run = ray.remote(num_cpus=self._cpus, num_gpus=self.gpus, **retried)(run_in_process)
         for name, needed, available in self._resources():
             if needed > available:
                 text = f"hydra.launcher.{name}={needed:g}, but the cluster has {available:g}"

@@ -94,11 +94,14 @@ class PlainCheckpointIO(CheckpointIO):
         Path(path).unlink(missing_ok=True)
 
 
-def encode(checkpoint: dict[str, Any]) -> bytes:
+def encode(checkpoint: dict[str, Any]) -> memoryview:
     """The content of a checkpoint's file, with its seal."""
     buffer = io.BytesIO()
     torch.save(checkpoint, buffer)
-    return buffer.getvalue() + hashlib.sha256(buffer.getbuffer()).digest()
+    seal = hashlib.sha256(buffer.getbuffer()).digest()
+    buffer.seek(0, io.SEEK_END)
+    buffer.write(seal)
+    return buffer.getbuffer()
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

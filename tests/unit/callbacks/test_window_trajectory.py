@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 
 from focusing.callbacks import WindowTrajectory, window_trajectory
 from focusing.compose import config_dir, prepare_hydra
-from focusing.reports.page.window_view import windows_of
+from focusing.reports.page.run_page import windows_of
 from focusing.reports.run_figures import draw_run
 from focusing.results.store import read_record
 from focusing.run import train

@@ -221,7 +221,7 @@ def _grid(table: Table) -> Grid:
 
 
 def _cell(cell: Cell) -> Text:
-    content = Text(cell.lines[0], style="bold" if cell.bold else "dim" if cell.dim else "")
-    for line in cell.lines[1:]:
+    content = Text(cell.printed[0], style="bold" if cell.bold else "dim" if cell.dim else "")
+    for line in cell.printed[1:]:
         content.append(f"\n{line}", style="dim")
     return content

@@ -68,7 +68,7 @@ class Difference:
     @property
     def against_dense(self) -> bool:
         """It compares a focused network with a dense one on real data."""
-        return self.other != UNCHANGED and self.source != "fake"
+        return self.other != UNCHANGED and not self.source.startswith("fake")
 
     @property
     def verdict(self) -> str:

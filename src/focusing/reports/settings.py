@@ -17,6 +17,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from focusing.config import FOCI_ONLY
 from focusing.reports import plans
 from focusing.reports.names import MODELS, PROTOCOLS, data_name, dense_twin, edition_order
+from focusing.reports.paper import published_tables
 from focusing.reports.plans import UNCHANGED, show_option
 from focusing.reports.scores import Scored, Tested, scored
 from focusing.reports.tables import NOTHING, Cell, Unit, text
@@ -184,6 +185,12 @@ class Edition:
         return {"experiment": self.experiment, "size": self.size, "variant": self.variant}
 
     @property
+    def title(self) -> str:
+        """The paper's table, or the experiment, in print."""
+        published = published_tables().get(self.experiment)
+        return published.title if published else f"Experiment {self.experiment}"
+
+    @property
     def words(self) -> str:
         """Size and variant in the title of a table."""
         return f"(size={self.size}, variant={self.variant})"
@@ -231,7 +238,10 @@ def editions(collection: Collection, *, random_trials: bool = False) -> list[Edi
 def settings_of(runs: Sequence[Run]) -> list[Setting]:
     """All settings of an edition, in the order of their values."""
     versions = data_versions(runs)
-    flat = {run: {**settings(run), "source": _source(run, versions[run])} for run in runs}
+    flat = {}
+    for run in runs:
+        version = f", data version {versions[run] + 1}" if versions[run] else ""
+        flat[run] = {**settings(run), "source": f"{run.source}{version}"}
     changes = {run: changed for run in runs if (changed := plans.changes(run)) is not None}
     others = with_varied_data([run for run in runs if run not in changes], flat)
     known = ["data.name", "model.name", "source"]
@@ -265,10 +275,6 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
         for options, typed, mark, replicates in divisions
     ]
     return sorted(groups, key=_order)
-
-
-def _source(run: Run, version: int) -> str:
-    return f"{run.source}, data version {version + 1}" if version else run.source
 
 
 def _order(setting: Setting) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.config import FOCI_ONLY
 from focusing.reports import plans
-from focusing.reports.names import MODELS, PROTOCOLS, data_name, dense_twin, edition_order
+from focusing.reports.names import MODELS, PROTOCOLS, SIZES, data_name, dense_twin, edition_order
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import UNCHANGED, show_option
 from focusing.reports.scores import Scored, Tested, scored
@@ -35,8 +35,6 @@ from focusing.results.frame import (
 )
 from focusing.results.stats import Comparison, Spread, compare, holm, spread
 
-SMALLER_SIZES = ("short", "quick", "smoke")
-"""Sizes that are not the paper's: less data or fewer epochs."""
 UNSPECIFIED = ("optim.drop_last=",)
 """Options of which the paper says nothing: whatever they are, a run is as published."""
 NOT_OF_DENSE = (
@@ -94,7 +92,8 @@ class Setting:
     def as_published(self) -> bool:
         """The paper's experiment, nothing changed, at full size."""
         changed = [option for option in self.overrides if not option.startswith(UNSPECIFIED)]
-        return not self.fake and not changed and self.runs[0].size not in SMALLER_SIZES
+        smaller = self.runs[0].size in SIZES[1:]  # less data or fewer epochs
+        return not self.fake and not changed and not smaller
 
     @property
     def rank(self) -> tuple[bool, int, int]:

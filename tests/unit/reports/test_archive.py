@@ -12,28 +12,11 @@ from focusing.reports.foci import read_foci
 from focusing.results.collect import Run, collect
 from focusing.results.store import ARCHIVE, read_lines, write_archive
 from tests.command_line import archive as main
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import leave, leave_foci
 
 
 def facts(run: Run) -> tuple[object, ...]:
     return run.experiment, run.data, run.model, run.seed, run.status, run.scores, run.config_hash
-
-
-def leave_foci(folder: Path, neurons: int = 3, epochs: int = 60) -> None:
-    random = np.random.default_rng(0)
-    shape = (epochs, neurons, 1)
-    arrays = {
-        "epoch": np.arange(epochs),
-        "hidden1/mu": random.random(shape, dtype=np.float32),
-        "hidden1/sigma": random.random(shape, dtype=np.float32),
-        "hidden1/tau": np.linspace(0, 1, 5, dtype=np.float32)[:, None],
-        "hidden1/shown": np.arange(neurons),
-        "hidden1/weight_first": random.random((neurons, 5), dtype=np.float32),
-        "hidden1/weight_last": random.random((neurons, 5), dtype=np.float32),
-        "hidden1/focus": np.array("gaussian"),
-        "hidden1/normalizer": np.array("l2"),
-    }
-    np.savez(folder / "focus.npz", allow_pickle=False, **arrays)
 
 
 def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +71,7 @@ def test_runs_on_other_data_keep_their_own_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("neurons", "times"), [(3, TIMES), (64, TIMES), (200, FEW_TIMES)])
 def test_foci_are_thinned_and_stay_readable(tmp_path: Path, neurons: int, times: int) -> None:
     folder = leave(tmp_path / "outputs", "e", "dna", "focus_s", 0, [0.25])
-    leave_foci(folder, neurons)
+    leave_foci(folder, neurons=neurons)
     main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
     [run] = collect([tmp_path / "results"]).runs
     [foci], [whole] = read_foci(run.path, run.sizes), read_foci(folder, run.sizes)

@@ -26,8 +26,7 @@ from focusing.reports.page.run_page import (
 )
 from focusing.reports.tables import Column, Table, table_of
 from focusing.results.collect import collect
-from tests.unit.reports.page.foci import leave_foci
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import leave, leave_foci
 
 
 class TestTables:

@@ -12,6 +12,7 @@ from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import charts_of, leave
 from tests.unit.reports.test_tables_experiments import leave_rescue
+from tests.unit.reports.test_tables_trials import leave_trial
 
 
 def several(folder: Path, data: str, model: str, scores: list[float], **more: Any) -> None:
@@ -230,18 +231,10 @@ def test_many_options_are_named_where_they_are_changed(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def trial(folder: Path, model: str, number: int, noise: int, score: float) -> None:
-    options = {
-        "sweep.trial": number, "data.seed": number, "data.informative": 4, "data.noise": noise,
-        "data.noise_position": "left",
-    }  # fmt: skip
-    leave(folder, "table1", "synthetic", model, 0, [score], options=options)
-
-
 def test_noise(tmp_path: Path) -> None:
-    for number, noise in enumerate((0, 0, 4, 4)):
-        trial(tmp_path, "dense", number, noise, 0.5)
-        trial(tmp_path, "focus_s", number, noise, 0.5 + 0.05 * noise + 0.01 * (number % 2))
+    for number, noise in enumerate((0, 0, 8, 8)):
+        focused = 0.5 + 0.025 * noise + 0.01 * (number % 2)
+        leave_trial(tmp_path, number, {"dense": 0.5, "focus_s": focused}, noise)
     [trials] = noise_differences(trial_tables(collect([tmp_path])))
     shown = {row.label[0]: row.value for row in trials.rows if row.shown}
     assert shown == pytest.approx(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from focusing import __version__
-from focusing.errors import Parser, UserError, folder, number_between, printable, reader_left
+from focusing.errors import Parser, UserError, folder, number_between, printable
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -313,9 +313,8 @@ def reporting_errors() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:  # as with | head
-        if not reader_left():
-            raise
+    except BrokenPipeError:  # as with | head: nobody reads what is left to print
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
@@ -330,11 +329,7 @@ def reporting_errors() -> Iterator[None]:
 def _sentence(error: Exception) -> str | None:
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}."
-    if isinstance(error, MemoryError) or "t allocate memory" in str(error):  # torch's RuntimeError
-        return f"There is not enough memory for this: {' '.join(str(error).split())}."
-    from focusing.compose import explain
+    from focusing.compose import explain  # Hydra takes a moment
 
     return explain(error)
 

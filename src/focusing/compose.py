@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from functools import cache, lru_cache, wraps
 from itertools import product
 from pathlib import Path
@@ -38,9 +37,9 @@ from focusing.config import (
     data_dir,
     group_schemas,
 )
-from focusing.errors import UserError, printable
+from focusing.errors import UserError, hint, printable
 from focusing.instantiate import check_hydra
-from focusing.validation import Wrong, describe_fault, plain
+from focusing.validation import Wrong, describe_fault, leaves, plain
 
 MAX_SPREAD = 100_000
 """Numbers that an interpolation may make."""
@@ -190,7 +189,9 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     """
     _check_names(cfg, "")
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-    _check_printable(config, "")
+    for path, value in leaves(config):
+        if isinstance(value, str) and printable(value) != value:  # it could command a terminal
+            raise UserError(f"{'.'.join(path)}={value} has characters that cannot be printed.")
     try:
         plain(config)
     except Wrong as error:
@@ -266,18 +267,6 @@ def _check_names(node: DictConfig, prefix: str) -> None:
             _check_names(node[name], f"{prefix}{name}.")
 
 
-def _check_printable(value: Any, name: str) -> None:
-    """Refuse texts that could command a terminal, anywhere in a config."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _check_printable(item, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list):
-        for item in value:
-            _check_printable(item, name)
-    elif isinstance(value, str) and printable(value) != value:
-        raise UserError(f"{name}={value} has characters that cannot be printed.")
-
-
 def _check_foci(config: Mapping[str, Any]) -> None:
     """An option that changes nothing is a mistake."""
     model, optim = config["model"], config["optim"]
@@ -308,7 +297,13 @@ def _check_folder(name: str, folder: str) -> None:
 
 
 def explain(error: BaseException) -> str | None:
-    """What is wrong with a config, in a sentence; None if the error is about something else."""
+    """What the user can put right, in a sentence; None for any other error."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, MemoryError) or "t allocate memory" in str(error):  # torch's RuntimeError
+        return f"There is not enough memory for this: {' '.join(str(error).split())}."
     if isinstance(error, MissingConfigException):
         return _missing_choice(error)
     if isinstance(error, ValueError) and str(error).startswith("Config group override"):
@@ -341,7 +336,7 @@ def _missing_choice(error: MissingConfigException) -> str:
         return " ".join(str(error).split())
     if choice == OLD_NAME and group in USUAL:  # in a file of the user's own
         return f"{group}={choice} is now called {group}={USUAL[group]}."
-    return f"{group}={choice} does not exist{_hint(choice, options, f'{group}=')}"
+    return f"{group}={choice} does not exist{hint(choice, options, f'{group}=')}"
 
 
 def _no_choice(error: ValueError) -> str:
@@ -354,8 +349,8 @@ def _no_choice(error: ValueError) -> str:
         return " ".join(str(error).split())
     group = override.key_or_group
     choices = sorted(path.stem for path in (config_dir() / group).glob("*.yaml"))
-    hint = f"; {group} is one of {', '.join(choices)}" if choices else ""
-    return f"{override.input_line} is no choice{hint}."
+    known = f"; {group} is one of {', '.join(choices)}" if choices else ""
+    return f"{override.input_line} is no choice{known}."
 
 
 def _wrong_option(error: OmegaConfBaseException) -> str:
@@ -367,14 +362,7 @@ def _wrong_option(error: OmegaConfBaseException) -> str:
         known = [str(key) for key in error.parent_node if key != "_target_"]
         prefix = full.rpartition(".")[0]
         key = str(error.key)
-        return f"{full} is not an option{_hint(key, known, prefix and prefix + '.')}"
+        return f"{full} is not an option{hint(key, known, prefix and prefix + '.')}"
     reason = str(error.msg or error).split("\n    full_key:")[0]
     reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", reason)
     return f"{full}: {' '.join(reason.split()).rstrip('.')}."
-
-
-def _hint(wrong: str, known: Sequence[str], prefix: str) -> str:
-    near = get_close_matches(wrong, known, n=1)
-    if near:
-        return f", did you mean {prefix}{near[0]}?"
-    return f"; there are {', '.join(sorted(known))}." if known else "."

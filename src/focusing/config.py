@@ -174,6 +174,10 @@ class Config:
     sweep: Sweep = field(default_factory=Sweep)
 
 
+DATA_SETS = (
+    *("synthetic", "mnist", "fashion", "cifar10", "clt", "shifted", "lfw", "catsdogs", "fsdd"),
+    *("multi_domain", "boston", "dna", "reuters", "imdb"),
+)
 SCHEMA_TARGETS: dict[str, dict[str, str]] = {
     "model": {
         "dense": "focusing.models.dense_mlp",
@@ -187,22 +191,7 @@ SCHEMA_TARGETS: dict[str, dict[str, str]] = {
         "transformer": "focusing.models.Transformer",
         "focused_transformer": "focusing.models.focused_transformer",
     },
-    "data": {
-        "synthetic": "focusing.data.synthetic",
-        "mnist": "focusing.data.mnist",
-        "fashion": "focusing.data.fashion",
-        "cifar10": "focusing.data.cifar10",
-        "clt": "focusing.data.clt",
-        "shifted": "focusing.data.shifted",
-        "lfw": "focusing.data.lfw",
-        "catsdogs": "focusing.data.catsdogs",
-        "fsdd": "focusing.data.fsdd",
-        "multi_domain": "focusing.data.multi_domain",
-        "boston": "focusing.data.boston",
-        "dna": "focusing.data.dna",
-        "reuters": "focusing.data.reuters",
-        "imdb": "focusing.data.imdb",
-    },
+    "data": {name: f"focusing.data.{name}" for name in DATA_SETS},
 }
 """What ``/schema/<group>@_here_: <name>`` in a file of conf/ makes options of: a signature."""
 IMAGES = "focusing.data.dataset.ImageOptions"

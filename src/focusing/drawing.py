@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import torch
-from matplotlib.animation import FFMpegWriter, FuncAnimation, PillowWriter, writers
+from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -25,8 +24,6 @@ from PIL import Image, ImageChops, ImageStat
 from focusing.nn import FocusedLinear
 from focusing.nn.focus import coefficients
 from focusing.results.store import atomic_write
-
-log = logging.getLogger(__name__)
 
 Array = NDArray[Any]
 
@@ -341,26 +338,17 @@ def _foci_by_axis(foci: LayerFoci) -> Figure:
     return figure
 
 
-def film_layers(layers: Iterable[LayerFoci], folder: Path, kind: str, fps: int) -> list[Path]:
-    """Film the foci of layers with at most two dimensions into ``foci_<layer>.gif`` or ``.mp4``.
-
-    Without ffmpeg on the machine ``kind="mp4"`` makes a GIF, too.
-    """
-    if kind == "mp4" and not writers.is_available("ffmpeg"):
-        log.warning("ffmpeg is not installed: the film of the foci is a GIF, not an MP4.")
-        kind = "gif"
+def film_layers(layers: Iterable[LayerFoci], folder: Path) -> list[Path]:
+    """Film the foci of layers with at most two dimensions into ``foci_<layer>.gif``."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for foci in layers:
-        if foci.dimensions <= 2:
-            paths.append(folder / f"foci_{foci.layer}.{kind}")
-            film_layer(paths[-1], foci, fps=fps)
-    return paths
+    flat = {folder / f"foci_{foci.layer}.gif": foci for foci in layers if foci.dimensions <= 2}
+    for path, foci in flat.items():
+        film_layer(path, foci)
+    return list(flat)
 
 
 def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_FRAMES) -> None:
     """Film the foci of a layer on a line or in the plane, in evenly spaced ``frames`` at most."""
-    writer: Any = PillowWriter if path.suffix == ".gif" else FFMpegWriter
     with figure_style():
         on_line, tau = foci.dimensions == 1, foci.tau[:, 0]
         figure = Figure((COLUMN_WIDTH, 2.2 if on_line else COLUMN_WIDTH), layout="constrained")
@@ -387,14 +375,14 @@ def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # all frames share it, and it takes most of the time
         animation = FuncAnimation(figure, draw, frames=times, init_func=lambda: [])
-        save_film(animation, path, writer(fps=fps), dpi=150)
+        save_film(animation, path, fps=fps, dpi=150)
 
 
-def save_film(animation: FuncAnimation, path: Path, writer: Any, *, dpi: int) -> None:
+def save_film(animation: FuncAnimation, path: Path, *, fps: int, dpi: int) -> None:
     """Write a film under another name first, so that there is never half a one."""
     partial_path = path.with_name(f".part-{path.name}")  # the suffix tells the writer the kind
     try:
-        animation.save(partial_path, writer=writer, dpi=dpi)
+        animation.save(partial_path, writer=PillowWriter(fps=fps), dpi=dpi)
         partial_path.replace(path)
     finally:
         partial_path.unlink(missing_ok=True)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import sys
 import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories: control, formatting (such as the direction of writing), half a character,
 separators of lines and of paragraphs."""
+MAX_LISTED = 40
+"""Names that a sentence lists at most."""
 
 
 def printable(text: str, max_length: int = 100_000) -> str:
@@ -27,6 +29,15 @@ def printable(text: str, max_length: int = 100_000) -> str:
         for char in text
     )
     return escaped if len(escaped) <= max_length else f"{escaped[: max_length - 3]}..."
+
+
+def hint(wrong: str, known: Iterable[str], prefix: str = "", cutoff: float = 0.6) -> str:
+    """The end of a sentence about a name that does not exist: the nearest that does, or all."""
+    names = sorted(known)
+    near = get_close_matches(wrong, names, n=1, cutoff=cutoff)
+    if near:
+        return f", did you mean {prefix}{near[0]}?"
+    return f"; there are {', '.join(names)}." if 0 < len(names) <= MAX_LISTED else "."
 
 
 class UserError(Exception):
@@ -87,19 +98,3 @@ def number_between(kind: type[int] | type[float], low: int, high: float = math.i
 
     read.__name__ = kind.__name__  # argparse: invalid int value
     return read
-
-
-def reader_left() -> bool:
-    """Whether nobody reads what this process prints; the rest of it is dropped then."""
-    import select
-
-    try:
-        output = sys.stdout.fileno()
-        poll = select.poll()
-    except (AttributeError, OSError, ValueError):  # another system, or no output at all
-        return False
-    poll.register(output, 0)
-    left = any(event & select.POLLERR for _, event in poll.poll(0))
-    if left:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
-    return left

@@ -12,11 +12,11 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, wraps
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from types import NoneType
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -24,7 +24,7 @@ from pydantic.errors import PydanticUserError
 
 from focusing.config import SCHEMA_TARGETS
 from focusing.errors import UserError
-from focusing.validation import describe_fault
+from focusing.validation import describe_fault, leaves
 
 CALLBACKS = (
     "ClipFoci",
@@ -65,7 +65,6 @@ STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
 Option = tuple[tuple[str, ...], Any]
 """The path of an option of Hydra's, and its value."""
-P = ParamSpec("P")
 T = TypeVar("T")
 _trusted: set[str] = set()
 
@@ -177,20 +176,6 @@ def check_arguments(
             raise UserError(f"{prefix}{name}={shown} {fault}.") from None
 
 
-def checks_options(prefix: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Check the keyword arguments of a function against its annotations whenever it is called."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @wraps(function)
-        def checked(*args: P.args, **options: P.kwargs) -> T:
-            check_arguments(checked, options, prefix)
-            return function(*args, **options)
-
-        return checked
-
-    return decorate
-
-
 @cache
 def _types(target: Callable[..., Any]) -> dict[str, TypeAdapter[Any]]:
     """The parameters of a callable whose types can be checked."""
@@ -246,15 +231,7 @@ def _options(hydra: DictConfig, part: str, *, resolve: bool) -> Iterator[Option]
     if not resolve and OmegaConf.is_interpolation(hydra, part):
         raise _refusal((part,), "${...}")
     if OmegaConf.is_config(hydra[part]):
-        yield from _leaves((part,), OmegaConf.to_container(hydra[part], resolve=resolve))
-
-
-def _leaves(path: tuple[str, ...], value: Any) -> Iterator[Option]:
-    if isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _leaves((*path, str(key)), inner)
-    else:
-        yield path, value
+        yield from leaves(OmegaConf.to_container(hydra[part], resolve=resolve), part)
 
 
 def _refusal(path: tuple[str, ...], value: Any, more: str = "") -> UserError:

@@ -10,7 +10,6 @@ import argparse
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from focusing.compose import config_dir, current_overrides, expand_braces, prepare_hydra
-from focusing.errors import UserError
+from focusing.errors import UserError, hint
 
 SIGNATURE = "its signature in Python"
 HIDDEN_GROUPS = ("hydra", "recipe")
@@ -75,9 +74,7 @@ def explain(args: argparse.Namespace) -> None:
     config, origins = trace(overrides)
     chosen = {name: places for name, places in origins.items() if f"{name}.".startswith(f"{key}.")}
     if not chosen:
-        near = get_close_matches(key, origins, n=1)
-        hint = f", did you mean {near[0]}?" if near else "."
-        raise UserError(f"{key} is not an option of this config{hint}")
+        raise UserError(f"{key} is not an option of this config{hint(key, origins)}")
     console = Console(soft_wrap=True, highlight=False)
     for name, places in chosen.items():
         value = OmegaConf.select(config, name)

@@ -222,12 +222,6 @@ def build_callbacks(options: Mapping[str, Any]) -> list[pl.Callback]:
                 callbacks.append(instantiate(target, pl.Callback))
             except UserError as error:
                 raise UserError(f"callbacks.{name}: {error}") from None
-            if hasattr(callbacks[-1], "measured") and not hasattr(callbacks[-1], "measurements"):
-                log.warning(
-                    "callbacks.%s has the old method measured(), which is no longer called: "
-                    "rename it to measurements(record) and return {'measured': {...}}.",
-                    name,
-                )
     return callbacks
 
 

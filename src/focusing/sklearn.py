@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Lt
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # type: ignore[import-untyped]
@@ -18,7 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets  # type: ignor
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor
 
-from focusing.config import Optim, drops_rest
+from focusing.config import AtLeastOne, NotNegative, Optim, Positive, drops_rest
+from focusing.errors import UserError
+from focusing.instantiate import check_arguments
 from focusing.models import MLP, focused_mlp
 from focusing.nn import FocusConstraint
 from focusing.training.metrics import loss_of
@@ -71,21 +73,21 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        hidden_layer_sizes: Sequence[int] | int = (100,),
+        hidden_layer_sizes: Sequence[AtLeastOne] | AtLeastOne = (100,),
         *,
         mu: Any = "spread",
         sigma: Any = 0.25,
         topology: Any = None,
-        dropout: float = 0.0,
-        learning_rate: float = 0.01,
-        learning_rate_mu: float = 0.01,
-        learning_rate_sigma: float = 0.01,
-        batch_size: int = 32,
-        drop_last: bool | str = "auto",
-        max_iter: int = 100,
+        dropout: Annotated[float, Ge(0), Lt(1)] = 0.0,
+        learning_rate: Positive = 0.01,
+        learning_rate_mu: NotNegative = 0.01,
+        learning_rate_sigma: NotNegative = 0.01,
+        batch_size: AtLeastOne = 32,
+        drop_last: Literal["auto", True, False] = "auto",
+        max_iter: AtLeastOne = 100,
         early_stopping: bool = True,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
+        validation_fraction: Annotated[float, Gt(0), Lt(1)] = 0.1,
+        n_iter_no_change: AtLeastOne = 10,
         random_state: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -106,36 +108,15 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check_options(self) -> list[int]:
         """Check the options; returns the neurons of the hidden layers."""
-        for name in ("batch_size", "max_iter", "n_iter_no_change"):
-            self._check_number(name, Integral, at_least=1)
-        for name in ("learning_rate", "learning_rate_mu", "learning_rate_sigma", "dropout"):
-            self._check_number(name, Real, at_least=0)
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate={self.learning_rate} must be greater than 0.")
-        if not self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} must be less than 1.")
-        if not isinstance(self.early_stopping, bool | np.bool_):
-            raise ValueError(f"early_stopping={self.early_stopping!r} must be True or False.")
-        if self.drop_last not in ("auto", True, False):
-            raise ValueError(f"drop_last={self.drop_last!r} must be 'auto', True or False.")
-        share = self.validation_fraction
-        if self.early_stopping and not (isinstance(share, Real) and 0 < float(share) < 1):
-            raise ValueError(f"validation_fraction={share!r} must lie between 0 and 1.")
+        try:
+            check_arguments(FocusEstimator, self.get_params(deep=False))
+        except UserError as error:
+            raise ValueError(str(error)) from None
         sizes: Any = self.hidden_layer_sizes
         sizes = list(sizes) if isinstance(sizes, Iterable) else [sizes]
-        if not sizes or not all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
-            raise ValueError(
-                f"hidden_layer_sizes={self.hidden_layer_sizes!r} must be positive whole numbers."
-            )
+        if not sizes:
+            raise ValueError("hidden_layer_sizes is empty: give the neurons of a layer.")
         return [int(size) for size in sizes]
-
-    def _check_number(self, name: str, kind: type, *, at_least: int) -> None:
-        value = getattr(self, name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            word = "a whole number" if kind is Integral else "a number"
-            raise ValueError(f"{name}={value!r} must be {word}.")
-        if not at_least <= float(value) < math.inf:  # type: ignore[arg-type]
-            raise ValueError(f"{name}={value} must be at least {at_least}.")
 
     def _fit(self, table: Array, targets: Array, outputs: int) -> None:
         """Train on a checked table (N, m) and classes (integers) or values (floats)."""

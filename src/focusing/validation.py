@@ -11,7 +11,7 @@ import operator
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -149,10 +149,7 @@ def items(check: Check, low: int = 0, high: float = math.inf) -> Check:
         if not low <= len(value) <= high:
             raise Wrong(f"has {len(value)} values")
         for index, item in enumerate(value):
-            try:
-                check(item)
-            except Wrong as error:
-                raise error.under(index) from None
+            _check_at(index, check, item)
 
     return check_list
 
@@ -177,11 +174,8 @@ def mapping(check: Check) -> Check:
         if type(value) is not dict:
             raise Wrong(f"is not an object: {short(value)}")
         for key, item in value.items():
-            try:
-                _key(key)
-                check(item)
-            except Wrong as error:
-                raise error.under(key) from None
+            _check_at(key, _key, key)
+            _check_at(key, check, item)
 
     return check_object
 
@@ -202,14 +196,19 @@ def fields(required: Mapping[str, Check] = {}, **known: Check) -> Check:  # noqa
             if key not in value:
                 raise Wrong("is missing", key)
         for key, item in value.items():
-            try:
-                checks.get(key, plain)(item)
-                if key not in checks:
-                    _key(key)
-            except Wrong as error:
-                raise error.under(key) from None
+            _check_at(key, checks.get(key, plain), item)
+            if key not in checks:
+                _check_at(key, _key, key)
 
     return check
+
+
+def _check_at(key: str | int, check: Check, value: Any) -> None:
+    """Check a value of a container, and name its key if it is refused."""
+    try:
+        check(value)
+    except Wrong as error:
+        raise error.under(key) from None
 
 
 def plain(value: Any, depth: int = MAX_DEPTH) -> None:
@@ -235,6 +234,15 @@ def plain(value: Any, depth: int = MAX_DEPTH) -> None:
                 raise error.under(key) from None
     elif value is not None and kind is not bool:
         raise Wrong(f"is not plain: {kind.__name__}")
+
+
+def leaves(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value in containers inside one another, after the keys that lead to it."""
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, *path, str(key))
+    else:
+        yield path, value
 
 
 def _range(low: float, high: float) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.animation import FuncAnimation
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -99,4 +99,4 @@ def film_windows(path: Path, arrays: dict[str, Array], fps: int = 6) -> None:
     times = film_times(len(arrays["epoch"]))
     frames = [*times, *[times[-1]] * fps]
     animation = FuncAnimation(panels.figure, panels.show, frames=frames, init_func=lambda: [])
-    save_film(animation, path, PillowWriter(fps=fps), dpi=110)
+    save_film(animation, path, fps=fps, dpi=110)

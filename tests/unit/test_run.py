@@ -18,7 +18,7 @@ from focusing import drawing
 from focusing.compose import config_dir, prepare_hydra
 from focusing.errors import DivergedError, UserError
 from focusing.results.store import has_figures, read_record
-from focusing.run import build_callbacks, train
+from focusing.run import train
 from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import PlainCheckpointIO
 from focusing.training.resume import Interrupted
@@ -129,27 +129,6 @@ def with_callback(monkeypatch: pytest.MonkeyPatch, callback: pl.Callback) -> Non
         return build(*args, callbacks=[*callbacks, callback], **kwargs)
 
     monkeypatch.setattr(focusing.run, "build_trainer", more)
-
-
-class Older(pl.Callback):
-    """Written before ``measurements(record)``."""
-
-    def measured(self) -> dict[str, Any]:
-        return {"mine": 3}
-
-
-class Newer(Older):
-    def measurements(self, record: Any) -> dict[str, Any]:
-        return {"measured": self.measured()}
-
-
-@pytest.mark.parametrize(("kind", "warnings"), [(Older, 1), (Newer, 0)])
-def test_a_callback_with_the_old_method_is_warned_of(
-    kind: type, warnings: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(focusing.run, "instantiate", lambda *_: kind())
-    build_callbacks({"watch": {"_target_": "mine.Watch"}, "none": None})
-    assert caplog.text.count("callbacks.watch has the old method measured()") == warnings
 
 
 class Measures(pl.Callback):

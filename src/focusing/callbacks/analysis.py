@@ -6,14 +6,12 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytorch_lightning as pl
 
 from focusing.nn import FocusedLinear
-
-if TYPE_CHECKING:
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +63,6 @@ class Analysis(pl.Callback):
 
 
 def focused_layers(module: pl.LightningModule) -> dict[str, FocusedLinear]:
-    """Focused layers by name, as the network's own ``focused_layers()`` names them if it can."""
-    net: Any = getattr(module, "net", module)
-    if hasattr(net, "focused_layers"):
-        return dict(net.focused_layers())
-    return {name: layer for name, layer in net.named_modules() if isinstance(layer, FocusedLinear)}
+    """The focused layers of the network by name, in order."""
+    modules = getattr(module, "net", module).named_modules()
+    return {name: layer for name, layer in modules if isinstance(layer, FocusedLinear)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytorch_lightning as pl
 
 from focusing.nn import FocusConstraint
@@ -26,9 +28,7 @@ class ClipFoci(pl.Callback):
         """Leave the optimizers as they were."""
         self._remove()
 
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: pl.Trainer, *details: Any) -> None:
         """Leave the optimizers as they were."""
         self._remove()
 

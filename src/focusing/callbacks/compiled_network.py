@@ -9,8 +9,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from focusing.training.checkpoint import check_keys
-
 
 class CompiledNetwork(pl.Callback):
     """Compiles the network of a run with ``torch.compile``; ``trainer.compile=true`` asks for it.
@@ -42,9 +40,7 @@ class CompiledNetwork(pl.Callback):
         """Leave the network as it was."""
         self._remove(pl_module)
 
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: pl.Trainer, pl_module: Any, *details: Any) -> None:
         """Leave the network as it was."""
         self._remove(pl_module)
 
@@ -55,10 +51,6 @@ class CompiledNetwork(pl.Callback):
     def state_dict(self) -> dict[str, Any]:
         """Costs so far, so that a resumed run adds to them."""
         return {"seconds": self.seconds}
-
-    def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse other costs; see :mod:`focusing.training.checkpoint`."""
-        check_keys(state, {"seconds": 0.0})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Add to what earlier sessions cost."""

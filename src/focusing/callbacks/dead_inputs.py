@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from annotated_types import Ge, Gt, Le
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
+from focusing.data import Batches
 from focusing.errors import UserError
 from focusing.nn import FocusedLinear
 from focusing.results.arrays import write_arrays
-from focusing.training.checkpoint import check_structure
-
-if TYPE_CHECKING:
-    from focusing.data import Batches
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 FILE = "dead_inputs.npz"
-
-MAX_BINS = 10_000
 
 
 class DeadInputs(Analysis):
@@ -53,13 +49,13 @@ class DeadInputs(Analysis):
 
     name = "dead_inputs"
 
-    def __init__(self, small: float = 0.01, neurons: int = 10, bins: int = 50) -> None:
+    def __init__(
+        self,
+        small: Annotated[float, Gt(0)] = 0.01,
+        neurons: Annotated[int, Ge(1)] = 10,
+        bins: Annotated[int, Ge(1), Le(10_000)] = 50,
+    ) -> None:
         super().__init__()
-        if not small > 0 or neurons < 1 or not 1 <= bins <= MAX_BINS:
-            raise ValueError(
-                f"small={small} must be above 0, neurons={neurons} at least 1, bins={bins} between "
-                f"1 and {MAX_BINS}."
-            )
         self.small, self.neurons, self.bins = small, neurons, bins
         self.before: Tensor | None = None
 
@@ -124,10 +120,6 @@ class DeadInputs(Analysis):
     def state_dict(self) -> dict[str, Any]:
         """The weights at the start."""
         return {"before": self.before}
-
-    def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse the weights of another layer; see :mod:`focusing.training.checkpoint`."""
-        check_structure(state, {"before": _weights(_first_layer(module)[1])})  # type: ignore[arg-type]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take them from a checkpoint."""

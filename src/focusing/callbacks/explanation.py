@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
 import pytorch_lightning as pl
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis
@@ -20,10 +21,7 @@ from focusing.callbacks.pruning_curve import folded
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.results.arrays import write_arrays
-
-if TYPE_CHECKING:
-    from focusing.data import Batches
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 log = logging.getLogger(__name__)
 
@@ -57,16 +55,13 @@ class Explanation(Analysis):
     name = "explanation"
 
     def __init__(
-        self, samples: int = 5, classes: int = 3, background: int = 100, method: str = "deep"
+        self,
+        samples: Annotated[int, Ge(1)] = 5,
+        classes: Annotated[int, Ge(1)] = 3,
+        background: Annotated[int, Ge(2)] = 100,
+        method: Literal["deep", "gradient"] = "deep",
     ) -> None:
         super().__init__()
-        if min(samples, classes) < 1 or background < 2:
-            raise ValueError(
-                f"samples={samples} and classes={classes} must be at least 1, "
-                f"background={background} 2."
-            )
-        if method not in METHODS:
-            raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}.")
         if find_spec("shap") is None:
             raise ValueError(
                 "shap is not installed: pip install 'focusing[shap]', or leave it out."
@@ -84,10 +79,9 @@ class Explanation(Analysis):
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
         """Explain the samples one by one, and check the sums."""
         train, test = module.batches["train"], module.batches["test"]
-        count = len(train.split.targets)
-        index = torch.linspace(0, count - 1, min(count, self.background)).long()
-        background = _take(train, index).inputs
-        chosen = _take(test, first_of_each_class(test.split.targets, self.samples))
+        background = train.evenly_spaced(self.background).inputs.float()
+        chosen = test.take(first_of_each_class(test.split.targets, self.samples))
+        chosen = Split(chosen.inputs.float(), chosen.targets)
         net = separate_activations(folded(module.net))
         with torch.no_grad():
             outputs, expected = net(chosen.inputs), net(background).mean(0)
@@ -169,9 +163,3 @@ def separate_activations(net: nn.Module) -> nn.Module:
             if isinstance(child, nn.ReLU):
                 setattr(parent, name, nn.ReLU())
     return net
-
-
-def _take(batches: Batches, index: Tensor) -> Split:
-    inputs, targets = batches.split.take(index.to(batches.split.targets.device)).to(batches.device)
-    inputs = inputs if batches.prepare is None else batches.prepare(inputs)
-    return Split(inputs.float(), targets)

@@ -21,19 +21,18 @@ import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from annotated_types import Ge
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from torch import Tensor
 
 from focusing.callbacks.analysis import focused_layers
 from focusing.nn import FocusedAttention, FocusedLinear
 from focusing.results.arrays import write_arrays
-from focusing.training.checkpoint import check_structure
-from focusing.validation import fields, items, whole
 
 if TYPE_CHECKING:
     from focusing.drawing import LayerFoci
@@ -56,28 +55,16 @@ class FocusTrajectory(pl.Callback):
     Args:
         every: record every so many epochs; the start and the end are always recorded.
         histograms: log histograms of mu and sigma with every record.
-        figure_every: log the figure every so many epochs; 0: every tenth of the run. Drawing
-            takes about 0.2 s per layer.
-        movie: ``"gif"`` or ``"mp4"`` (needs ffmpeg) leaves a film of the foci in ``figures/``.
-        fps: pictures per second of the film.
+        movie: ``"gif"`` leaves a film of the foci in ``figures/``.
     """
 
     def __init__(
         self,
-        every: int = 1,
+        every: Annotated[int, Ge(1)] = 1,
         histograms: bool = False,
-        figure_every: int = 0,
-        movie: str | None = None,
-        fps: int = 10,
+        movie: Literal["gif"] | None = None,
     ) -> None:
-        if every < 1 or figure_every < 0 or fps < 1:
-            raise ValueError(
-                f"every={every} and fps={fps} must be at least 1, figure_every={figure_every} 0."
-            )
-        if movie not in (None, "gif", "mp4"):
-            raise ValueError(f"movie={movie!r} must be null, gif or mp4.")
-        self.every, self.histograms, self.figure_every = every, histograms, figure_every
-        self.movie, self.fps = movie, fps
+        self.every, self.histograms, self.movie = every, histograms, movie
         self.trajectory = Trajectory()
         self._layers: dict[str, FocusedLinear] = {}
         self._heads: dict[str, FocusedAttention] = {}
@@ -98,7 +85,7 @@ class FocusTrajectory(pl.Callback):
         done = trainer.current_epoch + 1
         if done % self.every == 0:
             self._record(trainer, done)
-        if done % (self.figure_every or max(1, (trainer.max_epochs or 0) // 10)) == 0:
+        if done % max(1, (trainer.max_epochs or 0) // 10) == 0:  # drawing takes 0.2 s a layer
             self._log_figures(trainer)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -115,11 +102,9 @@ class FocusTrajectory(pl.Callback):
             from focusing.drawing import film_layers
 
             folder = Path(trainer.default_root_dir) / "figures"
-            film_layers(self._recorded_foci(), folder, self.movie, self.fps)
+            film_layers(self._recorded_foci(), folder)
 
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: pl.Trainer, *details: Any) -> None:
         """Write what there is."""
         if self.trajectory.epochs and self._layers and trainer.is_global_zero:
             try:
@@ -142,10 +127,6 @@ class FocusTrajectory(pl.Callback):
     def state_dict(self) -> dict[str, Any]:
         """The records so far."""
         return self.trajectory.state_dict()
-
-    def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse the records of other layers; see :mod:`focusing.training.checkpoint`."""
-        self.trajectory.check_state(state, focused_layers(module))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from the records of the checkpoint."""
@@ -228,7 +209,7 @@ class Trajectory:
 
     def __init__(self) -> None:
         self.epochs: list[int] = []
-        self._foci: dict[str, Tensor] = {}  # (at least E, 2, n, d), doubled when full
+        self._foci: dict[str, list[Tensor]] = {}  # layer -> mu and sigma (2, n, d) of each record
         self._weight_first: dict[str, Tensor] = {}
 
     def record(self, epoch: int, layers: Mapping[str, FocusedLinear]) -> None:
@@ -239,15 +220,11 @@ class Trajectory:
         self.epochs = [*self.epochs[:keep], epoch]
         for name, layer in layers.items():
             foci = torch.stack(layer.neuron_foci()).detach().float().cpu()
-            stored = self._foci.get(name, foci.new_empty(8, *foci.shape))
-            if keep == len(stored):
-                stored = torch.cat([stored, torch.empty_like(stored)])
-            stored[keep] = foci
-            self._foci[name] = stored
+            self._foci[name] = [*self._foci.get(name, ())[:keep], foci]
 
     def foci(self, name: str) -> tuple[Tensor, Tensor]:
         """Mu and sigma of a layer, both (E, n, d)."""
-        mu, sigma = self._foci[name][: len(self.epochs)].unbind(dim=1)
+        mu, sigma = torch.stack(self._foci[name]).unbind(dim=1)
         return mu, sigma
 
     def movement(
@@ -295,39 +272,15 @@ class Trajectory:
         """Plain containers and tensors, for a checkpoint."""
         return {
             "epochs": list(self.epochs),
-            # Copies: a view would take its whole buffer into the file.
-            "foci": {name: foci[: len(self.epochs)].clone() for name, foci in self._foci.items()},
+            "foci": {name: torch.stack(foci) for name, foci in self._foci.items()},
             "weight_first": dict(self._weight_first),
         }
-
-    def check_state(self, state: Any, layers: Mapping[str, FocusedLinear]) -> None:
-        """Refuse the state of other layers.
-
-        Raises:
-            Wrong: it does not fit.
-        """
-        fields({"epochs": items(whole(), low=1)})({"epochs": state.get("epochs")})
-        times = len(state["epochs"])
-        like = {
-            "epochs": state["epochs"],
-            "foci": {
-                name: torch.empty(times, 2, layer.out_features, layer.mu.shape[1])
-                for name, layer in layers.items()
-            },
-            "weight_first": {
-                name: torch.empty(len(stored_neurons(layer.out_features)), layer.in_features)
-                for name, layer in layers.items()
-            },
-        }
-        check_structure(state, like)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to the state of a checkpoint."""
         self.epochs = list(state["epochs"])
-        self._foci = {name: foci.cpu() for name, foci in state["foci"].items()}
-        self._weight_first = {
-            name: weights.cpu() for name, weights in state["weight_first"].items()
-        }
+        self._foci = {name: list(foci) for name, foci in state["foci"].items()}
+        self._weight_first = dict(state["weight_first"])
 
     def save(self, path: Path, layers: Mapping[str, FocusedLinear]) -> None:
         """Write ``focus.npz`` atomically.

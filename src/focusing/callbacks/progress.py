@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 from rich.console import Console
@@ -33,10 +33,11 @@ class Progress(pl.Callback):
     """
 
     def __init__(
-        self, enabled: bool | str = "auto", interval: float = 0.2, console: Console | None = None
+        self,
+        enabled: Literal["auto", True, False] = "auto",
+        interval: float = 0.2,
+        console: Console | None = None,
     ) -> None:
-        if enabled not in (True, False, "auto"):
-            raise ValueError(f"enabled={enabled!r} must be true, false or auto.")
         self.enabled, self.interval = enabled, interval
         self._console = console
         self._bar: Bar | None = None
@@ -92,9 +93,7 @@ class Progress(pl.Callback):
             self._log(trainer, trainer.current_epoch)
         self._stop()
 
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: pl.Trainer, *details: Any) -> None:
         """Give the terminal back."""
         self._stop()
 

@@ -10,23 +10,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Le
 from torch import Tensor, nn
 
 from focusing.callbacks.analysis import Analysis, focused_layers
 from focusing.data import Split
 from focusing.nn import FocusedLinear, defocusify
 from focusing.training.metrics import score
-
-if TYPE_CHECKING:
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 COUNTED_THRESHOLDS = (1e-7, 1.0)
 """Thresholds at which the paper counts the connections of every neuron."""
-MAX_POINTS = 10_000
 
 
 def thresholds(points: int = 40, highest: float = 1.5) -> list[float]:
@@ -58,12 +56,12 @@ class PruningCurve(Analysis):
 
     name = "pruning"
 
-    def __init__(self, points: int = 40, highest: float = 1.5) -> None:
+    def __init__(
+        self,
+        points: Annotated[int, Ge(1), Le(10_000)] = 40,
+        highest: Annotated[float, Gt(COUNTED_THRESHOLDS[0])] = 1.5,
+    ) -> None:
         super().__init__()
-        if not 1 <= points <= MAX_POINTS or not highest > COUNTED_THRESHOLDS[0]:
-            raise ValueError(
-                f"points={points} must be from 1 to {MAX_POINTS}, highest={highest} above 1e-7."
-            )
         self.points, self.highest = points, highest
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:

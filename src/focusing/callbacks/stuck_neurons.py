@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import pytorch_lightning as pl
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from focusing.callbacks.analysis import focused_layers
 from focusing.nn import FocusedLinear
-from focusing.training.checkpoint import check_structure
-
-if TYPE_CHECKING:
-    from focusing.training.module import FocusingModule
+from focusing.training.module import FocusingModule
 
 log = logging.getLogger(__name__)
 
@@ -47,16 +45,12 @@ class StuckNeurons(pl.Callback):
 
     def __init__(
         self,
-        window: int = 20,
+        window: Annotated[int, Ge(1)] = 20,
         tolerance: float = 1.0,
         information: float = 0.01,
-        samples: int = 1024,
+        samples: Annotated[int, Ge(2)] = 1024,
     ) -> None:
         super().__init__()
-        if window < 1:
-            raise ValueError(f"window={window} must be at least 1 epoch.")
-        if samples < 2:
-            raise ValueError(f"samples={samples} must be at least 2.")
         self.window, self.tolerance = window, tolerance
         self.information, self.samples = information, samples
         self.which: dict[str, Tensor] = {}  # layer -> which of its neurons are stuck
@@ -105,10 +99,8 @@ class StuckNeurons(pl.Callback):
     @torch.no_grad()
     def _information(self, module: FocusingModule) -> dict[str, Tensor]:
         """Layer -> share (n,) of its neurons' variance that the targets explain."""
-        train, net, precision = module.batches["train"], module.net, module.trainer.precision_plugin
-        count = len(train.split.targets)
-        index = torch.linspace(0, count - 1, min(count, self.samples)).long()
-        inputs, targets = train.split.take(index.to(train.split.targets.device)).to(train.device)
+        net, precision = module.net, module.trainer.precision_plugin
+        inputs, targets = module.batches["train"].evenly_spaced(self.samples)
         outputs: dict[str, list[Tensor]] = {name: [] for name in self._layers}
         handles = [
             layer.register_forward_hook(lambda _, __, out, name=name: outputs[name].append(out))
@@ -118,7 +110,6 @@ class StuckNeurons(pl.Callback):
         try:
             net.eval()
             for chunk in torch.split(inputs, module.batches["test"].size):
-                chunk = chunk if train.prepare is None else train.prepare(chunk)
                 with precision.forward_context():
                     net.forward(precision.convert_input(chunk))  # a compiled one has no hooks
         finally:
@@ -159,15 +150,6 @@ class StuckNeurons(pl.Callback):
     def state_dict(self) -> dict[str, Any]:
         """The last foci, and the neurons that are blind and stuck."""
         return {"path": dict(self._path), "blind": dict(self._blind), "which": dict(self.which)}
-
-    def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse the foci of other layers; see :mod:`focusing.training.checkpoint`."""
-        foci, flags, path = {}, {}, state["path"]
-        for name, layer in _trained_layers(module).items():
-            epochs = len(path[name]) if isinstance(path, dict) else 0
-            foci[name] = _foci(layer)[None].expand(epochs, -1, -1)
-            flags[name] = torch.zeros(layer.out_features, dtype=torch.bool)
-        check_structure(state, {"path": foci, "blind": flags, "which": flags})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting where the checkpoint was written."""

@@ -10,8 +10,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from focusing.training.checkpoint import check_keys
-
 
 class Throughput(pl.Callback):
     """Optimizer steps per second, and peak memory, over all sessions of a run.
@@ -56,14 +54,7 @@ class Throughput(pl.Callback):
         """Start the clock."""
         self._start = time.perf_counter()
 
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *details: Any) -> None:
         """Note the number of steps."""
         self.steps = trainer.global_step
         if self._start is None:  # resumed in the middle of an epoch, which has no epoch start
@@ -73,19 +64,11 @@ class Throughput(pl.Callback):
         """Stop the clock: validation is not training."""
         self._stop()
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Restart it after validation in the middle of an epoch."""
-        ends_epoch = trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
-        if not trainer.sanity_checking and not ends_epoch:
-            self._start = time.perf_counter()
-
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop the clock before the checkpoint of the epoch is written."""
         self._stop()
 
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: pl.Trainer, *details: Any) -> None:
         """Stop the clock."""
         self._stop()
 
@@ -93,10 +76,6 @@ class Throughput(pl.Callback):
         """Counts so far, so that a resumed run adds to them."""
         peak = self.peak_memory_bytes
         return {"steps": self.steps, "seconds": self.seconds, "peak_memory_bytes": peak}
-
-    def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse other counts; see :mod:`focusing.training.checkpoint`."""
-        check_keys(state, {"steps": 0, "seconds": 0.0, "peak_memory_bytes": 0})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting where the checkpoint was written."""

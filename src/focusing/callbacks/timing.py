@@ -6,24 +6,22 @@ import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import pytorch_lightning as pl
 import torch
+from annotated_types import Ge
 from torch import nn
 
 from focusing.callbacks.analysis import Analysis, focused_layers
 from focusing.callbacks.pruning_curve import folded
 from focusing.callbacks.throughput import clock
 from focusing.config import Optim
+from focusing.data import Split
 from focusing.nn import FocusConstraint, FocusedLinear, defocusify
 from focusing.training.metrics import loss_of
+from focusing.training.module import FocusingModule
 from focusing.training.optimizer import build_optimizer
-from focusing.validation import fields, numbers
-
-if TYPE_CHECKING:
-    from focusing.data import Split
-    from focusing.training.module import FocusingModule
 
 Action = Callable[[], object]
 
@@ -49,10 +47,8 @@ class Timing(Analysis):
 
     name = "timing"
 
-    def __init__(self, rounds: int = 10) -> None:
+    def __init__(self, rounds: Annotated[int, Ge(1)] = 10) -> None:
         super().__init__()
-        if rounds < 1:
-            raise ValueError(f"rounds={rounds} must be at least 1.")
         self.rounds = rounds
         self.epochs: list[float] = []
         self._start: float | None = None
@@ -95,10 +91,6 @@ class Timing(Analysis):
     def state_dict(self) -> dict[str, Any]:
         """Seconds of the epochs so far."""
         return {"epoch_seconds": list(self.epochs)}
-
-    def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse other times; see :mod:`focusing.training.checkpoint`."""
-        fields({"epoch_seconds": numbers})(state)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the checkpoint was written; an epoch that was interrupted does not count."""

@@ -6,19 +6,18 @@ import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from focusing.callbacks.focus_trajectory import log_picture, picture_loggers
 from focusing.models import DynamicNetwork
 from focusing.nn import WindowReader
 from focusing.results.arrays import write_arrays
-from focusing.training.checkpoint import check_structure
-from focusing.validation import fields, items, number
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +41,9 @@ class WindowTrajectory(pl.Callback):
         early: further records in the first epoch, in which windows move most.
     """
 
-    def __init__(self, samples: int = 24, early: int = 10) -> None:
-        if samples < 2:
-            raise ValueError(f"samples={samples} must be at least 2.")
-        if early < 0:
-            raise ValueError(f"early={early} must not be negative.")
+    def __init__(
+        self, samples: Annotated[int, Ge(2)] = 24, early: Annotated[int, Ge(0)] = 10
+    ) -> None:
         self.samples, self.early = samples, early
         self._focus: DynamicNetwork | WindowReader | None = None
         self._inputs = torch.empty(0)
@@ -58,11 +55,7 @@ class WindowTrajectory(pl.Callback):
         self._focus = _dynamic_focus(pl_module)
         if self._focus is not None:
             module: Any = pl_module
-            batches = module.batches["test"]
-            raw = batches.split.inputs
-            index = torch.linspace(0, len(raw) - 1, min(len(raw), self.samples)).long()
-            inputs = raw[index.to(raw.device)].to(batches.device)
-            self._inputs = inputs if batches.prepare is None else batches.prepare(inputs)
+            self._inputs = module.batches["test"].evenly_spaced(self.samples).inputs
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Record where the windows begin; a resumed run has done so."""
@@ -142,27 +135,12 @@ class WindowTrajectory(pl.Callback):
         if not self._windows or not bool(self._windows[-1].isfinite().all()):
             return {}
         first, last = (self._windows[at][1].float().mean().item() for at in (0, -1))
-        found = {"spread": self._spread(), "extent_first": first, "extent_last": last}
-        return {"measured": {"windows": found}}
+        windows = {"spread": self._spread(), "extent_first": first, "extent_last": last}
+        return {"measured": {"windows": windows}}
 
     def state_dict(self) -> dict[str, Any]:
         """The records so far."""
         return {"epochs": list(self._epochs), "windows": list(self._windows)}
-
-    def check_state(self, state: Any, module: pl.LightningModule) -> None:
-        """Refuse the records of other foci; see :mod:`focusing.training.checkpoint`."""
-        epochs = state.get("epochs")
-        fields({"epochs": items(number(0))})({"epochs": epochs})
-        focus = _dynamic_focus(module)
-        if focus is None:
-            check_structure(state, {"epochs": [], "windows": []})
-            return
-        stored = state["windows"][:1]
-        samples = len(stored[0][0]) if stored and isinstance(stored[0], Tensor) else 0
-        reader = focus.focus if isinstance(focus, DynamicNetwork) else focus
-        axes = len(focus.shape) - 1 if isinstance(focus, DynamicNetwork) else len(reader.grid)
-        template = torch.empty(2, samples, reader.glimpses, axes)
-        check_structure(state, {"epochs": epochs, "windows": [template] * len(epochs)})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from the records of the checkpoint."""

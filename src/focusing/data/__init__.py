@@ -36,29 +36,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Batches": "batches",
-    "DataSet": "dataset",
-    "Split": "splits",
-    "boston": "tabular",
-    "catsdogs": "image_sets",
-    "cifar10": "image_sets",
-    "clt": "generated",
-    "dna": "tabular",
-    "fashion": "image_sets",
-    "fsdd": "audio",
-    "hold_out": "splits",
-    "imdb": "text",
-    "lfw": "image_sets",
-    "mnist": "image_sets",
-    "multi_domain": "paired",
-    "reuters": "text",
-    "shifted": "generated",
-    "synthetic": "generated",
+    "audio": ["fsdd"],
+    "batches": ["Batches"],
+    "dataset": ["DataSet"],
+    "generated": ["clt", "shifted", "synthetic"],
+    "image_sets": ["catsdogs", "cifar10", "fashion", "lfw", "mnist"],
+    "paired": ["multi_domain"],
+    "splits": ["Split", "hold_out"],
+    "tabular": ["boston", "dna"],
+    "text": ["imdb", "reuters"],
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import torch when a data set is first asked for: `focusing data list` needs none of it."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -71,22 +71,11 @@ def fsdd(
     return assemble("fsdd", read_recordings(options, speakers, frames=frames, **recipe), options)
 
 
-def read_recordings(
-    options: FileOptions,
-    speakers: Sequence[str] = SPEAKERS,
-    *,
-    coefficients: int = 20,
-    frames: int = 40,
-    window: int = 512,
-    hop: int = 160,
-    bands: int = 40,
-) -> Raw:
-    """The recordings themselves; pairs with handwritten digits are made of them too."""
+def read_recordings(options: FileOptions, speakers: Sequence[str] = SPEAKERS, **recipe: int) -> Raw:
+    """The recordings themselves, by the options of :func:`fsdd`; pairs of digits use them too."""
     files = options.files("fsdd")
     folder = files.paths[0]
     names, labels, official = _recordings(folder, speakers)
-    recipe = {"coefficients": coefficients, "window": window, "hop": hop, "bands": bands}
-    recipe["frames"] = frames
 
     def read(path: Path) -> NDArray[np.float32]:
         return read_picture(path, **recipe)[..., None].astype(np.float32)

@@ -115,6 +115,16 @@ class Batches:
                 inputs = self.augment(inputs, generator)
             yield Split(inputs, targets)
 
+    def take(self, index: Tensor) -> Split:
+        """The prepared samples at an index, without augmentation."""
+        inputs, targets = self.split.take(index.to(self.split.targets.device)).to(self.device)
+        return Split(inputs if self.prepare is None else self.prepare(inputs), targets)
+
+    def evenly_spaced(self, count: int) -> Split:
+        """Prepared samples at equal distances, at most ``count`` of them."""
+        samples = len(self.split.targets)
+        return self.take(torch.linspace(0, samples - 1, min(samples, count)).long())
+
     def _chunks(self) -> Iterator[Split]:
         inputs, targets = self.split
         if self.seed is None:

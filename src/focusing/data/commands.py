@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from rich.markup import escape
 
 from focusing.config import data_dir
 from focusing.data.sources import Entry, catalogue, find, obtain
-from focusing.errors import UserError
+from focusing.errors import UserError, hint
 
 if TYPE_CHECKING:
     from focusing.data.dataset import DataSet
@@ -120,11 +119,7 @@ def _entries(names: Sequence[str]) -> list[Entry]:
     entries = {}
     for name in ("mnist" if name in ("clt", "shifted") else name for name in names):
         if name not in catalogue():
-            near = get_close_matches(name, catalogue(), n=1)
-            hint = f", did you mean {near[0]}?" if near else "."
-            raise UserError(
-                f"{name} is not a data set with files{hint} There are {', '.join(catalogue())}."
-            )
+            raise UserError(f"{name} is not a data set with files{hint(name, catalogue())}")
         entries[name] = catalogue()[name]
     return list(entries.values())
 

@@ -29,8 +29,6 @@ from focusing.validation import check_memory
 LARGE = 2 * 1024**3
 """Bytes from which a data set keeps its raw type and is prepared batch by batch."""
 FAKE_TRAIN, FAKE_TEST = 384, 128
-RUN_OPTIONS = ("data_dir", "run_seed", "holdout", "peek", "preparation")
-"""Parameters of data set functions that the run supplies: they are not options of ``conf/data``."""
 
 
 @dataclass(frozen=True)

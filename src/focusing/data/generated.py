@@ -28,7 +28,7 @@ from focusing.data.decoders import DamagedError, load_npz, reading
 from focusing.data.image_sets import read_mnist
 from focusing.data.splits import Split, held_out, limit
 from focusing.errors import UserError
-from focusing.instantiate import checks_options
+from focusing.instantiate import check_arguments
 from focusing.validation import check_memory
 
 Array = NDArray[np.float64]
@@ -42,7 +42,6 @@ CLUTTER_CHUNK = 2048
 """Images at a time: their index arrays fit into the processor's cache."""
 
 
-@checks_options("data.")
 def synthetic(
     *,
     generator: Literal["blobs", "classification"] = "blobs",
@@ -86,6 +85,7 @@ def synthetic(
         run_seed: seed of the run, which chooses the samples it holds out.
         holdout: share of the training data that the run will hold out: statistics leave it out.
     """
+    check_arguments(synthetic, locals(), "data.")
     left = {"left": noise, "right": 0, "sides": noise // 2, "none": 0}[noise_position]
     right = 0 if noise_position == "none" else noise - left
     region, columns = (left, left + informative), left + informative + right

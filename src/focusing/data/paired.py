@@ -17,8 +17,14 @@ from focusing.validation import check_memory
 
 SIDE = 28
 """Height and width of either half: the recordings have as many coefficients and frames."""
-HOP = 228
-"""Samples from frame to frame: 28 frames are 0.8 s."""
+RECIPE: dict[str, Any] = {
+    "coefficients": SIDE,
+    "frames": SIDE,
+    "window": 512,
+    "hop": 228,
+    "bands": 40,
+}
+"""Options of :func:`focusing.data.fsdd`; with this hop 28 frames are 0.8 s."""
 DOMAINS = {"image": (0, SIDE**2), "audio": (SIDE**2, 2 * SIDE**2)}
 """First input of a domain and the one after its last, where inputs are on a line."""
 MEAN, DEVIATION = 0.1307, 0.3081
@@ -61,7 +67,7 @@ def multi_domain(
     else:
         check_memory(8 * (train + test) * SIDE**2, f"data.train={train} and test={test}")
         images = read_mnist(options, on_missing)
-        sounds = read_recordings(options, coefficients=SIDE, frames=SIDE, hop=HOP)
+        sounds = read_recordings(options, **RECIPE)
         raw = _pairs(images, sounds, noise, (train, test), seed)
     informative = {"none": None, "image": DOMAINS["audio"], "audio": DOMAINS["image"]}[noise]
     data = assemble("multi_domain", raw, options)

@@ -17,7 +17,7 @@ DNA_TEST = 0.2
 """Share of a random split: the paper's maxima are multiples of 1/638."""
 DNA_CLASSES = ("ei", "ie", "n")
 """Exon to intron, intron to exon, neither: 1, 2 and 3 in the files."""
-DNA_ROWS = {"dna.scale": 2000, "dna.scale.t": 1186, "dna.arff": 3186}
+DNA_ROWS = {"dna.scale": 2000, "dna.scale.t": 1186}
 """Expected rows: a text that is cut off after a line still looks whole."""
 
 
@@ -71,16 +71,16 @@ def read_boston(path: Path) -> dict[str, NDArray[Any]]:
 def read_dna(
     paths: tuple[Path, ...], expected: Mapping[str, int] = DNA_ROWS
 ) -> dict[str, NDArray[Any]]:
-    """The rows of LIBSVM's two files, or of OpenML's single file, which has no official split.
+    """The rows of LIBSVM's two files, which must have the expected numbers of rows, by name."""
+    from sklearn.datasets import load_svmlight_file  # type: ignore[import-untyped]
 
-    Files must have the expected numbers of rows, by name.
-    """
     tables = []
     for path in paths:
         with reading(path):
-            inputs, labels = _read_arff(path) if path.suffix == ".arff" else _read_libsvm(path)
+            sparse, labels = load_svmlight_file(path, n_features=180, zero_based=False)
         if len(labels) != expected[path.name]:
             raise DamagedError(path, f"{len(labels)} rows instead of {expected[path.name]}")
+        inputs = sparse.toarray().astype(np.float32)
         if not np.isin(inputs, (0, 1)).all():
             raise DamagedError(path, "it has values other than 0 and 1")
         if not np.isin(labels, (1, 2, 3)).all():
@@ -89,29 +89,5 @@ def read_dna(
     return {
         "inputs": np.concatenate([inputs for inputs, _ in tables]),
         "targets": np.concatenate([labels for _, labels in tables]),
-        "train": np.array(len(tables[0][0]) if len(tables) > 1 else 0),
+        "train": np.array(len(tables[0][0])),
     }
-
-
-def _read_libsvm(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Lines such as ``3 2:1 7:1``: the class, and the columns that are not 0."""
-    lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
-    inputs = np.zeros((len(lines), 180), dtype=np.float32)
-    for row, (_, *cells) in enumerate(lines):
-        for cell in cells:
-            column, _, value = cell.partition(":")
-            if not 1 <= int(column) <= 180:
-                raise ValueError(f"row {row + 1} has a column {column}")
-            inputs[row, int(column) - 1] = float(value)
-    return inputs, np.array([float(line[0]) for line in lines])
-
-
-def _read_arff(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    head, data, body = path.read_text().partition("@data")
-    if not data:
-        head, data, body = path.read_text().partition("@DATA")
-    rows = [line for line in body.splitlines() if line.strip() and line[0] != "%"]
-    table = np.array([row.replace("'", "").split(",") for row in rows], dtype=np.float32)
-    if not head or table.ndim != 2 or table.shape[1] != 181:
-        raise ValueError(f"a table of shape {table.shape} instead of 181 columns")
-    return table[:, :180].copy(), table[:, 180]

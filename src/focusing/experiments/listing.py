@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,7 +28,7 @@ from rich.table import Table
 
 from focusing.compose import check, config_dir
 from focusing.data.splits import read_split
-from focusing.errors import UserError
+from focusing.errors import UserError, hint
 from focusing.sweep.expansion import expand_parts, hydra_context
 
 Overrides = tuple[str, ...]
@@ -98,9 +97,7 @@ def find_experiment(name: str) -> Experiment:
     known = experiments()
     if name in known:
         return known[name]
-    near = get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f", did you mean {near[0]}?" if near else f"; there are {', '.join(known)}."
-    raise UserError(f"experiment={name} does not exist{hint}")
+    raise UserError(f"experiment={name} does not exist{hint(name, known, cutoff=0.4)}")
 
 
 def jobs_of(overrides: Sequence[str]) -> list[Overrides]:
@@ -249,60 +246,47 @@ def measure_speed(config: Mapping[str, Any]) -> tuple[float, float]:
     """Take a few steps with the real network, on fake data in batches of the real size."""
     import torch
 
+    from focusing.callbacks.throughput import clock
+    from focusing.callbacks.timing import Action, training_step
     from focusing.config import Optim
-    from focusing.training.metrics import loss_of
-    from focusing.training.optimizer import build_optimizer
+    from focusing.data import Batches, Split
     from focusing.training.trainer import build_net, load_data
 
     fake = {**config["data"], "fake": True, "limit_train": None, "limit_test": None}
     data = load_data({**config, "data": fake})
-    model = dict(config["model"])
-    if "pretrained" in model:
-        model["pretrained"] = False  # other weights are as fast
     device = torch.device("cuda" if _uses_gpu(config) else "cpu")
-    net = build_net({**config, "model": model}, data).to(device)
-    optimizer = build_optimizer(net, Optim(**config["optim"]))
-    generator = torch.Generator().manual_seed(0)
+    net = build_net(config, data, pretrained=False).to(device)  # other weights are as fast
+    batches = Batches(data.train, 1, device=device, prepare=data.prepare)
+    generator, augment = torch.Generator().manual_seed(0), data.augment
 
-    def batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        index = torch.arange(size) % len(data.train.targets)
-        inputs, targets = data.train.inputs[index], data.train.targets[index]
-        if data.prepare is not None:
-            inputs = data.prepare(inputs)
-        return inputs.to(device), targets.to(device)
+    def batch(size: int) -> Split:
+        return batches.take(torch.arange(size) % len(data.train.targets))
 
-    def step(inputs: torch.Tensor, targets: torch.Tensor) -> None:
-        if data.augment is not None:
-            inputs = data.augment(inputs, generator)
-        torch.autograd.backward(loss_of(net(inputs), targets))
-        optimizer.step()
-        optimizer.zero_grad()
-        for layer in net.focused_layers().values():
-            layer.constrain_()
+    def step(size: int) -> Action:
+        inputs, targets = batch(size)
+        train = training_step(net.train(), Optim(**config["optim"]), Split(inputs, targets))
+        return train if augment is None else lambda: (augment(inputs, generator), train())
 
-    def evaluate(inputs: torch.Tensor, targets: torch.Tensor) -> None:
-        net.eval()
-        with torch.no_grad():
-            net(inputs)
+    def evaluation(size: int) -> Action:
+        inputs, _ = batch(size)
+        return torch.no_grad()(lambda: net.eval()(inputs))
 
-    def clock(act: Callable[..., None], inputs: torch.Tensor, targets: torch.Tensor) -> float:
-        began = time.perf_counter()
-        act(inputs, targets)
-        if inputs.is_cuda:
-            torch.cuda.synchronize()
-        return time.perf_counter() - began
+    def time_of(act: Action) -> float:
+        start = clock(device)
+        act()
+        return clock(device) - start
 
-    def seconds(act: Callable[..., None], size: int) -> float:
+    def seconds(action: Callable[[int], Action], size: int) -> float:
         """The time of a batch; that of a costly one extrapolates two small ones."""
-        small = batch(min(PROBE_BATCH, size))
-        if clock(act, *small) < SLOW_SECONDS:
-            whole = batch(size)
-            return min(clock(act, *whole) for _ in range(3))
-        one, two = clock(act, *small), clock(act, *batch(min(2 * PROBE_BATCH, size)))
+        small = action(min(PROBE_BATCH, size))
+        if time_of(small) < SLOW_SECONDS:
+            whole = action(size)
+            return min(time_of(whole) for _ in range(3))
+        one, two = time_of(small), time_of(action(min(2 * PROBE_BATCH, size)))
         return one + max(0.0, two - one) / PROBE_BATCH * (size - PROBE_BATCH)
 
     size = min(config["optim"]["batch_size"], sample_counts(config["data"])[0])
-    return seconds(step, size), seconds(evaluate, 256) / 256
+    return seconds(step, size), seconds(evaluation, 256) / 256
 
 
 def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,13 +139,11 @@ def run_job(cfg: DictConfig) -> float | None:
     return train(cfg)
 
 
-def sweep_task(
-    task: TaskFunction, threads: int | None = None, folder: Path | None = None
-) -> SweepTask:
-    """The task of a sweep whose jobs may be trials; for the arguments see ``SweepTask``."""
+def sweep_task(task: TaskFunction) -> SweepTask:
+    """The task of a sweep whose jobs may be trials."""
     from focusing.sweep.task import SweepTask
 
-    return SweepTask(task, apply_trial, threads, folder)
+    return SweepTask(task, apply_trial)
 
 
 def apply_trial(cfg: DictConfig) -> None:

@@ -69,7 +69,7 @@ class CNN(Network):
         if len(dropout) != 2:
             raise ValueError(f"dropout={list(dropout)} must be two numbers: before and after.")
         check_dropout("dropout", dropout)
-        self._rest: dict[str, Any] = {
+        self._rest = {
             "filters": tuple(filters),
             "kernel": kernel,
             "pool": pool,
@@ -100,9 +100,6 @@ class CNN(Network):
         for layer in self.children():
             input = layer(input)
         return input
-
-    def _dense(self, widths: Sequence[int]) -> CNN:
-        return CNN(self.shape, self.outputs, hidden=widths[0], **self._rest)
 
 
 focused_cnn = focused(CNN)

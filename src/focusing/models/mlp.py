@@ -62,7 +62,7 @@ class MLP(Network):
             )
         check_dropout("dropout", dropout)
         check_dropout("input_dropout", [input_dropout])
-        self._rest: dict[str, Any] = {
+        self._rest = {
             "batch_norm": batch_norm,
             "input_dropout": input_dropout,
             "dropout": tuple(dropout),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -56,37 +56,17 @@ class Summary:
 
     layers: tuple[LayerSummary, ...]
 
-    @property
-    def parameters(self) -> int:
-        """Number of parameters."""
-        return sum(layer.parameters for layer in self.layers)
-
-    @property
-    def trained(self) -> int:
-        """Number of parameters that have a gradient."""
-        return sum(layer.trained for layer in self.layers)
-
-    @property
-    def connections(self) -> int:
-        """Number of weights that link an input to a neuron."""
-        return sum(layer.connections for layer in self.layers)
-
-    @property
-    def multiply_adds(self) -> int:
-        """Multiply-adds per sample."""
-        return sum(layer.multiply_adds for layer in self.layers)
-
     def totals(self) -> dict[str, int]:
         """The totals, for the record of a run."""
         names = ("parameters", "trained", "connections", "multiply_adds")
-        return {name: getattr(self, name) for name in names}
+        return {name: sum(getattr(layer, name) for layer in self.layers) for name in names}
 
     def __str__(self) -> str:
-        rows = [SUMMARY_COLUMNS]
+        rows: list[tuple[str, ...]] = [SUMMARY_COLUMNS]
         for layer in self.layers:
             shape = "x".join(map(str, layer.output))
-            rows.append((layer.name, layer.kind, shape, *_counts(layer)))
-        rows.append(("total", "", "", *_counts(self)))
+            rows.append((layer.name, layer.kind, shape, *_counts(vars(layer))))
+        rows.append(("total", "", "", *_counts(self.totals())))
         return _table(rows)
 
 
@@ -107,6 +87,7 @@ class Network(nn.Module):
         super().__init__()
         self.shape = (inputs,) if isinstance(inputs, int) else tuple(inputs)
         self.outputs, self.widths = outputs, tuple(hidden)
+        self._rest: dict[str, Any] = {}  # options that a dense twin shares
         if len(self.widths) > MAX_LAYERS:
             raise ValueError(f"hidden has {len(self.widths)} layers, the most are {MAX_LAYERS}.")
         if not self.shape or min(self.shape) < 1:
@@ -180,7 +161,9 @@ class Network(nn.Module):
 
     def _dense(self, widths: Sequence[int]) -> Network:
         """This network without focus and with other widths."""
-        raise NotImplementedError
+        build: Any = type(self)  # whose signature differs
+        twin: Network = build(self.shape, self.outputs, hidden=widths[0], **self._rest)
+        return twin
 
 
 def summarize(net: nn.Module, sample: Tensor) -> Summary:
@@ -272,10 +255,8 @@ def _owners(net: nn.Module) -> dict[nn.Module, tuple[str, list[nn.Parameter]]]:
     return owners
 
 
-def _counts(counted: LayerSummary | Summary) -> tuple[str, str, str]:
-    numbers = (counted.parameters, counted.connections, counted.multiply_adds)
-    one, two, three = (f"{number:,}" for number in numbers)
-    return one, two, three
+def _counts(values: Mapping[str, Any]) -> list[str]:
+    return [f"{values[name]:,}" for name in ("parameters", "connections", "multiply_adds")]
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class Transfer(Network):
                 f"features={features} needs images of {kind.smallest}x{kind.smallest} or more, "
                 f"these are {height}x{width}."
             )
-        self._rest: dict[str, Any] = {
+        self._rest = {
             "features": features,
             "pretrained": False,
             "pad": pad,
@@ -104,9 +104,6 @@ class Transfer(Network):
         assert isinstance(twin, Transfer)  # noqa: S101 - for the type checker
         twin.features.load_state_dict(self.features.state_dict())
         return twin
-
-    def _dense(self, widths: Sequence[int]) -> Transfer:
-        return Transfer(self.shape, self.outputs, hidden=widths[0], **self._rest)
 
 
 dense_transfer = Transfer

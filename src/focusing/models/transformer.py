@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -61,7 +61,7 @@ class Transformer(Network):
         if blocks > MAX_LAYERS:
             raise ValueError(f"blocks={blocks}: the most are {MAX_LAYERS}.")
         check_dropout("dropout", [dropout])
-        self._rest: dict[str, Any] = {
+        self._rest = {
             "vocabulary": vocabulary,
             "width": width,
             "heads": heads,
@@ -110,9 +110,6 @@ class Transformer(Network):
         """Images of zeros, or texts of word 0."""
         dtype = torch.int32 if self.vocabulary else self.position.dtype
         return torch.zeros(samples, *self.shape, dtype=dtype, device=self.position.device)
-
-    def _dense(self, widths: Sequence[int]) -> Transformer:
-        return Transformer(self.shape, self.outputs, hidden=widths[0], **self._rest)
 
 
 class Block(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ from focusing.reports.figures.chart import median_run
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
 from focusing.reports.report import nothing, search_folders
-from focusing.reports.tables.run_blocks import blocks, editions
-from focusing.reports.tables.settings import settings_of
+from focusing.reports.settings import editions_of
 from focusing.results.arrays import read_arrays
 from focusing.results.collect import Collection, Run, collect, record_files
 from focusing.results.frame import group_by
@@ -59,7 +58,8 @@ def write_archives(collection: Collection, out: Path) -> None:
         names = _folders(runs, folder)
         write_archive(folder, (("/".join(names[run]), run.record()) for run in runs))
         done = [run for run in runs if run.status == "done"]
-        shown = set(map(median_run, _cells(done)))
+        plain = editions_of(run for run in done if run.trial is None)
+        shown = {median_run(setting.runs) for one in plain for setting in one.settings}
         for run in runs:
             _write_arrays(run, inside(folder, *names[run]), whole=run in shown)
 
@@ -80,14 +80,6 @@ def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:
             taken = (parent, name) in names.values()
             names[run] = parent, f"{name}-{run.fingerprint}" if taken else name
     return names
-
-
-def _cells(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """All groups of runs that figures show one of."""
-    plain = [run for run in runs if run.trial is None]
-    for _, members in editions(plain):
-        yield from (same for block in blocks(members) for same in block.models.values())
-        yield from (setting.runs for setting in settings_of(members))
 
 
 def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:

@@ -128,7 +128,7 @@ def model_name(name: str) -> str:
     return MODELS.get(name, name)
 
 
-def edition(size: str, variant: str) -> tuple[int, int, str, str]:
+def edition_order(size: str, variant: str) -> tuple[int, int, str, str]:
     """Order of tables of the same experiment: as published first."""
     sizes, variants = [*SIZES, size], [*VARIANTS, variant]
     return sizes.index(size), variants.index(variant), size, variant

@@ -16,13 +16,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table as Grid
 
+from focusing.config import USUAL
 from focusing.errors import UserError
-from focusing.reports.names import PROTOCOLS, data_name, dense_twin, model_name
+from focusing.reports.differences import all_differences, noise_differences
+from focusing.reports.names import data_name, model_name
 from focusing.reports.report_cache import remember, report_state, unchanged
-from focusing.reports.tables import Record, Table, between, number, p_value, signed
+from focusing.reports.tables import between, number, p_value, signed
 from focusing.reports.tables.files import all_tables, write_tables
 from focusing.results.collect import Collection, collect
-from focusing.results.stats import MIN_FOR_INTERVAL, Interval
+from focusing.results.stats import MIN_FOR_INTERVAL
 from focusing.results.store import atomic_write
 
 DEFAULT_FOLDERS = ("outputs", "results")
@@ -38,10 +40,6 @@ PARTS = ("tables", "figures", "pages")
 """Under these names a report remembers what it was made from."""
 MAX_ROWS = 10
 """Rows of the summary: with its head and end, a report prints no more than 20 lines."""
-HONEST_FIRST = ("holdout", *PROTOCOLS)
-ABOUT = ("experiment", "table", "size", "variant", "data", "source", "model", "protocol", "author",
-         "trained_on", "fingerprint", "options")  # fmt: skip
-"""Columns of records that say what a score is, before its numbers; others are swept options."""
 
 
 def main(options: argparse.Namespace) -> None:
@@ -99,7 +97,7 @@ def write_report(collection: Collection, out: Path, show: Show | None = None) ->
     out.mkdir(parents=True, exist_ok=True)
     show("tables", 0, 1)
     if write_tables(collection, out) or not (out / SUMMARY).exists():
-        rows = differences(all_tables(collection))
+        rows = differences(collection)
         atomic_write(out / SUMMARY, json.dumps(rows).encode(), sync=False)
     for part, (module, function) in WRITERS.items():
         show(part, 0, 1)
@@ -107,56 +105,34 @@ def write_report(collection: Collection, out: Path, show: Show | None = None) ->
     remember(out, "pages", state, [out / SUMMARY, *out.glob("*.html"), *out.glob("runs/*.html")])
 
 
-def differences(tables: Sequence[Table]) -> list[list[str]]:
+def differences(collection: Collection) -> list[list[str]]:
     """What focus changed, a row for each setting: as published first, then smaller and fewer runs.
 
     Of several protocols the honest one counts. Rows hold: experiment, data, networks, difference,
     p and number of runs.
     """
-    rows: dict[tuple[str, ...], tuple[tuple[int, ...], list[str]]] = {}
-    for record in (record for table in tables for record in table.records):
-        model = record.get("model", "")
-        ours = record.get("difference") is not None and not model.startswith("fixed")
-        if not ours or "t_student" in record or "parameter" in record:  # other views of the same
-            continue
-        if "noise" in record and record["position"] != "all":
-            continue
-        n = int(record["pairs"] if "noise" in record else record["n"])
-        experiment = record.get("experiment") or record["table"]
-        other = record.get("against") or record.get("other") or dense_twin(model)
-        edition = [record[key] for key in ("size", "variant")]
-        named = " ".join([experiment, *(word for word in edition if word not in ("full", "text"))])
-        row = [
-            named,
-            ", ".join([data_name(record.get("data", "synthetic")), *_setting(record)]),
-            f"{model_name(model)} − {model_name(other)}",
-            _interval(record),
-            p_value(record.get("p_holm", record.get("p_paired_holm"))),
-            f"{n} ({record['protocol']})",
-        ]
-        lesser = (record.get("source") == "fake", record["size"] != "full", n < MIN_FOR_INTERVAL)
-        rank = (*lesser, record["variant"] != "text", HONEST_FIRST.index(record["protocol"]))
-        key = (named, *row[1:3])
-        if key not in rows or rank < rows[key][0]:
-            rows[key] = rank, row
-    return [row for _, row in sorted(rows.values(), key=lambda item: item[0][:-1])]
-
-
-def _setting(record: Record) -> list[str]:
-    """The options of a record of a table of the paper, of trials, or of any experiment."""
-    if "noise" in record:
-        return [f"noise {record['noise']}"]
-    if "options" in record:
-        return [record["options"]] if record["options"] else []
-    swept = list(record)[: list(record).index("protocol")]
-    return [f"{key.rpartition('.')[2]}={record[key]}" for key in swept if key not in ABOUT]
-
-
-def _interval(record: Record) -> str:
-    prefix = "" if "noise" in record else "difference_"
-    low, high = record.get(f"{prefix}low"), record.get(f"{prefix}high")
-    interval = None if low is None or high is None else Interval(low, high, "")
-    return f"{signed(record['difference'])} {between(interval, sign=True)}".rstrip()
+    findings = [*noise_differences(all_tables(collection)), *all_differences(collection)]
+    rows: list[tuple[tuple[bool, ...], list[str]]] = []
+    for finding in findings:
+        edition = [word for word in (finding.size, finding.variant) if word not in USUAL.values()]
+        for row in finding.rows:
+            if not row.shown or row.model.startswith("fixed"):
+                continue
+            where = dict.fromkeys([data_name(row.data), *row.label])
+            where.pop(row.source, None)
+            interval = between(row.interval, sign=True)
+            cells = [
+                " ".join([finding.experiment, *edition]),
+                ", ".join(where),
+                f"{model_name(row.model)} − {model_name(row.other)}",
+                f"{signed(row.value)} {interval}".rstrip(),
+                p_value(row.p),
+                f"{row.n[0]} ({row.protocol})",
+            ]
+            few = row.n[0] < MIN_FOR_INTERVAL
+            rank = row.source == "fake", finding.size != "full", few, finding.variant != "text"
+            rows.append((rank, cells))
+    return [row for _, row in sorted(rows, key=lambda item: item[0])]
 
 
 def summary_lines(out: Path) -> Iterator[Grid | str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from focusing.compose import config_dir
 from focusing.results.collect import Collection
@@ -57,24 +58,33 @@ def report_state(collection: Collection) -> str:
 
 def unchanged(out: Path, part: str, state: str) -> bool:
     """Whether a part of the report in ``out`` was made from ``state``, and all its files exist."""
-    made = _load(out).get(part)
-    return (
-        isinstance(made, dict)
-        and made.get("state") == state
-        and all((out / name).exists() for name in made["files"])
-    )
+    made = _load(out).get(part, {})
+    return made.get("state") == state and all((out / name).exists() for name in made["files"])
 
 
 def remember(out: Path, part: str, state: str, files: Iterable[Path]) -> None:
-    """Note that a part of the report was made from ``state``, and the files that it consists of."""
+    """Note that a part of the report was made from ``state``, and the files that it consists of.
+
+    Files that it consisted of before are removed, but none outside ``out``: names come from a file.
+    """
+    made = _load(out)
     names = sorted(str(path.relative_to(out)) for path in files)
-    content = {**_load(out), part: {"state": state, "files": names}}
+    for old in set(made.get(part, {}).get("files", ())) - set(names):
+        path = out / old
+        below = path.parent.resolve().is_relative_to(out.resolve())
+        if below and (path.is_symlink() or path.is_file()):
+            path.unlink()
+    content = {**made, part: {"state": state, "files": names}}
     atomic_write(out / FILE, json.dumps(content).encode(), sync=False)
 
 
-def _load(out: Path) -> dict[str, object]:
+def _load(out: Path) -> dict[str, dict[str, Any]]:
+    """State and files by part; of a damaged file nothing: all is made again."""
     try:
         content = json.loads((out / FILE).read_bytes())
-    except (OSError, ValueError):
-        return {}  # there is none, or it is damaged: all is made again
-    return content if isinstance(content, dict) else {}
+        return {
+            str(part): {"state": str(made["state"]), "files": list(map(str, made["files"]))}
+            for part, made in content.items()
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}

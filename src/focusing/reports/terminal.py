@@ -42,99 +42,78 @@ def show(args: argparse.Namespace) -> None:
             f"{args.run} has no result.json: " + ("not finished." if begun else "not a run folder.")
         )
     console = Console(soft_wrap=True)
-    console.print(summary(record, str(args.run)))
+    console.print(summary(record, args.run))
     for figure in sorted(args.run.glob("figures/*.png")):
         console.print(str(figure))
 
 
-def summary(record: Mapping[str, Any], folder: str | None = None) -> Grid:
+def summary(record: Mapping[str, Any], folder: Path) -> Grid:
     """A run: what it was, what it scored, what it cost.
 
     Args:
-        record: the contents of ``result.json``; missing fields are left out.
-        folder: the run folder, if the record does not name it.
+        record: the contents of ``result.json``.
+        folder: the run folder.
     """
+    shown = {"failed": "  [red]failed[/red]", "pruned": "  [yellow]pruned[/yellow]"}
     grid = Grid(box=SIMPLE_HEAD, show_header=True, pad_edge=False, title_justify="left")
-    grid.add_column(escape(str(record.get("experiment") or "run")), style="dim", no_wrap=True)
-    grid.add_column(_status(record), overflow="fold")
-    for name, value in _rows(record, folder):
+    grid.add_column(escape(record["experiment"]), style="dim", no_wrap=True)
+    grid.add_column(f"seed {record['seed']}{shown.get(record['status'], '')}", overflow="fold")
+    for name, value in (*_facts(record), ("folder", escape(str(folder)))):
         grid.add_row(name, value)
     return grid
 
 
-def _rows(record: Mapping[str, Any], folder: str | None) -> Iterator[tuple[str, str]]:
+def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if record.get("error"):
-        yield "error", f"[red]{escape(str(record['error']))}[/red]"
-    data = record.get("data") or {}
-    if data:
-        source = f" from {data['source']}" if data.get("source") else ""
+        yield "error", f"[red]{escape(record['error'])}[/red]"
+    if data := record.get("data"):  # a run may fail before it has any
         sizes = [f"{data[split]} {split}" for split in ("train", "val", "test") if data.get(split)]
-        yield "data", escape(f"{data.get('name', '?')}{source}: {', '.join(sizes) or '?'}")
-    model = _model(record)
-    if model:
-        yield "model", escape(model)
+        yield "data", escape(f"{data['name']} from {data['source']}: {', '.join(sizes)}")
+    count = (record.get("network") or {}).get("parameters")
+    parameters = f", {count:,} parameters" if count else ""
+    yield "model", escape(record["config"]["model"]["name"]) + parameters
     yield from _scores(record)
     for layer, path in (record.get("focus") or {}).items():
         values = [path.get(key) for key in ("moved", "sigma_first", "sigma_last")]
         if None not in values:
             words = "moved {:.3f} on average, sigma {:.3f} to {:.3f}".format(*values)
             yield f"foci of {escape(layer)}", words
-    cost = _cost(record)
-    if cost:
+    if cost := _cost(record):
         yield "cost", cost
-    where = folder or record.get("folder")
-    if where:
-        yield "folder", escape(str(where))
-
-
-def _status(record: Mapping[str, Any]) -> str:
-    seed = f"seed {record['seed']}" if record.get("seed") is not None else ""
-    shown = {"failed": "[red]failed[/red]", "pruned": "[yellow]pruned[/yellow]"}
-    status = shown.get(str(record.get("status")))
-    return f"{seed}  {status}".strip() if status else seed or "done"
-
-
-def _model(record: Mapping[str, Any]) -> str:
-    model = (record.get("config") or {}).get("model") or {}
-    name = model.get("name") if isinstance(model, Mapping) else model
-    count = (record.get("network") or {}).get("parameters")
-    parts = [str(name)] if name else []
-    return ", ".join(parts + ([f"{count:,} parameters"] if count else []))
 
 
 def _scores(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    metric = record.get("metric") or "score"
-    scores = {name: score for name, score in (record.get("scores") or {}).items() if score}
+    metric, factor, unit, digits = record.get("metric"), 1, "", ".4g"
+    if metric == "accuracy":
+        factor, unit, digits = 100, " %", ".2f"
+    scores = {name: score for name, score in record["scores"].items() if score}
     for name, score in scores.items():
-        epoch = score.get("epoch")  # counted from 0 in records, from 1 for people
-        value = f"[bold]{_number(score['value'], metric)}[/bold]"
-        value += f" at epoch {epoch + 1}" if epoch is not None else ""
-        yield escape(f"{metric} ({name})"), f"{value}  [dim]{PROTOCOL_MEANINGS.get(name, '')}[/dim]"
+        value = f"[bold]{factor * score['value']:{digits}}{unit}[/bold]"
+        epoch = score["epoch"] + 1  # counted from 0 in records, from 1 for people
+        meaning = f"[dim]{PROTOCOL_MEANINGS.get(name, '')}[/dim]"
+        yield escape(f"{metric} ({name})"), f"{value} at epoch {epoch}  {meaning}"
     if {"best_test", "holdout"} <= scores.keys():
-        gap = scores["best_test"]["value"] - scores["holdout"]["value"]
-        shown = f"{100 * gap:+.2f} points" if metric == "accuracy" else f"{gap:+.4g}"
-        yield "optimism", f"{shown}  [dim]best_test - holdout[/dim]"
-
-
-def _number(value: float, metric: str) -> str:
-    return f"{100 * value:.2f} %" if metric == "accuracy" else f"{value:.4g}"
+        gap = factor * (scores["best_test"]["value"] - scores["holdout"]["value"])
+        points = " points" if unit else ""
+        yield "optimism", f"{gap:+{digits}}{points}  [dim]best_test - holdout[/dim]"
 
 
 def _cost(record: Mapping[str, Any]) -> str:
     parts = []
     if record.get("wall_seconds") is not None:
-        parts.append(_time(record["wall_seconds"]))
+        parts.append(duration(record["wall_seconds"]))
     if record.get("steps_per_second"):
         parts.append(f"{record['steps_per_second']:,.0f} steps/s")
     if record.get("peak_memory_bytes"):
         parts.append(f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB")
     compiled = (record.get("measured") or {}).get("compile") or {}
     if "seconds" in compiled:
-        parts.append(f"compiled in {_time(compiled['seconds'])}")
+        parts.append(f"compiled in {duration(compiled['seconds'])}")
     return ", ".join(parts)
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time in one or two words."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -190,7 +169,7 @@ def closing(
         overrides: the command line.
         program: how the command begins, such as ``python train.py``; empty: there is none.
     """
-    yield summary(record, str(run_dir))
+    yield summary(record, run_dir)
     if any(run_dir.glob("figures/*.png")):
         yield f"[dim]figures[/]  {escape(str(run_dir / 'figures'))}"
     if program:  # else from Python

@@ -87,13 +87,6 @@ def inside(folder: Path, *names: str) -> Path:
     return path
 
 
-def remove(folder: Path, names: Iterable[Any]) -> None:
-    """Remove files whose names come from a file; anything but a plain name is skipped."""
-    for name in names:
-        if is_name(name) and ((path := folder / name).is_symlink() or path.is_file()):
-            path.unlink()
-
-
 def write_record(run_dir: Path, record: Mapping[str, Any]) -> Record:
     """Write the record of a run.
 
@@ -267,15 +260,6 @@ def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:
             yield f"line {line_number}", str(error)
 
 
-def read_archive(file: Path) -> dict[str, Record]:
-    """The records of an archive by their run folders; bad lines are left out.
-
-    Raises:
-        ValueError: the whole file is damaged.
-    """
-    return {folder: record for folder, record in read_lines(file) if not isinstance(record, str)}
-
-
 def read_run(folder: Path, file: Path) -> Record:
     """The record of one run, from its own file or from an archive.
 
@@ -299,7 +283,8 @@ def read_run(folder: Path, file: Path) -> Record:
 
 @lru_cache(maxsize=4)
 def _cached_archive(file: Path, changed: int) -> dict[str, Record]:
-    return read_archive(file)
+    """The records of an archive by their run folders; bad lines are left out."""
+    return {folder: record for folder, record in read_lines(file) if not isinstance(record, str)}
 
 
 def _published(record: Mapping[str, Any]) -> Record:

@@ -8,7 +8,6 @@ before anything can answer a signal.
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import signal
@@ -17,10 +16,12 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
 
 from focusing.sweep.jobs import Job, Outcome
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 SHARED_FILE = "sweep.pkl"
 NO_RUN = -1
 """The index of a line that says that no run is in training any longer."""
+LINE = TypeAdapter(tuple[int, Outcome | None])
+"""Of a journal."""
 
 
 class Journal:
@@ -47,9 +50,8 @@ class Journal:
 
     def write(self, index: int, outcome: Outcome | None = None) -> None:
         """Note that a run begins, or what became of it."""
-        line = json.dumps([index, outcome and asdict(outcome)]) + "\n"
         with self._path.open("ab", buffering=0) as file:
-            file.write(line.encode())
+            file.write(LINE.dump_json((index, outcome)) + b"\n")
 
     def read(self) -> Iterator[tuple[int, Outcome | None]]:
         """The lines since the last call, without one that is not complete."""
@@ -62,11 +64,8 @@ class Journal:
         complete = content[: content.rfind(b"\n") + 1]
         self._offset += len(complete)
         for line in complete.splitlines():
-            try:
-                index, fields = json.loads(line)
-            except ValueError:  # its writer was killed: the run's own record tells the rest
-                continue
-            yield index, fields and Outcome.from_fields(fields)
+            with suppress(ValueError):  # its writer was killed: the run's own record tells the rest
+                yield LINE.validate_json(line)
 
 
 @dataclass
@@ -76,16 +75,14 @@ class Workload:
     Attributes:
         context, config, task: as of any sweep.
         singletons: Hydra's state.
-        cpus, gpus, per_gpu: of an allocation.
+        places: ``cpus``, ``gpus`` and ``per_gpu`` of an allocation.
     """
 
     context: HydraContext
     config: DictConfig
     task: SweepTask
     singletons: Any
-    cpus: int
-    gpus: int
-    per_gpu: int
+    places: dict[str, int]
 
     def run(self, jobs: Sequence[Job], journal: Journal) -> None:
         """Run jobs in a pool with as many slots as the allocation has GPUs or processors."""
@@ -100,18 +97,7 @@ class Workload:
         os.environ.setdefault("FOCUSING_LOG_EPOCHS", "10")  # seconds between two lines of a run
         if self.task.folder is not None:
             os.chdir(self.task.folder)
-        sweep = LocalSweep(
-            self.context,
-            self.config,
-            self.task,
-            jobs_per_worker=200,
-            growth_mb=1000,
-            workers=None,
-            threads=None,
-            cpus=self.cpus,
-            gpus=self.gpus,
-            per_gpu=self.per_gpu,
-        )
+        sweep = LocalSweep(self.context, self.config, self.task, **self.places)
         sweep.began = lambda job: journal.write(job.index)
         status = SweepStatus([job.overrides for job in jobs])
         sweep.run(iter(jobs), status, lambda job, outcome: journal.write(job.index, outcome))

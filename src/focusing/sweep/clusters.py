@@ -7,6 +7,7 @@ undone is submitted again, unless the job or the run is to blame.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -123,12 +124,9 @@ class ClusterSweep(ABC):
                 name = self._option(name)
                 raise UserError(f"hydra.launcher.{name}={number} must be at least {least}.")
         self._context, self._config, self._task = context, config, task
-        self._runs_per_job, self._cpus, self.gpus, self._per_gpu = (
-            runs_per_job,
-            cpus,
-            gpus,
-            per_gpu,
-        )
+        task.folder = Path.cwd()
+        self._runs_per_job, self._per_gpu = runs_per_job, per_gpu
+        self._cpus, self.gpus = cpus, gpus
         self._compose = Composer(context, config)
         sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
         self._folder = sweep_dir / f".{self.cluster}" / uuid.uuid4().hex[:8]
@@ -232,16 +230,10 @@ class ClusterSweep(ABC):
     def _write_shared_file(self) -> None:
         """Write what all jobs have in common once: a job's own description is small."""
         cloudpickle: Any = import_module("cloudpickle")  # which has no types
-        gpus = -(-self.gpus // 1)  # half of a GPU is a GPU to see
-        workload = Workload(
-            self._context,
-            self._config,
-            self._task,
-            Singleton.get_state(),
-            self._cpus,
-            int(gpus),
-            self._per_gpu,
-        )
+        gpus = math.ceil(self.gpus)  # half of a GPU is a GPU to see
+        places = {"cpus": self._cpus, "gpus": gpus, "per_gpu": self._per_gpu}
+        state = Singleton.get_state()
+        workload = Workload(self._context, self._config, self._task, state, places)
         self._folder.mkdir(parents=True, exist_ok=True)
         atomic_write(self._folder / SHARED_FILE, cloudpickle.dumps(workload))
 
@@ -250,9 +242,7 @@ class ClusterSweep(ABC):
         self._watch_now_and_then(status)
         handed_back: list[Job] = []
         for submitted in list(self._submitted):
-            dead = (
-                submitted.state.name in OVER
-            )  # asked before the journal is read for the last time
+            dead = submitted.state.name in OVER  # asked before the last look at the journal
             for job, outcome in submitted.news():
                 done(job, outcome)
             if dead or not submitted.left:

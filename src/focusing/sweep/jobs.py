@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from focusing.compose import explain
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.record import git_state, now, versions
@@ -82,13 +83,6 @@ class Outcome:
             return cls.from_error(value)
         return cls("done", score=value if isinstance(value, float) else None)
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Outcome:
-        """The inverse of ``dataclasses.asdict``, after a journey through JSON."""
-        pairs = ((Job(job["index"], tuple(job["overrides"])), run) for job, run in fields["runs"])
-        runs = tuple((job, cls.from_fields(outcome)) for job, outcome in pairs)
-        return cls(**{**fields, "runs": runs})
-
     def is_better_than(self, other: Outcome | None) -> bool:
         """Compare scores; no score is worse than any."""
         if self.score is None:
@@ -123,12 +117,6 @@ def to_return(job: Job, outcome: Outcome) -> JobReturn:
 
 def describe_error(error: BaseException) -> str:
     """Say in one line what went wrong."""
-    if isinstance(error, UserError):
-        return str(error)
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}."
-    from focusing.compose import explain
-
     return explain(error) or repr(error)
 
 

@@ -15,7 +15,9 @@ from typing import Any
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
+from focusing.config import AtLeastOne
 from focusing.errors import UserError
+from focusing.instantiate import check_arguments
 from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import Done, Job, Outcome
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
@@ -67,14 +69,13 @@ class LocalSweep(SerialSweep):
         config: DictConfig,
         task: SweepTask,
         *,
-        jobs_per_worker: int,
-        growth_mb: int,
+        jobs_per_worker: AtLeastOne = 200,
+        growth_mb: AtLeastOne = 1000,
         **places: Any,
     ) -> None:
         super().__init__(context, config, task)
-        for name, number in (("jobs_per_worker", jobs_per_worker), ("growth_mb", growth_mb)):
-            if number < 1:
-                raise UserError(f"hydra.launcher.{name}={number} must be at least 1.")
+        own = {"jobs_per_worker": jobs_per_worker, "growth_mb": growth_mb}
+        check_arguments(LocalSweep, own, "hydra.launcher.")
         self._slots = partial(make_slots, **places)
         self._slots()  # reports wrong options before the sweep begins
         self._limits = Limits(jobs_per_worker, growth_mb)
@@ -118,10 +119,10 @@ def _preload(slot: Slot) -> None:
 
 
 def make_slots(
-    workers: int | None,
-    gpus: int | str | Sequence[int],
-    per_gpu: int,
-    threads: int | None,
+    workers: AtLeastOne | None = None,
+    gpus: int | str | Sequence[int] = 0,
+    per_gpu: AtLeastOne = 1,
+    threads: AtLeastOne | None = None,
     jobs: int | None = None,
     cpus: int | None = None,
 ) -> list[Slot]:
@@ -135,19 +136,15 @@ def make_slots(
         jobs: number of jobs; there are no more slots than that.
         cpus: processors of the slots; None: all that this process may use.
     """
+    own = {"workers": workers, "per_gpu": per_gpu, "threads": threads}
+    check_arguments(make_slots, own, "hydra.launcher.")
     devices = _devices(gpus)
-    if devices and per_gpu < 1:
-        raise UserError(f"hydra.launcher.per_gpu={per_gpu} must be at least 1.")
     if devices and workers is not None:
         raise UserError("hydra.launcher.workers is for a sweep without GPUs: use per_gpu.")
     cpus = cpus or cpu_count()
     count = len(devices) * per_gpu if devices else (cpus if workers is None else workers)
-    if count < 1:
-        raise UserError(f"hydra.launcher.workers={workers} must be at least 1.")
     count = count if jobs is None else max(1, min(count, jobs))
     share = max(1, cpus // count) if threads is None else threads
-    if share < 1:
-        raise UserError(f"hydra.launcher.threads={threads} must be at least 1.")
     # First one job on every device, then the second ones.
     places = [device for _ in range(per_gpu) for device in devices] or [""] * count
     return [Slot(device, share) for device in places[:count]]

@@ -11,14 +11,14 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from hydra.types import HydraContext
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from focusing.errors import UserError
 from focusing.sweep.allocation import Allocation
@@ -27,6 +27,7 @@ from focusing.sweep.pool import GRACE_SECONDS
 from focusing.sweep.task import SweepTask
 
 CONNECT_SECONDS = 30
+QUIET = {"include_dashboard": False, "logging_level": "warning", "log_to_driver": False}
 
 
 class Ray(ClusterSweep):
@@ -35,11 +36,11 @@ class Ray(ClusterSweep):
     Ray's own workers have threads, which a pool's fork does not survive.
 
     Args:
-        context, config, task, runs_per_job, per_gpu: as in :class:`ClusterSweep`.
+        context, config, task: as in :class:`ClusterSweep`.
         address: of the cluster; ``"local"`` starts one on this machine.
-        cpus, gpus: of a job.
         init: more options of ``ray.init``.
         remote: more options of ``ray.remote``.
+        **jobs: what a job gets; see :class:`ClusterSweep`.
     """
 
     cluster = "ray"
@@ -52,16 +53,11 @@ class Ray(ClusterSweep):
         task: SweepTask,
         *,
         address: str,
-        cpus: int,
-        gpus: float,
-        runs_per_job: int,
-        per_gpu: int,
-        init: Mapping[str, Any],
-        remote: Mapping[str, Any],
+        init: Any,
+        remote: Any,
+        **jobs: Any,
     ) -> None:
-        super().__init__(
-            context, config, task, runs_per_job=runs_per_job, cpus=cpus, gpus=gpus, per_gpu=per_gpu
-        )
+        super().__init__(context, config, task, **jobs)
         if address == "local":  # no usage reports, and no token in the user's home
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -73,12 +69,13 @@ class Ray(ClusterSweep):
         terminate = signal.getsignal(signal.SIGTERM)
         _knock(address)
         try:
-            ray.init(address=address, **init)
+            ray.init(address=address, **{**QUIET, **_plain(init)})
         except (ConnectionError, ValueError) as error:
             raise UserError(f"hydra.launcher.address={address}: {error}") from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, terminate)  # Ray's handler exits with code 1
-        self._run = ray.remote(num_cpus=cpus, num_gpus=gpus, **remote)(run_in_process)
+        retried = {"max_retries": 20, **_plain(remote)}  # spot machines come and go
+        self._run = ray.remote(num_cpus=self._cpus, num_gpus=self.gpus, **retried)(run_in_process)
         for name, needed, available in self._resources():
             if needed > available:
                 text = f"hydra.launcher.{name}={needed:g}, but the cluster has {available:g}"
@@ -137,6 +134,10 @@ class Ray(ClusterSweep):
                 self._ray.cancel(handle, force=False)
             self._ray.wait(list(handles), num_returns=len(handles), timeout=GRACE_SECONDS)
             self._ray.shutdown()
+
+
+def _plain(options: Any) -> dict[str, Any]:
+    return OmegaConf.to_container(OmegaConf.create(options or {}))  # type: ignore[return-value]
 
 
 def _knock(address: str) -> None:

@@ -8,11 +8,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 
+from focusing.config import AtLeastOne
 from focusing.errors import UserError
+from focusing.instantiate import check_arguments
 from focusing.results.identity import config_hash
 from focusing.results.store import STUDY_SUFFIX, open_study
 from focusing.sweep.jobs import Job, Outcome, Result
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-SAMPLERS = ("tpe", "random", "grid")
-DIRECTIONS = ("maximize", "minimize")
 REGRESSION = ("boston",)
 """Data sets whose score is an error, where lower is better."""
 
@@ -32,9 +32,9 @@ REGRESSION = ("boston",)
 class Options:
     """How to search; conf/hydra/sweeper/optuna.yaml explains them."""
 
-    n_trials: int
-    direction: str
-    sampler: str
+    n_trials: AtLeastOne
+    direction: Literal["maximize", "minimize"]
+    sampler: Literal["tpe", "random", "grid"]
     seed: int
     prune: bool
     prune_after_trials: int
@@ -42,12 +42,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """Refuse wrong values."""
-        for name, allowed in (("sampler", SAMPLERS), ("direction", DIRECTIONS)):
-            value = getattr(self, name)
-            if value not in allowed:
-                raise UserError(f"hydra.sweeper.{name}={value} is not one of {', '.join(allowed)}.")
-        if self.n_trials < 1:
-            raise UserError(f"hydra.sweeper.n_trials={self.n_trials} must be at least 1.")
+        check_arguments(Options, vars(self), "hydra.sweeper.")
 
 
 class Search:

@@ -6,13 +6,13 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from hydra.types import HydraContext
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from focusing.errors import UserError
 from focusing.sweep.allocation import Allocation
@@ -35,7 +35,8 @@ class Slurm(ClusterSweep):
         context, config, task: as in :class:`ClusterSweep`.
         cluster: ``"slurm"``, or ``"local"``: processes on this machine.
         runs_per_job, per_gpu: as in :class:`ClusterSweep`.
-        options: of the executor.
+        more: further options of the executor.
+        **options: of the executor.
     """
 
     max_batch = 1000  # the size of an array that clusters allow
@@ -49,12 +50,15 @@ class Slurm(ClusterSweep):
         cluster: str,
         runs_per_job: int,
         per_gpu: int,
-        options: Mapping[str, Any],
+        more: Any = None,
+        **options: Any,
     ) -> None:
         if cluster not in ("slurm", "local"):
             raise UserError(f"hydra.launcher.cluster={cluster} is neither slurm nor local.")
         self.cluster = cluster
         self.poll_seconds = 1.0 if cluster == "slurm" else 0.2
+        # Null in the file: a dictionary there could have no keys but those of the file.
+        options |= OmegaConf.to_container(OmegaConf.create(more or {}))  # type: ignore[arg-type]
         options = {name: value for name, value in options.items() if value is not None}
         super().__init__(
             context,

@@ -53,23 +53,19 @@ class SweepTask:
     Args:
         task: the function that Hydra would call.
         prepare: writes into a job's config what the config asks for, such as a random trial.
-        threads: of a job; None: torch's default.
-        folder: the working directory of the sweep, for machines where jobs start elsewhere.
 
     Attributes:
+        threads: of a job; None: torch's default.
+        folder: the working directory of the sweep, for machines where jobs start elsewhere.
         announce: called with the run folder and the config before the job begins.
     """
 
-    def __init__(
-        self,
-        task: TaskFunction,
-        prepare: Callable[[DictConfig], None],
-        threads: int | None = None,
-        folder: Path | None = None,
-    ) -> None:
+    def __init__(self, task: TaskFunction, prepare: Callable[[DictConfig], None]) -> None:
         # Our sweeper wraps the task, and so do our launchers: other sweepers do not.
         self.task: TaskFunction = task.task if isinstance(task, SweepTask) else task
-        self.prepare, self.threads, self.folder = prepare, threads, folder
+        self.prepare = prepare
+        self.threads: int | None = None
+        self.folder: Path | None = None
         self.trusted = trusted()  # goes along to processes that the user did not start
         self.announce: Announce | None = None
 

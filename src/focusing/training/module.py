@@ -15,6 +15,7 @@ from focusing.data import Split
 from focusing.data.batches import Batches, epoch_seed
 from focusing.errors import DivergedError
 from focusing.nn import FocusedAttention, FocusedLinear
+from focusing.training.checkpoint import fingerprint
 from focusing.training.metrics import detailed_metrics, loss_of, score
 from focusing.training.optimizer import (
     anneal_sigma,
@@ -211,6 +212,7 @@ class FocusingModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what only the module knows to a checkpoint."""
+        checkpoint["run"] = fingerprint(self)
         checkpoint["seconds"], checkpoint["cpu_seconds"] = self.seconds, self.cpu_seconds
         checkpoint["series"] = {name: list(values) for name, values in self.series.items()}
         checkpoint["test_metrics"] = self.test_metrics

@@ -9,14 +9,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from focusing.config import FociOptim, Optim
-from focusing.errors import UserError
+from focusing.errors import UserError, hint
 from focusing.nn import FocusedAttention, FocusedLinear, param_groups
 
 FocusedLayer = FocusedLinear | FocusedAttention
@@ -132,9 +131,8 @@ def _optimizer_class(prefix: str, name: str) -> type[torch.optim.Optimizer]:
     ]
     if name in known:
         return getattr(torch.optim, name)  # type: ignore[no-any-return]
-    near = get_close_matches(name, known, n=1, cutoff=0.3)
-    hint = f", did you mean {near[0]}?" if near else "."
-    raise UserError(f"{prefix}.name={name} is not an optimizer of torch.optim{hint}")
+    nearest = hint(name, known, cutoff=0.3)
+    raise UserError(f"{prefix}.name={name} is not an optimizer of torch.optim{nearest}")
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, optim: Optim, epoch: int) -> None:

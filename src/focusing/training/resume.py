@@ -29,16 +29,8 @@ from torch import Tensor
 from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.results.store import atomic_write, set_aside
-from focusing.training.checkpoint import (
-    check_callbacks,
-    check_keys,
-    check_optimizer,
-    check_structure,
-    encode,
-    inside,
-    load_checked,
-)
-from focusing.validation import Wrong, fields, text
+from focusing.training.checkpoint import encode, fingerprint, load_sealed
+from focusing.validation import fields, text
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule
@@ -164,20 +156,6 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
         torch.cuda.set_rng_state(state["cuda"], device)
 
 
-def check_random(state: Any) -> None:
-    """Refuse what no generator would take; those of the process are left alone.
-
-    Raises:
-        Wrong: it is damaged.
-    """
-    try:
-        random.Random().setstate(state["python"])  # noqa: S311 - nothing is drawn
-        np.random.RandomState().set_state(state["numpy"])  # noqa: NPY002 - of the global kind
-        torch.Generator().set_state(state["torch"])
-    except Exception as error:  # the generators raise different kinds
-        raise Wrong(f"is damaged ({type(error).__name__})", "random") from None
-
-
 # The middle of an epoch.
 
 
@@ -210,6 +188,7 @@ def save_mid_epoch(module: FocusingModule) -> None:
     """
     progress = module.progress
     state = {
+        "run": fingerprint(module),
         "epoch": module.current_epoch,
         "batches": progress.batches,
         "pending": progress.pending,
@@ -239,7 +218,7 @@ def load_mid_epoch(module: FocusingModule) -> dict[str, Any] | None:
         return None
     consequence = "the epoch begins again"
     try:
-        state = load_checked(path, lambda content: _check(content, module), consequence)
+        state = load_sealed(path, module, consequence)
     except OSError as error:
         log.warning("%s: %s.", error, consequence)
         return None
@@ -265,54 +244,6 @@ def restore_mid_epoch(module: FocusingModule, state: dict[str, Any]) -> None:
     module.earlier_seconds = state["seconds"]
     module.earlier_cpu_seconds = state.get("cpu_seconds", 0.0)
     set_random_state(state["random"], module.device)
-
-
-def _check(state: Any, module: FocusingModule) -> None:
-    """Refuse what :func:`restore_mid_epoch` could not restore.
-
-    Raises:
-        Wrong: with the path of the first difference.
-    """
-    template = {
-        "epoch": 0,
-        "batches": 0,
-        "pending": 0,
-        "net": dict(module.net.state_dict()),
-        "steps": module.step_progress.state_dict(),
-        "seconds": 0.0,
-    }
-    if module.scaler is not None:
-        template["scaler"] = module.scaler.state_dict()
-    check_keys(state, template, optional={"cpu_seconds": 0.0})  # older ones do not have it
-    if not 1 <= state["batches"] <= module.batches["train"].steps:
-        raise Wrong("is not a number of batches of this run", "batches")
-    if state["pending"] >= max(module.optim.accumulate, 2):
-        raise Wrong("is more than waits for a step", "pending")
-    check_optimizer(state.get("optimizer"), module)
-    check_random(state.get("random"))
-    check_callbacks(state.get("callbacks"), module, _callbacks(module))
-    parameters = list(module.net.parameters())
-    gradients = state.get("gradients")
-    if not isinstance(gradients, list) or len(gradients) != len(parameters):
-        raise Wrong(f"are not {len(parameters)}", "gradients")
-    pairs = zip(gradients, parameters, strict=True)
-    with inside("gradients"):  # a parameter may have none
-        check_structure(gradients, [None if gradient is None else p for gradient, p in pairs])
-    _check_outputs(state.get("seen"), module.batches["train"].split.targets)
-
-
-def _check_outputs(seen: Any, targets: Tensor) -> None:
-    """Refuse what are not the outputs and targets of some training samples."""
-    if not isinstance(seen, list) or len(seen) != 2 or not isinstance(seen[1], Tensor):
-        raise Wrong("are not outputs and targets", "seen")
-    outputs, expected = seen
-    check_structure(expected, targets[:1].expand(len(expected), *targets.shape[1:]))
-    if (
-        not isinstance(outputs, Tensor)
-        or len(outputs) != len(expected)
-        or outputs.ndim not in (1, 2)
-    ):
-        raise Wrong("has other outputs than targets", "seen")
 
 
 def _callbacks(module: FocusingModule) -> list[pl.Callback]:

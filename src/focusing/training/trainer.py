@@ -281,6 +281,6 @@ def fit(
     train_batches, *evaluated = module.batches.values()
     # Lightning would stop at SIGTERM by itself, saving nothing and exiting with 0.
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
-    checkpoint = resume_from and newest_checkpoint(resume_from, module, trainer)
+    checkpoint = resume_from and newest_checkpoint(resume_from, module)
     with interruptible():
         trainer.fit(module, train_batches, evaluated, ckpt_path=checkpoint, weights_only=True)

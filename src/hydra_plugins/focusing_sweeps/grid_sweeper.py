@@ -36,7 +36,7 @@ class GridSweeper(Sweeper):
         from hydra.core.plugins import Plugins
 
         from focusing.experiments.table1_trials import sweep_task
-        from hydra_plugins.focusing_sweeps.local_launcher import SerialLauncher
+        from hydra_plugins.focusing_sweeps.launchers import SerialLauncher
 
         self.hydra_context, self.config = hydra_context, config
         task = sweep_task(task_function)
@@ -50,19 +50,20 @@ class GridSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run all jobs of a command line; returns their outcomes."""
+        from focusing.sweep.clusters import ClusterSweep
         from focusing.sweep.expansion import expand_parts, is_stack, validate
         from focusing.sweep.jobs import raise_failures
         from focusing.sweep.status import print_settings
         from focusing.sweep.task import check_sweep, launch_until_finished
-        from hydra_plugins.focusing_sweeps.local_launcher import ClusterLauncher
 
         check_sweep(self.config)
         stack = is_stack(self.config, arguments)
         params = None if stack else self.params
         jobs = expand_parts(self.hydra_context, params, self.parts, arguments)
         validate(self.hydra_context, self.config, jobs)
-        if stack and isinstance(self.launcher, ClusterLauncher):
-            results = [(job, self._spread(job, self.launcher.sweep)) for job in jobs]
+        cluster = getattr(self.launcher, "sweep", None)
+        if stack and isinstance(cluster, ClusterSweep):
+            results = [(job, self._spread(job, cluster)) for job in jobs]
         else:
             results = launch_until_finished(jobs, self.launch)
         print_settings(results, self.config, arguments)

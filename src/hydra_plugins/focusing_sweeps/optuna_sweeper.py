@@ -85,6 +85,7 @@ class OptunaSweeper(GridSweeper):
         return search.Search(path, space, fixed, options, retry_failed=retry)
 
     def _run(self, search: "Search") -> "list[Result]":
+        from focusing.sweep.clusters import ClusterSweep
         from focusing.sweep.status import SweepStatus
         from focusing.sweep.task import launch_until_finished
 
@@ -95,10 +96,12 @@ class OptunaSweeper(GridSweeper):
             results.append((job, outcome))
 
         jobs = search.jobs()
-        if hasattr(self.launcher, "stream"):
+        sweep = getattr(self.launcher, "sweep", None)
+        if sweep is not None:  # one of ours: it asks for a trial when there is room for it
             left = search.total - search.finished
             status = SweepStatus(total=left, options=search.space, best=True)
-            self.launcher.stream(jobs, status, note, self.parallel)
+            room = {"at_once": self.parallel or 0} if isinstance(sweep, ClusterSweep) else {}
+            sweep.run(jobs, status, note, **room)
             busy = [job for job, outcome in results if outcome.status == "busy"]
             results[:] = [result for result in results if result[1].status != "busy"]
             for result in launch_until_finished(busy, self.launch):

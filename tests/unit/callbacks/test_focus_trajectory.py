@@ -1,33 +1,28 @@
 """The path of the foci is complete, also after faults, and goes to loggers that take pictures."""
 
 import logging
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 from PIL import Image
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import TensorBoardLogger
 
 from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
 from focusing.callbacks.focus_trajectory import MAX_STORED_NEURONS, Trajectory
 from focusing.drawing import LayerFoci, film_layers
-from focusing.models import focused_transformer
+from focusing.models import MLP, focused_transformer
 from focusing.training.module import FocusingModule
-from tests.unit.callbacks.tiny import LIGHTNING, Broken, Module, batches, trainer
-from tests.unit.training.fitting import optim
-
-pytestmark = LIGHTNING
+from focusing.training.resume import Interrupted
+from tests.unit.training.fitting import Raise, Signal, net, optim, trained
 
 
-def fit(folder: Path, module: Module, callback: FocusTrajectory, **options: Any) -> pl.Trainer:
-    fitted = trainer(folder, [callback, ClipFoci()], **options)
-    fitted.fit(module, batches())
-    return fitted
+def fit(folder: Path, callback: FocusTrajectory, *more: Any, **options: Any) -> FocusingModule:
+    return trained(folder, callbacks=[callback, ClipFoci(), *more], **options)
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -36,27 +31,26 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def test_the_file_holds_what_it_says(tmp_path: Path) -> None:
-    module = Module(0.01, sigma=0.1)
-    layer = module.net.hidden
+    network = net()
+    layer = network.focused_layers()["hidden1"]
     mu, sigma = (focus.detach().clone() for focus in (layer.mu, layer.sigma))
     weight = layer.effective_weight().detach().clone()
-    fit(tmp_path, module, FocusTrajectory())
+    fit(tmp_path, FocusTrajectory(), network=network)
     arrays = load(tmp_path)
     assert arrays["epoch"].tolist() == [0, 1, 2, 3]
-    assert arrays["hidden/mu"].shape == arrays["hidden/sigma"].shape == (4, 4, 1)
-    np.testing.assert_array_equal(arrays["hidden/mu"][0], mu)
-    np.testing.assert_array_equal(arrays["hidden/sigma"][0], sigma)
-    np.testing.assert_array_equal(arrays["hidden/mu"][-1], layer.mu.detach())
-    np.testing.assert_array_equal(arrays["hidden/weight_first"], weight)
-    np.testing.assert_array_equal(arrays["hidden/weight_last"], layer.effective_weight().detach())
-    np.testing.assert_array_equal(arrays["hidden/tau"], layer.tau)
-    assert arrays["hidden/shown"].tolist() == [0, 1, 2, 3]
-    assert (str(arrays["hidden/focus"]), str(arrays["hidden/normalizer"])) == ("gaussian", "l2")
-    assert [path.name for path in tmp_path.iterdir()] == ["focus.npz"]  # nothing half written
+    assert arrays["hidden1/mu"].shape == arrays["hidden1/sigma"].shape == (4, 4, 1)
+    np.testing.assert_array_equal(arrays["hidden1/mu"][0], mu)
+    np.testing.assert_array_equal(arrays["hidden1/sigma"][0], sigma)
+    np.testing.assert_array_equal(arrays["hidden1/mu"][-1], layer.mu.detach())
+    np.testing.assert_array_equal(arrays["hidden1/weight_first"], weight)
+    np.testing.assert_array_equal(arrays["hidden1/weight_last"], layer.effective_weight().detach())
+    np.testing.assert_array_equal(arrays["hidden1/tau"], layer.tau)
+    assert arrays["hidden1/shown"].tolist() == [0, 1, 2, 3]
+    assert (str(arrays["hidden1/focus"]), str(arrays["hidden1/normalizer"])) == ("gaussian", "l2")
 
 
 def test_every_keeps_the_start_and_the_end(tmp_path: Path) -> None:
-    fit(tmp_path, Module(), FocusTrajectory(every=2), max_epochs=5)
+    fit(tmp_path, FocusTrajectory(every=2), epochs=5)
     assert load(tmp_path)["epoch"].tolist() == [0, 2, 4, 5]
 
 
@@ -69,27 +63,16 @@ def test_weights_of_large_layers_are_a_sample() -> None:
 
 def test_a_broken_run_resumes_to_the_same_trajectory(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    fit(whole, Module(0.01), FocusTrajectory(), max_epochs=4)
-
-    def checkpointed(folder: Path, **options: Any) -> pl.Trainer:
-        saves = ModelCheckpoint(folder, filename="last", enable_version_counter=False)
-        callbacks = [FocusTrajectory(), ClipFoci(), saves]
-        return trainer(folder, callbacks, enable_checkpointing=True, max_epochs=4, **options)
-
+    fit(whole, FocusTrajectory(), epochs=4)
     with pytest.raises(RuntimeError, match="broken"):
-        checkpointed(broken).fit(Broken(0.01), batches())
+        fit(broken, FocusTrajectory(), Raise(RuntimeError("broken"), epoch=2), epochs=4)
     assert load(broken)["epoch"].tolist() == [0, 1, 2]  # written all the same
-
-    state = torch.load(broken / "last.ckpt", weights_only=True)
-    assert state["epoch"] == 1
+    with pytest.raises(Interrupted):
+        fit(broken, FocusTrajectory(), Signal(signal.SIGTERM, 3), epochs=4)
     for _ in range(2):  # the second time nothing is left to train, but the file must be there
         (broken / "focus.npz").unlink()
-        again = checkpointed(broken)
-        again.fit(Module(0.01), batches(), ckpt_path=broken / "last.ckpt", weights_only=True)
-        first, second = load(whole), load(broken)
-        assert first.keys() == second.keys()
-        for key in first:
-            np.testing.assert_array_equal(first[key], second[key], err_msg=key)
+        fit(broken, FocusTrajectory(), epochs=4)
+        np.testing.assert_equal(load(broken), load(whole))
 
 
 def test_a_full_disk_does_not_hide_the_error(
@@ -97,23 +80,13 @@ def test_a_full_disk_does_not_hide_the_error(
 ) -> None:
     (tmp_path / "focus.npz").mkdir()  # cannot be replaced by a file
     with pytest.raises(RuntimeError, match="broken"), caplog.at_level(logging.WARNING):
-        fit(tmp_path, Broken(), FocusTrajectory())
+        fit(tmp_path, FocusTrajectory(), Raise(RuntimeError("broken"), epoch=1))
     assert "focus.npz could not be written" in caplog.text
 
 
-class Dense(Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = torch.nn.Sequential(torch.nn.Linear(20, 2))
-
-    def on_train_epoch_end(self) -> None:
-        """It has no sigma to log."""
-
-
 def test_dense_nets_leave_no_file(tmp_path: Path) -> None:
-    fitted = trainer(tmp_path, [FocusTrajectory(movie="gif")])
-    fitted.fit(Dense(), batches())
-    assert not list(tmp_path.iterdir())
+    fit(tmp_path, FocusTrajectory(movie="gif"), network=MLP(40, 2, [4]), epochs=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
 
 
 class TestMovement:
@@ -172,40 +145,33 @@ def test_a_checkpoint_holds_no_more_than_the_records() -> None:
 def test_tensorboard_gets_histograms_and_figures(tmp_path: Path) -> None:
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     logger = TensorBoardLogger(tmp_path, name="", version="tb")
-    callback = FocusTrajectory(histograms=True, figure_every=2)
-    fit(tmp_path, Module(0.01), callback, logger=logger)
+    fit(tmp_path, FocusTrajectory(histograms=True), loggers=[logger], epochs=20)
     logger.finalize("success")
     keep = {"histograms": 0, "images": 0}  # all of them
     events = accumulators.EventAccumulator(str(tmp_path / "tb"), keep).Reload()
-    assert events.Tags()["histograms"] == ["focus/hidden/mu", "focus/hidden/sigma"]
-    assert len(events.Histograms("focus/hidden/mu")) == 4
-    assert len(events.Images("focus/hidden")) == 2  # after two epochs, and at the end
+    assert events.Tags()["histograms"] == ["focus/hidden1/mu", "focus/hidden1/sigma"]
+    assert len(events.Histograms("focus/hidden1/mu")) == 21
+    assert len(events.Images("focus/hidden1")) == 11  # every tenth of the run, and at the end
     scalars = events.Tags()["scalars"]
-    assert {"focus/hidden/mu_mean", "focus/hidden/sigma_std"} <= set(scalars)
+    assert {"focus/hidden1/mu_mean", "focus/hidden1/sigma_std"} <= set(scalars)
     assert any(tag.startswith("lr/") for tag in scalars)
 
 
-@pytest.mark.parametrize("topology", [None, (4, 5)])
+@pytest.mark.parametrize("topology", [None, (8, 5)])
 def test_a_film_has_a_picture_per_record(tmp_path: Path, topology: tuple[int, int] | None) -> None:
-    module = Module(0.01, topology=topology)
-    fit(tmp_path, module, FocusTrajectory(movie="gif", fps=5), max_epochs=2)
-    with Image.open(tmp_path / "figures" / "foci_hidden.gif") as gif:
+    fit(tmp_path, FocusTrajectory(movie="gif"), network=net(topology=topology), epochs=2)
+    with Image.open(tmp_path / "figures" / "foci_hidden1.gif") as gif:
         assert gif.n_frames == 3
 
 
-def test_no_film_of_volumes_and_a_gif_without_ffmpeg(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_there_is_no_film_of_volumes(tmp_path: Path) -> None:
     flat, volume = FocusedLinear(8, 2), FocusedLinear(27, 2, topology=(3, 3, 3))
     layers, trajectory = {"flat": flat, "volume": volume}, Trajectory()
     trajectory.record(0, layers)
     recorded = [
         LayerFoci.of(name, layer, [0], trajectory.foci(name)) for name, layer in layers.items()
     ]
-    paths = film_layers(recorded, tmp_path, "mp4", 5)
-    assert [path.name for path in paths] == ["foci_flat.gif"]
-    assert "ffmpeg is not installed" in caplog.text
+    assert [path.name for path in film_layers(recorded, tmp_path)] == ["foci_flat.gif"]
 
 
 def test_the_record_says_where_heads_look() -> None:

@@ -1,6 +1,7 @@
 """The bar shows what matters, and nothing where nobody watches."""
 
 import io
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,22 @@ from rich.console import Console
 
 from focusing.callbacks import Progress
 from focusing.callbacks.progress import describe
-from tests.unit.callbacks.tiny import LIGHTNING, Broken, Module, batches, trainer
+from focusing.training import trainer
+from tests.unit.training.fitting import Raise, trained
 
-pytestmark = LIGHTNING
 
-
-def shown(folder: Path, terminal: bool = True, module: Module | None = None, **options: Any) -> str:
+def shown(folder: Path, terminal: bool = True, **options: Any) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
-    fitted = trainer(folder, [Progress(console=console, **options)], max_epochs=2)
-    fitted.fit(module or Module(), batches(), batches())
+    shutil.rmtree(folder)  # nothing to go on from
+    trained(folder, callbacks=[Progress(console=console, **options)], epochs=2)
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.fixture(autouse=True)
-def no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at home, with a chance to draw after every batch."""
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(trainer, "MAX_BUNDLE", 1)
 
 
 def test_loss_accuracy_and_sigma(tmp_path: Path) -> None:
@@ -78,7 +80,7 @@ def test_the_terminal_is_given_back_after_an_error(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
     bar = Progress(console=console)
     with pytest.raises(RuntimeError, match="broken"):
-        trainer(tmp_path, [bar]).fit(Broken(), batches())
+        trained(tmp_path, callbacks=[bar, Raise(RuntimeError("broken"), epoch=1)])
     assert console.file.getvalue().rstrip().endswith("\x1b[?25h")  # type: ignore[attr-defined]
     assert bar._bar is None
 

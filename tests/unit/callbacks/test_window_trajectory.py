@@ -14,11 +14,10 @@ from hydra import compose, initialize_config_dir
 
 from focusing.callbacks import WindowTrajectory, window_trajectory
 from focusing.compose import config_dir, prepare_hydra
-from focusing.reports.page.window_view import windows_of
+from focusing.reports.page.run_page import windows_of
 from focusing.reports.run_figures import draw_run
 from focusing.results.store import read_record
 from focusing.run import train
-from focusing.validation import Wrong
 from focusing.window_drawing import film_times
 from tests.unit.models.test_dynamic_network import DENSE, build
 
@@ -143,27 +142,6 @@ def test_warnings(
     assert bool(caplog.text) == bool(warning)
 
 
-def test_the_state_of_other_foci_is_refused() -> None:
-    callback, module = recorded(torch.rand(24, 1, 2)), Module([])
-    state = callback.state_dict()
-    callback.check_state(state, module)  # type: ignore[arg-type]
-    wrong: list[dict[str, Any]] = [
-        {**state, "windows": [window[..., :1] for window in state["windows"]]},
-        {**state, "windows": state["windows"][:-1]},
-        {**state, "epochs": ["x"] * 6},
-    ]
-    for each in wrong:
-        with pytest.raises(Wrong):
-            callback.check_state(each, module)  # type: ignore[arg-type]
-
-
-def test_wrong_options() -> None:
-    with pytest.raises(ValueError, match="samples=1 must be at least 2"):
-        WindowTrajectory(samples=1)
-    with pytest.raises(ValueError, match="early=-1 must not be negative"):
-        WindowTrajectory(early=-1)
-
-
 @pytest.mark.parametrize(
     ("early", "epochs"), [(0, []), (2, [0.4, 0.8]), (99, [0.1 * batch for batch in range(1, 10)])]
 )
@@ -175,7 +153,6 @@ def test_the_first_epoch_is_recorded_several_times(early: int, epochs: list[floa
         for batch in range(10):
             callback.on_train_batch_end(trainer, module, None, None, batch)  # type: ignore[arg-type]
     assert callback.state_dict()["epochs"] == pytest.approx(epochs)
-    callback.check_state(callback.state_dict(), module)  # type: ignore[arg-type]
 
 
 def test_a_film_has_all_early_records_and_some_of_the_others() -> None:

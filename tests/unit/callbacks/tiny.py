@@ -63,15 +63,6 @@ class Module(pl.LightningModule):
         self.losses.clear()
 
 
-class Broken(Module):
-    """Fails in the middle of the third epoch."""
-
-    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        if self.current_epoch == 2 and batch_idx == 2:
-            raise RuntimeError("broken")
-        return super().training_step(batch, batch_idx)
-
-
 def batches(samples: int = 32, size: int = 8) -> DataLoader[Any]:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(samples, 20, generator=generator)

@@ -1,13 +1,14 @@
-"""Every file of conf/ becomes what it stands for: data, networks, optimizers, callbacks."""
+"""Optimizers, callbacks, loggers and small networks of conf/ become what they stand for.
+
+Data sets and networks: tests/unit/models/test_on_data.py.
+"""
 
 import pytest
 import pytorch_lightning as pl
-import torch
 
 from focusing.compose import config_dir, read_recipes
 from focusing.config import Optim
 from focusing.instantiate import instantiate
-from focusing.models import Network
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
 from focusing.training.trainer import build_net, load_data
@@ -15,26 +16,6 @@ from tests.unit.config.conftest import config, files
 
 pytestmark = pytest.mark.usefixtures("hydra")
 SMALL = ("data.fake=true", "size=smoke")
-
-
-def fitting(*, data: str | None = None, model: str | None = None) -> tuple[str, str]:
-    """A network for that data, or data for that network."""
-    if data is not None:
-        return f"data={data}", "model=fasttext_focus" if data == "imdb" else "model=focus_s"
-    assert model is not None
-    return f"data={'imdb' if model.startswith('fasttext') else 'cifar10'}", f"model={model}"
-
-
-@pytest.mark.parametrize("name", files("data"))
-def test_data(name: str) -> None:
-    cfg = config(*fitting(data=name), *SMALL)
-    data = load_data(cfg)
-    assert data.name == name
-    assert 0 < len(data.train.targets) <= 64
-    net = build_net(cfg, data)
-    inputs = data.test.inputs if data.prepare is None else data.prepare(data.test.inputs)
-    with torch.no_grad():
-        assert net.eval()(inputs).isfinite().all()
 
 
 @pytest.mark.parametrize(("data", "model"), [("catsdogs", "focus_2d"), ("fsdd", "vgg_focus")])
@@ -58,18 +39,6 @@ def test_smoke_knows_every_network_for_images() -> None:
     )
     keys = {f"smoke_{name}_{family}" for name in images for family in ("simple", "cnn", "vgg")}
     assert keys <= read_recipes(config_dir() / "recipe")["scale"].keys()
-
-
-@pytest.mark.parametrize("name", files("model"))
-def test_models_and_the_papers_optimizer(name: str) -> None:
-    cfg = config(*fitting(model=name), *SMALL)
-    net = build_net(cfg, load_data(cfg))
-    assert isinstance(net, Network)
-    if name != "transformer_focus":  # its heads focus, not its layers
-        assert bool(net.focused_layers()) is not name.endswith("dense")
-    rates = {group["name"] for group in build_optimizer(net, Optim(**cfg["optim"])).param_groups}
-    trained = not name.endswith("dense") and not name.startswith("fixed")
-    assert ({"mu", "sigma"} <= rates) is trained
 
 
 @pytest.mark.parametrize("name", files("optim"))

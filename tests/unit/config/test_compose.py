@@ -163,7 +163,7 @@ REFUSED = {
     "optim=adam +optim.options.eps=nan": "optim.options.eps is nan",
     "data.separation=-inf": "data.separation is -inf",
     "model.sigma=[0.1,nan]": "model.sigma.1 is nan",
-    "callbacks.trajectory.fps=inf": "callbacks.trajectory.fps is inf",
+    "callbacks.progress.interval=inf": "callbacks.progress.interval is inf",
     "+callbacks.x.y.z=[{a:nan}]": "callbacks.x.y.z.0.a is nan",
     "protocol.holdout=nan": "protocol.holdout is nan",
     "protocol.name=holdout protocol.holdout=1.5": r"protocol\.holdout=1\.5 must lie",

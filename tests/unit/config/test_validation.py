@@ -12,7 +12,7 @@ from torch import Tensor
 from focusing import validation
 from focusing.callbacks import FocusTrajectory, Progress
 from focusing.errors import UserError, printable
-from focusing.instantiate import check_arguments, checks_options
+from focusing.instantiate import check_arguments
 from focusing.validation import check_memory, check_regular, format_bytes, machine_memory
 
 
@@ -66,8 +66,6 @@ class TestArguments:
     def test_what_does_not(self, option: str, value: Any, expected: str) -> None:
         with pytest.raises(UserError, match=f"^data.{expected}"):
             check_arguments(target, {option: value}, "data.")
-        with pytest.raises(UserError, match=f"^{expected}"):
-            checks_options("")(target)(**{option: value})
 
     def test_callbacks(self) -> None:
         with pytest.raises(UserError, match="every=1.5 should be a valid integer"):

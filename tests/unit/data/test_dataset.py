@@ -1,18 +1,14 @@
 """Data sets as a whole: their options, their fakes, their fingerprints."""
 
-import inspect
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 
-import focusing.data
 from focusing.compose import config_dir
-from focusing.data import DataSet, boston, catsdogs, dna, hold_out, imdb, lfw, mnist
+from focusing.data import boston, catsdogs, dna, hold_out, imdb, lfw, mnist
 from focusing.data.commands import read_data
-from focusing.data.dataset import RUN_OPTIONS
 from tests.unit.data import makers
 
 SHAPES = {
@@ -35,17 +31,6 @@ SHAPES = {
 
 def test_there_is_a_config_for_every_set() -> None:
     assert {path.stem for path in (Path(config_dir()) / "data").glob("*.yaml")} == {*SHAPES}
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_signatures_name_every_option_of_the_config(name: str) -> None:
-    signature = inspect.signature(getattr(focusing.data, name))
-    assert signature.return_annotation in (DataSet, "DataSet")
-    kinds = {parameter.kind for parameter in signature.parameters.values()}
-    assert kinds == {inspect.Parameter.KEYWORD_ONLY}
-    config = OmegaConf.load(Path(config_dir()) / "data" / f"{name}.yaml")
-    options = {*config} - {"defaults", "name", "_target_"}
-    assert options <= {*signature.parameters} - {*RUN_OPTIONS}
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -1,14 +1,12 @@
 """What every network offers: its focused layers, a dense twin, weights that travel."""
 
-import inspect
 import io
 
 import pytest
 import torch
 from torch import nn
 
-import focusing.models
-from focusing.models import CNN, MLP, FastText, Network, Transfer, focused_mlp
+from focusing.models import CNN, MLP, FastText, Transfer, focused_mlp
 from focusing.nn import FocusedLinear
 from tests.unit.models.small import FOCUS, NETWORKS, inputs_of, make
 
@@ -44,15 +42,6 @@ def test_weights_travel_and_all_are_trained(name: str, device: torch.device) -> 
         if ".sigma" not in key and ".mu" not in key:  # which may have arrived
             assert parameter.grad is not None
             assert parameter.grad.any() or key.endswith("bias"), key
-
-
-@pytest.mark.parametrize("name", ["cnn", "mlp", "transfer", "fasttext"])
-def test_signatures_name_the_options_of_the_focus(name: str) -> None:
-    signature = inspect.signature(getattr(focusing.models, f"focused_{name}"))
-    assert {"mu", "sigma", "topology", "backend", "bias"} <= {*signature.parameters}
-    assert not {"in_features", "device", "args", "kwargs"} & {*signature.parameters}
-    assert signature.parameters["focus"].default == "gaussian"
-    assert issubclass(signature.return_annotation, Network)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -9,16 +9,18 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from focusing.compose import check, config_dir, family, prepare_hydra
+from focusing.config import Optim
 from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.models import Network
 from focusing.training.metrics import loss_of
+from focusing.training.optimizer import build_optimizer
 from focusing.training.trainer import build_net, load_data
 
 PICTURES = ("mnist", "fashion", "clt", "cifar10", "lfw", "fsdd", "catsdogs")
 TABLES = ("synthetic", "boston", "reuters", "dna")
 ON = {
-    "simple": ("mnist", *TABLES, *PICTURES[1:]),
+    "simple": ("mnist", *TABLES, *PICTURES[1:], "shifted", "multi_domain"),
     "cnn": PICTURES,
     "vgg": ("cifar10", "clt", "lfw", "catsdogs"),
     "fasttext": ("imdb",),
@@ -40,6 +42,10 @@ MODELS = {
     "fields_2d": ("MLP", True),
     "anchored_2d": ("MLP", True),
     "focus_nd": ("MLP", True),
+    "dynamic_dense": ("DynamicNetwork", False),
+    "dynamic_2d": ("DynamicNetwork", True),
+    "stn_dense": ("DynamicNetwork", False),
+    "stn_2d": ("DynamicNetwork", True),
     "cnn_dense": ("CNN", False),
     "cnn_focus": ("CNN", True),
     "vgg_dense": ("Transfer", False),
@@ -131,6 +137,9 @@ def test_every_network_on_every_data_set(model: str, data: str) -> None:
     net = build_net(pair(data, model), data_of(data))
     assert (type(net).__name__, bool(net.focused_layers())) == MODELS[model]
     check_step(data_of(data), net)
+    trained = not model.endswith("dense") and not model.startswith("fixed")
+    groups = build_optimizer(net, Optim(**pair(data, model)["optim"])).param_groups
+    assert ({"mu", "sigma"} <= {group["name"] for group in groups}) is trained
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])

@@ -27,7 +27,7 @@ def test_the_papers_simple_network() -> None:
         "norm2": (1600, 0, 0),
         "output": (8010, 8000, 8000),
     }
-    assert MLP(784, 10, [800, 800]).summary().parameters == 1_280_010
+    assert MLP(784, 10, [800, 800]).summary().totals()["parameters"] == 1_280_010
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_the_papers_simple_network() -> None:
 )
 def test_focus_adds_two_numbers_per_neuron_and_axis(options, more: int, trained: int) -> None:
     summary = focused_mlp((28, 28, 1), 10, hidden=[800, 800], **options, **FOCUS).summary()
-    assert summary.parameters == 1_280_010 + more
-    assert summary.trained == 1_280_010 + trained
+    assert summary.totals()["parameters"] == 1_280_010 + more
+    assert summary.totals()["trained"] == 1_280_010 + trained
     # The author's notebook says 31970 and 32090 for 40 neurons on MNIST: it also counts batch
     # norm's mean and variance, and a scale per focused neuron that was never trained.
-    assert MLP(784, 10, [40]).summary().parameters == 31970 - 2 * 40
+    assert MLP(784, 10, [40]).summary().totals()["parameters"] == 31970 - 2 * 40
     focus = focused_mlp(784, 10, hidden=[40], **FOCUS)
-    assert focus.summary().parameters == 32090 - 2 * 40 - 40
+    assert focus.summary().totals()["parameters"] == 32090 - 2 * 40 - 40
 
 
 def test_the_papers_cnn() -> None:
@@ -57,12 +57,12 @@ def test_the_papers_cnn() -> None:
         "norm": (512, 0, 0),
         "output": (2570, 2560, 2560),
     }
-    dense = CNN((32, 32, 3), 10, batch_norm=False).summary().parameters
+    dense = CNN((32, 32, 3), 10, batch_norm=False).summary().totals()["parameters"]
     assert dense == (75 * 32 + 32) + (25 * 32 * 32 + 32) + (8192 * 256 + 256) + 2570
     focus = focused_cnn((32, 32, 3), 10, batch_norm=False, **FOCUS)
-    assert focus.summary().parameters == dense + 2 * 256
+    assert focus.summary().totals()["parameters"] == dense + 2 * 256
     focus = focused_cnn((32, 32, 3), 10, batch_norm=False, topology="image", **FOCUS)
-    assert focus.summary().parameters == dense + 4 * 256
+    assert focus.summary().totals()["parameters"] == dense + 4 * 256
 
 
 def test_the_papers_vgg16_and_fasttext() -> None:
@@ -111,7 +111,7 @@ def test_counting_changes_nothing(name: str) -> None:
     modes = [module.training for module in net.modules()]
     backends = [layer.backend for layer in net.focused_layers().values()]
     drawn = torch.get_rng_state()
-    total = net.summary().parameters
+    total = net.summary().totals()["parameters"]
     assert total == sum(weights.numel() for weights in net.parameters())
     assert torch.equal(drawn, torch.get_rng_state())
     assert modes == [module.training for module in net.modules()]

@@ -56,10 +56,12 @@ def test_summary_and_dense_twin() -> None:
     assert attention.multiply_adds == 6 * (4 * 8 * 8) + 2 * 6 * 6 * 8  # projections, products
     assert summary["blocks.1.expand"].multiply_adds == 6 * 8 * 12
     assert summary["embedding"].multiply_adds == 6 * 8 * 3 * 3 * 2
-    assert net.summary().parameters == sum(p.numel() for p in net.parameters())
+    assert net.summary().totals()["parameters"] == sum(p.numel() for p in net.parameters())
     twin = net.match_parameters()
     assert not any(isinstance(module, FocusedAttention) for module in twin.modules())
-    assert abs(twin.summary().trained - net.summary().trained) <= 2 * (8 + 8 + 1)
+    assert abs(twin.summary().totals()["trained"] - net.summary().totals()["trained"]) <= 2 * (
+        8 + 8 + 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Records as runs leave them, with scores of our choice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -10,9 +10,11 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from focusing.compose import config_dir, prepare_hydra
+from focusing.reports.figures.chart import Chart, Runs
 from focusing.reports.paper import published_tables
+from focusing.reports.plans import TRIALS_EXPERIMENT, composed
 from focusing.reports.tables import Table
-from focusing.reports.tables.run_blocks import TRIALS_EXPERIMENT, composed
+from focusing.results.collect import Collection
 from focusing.results.identity import config_hash
 from focusing.results.record import scores
 from focusing.results.store import write_record
@@ -137,3 +139,8 @@ def texts(table: Table) -> list[list[str]]:
 def of_protocol(table: Table, protocol: str = "best_test") -> list[Mapping[str, Any]]:
     """The records of a table under a protocol."""
     return [record for record in table.records if record["protocol"] == protocol]
+
+
+def charts_of(family: Callable[[Runs], Any], collection: Collection) -> list[Chart]:
+    """The figures of a family that can be drawn."""
+    return [chart for chart in family(Runs(collection)) if isinstance(chart, Chart)]

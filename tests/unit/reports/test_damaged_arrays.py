@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from focusing.errors import DamagedError
-from focusing.reports.figures.chart import Chart, Damaged
+from focusing.reports.figures.chart import Chart, Damaged, Runs
 from focusing.reports.figures.gallery import all_figures, write_figures
 from focusing.reports.figures.measurement_figures import shap_charts
 from focusing.reports.figures.weight_figures import dead_input_charts
@@ -151,14 +151,14 @@ def test_the_figure_is_left_out_and_the_rest_is_drawn(
 def test_other_arrays(tmp_path: Path, experiment: str, file: str, charts: Any) -> None:
     shutil.copytree(PUBLISHED / experiment, tmp_path / experiment)
     collection = collect([tmp_path])
-    assert all(isinstance(chart, Chart) for chart in charts(collection))
+    assert list(charts(Runs(collection)))
     for path in tmp_path.rglob(file):
         with np.load(path) as stored:
             arrays = {name: stored[name][..., :2] for name in stored.files}
         path.write_bytes(packed(arrays))
-    damaged, *missing = charts(collection)
-    assert isinstance(damaged, Damaged)
-    assert not any(isinstance(chart, Chart) for chart in missing)
+    runs = Runs(collection)
+    assert list(charts(runs)) == []
+    assert runs.damaged
 
 
 def test_numbers_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

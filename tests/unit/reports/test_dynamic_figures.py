@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from focusing.reports.figures.chart import Chart, Damaged
+from focusing.reports.figures.chart import Runs
 from focusing.reports.figures.dynamic_figures import domain_charts, window_charts
 from focusing.results.collect import collect
 from focusing.results.frame import measurements
 from tests.unit.reports.page.foci import leave_foci
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import charts_of, leave
 
 DOMAINS = {"inputs": 8, "domains": {"image": [0, 4], "audio": [4, 8]}}
 
@@ -24,8 +24,7 @@ def test_foci_by_domain(tmp_path: Path) -> None:
     mu = np.array([[0.1, 0.4, 0.6, 0.9], [0.1, 0.6, 0.7, 1.0]])[..., None]
     leave_foci(run_dir, mu, np.linspace(0, 1, 8)[:, None])
     collection = collect([tmp_path])
-    [chart] = domain_charts(collection)
-    assert isinstance(chart, Chart)
+    [chart] = charts_of(domain_charts, collection)
     shares = [(row["domain"], row["foci_first"], row["foci_last"]) for row in chart.rows]
     assert shares == [("image", 0.5, 0.25), ("audio", 0.5, 0.75)]
     figure = chart.draw()
@@ -46,14 +45,12 @@ def test_windows_as_figure_and_film(tmp_path: Path) -> None:
         "extent": np.full((3, 2, 1, 2), 0.5, np.float32),
     }
     np.savez(run_dir / "windows.npz", **arrays)
-    picture, film = window_charts(collect([tmp_path]))
-    assert isinstance(picture, Chart)
-    assert isinstance(film, Chart)
+    picture, film = charts_of(window_charts, collect([tmp_path]))
     assert isinstance(picture.draw(), Figure)
     content = film.draw()
     assert isinstance(content, bytes)
     assert content.startswith(b"GIF8")
     assert {row["epoch"] for row in film.rows} == {0.0, 1.0}
     (run_dir / "windows.npz").write_bytes(b"no")
-    [damaged] = window_charts(collect([tmp_path]))
-    assert isinstance(damaged, Damaged)
+    runs = Runs(collect([tmp_path]))
+    assert (list(window_charts(runs)), len(runs.damaged)) == ([], 1)

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.comparison_figures import forest_charts
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import charts_of, leave
 
 
 def leave_pair(folder: Path, data: str, gap: float, **more: Any) -> None:
@@ -18,8 +17,7 @@ def leave_pair(folder: Path, data: str, gap: float, **more: Any) -> None:
 
 
 def points(folder: Path, row: str) -> dict[str, Any]:
-    [chart] = forest_charts(collect([folder]))
-    assert isinstance(chart, Chart)
+    [chart] = charts_of(forest_charts, collect([folder]))
     return {point["series"]: point for point in chart.rows if point["row"] == row}
 
 
@@ -35,7 +33,7 @@ def test_the_longest_runs_stand_beside_the_paper(tmp_path: Path) -> None:
     assert series["text"]["difference"] == pytest.approx(1)
     assert series["text"]["as_published"]
     assert series["author"]["difference"] == pytest.approx(2)
-    [chart] = forest_charts(collect([tmp_path]))
+    [chart] = charts_of(forest_charts, collect([tmp_path]))
     labels = [label.get_text() for label in chart.draw().axes[0].get_yticklabels()]
     assert labels[:2] == ["Table 2, simple networks", "MNIST, Fixed-s"]
 
@@ -55,4 +53,4 @@ def test_less_error_is_right_of_zero(tmp_path: Path) -> None:
 
 
 def test_without_runs_there_is_nothing_to_compare(tmp_path: Path) -> None:
-    assert forest_charts(collect([tmp_path])) == []
+    assert charts_of(forest_charts, collect([tmp_path])) == []

@@ -12,7 +12,8 @@ from PIL import Image
 
 from focusing.reports.figures.chart import Chart, Missing, describe_run, median_run
 from focusing.reports.figures.gallery import all_figures, write_figures
-from focusing.reports.tables.settings import labels, settings_of
+from focusing.reports.plans import labels
+from focusing.reports.settings import settings_of
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 

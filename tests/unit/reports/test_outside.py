@@ -1,7 +1,6 @@
 """Records and report folders of others name nothing outside the folder that is written."""
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from focusing.errors import UserError
 from focusing.reports import archive, run_figures
 from focusing.reports.figures import gallery
 from focusing.reports.page import site
+from focusing.reports.report_cache import FILE, remember
 from focusing.reports.tables.files import write_tables
 from focusing.results.collect import Collection, collect
 from focusing.training.wandb_run import _new_run_id, run_id
@@ -32,40 +32,13 @@ def kept(tmp_path: Path) -> Path:
     return path
 
 
-def _tables(out: Path, names: list[str]) -> None:
-    (out / "tables").mkdir()
-    (out / "tables" / ".written").write_text("\n".join(names))
-    (out / "tables" / "old").write_text("x")
-    write_tables(NOTHING, out)
-    assert not (out / "tables" / "old").exists()
-
-
-def _pages(out: Path, names: list[str]) -> None:
-    (out / "runs").mkdir()
-    (out / "runs" / ".written.json").write_text(json.dumps(dict.fromkeys(names, "mark")))
-    (out / "runs" / "old").write_text("x")
-    site._write_runs([], {}, out / "runs", lambda *_: None)
-    assert not (out / "runs" / "old").exists()
-
-
-def _figures(out: Path, names: list[str]) -> None:
-    (out / "figures").mkdir()
-    entries = [{"name": name, "files": [name], "key": "k"} for name in names]
-    (out / "figures" / "index.json").write_text(json.dumps({"figures": entries}))
-    (out / "figures" / "old").write_text("x")
-    gallery.write_figures(NOTHING, out)
-    assert not (out / "figures" / "old").exists()
-
-
-@pytest.mark.parametrize("write", [_tables, _pages, _figures])
-def test_a_report_deletes_nothing_elsewhere(
-    kept: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    write: Callable[[Path, list[str]], None],
-) -> None:
-    monkeypatch.setattr(gallery, "all_figures", lambda collection: ())
-    write(tmp_path / "out", ["../../kept", str(kept), "..", ".", "../..", "old"])
+def test_a_report_deletes_nothing_elsewhere(kept: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "old").write_text("x")
+    names = ["../kept", str(kept), "..", ".", "a/../../kept", "old"]
+    (out / FILE).write_text(json.dumps({"tables": {"state": "", "files": names}}))
+    remember(out, "tables", "new", [])
+    assert not (out / "old").exists()
     assert kept.read_text() == "precious"
 
 
@@ -86,7 +59,7 @@ def test_a_report_does_not_follow_files_elsewhere(
 ) -> None:
     monkeypatch.setattr(gallery, "all_figures", lambda collection: ())
     out = tmp_path / "out"
-    for name in ("tables/all.md", "tables/.written", "figures/all.md", "figures/.all.md.part"):
+    for name in ("tables/all.md", "figures/all.md", "figures/.all.md.part"):
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).symlink_to(kept)
     write_tables(NOTHING, out)

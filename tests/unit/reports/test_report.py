@@ -58,7 +58,7 @@ def test_a_summary_of_many_runs_fits_on_a_screen(
     assert len(first.splitlines()) <= 20
     row = "Focus-s − Dense   +10.00 [+7.73, +12.27]   5.1e-4   3 (best_test)"
     assert any("MNIST" in line and row in line for line in first.splitlines())
-    assert "DNA, hidden=[0]" in first
+    assert "DNA, hidden layers [0]" in first
     assert "... and 4 more: report/tables/all.md" in first
     monkeypatch.setattr("focusing.reports.tables.files.all_tables", None)  # nothing is made again
     monkeypatch.setattr("focusing.reports.report.all_tables", None)

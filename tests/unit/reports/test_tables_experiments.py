@@ -8,12 +8,12 @@ from scipy import stats as scipy_stats
 
 from focusing.reports.figures.curve_figures import sweep_charts
 from focusing.reports.figures.focus_figures import foci_charts
+from focusing.reports.plans import composed, labels
+from focusing.reports.settings import settings_of
 from focusing.reports.tables.experiments import experiment_tables, sweep_tables
 from focusing.reports.tables.files import all_tables
-from focusing.reports.tables.run_blocks import composed
-from focusing.reports.tables.settings import labels, settings_of
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave, leave_runs, of_protocol, texts
+from tests.unit.reports.records import charts_of, leave, leave_runs, of_protocol, texts
 
 DENSE, FOCUS = (0.50, 0.61, 0.72, 0.81), (0.55, 0.65, 0.77, 0.85)
 CHANGES: list[dict[str, Any]] = [
@@ -140,7 +140,7 @@ def test_the_authors_widths_stand_beside_whole_runs_only(
         assert table.records[0]["author"] == 97.944
     limited = "Runs on a part of the data: mnist: data.limit_train=100."
     assert (limited in table.notes) == bool(options)
-    [chart] = [chart for chart in sweep_charts(collect([tmp_path])) if hasattr(chart, "rows")]
+    [chart] = charts_of(sweep_charts, collect([tmp_path]))
     assert all((row["author"] is not None) == whole for row in chart.rows[:1])
     assert ("author's scripts" in chart.caption) == whole
     assert ("Runs on a part of the data: mnist" in chart.caption) == bool(options)
@@ -224,8 +224,7 @@ class TestVariedData:
     def test_they_are_no_axis_of_a_figure(self, tmp_path: Path) -> None:
         sweep_data(tmp_path, "focus_s", FOCUS)
         collection = collect([tmp_path])
-        charts = [*sweep_charts(collection), *foci_charts(collection)]
-        assert not [chart for chart in charts if hasattr(chart, "rows")]
+        assert charts_of(sweep_charts, collection) == charts_of(foci_charts, collection) == []
 
 
 def leave_rescue(folder: Path) -> None:

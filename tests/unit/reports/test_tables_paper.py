@@ -10,9 +10,10 @@ from scipy import stats as scipy_stats
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports.paper import published_tables
+from focusing.reports.plans import composed
+from focusing.reports.settings import settings_of
 from focusing.reports.tables import Row, Table
 from focusing.reports.tables.paper_tables import paper_tables
-from focusing.reports.tables.run_blocks import blocks, composed
 from focusing.results.collect import collect
 from focusing.results.stats import resampled_p
 from tests.unit.reports.records import leave, of_protocol
@@ -200,9 +201,9 @@ class TestOverrides:
         for draw, base in {100: 0.5, 200: 0.9}.items():
             options = {"sweep.trial": 3, "data.n_samples": draw}
             leave(tmp_path, "table1", "synthetic", "dense", 0, [base], options=options)
-        divided = blocks(collect([tmp_path]).runs)
-        assert [len(block.models["dense"]) for block in divided] == [1, 1]
-        assert len({block.options for block in divided}) == 2
+        divided = settings_of(collect([tmp_path]).runs)
+        assert [len(setting.runs) for setting in divided] == [1, 1]
+        assert len({setting.overrides for setting in divided}) == 2
 
 
 def test_a_tie_or_a_single_run_has_no_winner(tmp_path: Path) -> None:

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from scipy import stats as scipy_stats
 
-from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.comparison_figures import trial_charts
 from focusing.reports.tables import Table
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave, of_protocol, texts
+from tests.unit.reports.records import charts_of, leave, of_protocol, texts
 
 GRID = [(0, "left"), (0, "sides"), (4, "left"), (4, "sides"), (8, "left"), (8, "sides")]
 
@@ -142,5 +141,4 @@ def test_trials_on_other_data_make_no_pair(tmp_path: Path) -> None:
     leave_trial(tmp_path, 1, {"focus_s": 0.9}, changes=anew, fingerprint="drawn anew")
     [table] = trial_tables(collect([tmp_path]))
     assert {record["pairs"] for record in table.records} == {1}
-    charts = trial_charts(collect([tmp_path]))
-    assert [len(chart.rows) for chart in charts if isinstance(chart, Chart)] == [1]
+    assert [len(chart.rows) for chart in charts_of(trial_charts, collect([tmp_path]))] == [1]

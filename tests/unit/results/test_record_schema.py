@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from focusing.reports.figures.chart import editions
 from focusing.reports.figures.gallery import all_figures
 from focusing.reports.page.run_page import run_view
+from focusing.reports.settings import editions
 from focusing.reports.tables.files import all_tables
 from focusing.reports.terminal import summary
 from focusing.results.collect import Collection, collect, run_of

@@ -17,7 +17,6 @@ from focusing.results.store import (
     finished,
     inside,
     read_record,
-    remove,
     write_record,
 )
 from focusing.validation import is_name
@@ -32,7 +31,6 @@ def test_a_path_is_not_a_name(tmp_path: Path, name: Any) -> None:
     assert not is_name(name)
     with pytest.raises(UserError, match="cannot be the name of a file"):
         inside(tmp_path, "fine", name)
-    remove(tmp_path, [name])
 
 
 @pytest.mark.parametrize("name", ["a", ".a", "a..b", "ä b", "seed=3", "x" * 255])
@@ -50,17 +48,6 @@ def test_links_lead_nowhere_else(tmp_path: Path) -> None:
     for names in (["link"], ["link", "a"]):
         with pytest.raises(UserError, match=r"is a link that leads out of .*folder: remove it"):
             inside(folder, *names)
-
-
-def test_removes_files_and_links_but_no_folders(tmp_path: Path) -> None:
-    folder, kept = tmp_path / "folder", tmp_path / "kept"
-    (folder / "below").mkdir(parents=True)
-    for path in (folder / "old", kept):
-        path.write_text("x")
-    (folder / "link").symlink_to(kept)
-    remove(folder, ["old", "link", "below", "never there", "../kept", str(kept)])
-    assert [path.name for path in folder.iterdir()] == ["below"]
-    assert kept.read_text() == "x"
 
 
 @pytest.mark.parametrize("link", ["new", ".new.part"])

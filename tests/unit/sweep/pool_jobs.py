@@ -40,11 +40,10 @@ def execute(job: Job, announce: Announce) -> Outcome:
 
 def run_pool(options: dict[str, Any], jobs: list[str]) -> dict[str, Any]:
     limits = Limits(options.pop("jobs", 100), options.pop("growth_mb", 1000))
-    settings = {"workers": None, "gpus": 0, "per_gpu": 1, "threads": None, **options}
     said: list[str] = []
     outcomes, processes = {}, [0]
     begun = iter(number_jobs([[job] for job in jobs]))
-    with Pool(make_slots(**settings), execute, limits, said.append, Path("pause")) as pool:
+    with Pool(make_slots(**options), execute, limits, said.append, Path("pause")) as pool:
         for job, outcome in pool.run(begun, lambda: processes.append(len(active_children()))):
             outcomes[job.index] = (outcome.status, outcome.error)
     files = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc").exists() else 0

@@ -18,7 +18,7 @@ from focusing.sweep import clusters, ray_cluster
 from focusing.sweep.allocation import NO_RUN, Allocation, Journal
 from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
 from focusing.sweep.jobs import Job, Outcome, number_jobs
-from focusing.sweep.slurm import Slurm, _fit
+from focusing.sweep.slurm import Slurm
 from focusing.sweep.status import SweepStatus
 from tests.unit.reports.records import SMALLEST
 from tests.unit.sweep.conftest import Load
@@ -234,7 +234,7 @@ def slurm(
     def make(**changes: Any) -> Slurm:
         settings = {**launcher, **changes}
         own = {name: settings.pop(name) for name in ("cluster", "runs_per_job", "per_gpu")}
-        return Slurm(context, config, sweep_task(print), options=settings, **own)
+        return Slurm(context, config, sweep_task(print), **settings, **own)
 
     return make
 
@@ -284,14 +284,6 @@ def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
     assert slurm(gpus_per_node=2, cpus_per_task=4)._capacity(search=True) == 8
     (tmp_path / "squeue").write_text("#!/bin/sh\nexit 1\n")
     assert {state.name for state in sweep._watch(sweep._submitted)} == {"UNKNOWN"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "cpus", "gpus", "jobs"),
-    [(("2", "4", "(null)"), 3, 0, 2), (("1", "64", "gpu:8"), 1, 4, 2), (("9", "1", ""), 2, 0, 0)],
-)
-def test_nodes_have_room(kind: Sequence[str], cpus: int, gpus: float, jobs: int) -> None:
-    assert _fit(kind, cpus, gpus) == jobs
 
 
 def test_a_question_follows_a_submission_and_then_they_are_rare(

@@ -19,8 +19,7 @@ OPTUNA = {**SEARCH, "parallel": 1, "n_trials": 9, "sampler": "grid"}
 
 
 def slots(**options: Any) -> list[tuple[str, int]]:
-    settings = {"workers": None, "gpus": 0, "per_gpu": 1, "threads": None, **options}
-    return [(slot.gpu, slot.threads) for slot in make_slots(**settings)]
+    return [(slot.gpu, slot.threads) for slot in make_slots(**options)]
 
 
 def test_processors_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,8 @@ def leave(cfg: DictConfig, **record: Any) -> Path:
 def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     fresh = cfg()
     seen: list[Path] = []
-    task = sweep_task(lambda _: 0.5, threads=1)
+    task = sweep_task(lambda _: 0.5)
+    task.threads = 1
     task.announce = lambda run_dir, config: seen.append(run_dir)
     outcome = task(fresh)
     assert (outcome.status, outcome.earlier, outcome.score) == ("done", False, 0.5)

@@ -93,6 +93,17 @@ class Signal(pl.Callback):
         self.left -= 1
 
 
+class Raise(pl.Callback):
+    """Fails at the beginning of an epoch."""
+
+    def __init__(self, error: BaseException, epoch: int = 0) -> None:
+        self.error, self.epoch = error, epoch
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.current_epoch == self.epoch:
+            raise self.error
+
+
 class CountSteps(pl.Callback):
     """Counts the optimizer steps of all fits that it takes part in."""
 

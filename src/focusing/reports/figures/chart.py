@@ -1,11 +1,11 @@
-"""What a figure of a report is, and which runs it is about."""
+"""What a figure of a report is, which runs it is about, and how it reads their arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -21,10 +21,9 @@ from focusing.reports.names import (
     edition_words,
     option_words,
 )
+from focusing.reports.plans import command
+from focusing.reports.settings import Edition, Setting, editions
 from focusing.reports.tables import file_name
-from focusing.reports.tables.run_blocks import Block, blocks, command
-from focusing.reports.tables.run_blocks import editions as run_editions
-from focusing.reports.tables.settings import Setting
 from focusing.results.collect import Collection, Run
 
 MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
@@ -39,6 +38,7 @@ PROTOCOL_TITLES = {
 INTERVALS = "means with 95 % intervals (Student's t; bootstrap from 20 runs on; none below 3 runs)"
 ALONE = ("sparsity",)
 """Experiments whose curves mean something without repeats."""
+PICTURES = (".png", ".svg", ".pdf")
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 
@@ -65,15 +65,13 @@ class Chart:
     rows: Rows
     plot: Callable[[], Figure | bytes]
     tags: Mapping[str, str] = field(default_factory=dict)
-    suffixes: tuple[str, ...] = (".png", ".svg", ".pdf")
+    suffixes: tuple[str, ...] = PICTURES
     section: str = ""
 
     @property
     def minor(self) -> bool:
-        """It belongs into an appendix: of quick runs, or of single ones where others have more."""
-        counts = [row["n"] for row in self.rows if row.get("n") is not None]
-        single = bool(counts) and max(counts) == 1 and self.tags.get("experiment") not in ALONE
-        return self.tags.get("size") in SMALL_SIZES or single
+        """It belongs into an appendix."""
+        return says_little(self.rows, self.tags)
 
     def draw(self) -> Figure | bytes:
         """Draw the figure in the style of all figures."""
@@ -88,6 +86,11 @@ class Missing:
     title: str
     command: str
 
+    @classmethod
+    def of(cls, title: str, experiment: str, *options: str) -> Missing:
+        """The figure of an experiment that was not run."""
+        return cls(title, command(experiment, "full", "text", options))
+
 
 @dataclass(frozen=True)
 class Damaged:
@@ -96,135 +99,105 @@ class Damaged:
     file: str
     reason: str
 
-    @classmethod
-    def of(cls, error: DamagedError) -> Damaged:
-        """Report what a reader of the file complained about."""
-        location = "/".join(error.path.parts[-4:])
-        return cls(printable(location), printable(error.reason))
+
+Charts = Iterator[Chart | Missing]
 
 
-Charts = list[Chart | Missing | Damaged]
+class Runs:
+    """The runs of a report, as figures see them; it notes the damaged files that it meets."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self.damaged: dict[Damaged, None] = {}
+
+    @cached_property
+    def editions(self) -> list[Edition]:
+        """All experiments but random trials."""
+        return editions(self.collection)
+
+    def settings(self) -> Iterator[tuple[Edition, Setting]]:
+        """Every setting of every edition."""
+        return ((edition, setting) for edition in self.editions for setting in edition.settings)
+
+    def by_model(self, experiments: Sequence[str]) -> Iterator[tuple[Edition, str, list[Setting]]]:
+        """Editions of some experiments with every focused model, and its settings by data set."""
+        for edition in self.editions:
+            for model in FOCUSED_MODELS if edition.experiment in experiments else ():
+                settings = [setting for setting in edition.settings if setting.model == model]
+                yield edition, model, sorted(settings, key=lambda s: data_order(s.data))
+
+    @contextmanager
+    def noting_damage(self) -> Iterator[None]:
+        """Leave out what a damaged file would show, and note the file."""
+        try:
+            yield
+        except DamagedError as error:
+            location = "/".join(error.path.parts[-4:])
+            self.damaged[Damaged(printable(location), printable(error.reason))] = None
+
+    def foci(self, run: Run) -> list[LayerFoci]:
+        """The foci of a run; none if their file is damaged."""
+        with self.noting_damage():
+            return read_foci(run.path, run.sizes)
+        return []
+
+    def ends(self, run: Run, which: str) -> dict[str, tuple[Array, Array]]:
+        """First and last mu or sigma of every layer; none if their file is damaged."""
+        with self.noting_damage():
+            return first_and_last(run.path, which)
+        return {}
 
 
-def missing(title: str, experiment: str, *options: str) -> Missing:
-    """The figure of an experiment that was not run."""
-    return Missing(title, command(experiment, "full", "text", options))
+def chart(
+    edition: Edition,
+    name: Sequence[str],
+    title: str,
+    caption: str,
+    rows: Rows,
+    plot: Callable[[], Figure | bytes],
+    *,
+    data: Iterable[str] | None = None,
+    model: Iterable[str] | None = None,
+    home: str = "",
+    suffixes: tuple[str, ...] = PICTURES,
+    options: Sequence[str] = (),
+    **tags: str,
+) -> Chart:
+    """A figure about runs of an edition: a :class:`Chart`.
+
+    Its file name begins with ``name``, and its title ends with the edition and some ``options``.
+    The tags ``data`` and ``model`` come from the rows unless they are passed. The experiment is in
+    the file name unless it is ``home``, whose name goes without saying.
+    """
+    subject, *more = name
+    parts = [subject, *([] if edition.experiment in (subject, home) else [edition.experiment])]
+    words = edition.experiment.replace("_", " "), *edition_words(edition.size, edition.variant)
+    return Chart(
+        file_name(*parts, edition.size, edition.variant, *more),
+        f"{title} ({', '.join([*words, *map(option_words, options)])})",
+        caption,
+        rows,
+        plot,
+        edition.about
+        | {"data": joined([row["data"] for row in rows] if data is None else data)}
+        | {"model": joined([row["model"] for row in rows] if model is None else model)}
+        | tags,
+        suffixes,
+    )
 
 
-def or_missing(charts: Charts, title: str, experiment: str, *options: str) -> Charts:
-    """The charts; if there is none, the command that makes the runs for one, too."""
-    if any(isinstance(chart, Chart) for chart in charts):
-        return charts
-    return [*charts, missing(title, experiment, *options)]
+def setting_name(edition: Edition, setting: Setting) -> tuple[str, ...]:
+    """What tells a setting from others of the edition, in names of files."""
+    several = len({run.data for run in edition.runs}) > 1 or setting.overrides
+    return (setting.data, *setting.overrides) if several else ()
 
 
-def chart_each(items: Iterable[tuple[Any, ...]], make: Callable[..., Chart | None]) -> Charts:
-    """The charts that ``make`` makes of items; what a damaged file would show is noted instead."""
-    charts: Charts = []
-    for item in items:
-        with noting_damage(charts):
-            if (chart := make(*item)) is not None:
-                charts.append(chart)
-    return charts
-
-
-@dataclass(frozen=True)
-class Edition:
-    """Runs of an experiment, of one size and variant: only these may enter the same mean."""
-
-    experiment: str
-    size: str
-    variant: str
-    runs: tuple[Run, ...] = ()
-
-    def title(self, *options: str) -> str:
-        """For print, in brackets behind what a figure shows."""
-        words = edition_words(self.size, self.variant)
-        named = self.experiment.replace("_", " "), *words, *map(option_words, options)
-        return f"({', '.join(named)})"
-
-    def name(self, subject: str, *more: str, home: str = "") -> str:
-        """Name of files; that of the experiment ``home`` goes without saying."""
-        parts = (subject,) if self.experiment in (subject, home) else (subject, self.experiment)
-        return file_name(*parts, self.size, self.variant, *more)
-
-    def block_name(self, block: Block) -> tuple[str, ...]:
-        """What tells a block from others of the edition, in names of files."""
-        several = len({run.data for run in self.runs}) > 1 or block.options
-        return (block.data, *block.options) if several else ()
-
-    def tags(self, **more: str) -> dict[str, str]:
-        """Tags for filters."""
-        return {"experiment": self.experiment, "size": self.size, "variant": self.variant, **more}
-
-    def chart(
-        self,
-        name: Sequence[str],
-        title: str,
-        caption: str,
-        rows: Rows,
-        plot: Callable[[], Figure | bytes],
-        *,
-        data: Iterable[str] | None = None,
-        model: Iterable[str] | None = None,
-        home: str = "",
-        suffixes: tuple[str, ...] = (".png", ".svg", ".pdf"),
-        **tags: str,
-    ) -> Chart:
-        """A figure about runs of this edition: a :class:`Chart`.
-
-        Its file name begins with ``name``, and its title ends with the edition. The tags ``data``
-        and ``model`` come from the rows unless they are passed; for ``home`` see :meth:`name`.
-        """
-        data = [row["data"] for row in rows] if data is None else data
-        model = [row["model"] for row in rows] if model is None else model
-        tags = self.tags(data=joined(data), model=joined(model), **tags)
-        full_name, full_title = self.name(*name, home=home), f"{title} {self.title()}"
-        return Chart(full_name, full_title, caption, rows, plot, tags, suffixes)
-
-
-@lru_cache(maxsize=2)  # all families of figures ask
-def editions(collection: Collection, random_trials: bool = False) -> tuple[Edition, ...]:
-    """All experiments but random trials, or only these, as published first."""
-    runs = [run for run in collection.runs if (run.trial is not None) == random_trials]
-    return tuple(Edition(**about, runs=tuple(members)) for about, members in run_editions(runs))
-
-
-def edition_blocks(collection: Collection) -> Iterator[tuple[Edition, Block]]:
-    """Runs of every edition that may be compared with each other."""
-    for edition in editions(collection):
-        for block in blocks(edition.runs):
-            yield edition, block
-
-
-def edition_models(collection: Collection) -> Iterator[tuple[Edition, Block, str]]:
-    """Every block of runs with every model in it."""
-    for edition, block in edition_blocks(collection):
-        for model in block.models:
-            yield edition, block, model
-
-
-def blocks_by_model(
-    collection: Collection, experiments: Sequence[str]
-) -> Iterator[tuple[Edition, str, list[Block]]]:
-    """Editions of some experiments with every focused model, and the blocks with runs of it."""
-    for runs in editions(collection):
-        if runs.experiment not in experiments:
-            continue
-        ordered = sorted(blocks(runs.runs), key=lambda block: data_order(block.data))
-        for model in FOCUSED_MODELS:
-            yield runs, model, [block for block in ordered if model in block.models]
-
-
-def block_columns(block: Block) -> dict[str, str]:
-    """What a block is about, in columns of a CSV file."""
-    return {"data": block.data, "source": block.source, "options": " ".join(block.options)}
-
-
-def never_run(collection: Collection, expected: Mapping[str, str]) -> list[Missing]:
-    """The figures of experiments without a run; ``expected``: experiment -> title."""
-    ran = {runs.experiment for runs in editions(collection)}
-    return [missing(title, name) for name, title in expected.items() if name not in ran]
+def says_little(rows: Rows, tags: Mapping[str, str]) -> bool:
+    """Whether all is of quick runs, or of single ones where others have more."""
+    sizes, experiments = (set(tags.get(name, "").split()) for name in ("size", "experiment"))
+    counts = [row["n"] for row in rows if row.get("n") is not None]
+    single = bool(counts) and max(counts) == 1 and not experiments & set(ALONE)
+    return single or (bool(sizes) and sizes <= set(SMALL_SIZES))
 
 
 def median_run(runs: Sequence[Run], file: str = FOCI_FILE) -> Run:
@@ -257,36 +230,7 @@ def _goodness(run: Run) -> float:
 
 def data_seed(run: Run) -> Any:
     """Seed of generated data; None of other data."""
-    return (run.config.get("data") or {}).get("seed")
-
-
-@contextmanager
-def noting_damage(charts: Charts) -> Iterator[None]:
-    """Leave out what a damaged file would show, and note the file among the charts."""
-    try:
-        yield
-    except DamagedError as error:
-        charts.append(Damaged.of(error))
-
-
-def foci_or_note(run: Run, charts: Charts) -> list[LayerFoci]:
-    """The foci of a run; none, and a note among the charts, if their file is damaged."""
-    with noting_damage(charts):
-        return read_foci(run.path, run.sizes)
-    return []
-
-
-def ends_or_note(run: Run, which: str, charts: Charts) -> dict[str, tuple[Array, Array]]:
-    """First and last mu or sigma of every layer; none, and a note, if their file is damaged."""
-    with noting_damage(charts):
-        return first_and_last(run.path, which)
-    return {}
-
-
-def table_tags(rows: Rows) -> dict[str, str]:
-    """What the rows of a table are about, for filters."""
-    columns = ("experiment", "size", "variant", "data", "model")
-    return {name: joined(row[name] for row in rows) for name in columns if name in rows[0]}
+    return run.data_options.get("seed")
 
 
 def protocols_to_show(names: Iterable[str]) -> list[str]:
@@ -312,46 +256,3 @@ def run_count(counts: Iterable[int]) -> str:
 def joined(values: Iterable[Any]) -> str:
     """Distinct values as one tag."""
     return " ".join(dict.fromkeys(map(str, values)))
-
-
-def score_charts(
-    edition: Edition,
-    settings: Sequence[Setting],
-    title: str,
-    columns: Callable[[Setting, str], Row],
-    caption: Callable[[Sequence[Setting], Rows, str], str],
-    draw: Callable[[Sequence[Setting], Rows, str], Figure],
-) -> list[Chart]:
-    """A figure of settings for every protocol.
-
-    ``columns`` are those of a setting besides its options; ``caption`` and ``draw`` take settings,
-    their rows and protocol.
-    """
-    charts = []
-    for protocol in protocols_to_show(name for setting in settings for name in setting.scores):
-        scored = [setting for setting in settings if protocol in setting.scores]
-        rows = [
-            {
-                **edition.tags(),
-                **setting.about(),
-                "protocol": protocol,
-                **columns(setting, protocol),
-            }
-            for setting in scored
-        ]
-        charts.append(
-            edition.chart(
-                (edition.experiment, protocol),
-                title,
-                caption(scored, rows, protocol),
-                rows,
-                partial(draw, scored, rows, protocol),
-                protocol=protocol,
-            )
-        )
-    return charts
-
-
-def titled(title: str, *words: str) -> str:
-    """A title with words in brackets behind it, if there are any."""
-    return f"{title} ({', '.join(words)})" if words else title

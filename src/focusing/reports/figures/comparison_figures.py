@@ -18,27 +18,19 @@ from focusing.reports.figures.chart import (
     PROTOCOL_TITLES,
     Chart,
     Charts,
-    Edition,
     Row,
     Rows,
-    editions,
-    or_missing,
+    Runs,
+    chart,
     protocols_to_show,
 )
 from focusing.reports.figures.plotting import BLACK, INKS, PAGE_WIDTH, ROW_HEIGHT, Dot, draw_dots
-from focusing.reports.names import (
-    PROTOCOLS,
-    SIZES,
-    data_name,
-    model_name,
-)
+from focusing.reports.names import PROTOCOLS, SIZES, data_name, model_name
 from focusing.reports.paper import REPEATS, Published, paper, published_tables
 from focusing.reports.tables import between, signed
 from focusing.reports.tables.files import all_tables
-from focusing.reports.tables.run_blocks import TRIALS_EXPERIMENT, Block, blocks
-from focusing.reports.tables.trial_tables import BASE, noise_level, trial_pairs
+from focusing.reports.tables.trial_tables import BASE, Trials, all_trials
 from focusing.results.collect import Collection
-from focusing.results.frame import replicate_key
 from focusing.results.stats import CONFIDENCE, mean_interval
 
 SERIES = {
@@ -65,23 +57,24 @@ TICKS = (-10, -3, -1, 0, 1, 3, 10)
 TRIAL_TITLE = "Random trials, focused against dense"
 
 
-def forest_charts(collection: Collection) -> Charts:
+FOREST_CAPTION = (
+    "Difference of test accuracy, focused − dense, in points, with 95 % intervals (not "
+    "corrected for the number of tests; none below three runs); right of zero the focused "
+    "network is better. The axis is linear up to one point and logarithmic beyond. Ours at the "
+    "best test epoch, as in the paper, or on held-out data; hollow where runs are shorter or "
+    "have less data than the paper's. The paper's intervals are Student's, from its means and "
+    "standard deviations, where these can be. Boston: by how much the mean absolute error is "
+    "smaller. Grey points of the random trials are those of the author's notebook, of "
+    "synthetic data a stored run."
+)
+
+
+def forest_charts(runs: Runs) -> Charts:
     """One figure of all differences, if there is anything to compare."""
-    points = list(_forest_points(collection))
-    if all(point["series"] == "published" for point in points):
-        return []
-    caption = (
-        "Difference of test accuracy, focused − dense, in points, with 95 % intervals (not "
-        "corrected for the number of tests; none below three runs); right of zero the focused "
-        "network is better. The axis is linear up to one point and logarithmic beyond. Ours at the "
-        "best test epoch, as in the paper, or on held-out data; hollow where runs are shorter or "
-        "have less data than the paper's. The paper's intervals are Student's, from its means and "
-        "standard deviations, where these can be. Boston: by how much the mean absolute error is "
-        "smaller. Grey points of the random trials are those of the author's notebook, of "
-        "synthetic data a stored run."
-    )
-    title = "All differences, focused − dense"
-    return [Chart("forest", title, caption, points, partial(_draw_forest, points))]
+    points = list(_forest_points(runs.collection))
+    if not all(point["series"] == "published" for point in points):
+        title = "All differences, focused − dense"
+        yield Chart("forest", title, FOREST_CAPTION, points, partial(_draw_forest, points))
 
 
 def _forest_points(collection: Collection) -> Iterator[Row]:
@@ -256,51 +249,42 @@ def _draw_forest_panel(axes: Axes, points: Rows, height: int) -> None:
     axes.set_xlim(-20, 20)
 
 
-def trial_charts(collection: Collection) -> Charts:
+def trial_charts(runs: Runs) -> Charts:
     """Random trials as points, the dense network across, the focused one up."""
-    charts: Charts = []
-    for edition in editions(collection, random_trials=True):
-        for place, block in enumerate(blocks(edition.runs)):
-            names = {name for runs in block.models.values() for run in runs for name in run.scores}
-            for model in sorted(set(block.models) - {BASE}):
-                for protocol in protocols_to_show(name for name in PROTOCOLS if name in names):
-                    rows = _trial_rows(block, model, protocol)
-                    if rows:
-                        charts.append(_trial_chart(edition, place, block, model, protocol, rows))
-    return or_missing(charts, TRIAL_TITLE, TRIALS_EXPERIMENT)
+    for trials in all_trials(runs.collection):
+        scores = {name for run in (*trials.focused, *trials.dense) for name in run.scores}
+        for protocol in protocols_to_show(name for name in PROTOCOLS if name in scores):
+            rows = _trial_rows(trials, protocol)
+            number = [str(trials.number + 1)] if trials.number else []
+            caption = (
+                f"Test accuracy of {model_name(trials.model)} and {model_name(BASE)} on the same "
+                f"data from the same seed, {PROTOCOL_TITLES[protocol]}, {len(rows)} pairs. Above "
+                "the diagonal the focused network is better. Noise: columns of noise for each "
+                "informative one. Above each panel: mean difference, focused − dense, in points "
+                "with its 95 % interval (bootstrap; Student's t below 20 pairs)."
+            )
+            if rows:
+                yield chart(
+                    trials.edition, ("trials", *number, trials.model, protocol), TRIAL_TITLE,
+                    caption, rows, partial(_draw_trials, rows, trials.model),
+                    data=[trials.focused[0].data], model=[BASE, trials.model],
+                    options=trials.overrides, protocol=protocol,
+                )  # fmt: skip
 
 
-def _trial_chart(
-    edition: Edition, place: int, block: Block, model: str, protocol: str, rows: Rows
-) -> Chart:
-    return Chart(
-        edition.name("trials", *([str(place + 1)] if place else []), model, protocol),
-        f"{TRIAL_TITLE} {edition.title(*block.options)}",
-        f"Test accuracy of {model_name(model)} and {model_name(BASE)} on the same data "
-        f"from the same seed, {PROTOCOL_TITLES[protocol]}, {len(rows)} pairs. Above the diagonal "
-        "the focused network is better. Noise: columns of noise for each informative "
-        "one. Above each panel: mean difference, focused − dense, in points with its 95 % "
-        "interval (bootstrap; Student's t below 20 pairs).",
-        rows,
-        partial(_draw_trials, rows, model),
-        edition.tags(data=block.data, model=f"{BASE} {model}", protocol=protocol),
-    )
-
-
-def _trial_rows(block: Block, model: str, protocol: str) -> list[Row]:
-    runs = {replicate_key(run): run for run in block.models[model]}
+def _trial_rows(trials: Trials, protocol: str) -> list[Row]:
     rows = [
         {
-            "trial": runs[key].trial,
-            "seed": runs[key].seed,
-            "noise": noise_level(runs[key]),
-            "position": runs[key].config["data"]["noise_position"],
+            "trial": pair["run"].trial,
+            "seed": pair["run"].seed,
+            "noise": pair["noise"],
+            "position": pair["noise position"],
             "protocol": protocol,
-            "dense": dense,
-            "focused": focused,
-            "difference": focused - dense,
+            "dense": pair["base"],
+            "focused": pair["model"],
+            "difference": pair["difference"],
         }
-        for key, (focused, dense) in trial_pairs(block, model, protocol).items()
+        for pair in trials.table(protocol).to_dict("records")
     ]
     return sorted(rows, key=lambda row: (row["trial"], row["seed"]))
 

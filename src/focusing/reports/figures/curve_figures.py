@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
@@ -19,12 +20,11 @@ from focusing.reports.figures.chart import (
     Charts,
     Row,
     Rows,
-    block_columns,
-    editions,
-    never_run,
+    Runs,
+    chart,
     numbers,
+    protocols_to_show,
     run_count,
-    score_charts,
 )
 from focusing.reports.figures.plotting import model_style, score_label
 from focusing.reports.names import (
@@ -37,10 +37,10 @@ from focusing.reports.names import (
     option_words,
 )
 from focusing.reports.paper import published_tables
+from focusing.reports.plans import show_option
+from focusing.reports.settings import Edition, Setting
 from focusing.reports.tables.experiments import author_mean, limited_note
-from focusing.reports.tables.run_blocks import Block, blocks
-from focusing.reports.tables.settings import Setting, settings_of, show_option
-from focusing.results.collect import Collection, Run
+from focusing.results.collect import Run
 from focusing.results.frame import group_by
 
 COMPARED_MODELS = ("focus_s", "cnn_focus", "vgg_focus", "fasttext_focus")
@@ -51,8 +51,8 @@ LOSS_TITLES = {
 }
 SPLIT_LINES = {"train": ":", "val": "-", "test": "-"}
 SPLIT_NAMES = {"val": "validation split", "test": "test data, which chose the paper's epoch"}
-Pair = tuple[Block, str]
-"""Runs that may be compared, and the focused network that is compared with the dense one."""
+Pair = tuple[Setting, Setting]
+"""A focused network and the dense one that it is compared with."""
 SWEEP_TITLES = {
     "n_hidden": "Accuracy against the number of hidden neurons",
     "sigma_reg": "Accuracy against the penalty on sigma",
@@ -67,30 +67,25 @@ SWEEP_HEIGHT = 1.95
 """Of a panel, in inches; its axes take about two thirds."""
 
 
-def loss_charts(collection: Collection) -> Charts:
+def loss_charts(runs: Runs) -> Charts:
     """Loss over epochs, for editions with a dense and a focused network on the same data."""
-    charts: Charts = []
-    for edition in editions(collection):
+    for edition in runs.editions:
+        if edition.experiment in MEASUREMENTS:
+            continue
         pairs = [
-            (block, model)
-            for block in sorted(blocks(edition.runs), key=lambda block: data_order(block.data))
+            (block[model], block[dense_twin(model)])
+            for _, block in sorted(edition.blocks.items(), key=lambda item: data_order(item[0][0]))
             for model in COMPARED_MODELS
-            if {model, dense_twin(model)} <= block.models.keys()
+            if {model, dense_twin(model)} <= block.keys()
         ]
         longest = _longest(pairs)
         rows = [row for panel, pair in enumerate(longest) for row in _loss_rows(panel, *pair)]
-        if rows and edition.experiment not in MEASUREMENTS:
-            left_out = [pair for pair in pairs if pair not in longest]
-            charts.append(
-                edition.chart(
-                    ("losses",),
-                    "Loss of the dense and the focused network",
-                    _loss_caption(rows, left_out),
-                    rows,
-                    partial(_draw_losses, rows),
-                )
-            )
-    return [*charts, *never_run(collection, LOSS_TITLES)]
+        if rows:
+            left_out = [focused for focused, dense in pairs if (focused, dense) not in longest]
+            yield chart(
+                edition, ("losses",), "Loss of the dense and the focused network",
+                _loss_caption(rows, left_out), rows, partial(_draw_losses, rows),
+            )  # fmt: skip
 
 
 def _longest(pairs: Sequence[Pair]) -> list[Pair]:
@@ -99,22 +94,16 @@ def _longest(pairs: Sequence[Pair]) -> list[Pair]:
     Of several that are as long, the one whose options are the experiment's.
     """
     longest: list[Pair] = []
-    groups = group_by(pairs, lambda pair: (pair[0].data, pair[0].source, pair[1]))
+    groups = group_by(pairs, lambda pair: (pair[0].data, pair[0].source, pair[0].model))
     for group in groups.values():
-        epochs = max(map(_epochs, group))
-        last = [pair for pair in group if _epochs(pair) == epochs]
-        unchanged = [pair for pair in last if not pair[0].options]
+        epochs = max(focused.epochs for focused, _ in group)
+        last = [pair for pair in group if pair[0].epochs == epochs]
+        unchanged = [pair for pair in last if not pair[0].overrides]
         longest += last if len(last) == 1 else unchanged[:1]
     return longest
 
 
-def _epochs(pair: Pair) -> int:
-    block, model = pair
-    trainer = block.models[model][0].config.get("trainer") or {}
-    return int(trainer.get("max_epochs") or 0)
-
-
-def _loss_caption(rows: Rows, left_out: Sequence[Pair]) -> str:
+def _loss_caption(rows: Rows, left_out: Sequence[Setting]) -> str:
     counts = sorted({row["n"] for row in rows})
     runs = "1 run each" if counts == [1] else f"means of {run_count(counts)}"
     splits = {row["split"] for row in rows} - {"train"} or {"test"}
@@ -127,19 +116,19 @@ def _loss_caption(rows: Rows, left_out: Sequence[Pair]) -> str:
         caption += " Bands: from the lowest to the highest run."
     if left_out:
         names = ", ".join(
-            " ".join([data_name(pair[0].data), "of", str(_epochs(pair)), "epochs"]
-                     + [option_words(option) for option in pair[0].options
+            " ".join([data_name(setting.data), "of", str(setting.epochs), "epochs"]
+                     + [option_words(option) for option in setting.overrides
                         if not option.startswith("trainer.max_epochs=")])
-            for pair in left_out
+            for setting in left_out
         )  # fmt: skip
         caption += f" The longest training on each data set is drawn; left out: {names}."
     return caption
 
 
-def _loss_rows(panel: int, block: Block, focused: str) -> list[Row]:
+def _loss_rows(panel: int, focused: Setting, dense: Setting) -> list[Row]:
     """Mean, least and greatest loss of the runs of both networks at every epoch."""
-    models, check = comparable_runs({m: block.models[m] for m in (dense_twin(focused), focused)})
-    about = block_columns(block)
+    models, check = comparable_runs({setting.model: setting.runs for setting in (dense, focused)})
+    about = focused.columns()
     rows: list[Row] = []
     for model, runs in models.items():
         series = [run.series() for run in runs]
@@ -208,17 +197,47 @@ def _draw_loss_panel(axes: Axes, rows: Rows) -> None:
         axes.set_xlim(0, 2)
 
 
-def sweep_charts(collection: Collection) -> Charts:
+def sweep_charts(runs: Runs) -> Charts:
     """Score against an option that was swept: width of the layers, penalty on sigma, others."""
-    charts: Charts = []
-    for edition in editions(collection):
-        settings = settings_of(edition.runs)
-        option = swept_option(settings)
-        if option is not None and edition.experiment not in published_tables():
-            title = SWEEP_TITLES.get(edition.experiment, f"Score against {_axis_label(option)}")
-            charts += score_charts(edition, settings, title, partial(_sweep_row, option),
-                                    _sweep_caption, partial(_draw_sweep, option))  # fmt: skip
-    return [*charts, *never_run(collection, SWEEP_TITLES)]
+    for edition in runs.editions:
+        option = swept_option(edition.settings)
+        if option is None or edition.experiment in published_tables():
+            continue
+        title = SWEEP_TITLES.get(edition.experiment, f"Score against {_axis_label(option)}")
+        values = {setting: _number(setting.values[option]) for setting in edition.settings}
+        for protocol, scored in score_rows(edition, x=values).items():
+            for setting, row in scored.items():
+                row["author"] = author_mean(setting) if option == "model.hidden" else None
+            yield chart(
+                edition, (edition.experiment, protocol), title, _sweep_caption(scored, protocol),
+                list(scored.values()), partial(_draw_sweep, option, scored, protocol),
+                protocol=protocol,
+            )  # fmt: skip
+
+
+def score_rows(
+    edition: Edition, **columns: Mapping[Setting, Any]
+) -> dict[str, dict[Setting, dict[str, Any]]]:
+    """By protocol worth a figure, what a CSV file says about the scores of the settings.
+
+    ``columns`` are further ones: name -> value by setting.
+    """
+    settings = edition.settings
+    protocols = protocols_to_show(name for setting in settings for name in setting.scores)
+    return {
+        protocol: {
+            setting: {
+                **edition.about,
+                **setting.about(),
+                "protocol": protocol,
+                **{name: values[setting] for name, values in columns.items()},
+                **setting.scores[protocol].record(),
+            }
+            for setting in settings
+            if protocol in setting.scores
+        }
+        for protocol in protocols
+    }
 
 
 def swept_option(settings: Sequence[Setting]) -> str | None:
@@ -246,31 +265,26 @@ def _number(value: Any) -> float | None:
     return float(value) if number else None
 
 
-def _sweep_panel(setting: Setting) -> tuple[int, tuple[int, str], tuple[str, str]]:
+def _sweep_panel(setting: Setting) -> tuple[int, tuple[int, str], str]:
     """Kinds of networks apart, as in the paper: their accuracies have scales of their own."""
     kind = list(MODELS).index(dense_twin(setting.model))
-    return kind, data_order(setting.data[0]), setting.data
+    return kind, data_order(setting.data), setting.source
 
 
-def _sweep_line(setting: Setting, option: str) -> tuple[Any, ...]:
+def _sweep_line(setting: Setting, option: str) -> tuple[str, ...]:
     """What the points of a line have in common: data, and the name of the line."""
     others = (
         f"{name}={show_option(value)}"
         for name, value in setting.values.items()
         if name != option and value is not None
     )
-    return setting.data, setting.model, ", ".join([model_name(setting.model), *others])
+    name = ", ".join([model_name(setting.model), *others])
+    return setting.data, setting.source, setting.model, name
 
 
-def _sweep_row(option: str, setting: Setting, protocol: str) -> Row:
-    score = setting.scores[protocol].record()
-    author = author_mean(setting) if option == "model.hidden" else None
-    return {"x": _number(setting.values[option]), **score, "author": author}
-
-
-def _sweep_caption(settings: Sequence[Setting], rows: Rows, protocol: str) -> str:
-    models = ", ".join(dict.fromkeys(model_name(setting.model) for setting in settings))
-    counts = [row["n"] for row in rows]
+def _sweep_caption(scored: Mapping[Setting, Row], protocol: str) -> str:
+    models = ", ".join(dict.fromkeys(model_name(setting.model) for setting in scored))
+    counts = [row["n"] for row in scored.values()]
     sentences = [f"{models}: {PROTOCOL_TITLES[protocol]}, {run_count(counts)} a point."]
     sentences.append(
         "Points: means; whiskers: 95 % intervals of the mean (Student's t; bootstrap from 20 "
@@ -278,33 +292,36 @@ def _sweep_caption(settings: Sequence[Setting], rows: Rows, protocol: str) -> st
         if max(counts) > 1
         else "A single run has no interval."
     )
-    if any(row["author"] is not None for row in rows):
+    if any(row["author"] is not None for row in scored.values()):
         sentences.append("Grey crosses: means of five repeats in the author's scripts.")
-    if any(setting.scores[protocol].mark for setting in settings):
+    if any(setting.scores[protocol].mark for setting in scored):
         sentences.append("Of runs that kept part of the training data for validation.")
-    return " ".join([*sentences, *limited_note(settings)])
+    return " ".join([*sentences, *limited_note(list(scored))])
 
 
 def _axis_label(option: str) -> str:
     return SWEEP_LABELS.get(option, option.rpartition(".")[2].replace("_", " "))
 
 
-def _draw_sweep(option: str, settings: Sequence[Setting], rows: Rows, protocol: str) -> Figure:
-    points = list(zip(settings, rows, strict=True))
-    groups = group_by(points, lambda point: _sweep_panel(point[0]))
+def _draw_sweep(option: str, scored: Mapping[Setting, Row], protocol: str) -> Figure:
+    groups = group_by(scored, _sweep_panel)
     panels = plotting.small_multiples(len(groups), SWEEP_HEIGHT, sharex=True)
-    several = len({_sweep_line(setting, option)[1:] for setting in settings}) > 1
+    several = len({_sweep_line(setting, option)[2:] for setting in scored}) > 1
     for place, (axes, key) in enumerate(zip(panels.axes, sorted(groups), strict=True)):
-        lines = group_by(groups[key], lambda point: _sweep_line(point[0], option))
-        names = [_draw_line(axes, line, name, protocol) for (*_, name), line in lines.items()]
-        _scale_sweep(axes, sorted({row["x"] for _, row in groups[key]}))
-        first = groups[key][0][0]
+        rows = {setting: scored[setting] for setting in groups[key]}
+        lines = group_by(rows, lambda setting: _sweep_line(setting, option))
+        names = [
+            _draw_line(axes, {setting: rows[setting] for setting in line}, name, protocol)
+            for (*_, name), line in lines.items()
+        ]
+        _scale_sweep(axes, sorted({row["x"] for row in rows.values()}))
+        first = groups[key][0]
         alone = several and len(names) == 1
-        title = ", ".join([data_name(first.data[0]), *([names[0][2]] if alone else [])])
-        runs = numbers(row["n"] for _, row in groups[key])
-        plotting.panel_title(axes, title, f"{first.data[1]}, {runs}")
+        title = ", ".join([data_name(first.data), *([names[0][2]] if alone else [])])
+        note = f"{first.source}, {numbers(row['n'] for row in rows.values())}"
+        plotting.panel_title(axes, title, note)
         if place % panels.columns == 0:
-            axes.set_ylabel(score_label("mae" if first.runs[0].metric == "mae" else "percent"))
+            axes.set_ylabel(score_label(first.unit.name))
         if several and not alone:
             plotting.end_labels(axes, names, 72 * SWEEP_HEIGHT * 0.6)
         axes.margins(x=0.08)
@@ -313,14 +330,12 @@ def _draw_sweep(option: str, settings: Sequence[Setting], rows: Rows, protocol: 
 
 
 def _draw_line(
-    axes: Axes, points: Sequence[tuple[Setting, Row]], name: str, protocol: str
+    axes: Axes, points: Mapping[Setting, Row], name: str, protocol: str
 ) -> tuple[float, float, str, str]:
     """Draw a line of a sweep; returns where its name goes, the name and its colour."""
-    ordered = sorted(points, key=lambda point: point[1]["x"])
-    x, mean, low, high = (
-        np.array([row[key] for _, row in ordered], dtype=float)
-        for key in ("x", "mean", "low", "high")
-    )
+    ordered = sorted(points.items(), key=lambda point: point[1]["x"])
+    table = pd.DataFrame([row for _, row in ordered])
+    x, mean, low, high = (table[key].to_numpy(float) for key in ("x", "mean", "low", "high"))
     colour, marker = model_style(ordered[0][0].model)
     axes.errorbar(x, mean, np.maximum([mean - low, high - mean], 0), color=colour, marker=marker,
                   ms=4, lw=1, elinewidth=0.9, capsize=2, capthick=0.9)  # fmt: skip

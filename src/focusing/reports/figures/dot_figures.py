@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -17,24 +17,17 @@ from focusing.reports.figures.chart import (
     PROTOCOL_TITLES,
     Chart,
     Charts,
-    Edition,
+    Missing,
     Row,
     Rows,
-    block_columns,
-    chart_each,
-    editions,
+    Runs,
+    chart,
     joined,
-    missing,
-    never_run,
     numbers,
-    or_missing,
     protocols_to_show,
     run_count,
-    score_charts,
-    table_tags,
-    titled,
 )
-from focusing.reports.figures.curve_figures import swept_option
+from focusing.reports.figures.curve_figures import score_rows, swept_option
 from focusing.reports.figures.plotting import (
     INKS,
     PAGE_WIDTH,
@@ -53,14 +46,15 @@ from focusing.reports.names import (
     model_name,
 )
 from focusing.reports.paper import published_tables
+from focusing.reports.plans import labels
+from focusing.reports.settings import Setting
 from focusing.reports.tables.diagnostics import optimism_tables
-from focusing.reports.tables.experiments import limited_note
+from focusing.reports.tables.experiments import limited_note, varied_note
 from focusing.reports.tables.files import all_tables
-from focusing.reports.tables.run_blocks import Block, blocks
-from focusing.reports.tables.settings import Setting, labels, settings_of, varied_note
-from focusing.results.collect import Collection, Run
+from focusing.results.collect import Run
 from focusing.results.frame import group_by, stuck_share
 
+TABLE_TITLES = {name: table.title for name, table in published_tables().items()}
 SETTING_TITLES = {
     "topology": "Foci on a line against foci in the picture",
     "focus_functions": "Focus functions",
@@ -80,35 +74,42 @@ PUBLISHED_RATIOS = {
 """The paper's, on a Tesla K40; its text, section Training and test time."""
 
 
-def table_charts(collection: Collection) -> Charts:
+def table_charts(runs: Runs) -> Charts:
     """The paper's tables as figures: ours with intervals beside the published means."""
-    charts: Charts = []
-    ran = set()
-    for table in all_tables(collection):
+    for table in all_tables(runs.collection):
         records = [row for row in table.records if row.get("table") in published_tables()]
-        ran |= {row["table"] for row in records}
-        for protocol in protocols_to_show(row["protocol"] for row in records) if records else ():
+        for protocol in protocols_to_show(row["protocol"] for row in records):
             rows = [row for row in records if row["protocol"] == protocol]
-            charts.append(_table_chart(f"{table.name}_{protocol}", protocol, rows))
-    lacking = [name for name in published_tables() if name not in ran]
-    return [*charts, *(missing(published_tables()[name].title, name) for name in lacking)]
+            held_out = any(row["trained_on"] != "all" for row in rows)
+            caption = (
+                f"{PROTOCOL_TITLES[protocol].capitalize()}, {run_count(row['n'] for row in rows)} "
+                f"each: {INTERVALS}."
+                + (" Grey bars: the paper's means." if any(map(_is_published, rows)) else "")
+                + (" Of runs that kept part of the training data for validation." * held_out)
+            )
+            words = [protocol] if protocol != "best_test" else []
+            title = published_tables()[rows[0]["table"]].title
+            tags = {"experiment": rows[0]["table"], "protocol": protocol}
+            yield _table_chart(
+                f"{table.name}_{protocol}", title, words, caption, rows, _draw_table, **tags
+            )
 
 
-def _table_chart(name: str, protocol: str, rows: Rows) -> Chart:
-    experiment, size, variant = (rows[0][key] for key in ("table", "size", "variant"))
-    held_out = any(row["trained_on"] != "all" for row in rows)
-    words = [*edition_words(size, variant), *([] if protocol == "best_test" else [protocol])]
-    return Chart(
-        name,
-        titled(published_tables()[experiment].title, *words),
-        f"{PROTOCOL_TITLES[protocol].capitalize()}, {run_count(row['n'] for row in rows)} each: "
-        f"{INTERVALS}."
-        + (" Grey bars: the paper's means." if any(map(_is_published, rows)) else "")
-        + (" Of runs that kept part of the training data for validation." if held_out else ""),
-        rows,
-        partial(_draw_table, rows),
-        {**table_tags(rows), "experiment": experiment, "protocol": protocol},
-    )
+def _table_chart(
+    name: str,
+    title: str,
+    words: Sequence[str],
+    caption: str,
+    rows: Rows,
+    draw: Callable[[Rows], Figure],
+    **tags: str,
+) -> Chart:
+    """A figure of the records of a table; some words, and the edition, are behind its title."""
+    words = [*edition_words(rows[0]["size"], rows[0]["variant"]), *words]
+    named = f"{title} ({', '.join(words)})" if words else title
+    columns = ("experiment", "size", "variant", "data", "model")
+    about = {key: joined(row[key] for row in rows) for key in columns if key in rows[0]}
+    return Chart(name, named, caption, rows, partial(draw, rows), {**about, **tags})
 
 
 def _is_published(row: Row) -> bool:
@@ -140,29 +141,29 @@ def _draw_table(rows: Rows) -> Figure:
     return panels.figure
 
 
-def setting_charts(collection: Collection) -> Charts:
+def setting_charts(runs: Runs) -> Charts:
     """All settings of an experiment below each other, unless it is a sweep of one number."""
-    charts: Charts = []
-    for edition in editions(collection):
-        settings = settings_of(edition.runs)
-        places = {setting.data for setting in settings}
+    for edition in runs.editions:
+        settings = edition.settings
+        places = {(setting.data, setting.source) for setting in settings}
         if (
-            edition.experiment not in (*published_tables(), *MEASUREMENTS)
-            and len(places) < len(settings) <= MAX_SETTINGS
-            and swept_option(settings) is None
+            edition.experiment in (*published_tables(), *MEASUREMENTS)
+            or not len(places) < len(settings) <= MAX_SETTINGS
+            or swept_option(settings) is not None
         ):
-            title = SETTING_TITLES.get(edition.experiment, "Scores of all settings")
-            charts += score_charts(edition, settings, title, _setting_row, _setting_caption,
-                                   _draw_settings)  # fmt: skip
-    return [*charts, *never_run(collection, SETTING_TITLES)]
-
-
-def _setting_row(setting: Setting, protocol: str) -> Row:
-    return {
-        **setting.scores[protocol].record(),
-        "runs": " ".join(f"{v:.6g}" for v in setting.scores[protocol].values.values()),
-        "stuck_percent": " ".join(f"{share:.4g}" for share in _stuck_shares(setting)),
-    }
+            continue
+        title = SETTING_TITLES.get(edition.experiment, "Scores of all settings")
+        for protocol, scored in score_rows(edition).items():
+            for setting, row in scored.items():
+                values = setting.scores[protocol].values.values()
+                row["runs"] = " ".join(f"{value:.6g}" for value in values)
+                shares = _stuck_shares(setting)
+                row["stuck_percent"] = " ".join(f"{share:.4g}" for share in shares)
+            yield chart(
+                edition, (edition.experiment, protocol), title, _setting_caption(scored, protocol),
+                list(scored.values()), partial(_draw_settings, scored, protocol),
+                protocol=protocol,
+            )  # fmt: skip
 
 
 def _stuck_shares(setting: Setting) -> list[float]:
@@ -170,89 +171,78 @@ def _stuck_shares(setting: Setting) -> list[float]:
     return [share for run in setting.runs if (share := stuck_share(run)) is not None]
 
 
-def _setting_caption(settings: Sequence[Setting], rows: Rows, protocol: str) -> str:
-    counts = [row["n"] for row in rows]
+def _setting_caption(scored: Mapping[Setting, Row], protocol: str) -> str:
+    counts = [row["n"] for row in scored.values()]
     sentences = [f"{PROTOCOL_TITLES[protocol].capitalize()}, {run_count(counts)} each."]
     if max(counts) > 1:
         sentences.append(f"Filled: {INTERVALS}; small and pale: single runs.")
-    if any(map(any, map(_stuck_shares, settings))):
+    if any(map(any, map(_stuck_shares, scored))):
         sentences.append("Stuck: neurons that went nowhere and see nothing, means and single runs.")
-    return " ".join([*sentences, *varied_note(settings), *limited_note(settings)])
+    return " ".join([*sentences, *varied_note(list(scored)), *limited_note(list(scored))])
 
 
-def _draw_settings(settings: Sequence[Setting], rows: Rows, protocol: str) -> Figure:
-    places = sorted({setting.data for setting in settings}, key=lambda place: data_order(place[0]))
-    names = list(map(label_words, labels(settings)))
-    distinct = list(dict.fromkeys(names))
+def _draw_settings(scored: Mapping[Setting, Row], protocol: str) -> Figure:
+    settings = list(scored)
+    panels = group_by(settings, lambda setting: (setting.data, setting.source))
+    places = sorted(sorted(panels), key=lambda place: data_order(place[0]))
+    names = dict(zip(settings, map(label_words, labels(settings)), strict=True))
+    distinct = list(dict.fromkeys(names.values()))
     stuck = len(places) == 1 and any(map(any, map(_stuck_shares, settings)))
     count = len(places) + stuck
     width = PAGE_WIDTH if count > 1 else COLUMN_WIDTH
     figure = Figure((width, 0.8 + ROW_HEIGHT * len(distinct)), layout="constrained")
     grid = figure.subplots(1, count, sharey=True, squeeze=False)[0]
-    for place, axes in enumerate(grid):
-        here = [
-            (distinct.index(name), setting, row)
-            for name, setting, row in zip(names, settings, rows, strict=True)
-            if place == len(places) or setting.data == places[place]
-        ]
-        if place < len(places):
-            dots = [
-                Dot(at, row["mean"], model_style(setting.model), row["low"], row["high"],
-                    list(setting.scores[protocol].values.values()))
-                for at, setting, row in here
-            ]  # fmt: skip
-            axes.set_xlabel(score_label("mae" if here[0][1].runs[0].metric == "mae" else "percent"))
-            note = numbers(row["n"] for _, _, row in here)
-            plotting.panel_title(axes, data_name(places[place][0]), f"{places[place][1]}, {note}")
-        else:
-            shares = [(at, _stuck_shares(setting), setting.model) for at, setting, _ in here]
-            dots = [
-                Dot(at, mean, model_style(model), mean, mean, values)
-                for at, values, model in shares
-                if values and (mean := sum(values) / len(values)) is not None
-            ]
-            axes.set(xlabel="stuck neurons (%)", xlim=(-4, 104))
+    for axes, place in zip(grid, places, strict=False):
+        dots = []
+        for setting in panels[place]:
+            row, runs = scored[setting], list(setting.scores[protocol].values.values())
+            style, at = model_style(setting.model), distinct.index(names[setting])
+            dots.append(Dot(at, row["mean"], style, row["low"], row["high"], runs))
+        axes.set_xlabel(score_label(panels[place][0].unit.name))
+        note = numbers(scored[setting]["n"] for setting in panels[place])
+        plotting.panel_title(axes, data_name(place[0]), f"{place[1]}, {note}")
         draw_dots(axes, dots, distinct, size=3.5)
+    if stuck:
+        dots = []
+        for setting in settings:
+            if shares := _stuck_shares(setting):
+                mean, at = sum(shares) / len(shares), distinct.index(names[setting])
+                dots.append(Dot(at, mean, model_style(setting.model), mean, mean, shares))
+        grid[-1].set(xlabel="stuck neurons (%)", xlim=(-4, 104))
+        draw_dots(grid[-1], dots, distinct, size=3.5)
     return figure
 
 
-def timing_charts(collection: Collection) -> Charts:
+def timing_charts(runs: Runs) -> Charts:
     """What focus costs in time: ratios to the dense twin, where times were measured."""
-    charts = chart_each(((edition,) for edition in editions(collection)), _timing_chart)
-    return or_missing(charts, TIMING_TITLE, "timing")
+    for edition in runs.editions:
+        measured = [(setting, run) for setting in edition.settings for run in setting.runs]
+        rows = [row for setting, run in measured for row in _timing_rows(setting, run)]
+        if not rows:
+            continue
+        devices = joined(f"{row['device']} (threads: {row['threads']})" for row in rows)
+        caption = (
+            f"Each network and its dense twin took turns in one process on {devices}: medians "
+            f"of {joined(row['rounds'] for row in rows)} rounds, from the first to the third "
+            "quartile. Test: as trained over folded, which is a dense network. Grey bars: "
+            "the paper's, on a Tesla K40."
+        )
+        yield chart(edition, ("timing",), TIMING_TITLE, caption, rows, partial(_draw_timing, rows))
 
 
-def _timing_chart(edition: Edition) -> Chart | None:
-    runs = ((block, run) for block in blocks(edition.runs) for run in block.runs)
-    rows = [row for block, run in runs for row in _timing_rows(block, run)]
-    if not rows:
-        return None
-    devices = joined(f"{row['device']} (threads: {row['threads']})" for row in rows)
-    return edition.chart(
-        ("timing",),
-        TIMING_TITLE,
-        f"Each network and its dense twin took turns in one process on {devices}: medians "
-        f"of {joined(row['rounds'] for row in rows)} rounds, from the first to the third "
-        "quartile. Test: as trained over folded, which is a dense network. Grey bars: "
-        "the paper's, on a Tesla K40.",
-        rows,
-        partial(_draw_timing, rows),
-    )
-
-
-def _timing_rows(block: Block, run: Run) -> list[Row]:
+def _timing_rows(setting: Setting, run: Run) -> list[Row]:
     timing = run.measured.get("timing") or {}
     ratios = timing.get("ratio") or {}
     return [
         {
-            **block_columns(block),
+            **setting.columns(),
             "model": run.model,
             "seed": run.seed,
             "kind": kind,
             "ratio": ratios[kind],
             "first_quartile": timing["quartiles"][kind][0],
             "third_quartile": timing["quartiles"][kind][1],
-            "paper": PUBLISHED_RATIOS.get((block.data, kind)),
+            "paper": PUBLISHED_RATIOS.get((setting.data, kind)),
             **{name: timing[name] for name in ("rounds", "device", "threads", "batch_size")},
             "step_seconds": timing["step_seconds"]["as_is"],
             "dense_step_seconds": timing["step_seconds"]["dense"],
@@ -299,10 +289,9 @@ def _draw_timing(rows: Rows) -> Figure:
     return figure
 
 
-def optimism_charts(collection: Collection) -> Charts:
+def optimism_charts(runs: Runs) -> Charts:
     """How much the best test epoch flatters: the optimism tables as figures, from three runs on."""
-    charts: Charts = []
-    tables = optimism_tables(collection)
+    tables = optimism_tables(runs.collection)
     for table in tables:
         records = [row for row in table.records if row["unit"] == "percent" and "data" in row]
         if max((row["n"] for row in records), default=0) < 3:
@@ -310,21 +299,15 @@ def optimism_charts(collection: Collection) -> Charts:
         most_runs = sorted(records, key=lambda row: -row["n"])[:MAX_OPTIMISM_ROWS]
         rows = sorted(most_runs, key=_optimism_order)
         hidden = len(records) - len(rows)
-        words = edition_words(rows[0]["size"], rows[0]["variant"])
-        charts.append(
-            Chart(
-                table.name,
-                titled(OPTIMISM_TITLE, *words),
-                "Test accuracy at the best test epoch − at the best validation epoch, both of the "
-                f"same run: {INTERVALS}; behind each its number of runs."
-                + (f" {hidden} more are in its table." if hidden else ""),
-                rows,
-                partial(_draw_optimism, rows),
-                {**table_tags(rows), "protocol": "best_test holdout"},
-            )
+        caption = (
+            "Test accuracy at the best test epoch − at the best validation epoch, both of the "
+            f"same run: {INTERVALS}; behind each its number of runs."
+            + (f" {hidden} more are in its table." if hidden else "")
         )
-    lacking = missing(OPTIMISM_TITLE, "table2_simple", "protocol=holdout")
-    return charts if tables else [lacking]  # errors have a table only: another unit
+        tags = {"protocol": "best_test holdout"}
+        yield _table_chart(table.name, OPTIMISM_TITLE, [], caption, rows, _draw_optimism, **tags)
+    if not tables:  # errors have a table only: another unit
+        yield Missing.of(OPTIMISM_TITLE, "table2_simple", "protocol=holdout")
 
 
 def _optimism_order(row: Row) -> tuple[Any, ...]:

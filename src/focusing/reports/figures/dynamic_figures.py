@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,99 +12,89 @@ from matplotlib.figure import Figure
 from focusing import drawing
 from focusing.drawing import GREY, NOISE_SHADE, Array
 from focusing.reports.figures.chart import (
+    PICTURES,
     Charts,
-    Edition,
     Row,
+    Runs,
+    chart,
     describe_run,
-    editions,
-    ends_or_note,
     median_run,
-    noting_damage,
 )
+from focusing.reports.figures.focus_figures import film_bytes
 from focusing.reports.figures.plotting import BLUE
 from focusing.reports.names import data_name, model_name
-from focusing.reports.tables.settings import Setting, settings_of
-from focusing.results.collect import Collection
+from focusing.reports.settings import Setting
 from focusing.window_drawing import FILE, film_windows, read_windows, windows_figure
 
 BINS = 20
 """Of the distribution of centres along an axis."""
 
 
-def window_charts(collection: Collection) -> Charts:
+def window_charts(runs: Runs) -> Charts:
     """Where the foci of a typical run looked, for every setting with dynamic foci on pictures."""
-    charts: Charts = []
-    for edition in editions(collection):
-        settings = [s for s in settings_of(edition.runs) if "windows" in s.runs[0].measured]
-        for number, setting in enumerate(settings):
-            charts += _windows(edition, setting, str(number + 1))
-    return charts
+    for edition in runs.editions:
+        settings = [s for s in edition.settings if "windows" in s.runs[0].measured]
+        for number, setting in enumerate(settings, start=1):
+            run, arrays = median_run(setting.runs, FILE), None
+            with runs.noting_damage():
+                arrays = read_windows(run.path)
+            if arrays is None:
+                continue
+            about = ", ".join([data_name(run.data), model_name(run.model), *setting.label()])
+            caption = (
+                f"{about}, {describe_run(run, setting.runs)}. Test samples and the window that the "
+                "network looks at, "
+            )
+            rows = [{**setting.about(), "seed": run.seed, **row} for row in _window_rows(arrays)]
+            film = partial(film_bytes, film_windows, arrays)
+            for name, title, when, plot, suffixes in (
+                (
+                    "windows",
+                    "Windows",
+                    "after training.",
+                    partial(windows_figure, arrays),
+                    PICTURES,
+                ),
+                ("window_film", "Moving windows", "over epochs.", film, (".gif",)),
+            ):
+                yield chart(
+                    edition, (name, run.data, str(number)), title, caption + when, rows, plot,
+                    data=[run.data], model=[run.model], suffixes=suffixes,
+                )  # fmt: skip
 
 
-def _windows(edition: Edition, setting: Setting, number: str) -> Charts:
-    charts: Charts = []
-    run = median_run(setting.runs, FILE)
-    arrays = None
-    with noting_damage(charts):
-        arrays = read_windows(run.path)
-    if arrays is None:
-        return charts
-    about = ", ".join([data_name(run.data), model_name(run.model), *setting.label()])
-    caption = (
-        f"{about}, {describe_run(run, setting.runs)}. Test samples and the window that the network "
-        f"looks at, "
-    )
-    rows: list[Row] = [
+def _window_rows(arrays: Mapping[str, Array]) -> list[Row]:
+    """Where every glimpse looked at every sample, before and after training."""
+    centre, extent = arrays["centre"], arrays["extent"]
+    return [
         {
-            **setting.about(),
-            "seed": run.seed,
-            "epoch": float(epoch),
+            "epoch": float(arrays["epoch"][at]),
             "sample": sample,
             "glimpse": glimpse,
-            **dict(zip(("row", "column"), map(float, centre), strict=True)),
-            **dict(zip(("height", "width"), map(float, extent), strict=True)),
+            **dict(zip(("row", "column"), centre[at, sample, glimpse].tolist(), strict=True)),
+            **dict(zip(("height", "width"), extent[at, sample, glimpse].tolist(), strict=True)),
         }
-        for epoch, centres, extents in zip(
-            *(arrays[name][[0, -1]] for name in ("epoch", "centre", "extent")), strict=True
-        )
-        for sample in range(len(centres))
-        for glimpse, (centre, extent) in enumerate(
-            zip(centres[sample], extents[sample], strict=True)
-        )
+        for at in (0, -1)
+        for sample in range(centre.shape[1])
+        for glimpse in range(centre.shape[2])
     ]
-    for name, title, when, plot, suffixes in (
-        ("windows", "Windows", "after training.", partial(windows_figure, arrays), None),
-        ("window_film", "Moving windows", "over epochs.", partial(_film, arrays), (".gif",)),
-    ):
-        more: dict[str, Any] = {"suffixes": suffixes} if suffixes else {}
-        charts.append(
-            edition.chart(
-                (name, run.data, number), title, caption + when, rows, plot,
-                data=[run.data], model=[run.model], **more,
-            )
-        )  # fmt: skip
-    return charts
 
 
-def _film(arrays: dict[str, Array]) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "film.gif")
-        film_windows(path, arrays)
-        return path.read_bytes()
-
-
-def domain_charts(collection: Collection) -> Charts:
+def domain_charts(runs: Runs) -> Charts:
     """Centres of the first layer along inputs of several domains, before and after training."""
-    charts: Charts = []
-    for edition in editions(collection):
-        panels: list[tuple[Setting, tuple[Array, Array]]] = []
-        for setting in settings_of(edition.runs):
-            if setting.runs[0].sizes.get("domains") and setting.runs[0].focus:
-                centres = _centres(setting, charts)
-                if centres is not None:
-                    panels.append((setting, centres))
-        if not panels:
-            continue
+    caption = (
+        "Centres of the first layer's foci along the inputs, all runs: grey line at the "
+        "start, blue after training. Above: share of the foci in each domain, at the start "
+        "and after training. Grey ground: a domain of pure noise."
+    )
+    for edition in runs.editions:
+        panels = [
+            (setting, centres)
+            for setting in edition.settings
+            if setting.runs[0].sizes.get("domains")
+            and setting.runs[0].focus
+            and (centres := _centres(setting, runs)) is not None
+        ]
         rows = [
             {
                 **setting.about(),
@@ -118,23 +106,14 @@ def domain_charts(collection: Collection) -> Charts:
             for setting, centres in panels
             for domain in setting.runs[0].sizes["domains"]
         ]
-        charts.append(
-            edition.chart(
-                ("domains",),
-                "Foci by domain",
-                "Centres of the first layer's foci along the inputs, all runs: grey line at the "
-                "start, blue after training. Above: share of the foci in each domain, at the start "
-                "and after training. Grey ground: a domain of pure noise.",
-                rows,
-                partial(_draw_domains, panels),
-            )
-        )
-    return charts
+        if rows:
+            plot = partial(_draw_domains, panels)
+            yield chart(edition, ("domains",), "Foci by domain", caption, rows, plot)
 
 
-def _centres(setting: Setting, charts: Charts) -> tuple[Array, Array] | None:
+def _centres(setting: Setting, runs: Runs) -> tuple[Array, Array] | None:
     """First and last centres of all runs along the first axis; None if all files are gone."""
-    ends = [next(iter(ends_or_note(run, "mu", charts).values()), None) for run in setting.runs]
+    ends = [next(iter(runs.ends(run, "mu").values()), None) for run in setting.runs]
     known = [end for end in ends if end is not None]
     if not known:
         return None

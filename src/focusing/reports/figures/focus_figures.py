@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,26 +18,22 @@ from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
     MEASUREMENTS,
     Charts,
-    Edition,
     Row,
-    block_columns,
-    blocks_by_model,
+    Rows,
+    Runs,
+    chart,
     data_seed,
     describe_run,
-    editions,
-    ends_or_note,
-    foci_or_note,
     median_run,
-    missing,
-    never_run,
 )
 from focusing.reports.figures.plotting import BLUE, INKS
 from focusing.reports.foci import coordinates
 from focusing.reports.names import data_name, model_name, option_words
+from focusing.reports.plans import short_labels
 from focusing.reports.run_figures import draw_paths, layer_figures
-from focusing.reports.tables.run_blocks import Block
-from focusing.reports.tables.settings import Setting, settings_of, short_labels, varied_note
-from focusing.results.collect import Collection, Run
+from focusing.reports.settings import Edition, Setting
+from focusing.reports.tables.experiments import varied_note
+from focusing.results.collect import Run
 from focusing.results.frame import FOCI
 
 EXPECTED = {
@@ -67,32 +64,26 @@ FILM_EXPERIMENTS = ("learning_to_focus", "sides")
 FRAMES, FPS = 40, 8
 
 
-def foci_charts(collection: Collection) -> Charts:
+def foci_charts(runs: Runs) -> Charts:
     """Foci, paths and weights of a typical run, for every setting with few neurons."""
-    charts: Charts = []
-    for edition in editions(collection):
-        settings = [setting for setting in settings_of(edition.runs) if setting.runs[0].focus]
+    for edition in runs.editions:
+        settings = [setting for setting in edition.settings if setting.runs[0].focus]
         if len(settings) > MAX_SETTINGS_WITH_FOCI or edition.experiment in MEASUREMENTS:
             continue
         for number, setting in enumerate(settings):
             run = median_run(setting.runs)
-            for foci in foci_or_note(run, charts):
+            for foci in runs.foci(run):
                 if foci.neurons > drawing.MAX_CURVES:
                     continue
                 for kind, rows in _layer_rows(foci).items():
-                    charts.append(
-                        edition.chart(
-                            (kind, *([str(number + 1)] if number else []), foci.layer),
-                            LAYER_TITLES[kind],
-                            f"{_describe(setting, run, foci)}. {LAYER_CAPTIONS[kind]}"
-                            f"{_noise_note(foci)}",
-                            rows,
-                            partial(lambda foci, kind: layer_figures(foci)[kind], foci, kind),
-                            data=[run.data],
-                            model=[run.model],
-                        )
-                    )
-    return [*charts, *never_run(collection, EXPECTED)]
+                    yield chart(
+                        edition, (kind, *([str(number + 1)] if number else []), foci.layer),
+                        LAYER_TITLES[kind],
+                        f"{_describe(setting, run, foci)}. {LAYER_CAPTIONS[kind]}"
+                        f"{_noise_note(foci)}",
+                        rows, partial(lambda foci, kind: layer_figures(foci)[kind], foci, kind),
+                        data=[run.data], model=[run.model],
+                    )  # fmt: skip
 
 
 def _describe(setting: Setting, run: Run, foci: LayerFoci) -> str:
@@ -135,45 +126,35 @@ def _layer_rows(foci: LayerFoci) -> dict[str, list[Row]]:
     return rows
 
 
-def movement_charts(collection: Collection) -> Charts:
+def movement_charts(runs: Runs) -> Charts:
     """Where the foci of all runs went, for experiments with few neurons on data with noise."""
-    charts: Charts = []
-    for edition in editions(collection):
+    caption = (
+        "A row for each run, with the centres of its neurons at the start "
+        "(squares) and at the end (triangles: green among the informative columns, "
+        "dark not). Grey: columns of noise. Above: share of all centres among "
+        "the informative columns, at the start and at the end."
+    )
+    for edition in runs.editions:
         inside = any("inside_last" in layer for run in edition.runs for layer in run.focus.values())
         if not inside or edition.experiment in MEASUREMENTS:
             continue
-        panels = [
-            (setting, rows)
-            for setting in settings_of(edition.runs)
-            if (rows := _movement_rows(setting, charts))
-        ]
-        settings = [setting for setting, _ in panels]
+        panels = {s: rows for s in edition.settings if (rows := _movement_rows(s, runs))}
         if 0 < len(panels) <= MAX_MOVE_PANELS:
-            charts.append(
-                edition.chart(
-                    ("moves",),
-                    "Where the foci of all runs went",
-                    " ".join([
-                        "A row for each run, with the centres of its neurons at the start "
-                        "(squares) and at the end (triangles: green among the informative columns, "
-                        "dark not). Grey: columns of noise. Above: share of all centres among "
-                        "the informative columns, at the start and at the end.",
-                        *varied_note(settings),
-                    ]),
-                    tuple(row for _, rows in panels for row in rows),
-                    partial(_draw_movements, panels),
-                )
+            yield chart(
+                edition, ("moves",), "Where the foci of all runs went",
+                " ".join([caption, *varied_note(list(panels))]),
+                [row for rows in panels.values() for row in rows],
+                partial(_draw_movements, panels),
             )  # fmt: skip
-    return charts
 
 
-def _movement_rows(setting: Setting, charts: Charts) -> list[Row]:
+def _movement_rows(setting: Setting, runs: Runs) -> list[Row]:
     """Both ends of every neuron; none if there are too many neurons, or if nothing is noise."""
     rows: list[Row] = []
     ordered = sorted(setting.runs, key=lambda run: (run.seed, str(data_seed(run)).rjust(9)))
     for number, run in enumerate(ordered):
         region = run.sizes.get("informative")
-        mu = next(iter(ends_or_note(run, "mu", charts).values()), None)
+        mu = next(iter(runs.ends(run, "mu").values()), None)
         if not region or mu is None or mu[0].shape[0] > drawing.MAX_CURVES or mu[0].shape[1] != 1:
             continue
         grid = (run.config.get("model") or {}).get("grid", "linspace")
@@ -201,14 +182,14 @@ def _movement_rows(setting: Setting, charts: Charts) -> list[Row]:
     return rows
 
 
-def _draw_movements(settings: Sequence[tuple[Setting, Sequence[Row]]]) -> Figure:
-    most_runs = max(rows[-1]["run"] for _, rows in settings) + 1
+def _draw_movements(settings: Mapping[Setting, Rows]) -> Figure:
+    most_runs = max(rows[-1]["run"] for rows in settings.values()) + 1
     panels = plotting.small_multiples(
         len(settings), 0.75 + RUN_HEIGHT * max(most_runs, 6), sharex=True
     )
-    labels = short_labels([setting for setting, _ in settings])
-    for axes, (setting, rows), label in zip(panels.axes, settings, labels, strict=True):
-        _drawends_or_note(axes, rows)
+    labels = short_labels(list(settings))
+    for axes, (setting, rows), label in zip(panels.axes, settings.items(), labels, strict=True):
+        _draw_ends(axes, rows)
         first, last = (
             setting.measured[FOCI[name][0]].mean for name in ("inside_first", "inside_last")
         )
@@ -224,7 +205,7 @@ def _draw_movements(settings: Sequence[tuple[Setting, Sequence[Row]]]) -> Figure
     return panels.figure
 
 
-def _drawends_or_note(axes: Axes, rows: Sequence[Row]) -> None:
+def _draw_ends(axes: Axes, rows: Rows) -> None:
     """A row for every run: squares where foci started, triangles where they ended."""
     region = rows[0]["informative_from"], rows[0]["informative_to"] + 1
     line = np.linspace(0, rows[0]["last_input"], rows[0]["inputs"])
@@ -240,50 +221,43 @@ def _drawends_or_note(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
 
 
-def path_charts(collection: Collection) -> Charts:
+def path_charts(runs: Runs) -> Charts:
     """Paths of the first focused layer's foci, for larger networks of the paper's tables."""
-    charts: Charts = []
-    for edition, model, blocks in blocks_by_model(collection, PATH_EXPERIMENTS):
-        panels: list[tuple[Block, LayerFoci]] = []
+    for edition, model, settings in runs.by_model(PATH_EXPERIMENTS):
+        panels: list[tuple[Setting, LayerFoci]] = []
         shown_runs = []
-        for block in blocks:
-            run = median_run(block.models[model])
-            foci = foci_or_note(run, charts)
+        for setting in settings:
+            run = median_run(setting.runs)
+            foci = runs.foci(run)
             if foci and foci[0].neurons > drawing.MAX_CURVES and foci[0].dimensions <= 2:
-                panels.append((block, foci[0]))
-                which = describe_run(run, block.models[model])
-                shown_runs.append(f"{data_name(block.data)}: {which}")
+                panels.append((setting, foci[0]))
+                shown_runs.append(f"{data_name(setting.data)}: {describe_run(run, setting.runs)}")
         if not panels:
             continue
         plane = panels[0][1].dimensions == 2
         what = "centres in the picture" if plane else "aperture against centre"
-        charts.append(
-            edition.chart(
-                ("paths", model),
-                f"Paths of the foci of {model_name(model)}",
-                f"First focused layer, {what}, from squares to triangles; {drawing.MAX_MARKS} "
-                "neurons, evenly chosen, and the ends of all others in light grey. "
-                f"{'; '.join(shown_runs)}.",
-                [row for block, foci in panels for row in _path_rows(block, foci)],
-                partial(_draw_paths, panels),
-                model=[model],
-            )
-        )
-    return charts
+        yield chart(
+            edition, ("paths", model), f"Paths of the foci of {model_name(model)}",
+            f"First focused layer, {what}, from squares to triangles; {drawing.MAX_MARKS} "
+            "neurons, evenly chosen, and the ends of all others in light grey. "
+            f"{'; '.join(shown_runs)}.",
+            [row for setting, foci in panels for row in _path_rows(setting, foci)],
+            partial(_draw_paths, panels), model=[model],
+        )  # fmt: skip
 
 
-def _path_rows(block: Block, foci: LayerFoci) -> list[Row]:
+def _path_rows(setting: Setting, foci: LayerFoci) -> list[Row]:
     """All neurons at both ends."""
     return [
-        {**block_columns(block), "layer": foci.layer, "neuron": neuron}
+        {**setting.columns(), "layer": foci.layer, "neuron": neuron}
         | {"epoch": int(foci.epochs[at]), **coordinates(foci, at, neuron)}
         for neuron in range(foci.neurons)
         for at in (0, -1)
     ]
 
 
-def _draw_paths(shown: Sequence[tuple[Block, LayerFoci]]) -> Figure:
-    panels = plotting.data_panels([block_columns(block) for block, _ in shown], 1.7)
+def _draw_paths(shown: Sequence[tuple[Setting, LayerFoci]]) -> Figure:
+    panels = plotting.data_panels([setting.columns() for setting, _ in shown], 1.7)
     plane = shown[0][1].dimensions == 2
     for axes, (_, foci) in zip(panels.axes, shown, strict=True):
         x, y = (foci.mu[..., 1], foci.mu[..., 0]) if plane else (foci.mu, foci.sigma)
@@ -298,7 +272,7 @@ def _draw_paths(shown: Sequence[tuple[Block, LayerFoci]]) -> Figure:
     return panels.figure
 
 
-def film_charts(collection: Collection) -> Charts:
+def film_charts(runs: Runs) -> Charts:
     """One film: of the network that learns to focus, or else where foci moved most."""
 
     def preference(candidate: tuple[Edition, Setting]) -> tuple[int, float]:
@@ -306,40 +280,29 @@ def film_charts(collection: Collection) -> Charts:
         rank = [*FILM_EXPERIMENTS, edition.experiment].index(edition.experiment)
         return rank, -_distance(setting)
 
-    candidates = [
-        (edition, setting)
-        for edition in editions(collection)
-        for setting in settings_of(edition.runs)
-        if _distance(setting)
-    ]
-    charts: Charts = []
-    for edition, setting in sorted(candidates, key=preference):
+    moving = [(edition, setting) for edition, setting in runs.settings() if _distance(setting)]
+    for edition, setting in sorted(moving, key=preference):
         run = median_run(setting.runs)
-        layers = [foci for foci in foci_or_note(run, charts) if foci.dimensions <= 2]
+        layers = [foci for foci in runs.foci(run) if foci.dimensions <= 2]
         if not layers or len(layers[0].epochs) < 2:
             continue
         foci = layers[0]
         neurons = drawing.evenly_spaced(
             foci.neurons, drawing.MAX_CURVES if foci.dimensions == 1 else drawing.MAX_MARKS
         )
-        chart = edition.chart(
-            ("film",),
-            FILM_TITLE,
+        rows = [
+            {"epoch": int(foci.epochs[at]), "neuron": int(neuron)} | coordinates(foci, at, neuron)
+            for at in drawing.evenly_spaced(len(foci.mu), FRAMES)
+            for neuron in neurons
+        ]
+        yield chart(
+            edition, ("film",), FILM_TITLE,
             f"{_describe(setting, run, foci)}: {len(neurons)} of {foci.neurons} neurons from the "
             f"start to epoch {foci.epochs[-1]}.{_noise_note(foci)}",
-            [
-                {"epoch": int(foci.epochs[at]), "neuron": int(neuron)}
-                | coordinates(foci, at, neuron)
-                for at in drawing.evenly_spaced(len(foci.mu), FRAMES)
-                for neuron in neurons
-            ],
-            partial(_film, foci),
-            data=[run.data],
-            model=[run.model],
-            suffixes=(".gif",),
-        )
-        return [*charts, chart]
-    return [*charts, missing(FILM_TITLE, "learning_to_focus")]
+            rows, partial(film_bytes, drawing.film_layer, foci, fps=FPS, frames=FRAMES),
+            data=[run.data], model=[run.model], suffixes=(".gif",),
+        )  # fmt: skip
+        return
 
 
 def _distance(setting: Setting) -> float:
@@ -347,8 +310,9 @@ def _distance(setting: Setting) -> float:
     return moved.mean if moved else 0.0
 
 
-def _film(foci: LayerFoci) -> bytes:
+def film_bytes(film: Callable[..., object], *arguments: Any, **options: Any) -> bytes:
+    """What a function writes that makes a film from a path and its arguments."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "film.gif")
-        drawing.film_layer(path, foci, fps=FPS, frames=FRAMES)
+        film(path, *arguments, **options)
         return path.read_bytes()

@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from focusing.drawing import save_figure
 from focusing.reports.figures import (
@@ -22,49 +22,76 @@ from focusing.reports.figures import (
     measurement_figures,
     weight_figures,
 )
-from focusing.reports.figures.chart import Chart, Charts, Damaged, Missing
+from focusing.reports.figures.chart import Chart, Charts, Damaged, Missing, Runs
 from focusing.reports.report_cache import code_version, remember, report_state, unchanged
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by
-from focusing.results.store import atomic_write, inside, remove
-from focusing.validation import is_name
+from focusing.results.store import atomic_write, inside
 
 FOLDER = "figures"
 INDEX = "index.json"
+
+
+class Family(NamedTuple):
+    """Figures of one kind."""
+
+    charts: Callable[[Runs], Charts]
+    title: str = ""
+    """What is missing if there is none of them, and the experiment and options that make one."""
+    makes: tuple[str, ...] = ()
+    expected: Mapping[str, str] = {}
+    """What is missing of experiments that were not run: experiment -> title."""
+
+    def figures(self, runs: Runs) -> Charts:
+        """The figures of a report, and what is missing."""
+        figures = list(self.charts(runs))
+        yield from figures
+        if self.makes and not figures:
+            yield Missing.of(self.title, *self.makes)
+        ran = {edition.experiment for edition in runs.editions}
+        for experiment, title in self.expected.items():
+            if experiment not in ran:
+                yield Missing.of(title, experiment)
+
+
 FAMILIES = {
     "Focused against dense": (
-        comparison_figures.forest_charts,
-        dot_figures.table_charts,
-        comparison_figures.trial_charts,
-        dot_figures.setting_charts,
-        curve_figures.sweep_charts,
-        dot_figures.optimism_charts,
+        Family(comparison_figures.forest_charts),
+        Family(dot_figures.table_charts, expected=dot_figures.TABLE_TITLES),
+        Family(comparison_figures.trial_charts, comparison_figures.TRIAL_TITLE, ("table1",)),
+        Family(dot_figures.setting_charts, expected=dot_figures.SETTING_TITLES),
+        Family(curve_figures.sweep_charts, expected=curve_figures.SWEEP_TITLES),
+        Family(dot_figures.optimism_charts),
     ),
     "Foci": (
-        focus_figures.film_charts,
-        focus_figures.foci_charts,
-        focus_figures.movement_charts,
-        focus_figures.path_charts,
-        weight_figures.aperture_charts,
+        Family(focus_figures.film_charts, focus_figures.FILM_TITLE, ("learning_to_focus",)),
+        Family(focus_figures.foci_charts, expected=focus_figures.EXPECTED),
+        Family(focus_figures.movement_charts),
+        Family(focus_figures.path_charts),
+        Family(weight_figures.aperture_charts, weight_figures.APERTURE_TITLE,
+               ("table2_simple", "model=focus_s")),
     ),
     "Foci that follow the input": (
-        dynamic_figures.window_charts,
-        dynamic_figures.domain_charts,
+        Family(dynamic_figures.window_charts),
+        Family(dynamic_figures.domain_charts),
     ),
     "Weights": (
-        weight_figures.weight_charts,
-        weight_figures.dead_input_charts,
-        measurement_figures.shap_charts,
+        Family(weight_figures.weight_charts, weight_figures.WEIGHT_TITLE,
+               ("table2_simple", "data=mnist", "model=focus_s")),
+        Family(weight_figures.dead_input_charts, weight_figures.DEAD_TITLE, ("redundancy",)),
+        Family(measurement_figures.shap_charts, measurement_figures.SHAP_TITLE, ("explain",)),
     ),
     "Training and cost": (
-        curve_figures.loss_charts,
-        dot_figures.timing_charts,
-        measurement_figures.pruning_charts,
-        measurement_figures.connection_charts,
+        Family(curve_figures.loss_charts, expected=curve_figures.LOSS_TITLES),
+        Family(dot_figures.timing_charts, dot_figures.TIMING_TITLE, ("timing",)),
+        Family(measurement_figures.pruning_charts, measurement_figures.PRUNING_TITLE,
+               ("sparsity",)),
+        Family(measurement_figures.connection_charts, measurement_figures.CONNECTION_TITLE,
+               ("sparsity",)),
     ),
-}
-"""Sections of a report, and what draws their figures, in order."""
+}  # fmt: skip
+"""Sections of a report and their figures, in order."""
 APPENDIX = "Appendix: quick runs and single runs"
 Entry = dict[str, Any]
 """A figure, a missing one or a damaged file in the index."""
@@ -72,30 +99,21 @@ Entry = dict[str, Any]
 
 @lru_cache(maxsize=1)  # files and the page show the same ones
 def all_figures(collection: Collection) -> tuple[Chart | Missing | Damaged, ...]:
-    """Every figure that can be drawn, and what is missing or damaged; nothing is drawn yet."""
-    figures: Charts = []
+    """Every figure that can be drawn, and what is missing or damaged; nothing is drawn yet.
+
+    Figures that differ in nothing that is in their names, such as the source of data, are numbered.
+    """
+    runs, figures = Runs(collection), []
+    copies: Counter[str] = Counter()
     for section, families in FAMILIES.items():
-        for family in families:
-            for figure in family(collection):
-                if isinstance(figure, Chart):
-                    figure = replace(figure, section=APPENDIX if figure.minor else section)
-                figures.append(figure)
-    return tuple(_with_unique_names(figures))
-
-
-def _with_unique_names(figures: Charts) -> Iterator[Chart | Missing | Damaged]:
-    """Number figures that differ in nothing that is in their names, such as the source of data."""
-    seen: Counter[str | Damaged] = Counter()
-    for figure in figures:
-        if isinstance(figure, Missing):
-            yield figure
-            continue
-        key = figure.name if isinstance(figure, Chart) else figure
-        seen[key] += 1
-        if seen[key] == 1:
-            yield figure
-        elif isinstance(figure, Chart):  # a damaged file is reported once
-            yield replace(figure, name=f"{figure.name}_{seen[key]}")
+        for figure in (figure for family in families for figure in family.figures(runs)):
+            if isinstance(figure, Chart):
+                copies[figure.name] += 1
+                number = f"_{copies[figure.name]}" if copies[figure.name] > 1 else ""
+                place = APPENDIX if figure.minor else section
+                figure = replace(figure, name=f"{figure.name}{number}", section=place)
+            figures.append(figure)
+    return (*figures, *runs.damaged)
 
 
 def write_figures(
@@ -137,9 +155,6 @@ def write_figures(
     index["figures"].sort(
         key=lambda entry: [*FAMILIES, APPENDIX, entry["section"]].index(entry["section"])
     )
-    kept = {name for entry in index["figures"] for name in entry["files"]}
-    for old in before.values():
-        remove(folder, set(old["files"]) - kept)
     index["missing"] = [asdict(figure) for figure in figures if isinstance(figure, Missing)]
     index["damaged"] += [asdict(figure) for figure in figures if isinstance(figure, Damaged)]
     text = json.dumps(index, indent=1, ensure_ascii=False)
@@ -177,14 +192,9 @@ def _read_index(folder: Path) -> dict[str, Mapping[str, Any]]:
     """Figures that were drawn before, by name."""
     try:
         entries = json.loads((folder / INDEX).read_bytes())["figures"]
-        return {entry["name"]: entry for entry in entries if entry["key"] and _has_files(entry)}
+        return {entry["name"]: entry for entry in entries if entry["key"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}  # there is none, or it is damaged: all is drawn again
-
-
-def _has_files(entry: Mapping[str, Any]) -> bool:
-    files = entry["files"]
-    return isinstance(files, list) and all(map(is_name, files)) and bool(files)
 
 
 def _markdown(figures: Sequence[Entry], missing: Sequence[Entry], damaged: Sequence[Entry]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,23 +19,22 @@ from focusing.drawing import COLUMN_WIDTH, GREY, Array
 from focusing.errors import DamagedError
 from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
-    Chart,
     Charts,
-    Edition,
     Row,
     Rows,
-    chart_each,
+    Runs,
+    chart,
     describe_run,
-    edition_models,
     median_run,
-    or_missing,
     run_count,
+    setting_name,
 )
 from focusing.reports.figures.plotting import PAGE_WIDTH, model_style, signed_image
 from focusing.reports.names import class_name, data_name, dense_twin, model_name
-from focusing.reports.tables.run_blocks import Block
+from focusing.reports.settings import Setting
+from focusing.reports.tables.diagnostics import pruning_curve
 from focusing.results.arrays import check_arrays, read_arrays
-from focusing.results.collect import Collection, Run
+from focusing.results.collect import Run
 from focusing.results.frame import group_by
 
 PRUNING_TITLE = "Accuracy against sparsity"
@@ -61,10 +61,33 @@ PICTURE_SIZE = 0.85
 """Of a picture of SHAP values, in inches."""
 
 
-def pruning_charts(collection: Collection) -> Charts:
+def pruning_charts(runs: Runs) -> Charts:
     """Accuracy with fewer and fewer connections, for every network whose pruning was measured."""
-    charts = chart_each(edition_models(collection), _pruning_chart)
-    return or_missing(charts, PRUNING_TITLE, "sparsity")
+    for edition, setting in runs.settings():
+        model, dense = setting.model, dense_twin(setting.model)
+        curve = _pruning_rows(setting, "curve")
+        if not curve:
+            continue
+        twin = _pruning_rows(edition.dense_twin(setting), "magnitude")
+        rows = [*curve, *_pruning_rows(setting, "magnitude"), *twin]
+        note = (
+            f" {model_name(dense)}: its smallest weights; dotted line: all of them kept."
+            if twin
+            else f" {model_name(dense)} was not measured: add model={dense}."
+        )
+        yield chart(
+            edition, ("sparsity", *setting_name(edition, setting), model), PRUNING_TITLE,
+            f"{_about(setting)}, after the last epoch, {run_count([curve[0]['n']])}. Solid: "
+            "connections with phi < t are dropped in all focused layers (threshold above); dashed: "
+            f"the smallest weights of the same layers are.{note} Circle: the best of the solid "
+            "line. The axis is not linear: each step of equal length halves the connections that "
+            "are left.",
+            rows, partial(_draw_pruning, rows, model, dense), data=[setting.data],
+        )  # fmt: skip
+
+
+def _about(setting: Setting) -> str:
+    return f"{data_name(setting.data)} ({setting.source}), {model_name(setting.model)}"
 
 
 def _pruned(runs: Sequence[Run]) -> list[Mapping[str, Any]]:
@@ -73,56 +96,10 @@ def _pruned(runs: Sequence[Run]) -> list[Mapping[str, Any]]:
     return [pruning for pruning in measured if pruning and "error" not in pruning]
 
 
-def _pruning_rows(runs: Sequence[Run], model: str, name: str) -> list[Row]:
-    """Means over runs, point by point: of equal thresholds, or of equal sparsity asked for."""
-    curves = [pruning[name] for pruning in _pruned(runs) if pruning.get(name)]
-    rows: list[Row] = []
-    for points in zip(*curves, strict=False):
-        metric = "acc" if "acc" in points[0] else "mae"
-        scores = [point[metric] * (100 if metric == "acc" else 1) for point in points]
-        rows.append(
-            {
-                "model": model,
-                "rule": "focus" if name == "curve" else "magnitude",
-                "threshold": points[0].get("threshold"),
-                "sparsity": 100 * float(np.mean([point["sparsity"] for point in points])),
-                "unit": "percent" if metric == "acc" else metric,
-                "score": float(np.mean(scores)),
-                "lowest": min(scores),
-                "highest": max(scores),
-                "n": len(points),
-            }
-        )
-    return rows
-
-
-def _pruning_chart(edition: Edition, block: Block, model: str) -> Chart | None:
-    curve, dense = _pruning_rows(block.models[model], model, "curve"), dense_twin(model)
-    if not curve:
-        return None
-    rows = [
-        *curve,
-        *_pruning_rows(block.models[model], model, "magnitude"),
-        *_pruning_rows(block.models.get(dense, []), dense, "magnitude"),
-    ]
-    has_twin = any(row["model"] == dense for row in rows)
-    twin = (
-        f" {model_name(dense)}: its smallest weights; dotted line: all of them kept."
-        if has_twin
-        else f" {model_name(dense)} was not measured: add model={dense}."
-    )
-    return edition.chart(
-        ("sparsity", *edition.block_name(block), model),
-        PRUNING_TITLE,
-        f"{data_name(block.data)} ({block.source}), {model_name(model)}, after the last epoch, "
-        f"{run_count([curve[0]['n']])}. Solid: connections with phi < t are dropped in all "
-        "focused layers (threshold above); dashed: the smallest weights of the same layers are."
-        f"{twin} Circle: the best of the solid line. The axis is not linear: each step of equal "
-        "length halves the connections that are left.",
-        rows,
-        partial(_draw_pruning, rows, model, dense),
-        data=[block.data],
-    )
+def _pruning_rows(setting: Setting | None, rule: str) -> list[Row]:
+    about = {"model": setting and setting.model}
+    about["rule"] = "focus" if rule == "curve" else "magnitude"
+    return [about | point for point in pruning_curve(setting, rule)]
 
 
 def _draw_pruning(rows: Rows, model: str, dense: str) -> Figure:
@@ -201,44 +178,37 @@ def _column(rows: Rows, name: str) -> list[float]:
     return [row[name] for row in rows]
 
 
-def connection_charts(collection: Collection) -> Charts:
+def connection_charts(runs: Runs) -> Charts:
     """How many connections neurons keep when faint ones are dropped, a panel for every layer."""
-    charts = chart_each(edition_models(collection), _connection_chart)
-    return or_missing(charts, CONNECTION_TITLE, "sparsity")
-
-
-def _connection_chart(edition: Edition, block: Block, model: str) -> Chart | None:
-    pruned = _pruned(block.models[model])
-    neurons = pd.DataFrame(
-        {"layer": layer, "threshold": level["threshold"], "connections": count}
-        for run in pruned
-        for level in run.get("connections") or []
-        for layer, kept in level["layers"].items()
-        for count in kept
-    )
-    if neurons.empty:
-        return None
-    most = neurons.groupby("layer")["connections"].max()
-    rows = [
-        row
-        for (threshold, layer), kept in neurons.groupby(["threshold", "layer"], sort=False)
-        for row in plotting.histogram_rows(
-            kept["connections"], np.linspace(0, max(1, most[layer]), CONNECTION_BINS + 1),
-            layer=layer, threshold=float(threshold), median=float(kept["connections"].median()),
+    for edition, setting in runs.settings():
+        pruned = _pruned(setting.runs)
+        neurons = pd.DataFrame(
+            {"layer": layer, "threshold": level["threshold"], "connections": count}
+            for run in pruned
+            for level in run.get("connections") or []
+            for layer, kept in level["layers"].items()
+            for count in kept
         )
-    ]  # fmt: skip
-    return edition.chart(
-        ("connections", *edition.block_name(block), model),
-        CONNECTION_TITLE,
-        f"{data_name(block.data)} ({block.source}), {model_name(model)}, the weights after the "
-        f"last epoch, {run_count([len(pruned)])}. Histograms over the neurons of "
-        "each focused layer of connections with phi of at least t.",
-        rows,
-        partial(_draw_connections, rows),
-        data=[block.data],
-        model=[model],
-        home="sparsity",
-    )
+        if neurons.empty:
+            continue
+        most = neurons.groupby("layer")["connections"].max()
+        rows = [
+            row
+            for (threshold, layer), kept in neurons.groupby(["threshold", "layer"], sort=False)
+            for row in plotting.histogram_rows(
+                kept["connections"], np.linspace(0, max(1, most[layer]), CONNECTION_BINS + 1),
+                layer=layer, threshold=float(threshold), median=float(kept["connections"].median()),
+            )
+        ]  # fmt: skip
+        yield chart(
+            edition, ("connections", *setting_name(edition, setting), setting.model),
+            CONNECTION_TITLE,
+            f"{_about(setting)}, the weights after the last epoch, {run_count([len(pruned)])}. "
+            "Histograms over the neurons of each focused layer of connections with phi of at least "
+            "t.",
+            rows, partial(_draw_connections, rows),
+            data=[setting.data], model=[setting.model], home="sparsity",
+        )  # fmt: skip
 
 
 def _draw_connections(rows: Rows) -> Figure:
@@ -253,9 +223,34 @@ def _draw_connections(rows: Rows) -> Figure:
     return panels.figure
 
 
-def shap_charts(collection: Collection) -> Charts:
+def shap_charts(runs: Runs) -> Charts:
     """Which inputs speak for a class: SHAP values of a few test samples of explained networks."""
-    return or_missing(chart_each(edition_models(collection), _shap_chart), SHAP_TITLE, "explain")
+    for edition, setting in runs.settings():
+        explained = [run for run in setting.runs if _shap_file(run)]
+        if not explained:
+            continue
+        run = median_run(explained, str(_shap_file(explained[0])))
+        arrays: Mapping[str, Array] = {}
+        with runs.noting_damage():
+            arrays = _shap_arrays(run.path / str(_shap_file(run)))
+        if not arrays:
+            continue
+        explanation = run.measured["explanation"]
+        gap = explanation["gap"]
+        yield chart(
+            edition, ("shap", setting.data, *setting.overrides, setting.model),
+            f"{SHAP_TITLE}: {data_name(setting.data)}, {model_name(setting.model)}",
+            f"{_about(setting)}, {describe_run(run, explained)}. "
+            f"A network with a test accuracy of {100 * _accuracy(run):.1f} %. "
+            "Rows: test samples; columns: the classes with the highest outputs, before the "
+            "softmax. Red: speaks for the class, blue: against; above each its class and output, "
+            "the true one black; channels are added; one scale for each sample. "
+            f"Method {explanation['method']}, background of {explanation['background']} training "
+            "samples. Completeness: the values miss the outputs that they should add up to by "
+            f"{gap['largest']:.2g} at most, {100 * gap['relative']:.2g} % of the largest.",
+            _shap_rows(arrays), partial(_draw_shap, arrays, setting.data),
+            data=[setting.data], model=[setting.model],
+        )  # fmt: skip
 
 
 def _shap_file(run: Run) -> str | None:
@@ -263,35 +258,12 @@ def _shap_file(run: Run) -> str | None:
     return name if name and (run.path / name).exists() else None
 
 
-def _shap_chart(edition: Edition, block: Block, model: str) -> Chart | None:
-    runs = [run for run in block.models[model] if _shap_file(run)]
-    if not runs:
-        return None
-    run = median_run(runs, str(_shap_file(runs[0])))
-    path = run.path / str(_shap_file(run))
+def _shap_arrays(path: Path) -> Mapping[str, Array]:
     arrays = read_arrays(path)
     check_arrays(path, arrays, SHAP_KINDS)
     if arrays["values"].shape[2:] != arrays["inputs"].shape[1:]:
         raise DamagedError(path, "has values for other inputs")
-    explanation = run.measured["explanation"]
-    gap = explanation["gap"]
-    return edition.chart(
-        ("shap", block.data, *block.options, model),
-        f"{SHAP_TITLE}: {data_name(block.data)}, {model_name(model)}",
-        f"{data_name(block.data)} ({block.source}), {model_name(model)}, "
-        f"{describe_run(run, runs)}. "
-        f"A network with a test accuracy of {100 * _accuracy(run):.1f} %. "
-        "Rows: test samples; columns: the classes with the highest outputs, before the softmax. "
-        "Red: speaks for the class, blue: against; above each its class and output, the true one "
-        "black; channels are added; one scale for each sample. "
-        f"Method {explanation['method']}, background of {explanation['background']} training "
-        "samples. Completeness: the values miss the outputs that they should add up to by "
-        f"{gap['largest']:.2g} at most, {100 * gap['relative']:.2g} % of the largest.",
-        _shap_rows(arrays),
-        partial(_draw_shap, arrays, block.data),
-        data=[block.data],
-        model=[model],
-    )
+    return arrays
 
 
 def _accuracy(run: Run) -> float:

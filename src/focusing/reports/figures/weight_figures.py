@@ -21,21 +21,15 @@ from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
     Chart,
     Charts,
-    Edition,
     Row,
     Rows,
-    block_columns,
-    blocks_by_model,
-    chart_each,
+    Runs,
+    chart,
     describe_run,
-    edition_blocks,
-    editions,
-    ends_or_note,
-    foci_or_note,
     median_run,
     numbers,
-    or_missing,
     run_count,
+    setting_name,
 )
 from focusing.reports.figures.plotting import (
     BLUE,
@@ -47,10 +41,10 @@ from focusing.reports.figures.plotting import (
     signed_image,
 )
 from focusing.reports.foci import coordinates
-from focusing.reports.names import MODELS, data_name, model_name
-from focusing.reports.tables.run_blocks import Block, blocks
+from focusing.reports.names import data_name, model_name
+from focusing.reports.settings import Edition, Setting
 from focusing.results.arrays import check_arrays, read_arrays
-from focusing.results.collect import Collection, Run
+from focusing.results.collect import Run
 from focusing.results.frame import group_by
 
 APERTURE_EXPERIMENTS = ("table2_simple", "table2_cnn", "table3_transfer", "topology", "sparsity")
@@ -73,37 +67,30 @@ Shape = tuple[int, int, int]
 """Height, width and channels of a picture."""
 
 
-def aperture_charts(collection: Collection) -> Charts:
+def aperture_charts(runs: Runs) -> Charts:
     """Histograms of sigma after training, a panel for every data set."""
-    charts: Charts = []
-    for edition, model, same_model in blocks_by_model(collection, APERTURE_EXPERIMENTS):
-        panels = [rows for block in same_model if (rows := _aperture_rows(block, model, charts))]
-        if not panels:
-            continue
-        runs = run_count(row["runs"] for rows in panels for row in rows)
-        charts.append(
-            edition.chart(
-                ("sigma", model),
-                f"{APERTURE_TITLE}: {model_name(model)}",
-                f"Histograms of sigma over the neurons of each focused layer of {runs}; dotted: "
-                "initial mean. In the plane the geometric mean of both axes.",
-                [row for rows in panels for row in rows],
-                partial(_draw_apertures, panels),
-                model=[model],
-            )
-        )
-    return or_missing(charts, APERTURE_TITLE, "table2_simple", "model=focus_s")
+    for edition, model, settings in runs.by_model(APERTURE_EXPERIMENTS):
+        panels = [rows for setting in settings if (rows := _aperture_rows(setting, runs))]
+        rows = [row for rows in panels for row in rows]
+        if rows:
+            yield chart(
+                edition, ("sigma", model), f"{APERTURE_TITLE}: {model_name(model)}",
+                "Histograms of sigma over the neurons of each focused layer of "
+                f"{run_count(row['runs'] for row in rows)}; dotted: initial mean. In the plane the "
+                "geometric mean of both axes.",
+                rows, partial(_draw_apertures, panels), model=[model],
+            )  # fmt: skip
 
 
-def _aperture_rows(block: Block, model: str, charts: Charts) -> list[Row]:
+def _aperture_rows(setting: Setting, runs: Runs) -> list[Row]:
     """Histograms of the sigmas of all runs of a model; of several axes the geometric mean."""
     ends: dict[str, list[tuple[Array, Array]]] = {}
-    for run in block.models[model]:
-        for name, both in ends_or_note(run, "sigma", charts).items():
+    for run in setting.runs:
+        for name, both in runs.ends(run, "sigma").items():
             ends.setdefault(name, []).append(both)
     sigmas = {
-        name: np.concatenate([np.exp(np.log(last).mean(-1)) for _, last in runs])
-        for name, runs in ends.items()
+        name: np.concatenate([np.exp(np.log(last).mean(-1)) for _, last in both])
+        for name, both in ends.items()
     }
     if not sigmas:
         return []
@@ -113,10 +100,10 @@ def _aperture_rows(block: Block, model: str, charts: Charts) -> list[Row]:
     edges = np.linspace(low - margin, high + margin, APERTURE_BINS + 1)
     return [
         row
-        for name, runs in ends.items()
+        for name, both in ends.items()
         for row in plotting.histogram_rows(
-            sigmas[name], edges, **block_columns(block), layer=name, runs=len(runs),
-            initial=float(np.mean(np.concatenate([first for first, _ in runs]))),
+            sigmas[name], edges, **setting.columns(), layer=name, runs=len(both),
+            initial=float(np.mean(np.concatenate([first for first, _ in both]))),
         )
     ]  # fmt: skip
 
@@ -133,35 +120,28 @@ def _draw_apertures(shown: Sequence[Rows]) -> Figure:
     return panels.figure
 
 
-def weight_charts(collection: Collection) -> Charts:
+def weight_charts(runs: Runs) -> Charts:
     """Weights of a typical run, for every data set of images, its source and model."""
-    charts: Charts = []
-    for edition, runs in _preferred_runs(collection):
-        run = median_run(runs)
-        layers = foci_or_note(run, charts)
+    for edition, setting in _preferred_settings(runs):
+        run = median_run(setting.runs)
+        layers = runs.foci(run)
         shape = image_shape(run.sizes, len(layers[0].tau)) if layers else None
         if shape is not None and layers[0].neurons > MAX_CURVES:
-            charts.append(_weight_chart(edition, run, runs, layers[0], shape))
-    return or_missing(charts, WEIGHT_TITLE, "table2_simple", "data=mnist", "model=focus_s")
+            yield _weight_chart(edition, run, setting, layers[0], shape)
 
 
-def _preferred_runs(collection: Collection) -> Iterator[tuple[Edition, list[Run]]]:
-    """Runs of one setting for every data set, source and model: as published first."""
-    order = sorted(
-        editions(collection),
-        key=lambda edition: [*WEIGHT_EXPERIMENTS, edition.experiment].index(edition.experiment),
-    )
+def _preferred_settings(runs: Runs) -> Iterator[tuple[Edition, Setting]]:
+    """One setting for every data set, source and model: as published first."""
     seen = set()
-    real = {run.data for run in collection.runs if run.source != "fake"}
-    for edition in order:
-        for block in blocks(edition.runs):
+    real = {run.data for run in runs.collection.runs if run.source != "fake"}
+    order = [*WEIGHT_EXPERIMENTS, *dict.fromkeys(edition.experiment for edition in runs.editions)]
+    for edition in sorted(runs.editions, key=lambda edition: order.index(edition.experiment)):
+        for (data, source, _), block in edition.blocks.items():
             for model in WEIGHT_MODELS:
-                runs = block.models.get(model)
-                key = (block.data, block.source, model)
-                fake = block.source == "fake" and block.data in real
-                if runs and key not in seen and not fake:
-                    seen.add(key)
-                    yield edition, runs
+                fake = source == "fake" and data in real
+                if model in block and (data, source, model) not in seen and not fake:
+                    seen.add((data, source, model))
+                    yield edition, block[model]
 
 
 def image_shape(data: Mapping[str, Any], inputs: int) -> Shape | None:
@@ -178,7 +158,7 @@ def image_shape(data: Mapping[str, Any], inputs: int) -> Shape | None:
 
 
 def _weight_chart(
-    edition: Edition, run: Run, runs: list[Run], foci: LayerFoci, shape: Shape
+    edition: Edition, run: Run, setting: Setting, foci: LayerFoci, shape: Shape
 ) -> Chart:
     rows = [
         {"neuron": int(neuron), **coordinates(foci, -1, neuron)}
@@ -186,19 +166,16 @@ def _weight_chart(
         for neuron, weights in zip(foci.shown, foci.last, strict=True)
     ]
     sources = {other.source for other in edition.runs if other.data == run.data}
-    return edition.chart(
-        ("weights", run.data, run.model, *([run.source] if len(sources) > 1 else [])),
+    return chart(
+        edition, ("weights", run.data, run.model, *([run.source] if len(sources) > 1 else [])),
         f"{WEIGHT_TITLE}: {data_name(run.data)}, {model_name(run.model)}",
         f"{data_name(run.data)} ({run.source}), layer {foci.layer} after training, "
-        f"{describe_run(run, runs)}. (a) Focused weights phi o W of {len(foci.shown)} of "
+        f"{describe_run(run, setting.runs)}. (a) Focused weights phi o W of {len(foci.shown)} of "
         f"{foci.neurons} neurons, evenly chosen, in the order of their centres. (b) Three of them; "
         "grey: their foci phi, scaled. (c) The same foci in the picture, in the colours of the "
         "neurons; + centre. (d) Their weights, absolute values.",
-        rows,
-        partial(_draw_weights, foci, shape),
-        data=[run.data],
-        model=[run.model],
-    )
+        rows, partial(_draw_weights, foci, shape), data=[run.data], model=[run.model],
+    )  # fmt: skip
 
 
 def three_neurons(foci: LayerFoci) -> list[int]:
@@ -291,9 +268,12 @@ def _draw_composite(
         axes.plot(column, row, "+", color="k", ms=6, mew=0.9)
 
 
-def dead_input_charts(collection: Collection) -> Charts:
+def dead_input_charts(runs: Runs) -> Charts:
     """What training does to weights on inputs that never change, a row for every network."""
-    return or_missing(chart_each(edition_blocks(collection), _dead_chart), DEAD_TITLE, "redundancy")
+    for edition in runs.editions:
+        for block in edition.blocks.values():
+            with runs.noting_damage():
+                yield from _dead_charts(edition, block)
 
 
 def _dead_inputs(run: Run) -> Mapping[str, Any]:
@@ -303,14 +283,14 @@ def _dead_inputs(run: Run) -> Mapping[str, Any]:
     return measured if whole else {}
 
 
-def _dead_chart(edition: Edition, block: Block) -> Chart | None:
+def _dead_charts(edition: Edition, block: Mapping[str, Setting]) -> Charts:
     models = {
         model: runs
-        for model in sorted(block.models, key=[*MODELS, *block.models].index)
-        if (runs := [run for run in block.models[model] if _dead_inputs(run)])
+        for model, setting in block.items()
+        if (runs := [run for run in setting.runs if _dead_inputs(run)])
     }
     if not models:
-        return None
+        return
     shown = {model: median_run(runs) for model, runs in models.items()}
     which = "; ".join(
         f"{model_name(model)}: {describe_run(run, models[model])}" for model, run in shown.items()
@@ -319,18 +299,16 @@ def _dead_chart(edition: Edition, block: Block) -> Chart | None:
     arrays = {
         model: _dead_arrays(run.path / measured[model]["file"]) for model, run in shown.items()
     }
-    first = next(iter(measured.values()))
-    return edition.chart(
-        ("redundancy", *edition.block_name(block)),
-        DEAD_TITLE,
-        f"{data_name(block.data)} ({block.source}): {first['dead']} of {first['inputs']} inputs "
-        "never change. Left: effective weights of one neuron before and after; a dashed line "
-        "separates dead inputs. Right: histograms of the weights of all neurons on dead inputs, "
-        f"with their mean size. {which}.",
+    first, setting = next(iter(measured.values())), next(iter(block.values()))
+    yield chart(
+        edition, ("redundancy", *setting_name(edition, setting)), DEAD_TITLE,
+        f"{data_name(setting.data)} ({setting.source}): {first['dead']} of {first['inputs']} "
+        "inputs never change. Left: effective weights of one neuron before and after; a dashed "
+        "line separates dead inputs. Right: histograms of the weights of all neurons on dead "
+        f"inputs, with their mean size. {which}.",
         [row for model in measured for row in _dead_rows(model, measured[model])],
-        partial(_draw_dead, arrays, measured),
-        data=[block.data],
-    )
+        partial(_draw_dead, arrays, measured), data=[setting.data],
+    )  # fmt: skip
 
 
 def _dead_arrays(path: Path) -> Mapping[str, Array]:

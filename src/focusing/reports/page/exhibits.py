@@ -6,15 +6,15 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from focusing.reports.figures.chart import ALONE
+from focusing.reports.figures.chart import joined, says_little
 from focusing.reports.figures.gallery import FOLDER, INDEX
-from focusing.reports.names import PROTOCOLS, SMALL_SIZES
+from focusing.reports.names import PROTOCOLS
 from focusing.reports.tables import Cell, Row, Table
 from focusing.results.frame import group_by
 
@@ -56,21 +56,15 @@ def table_tags(table: Table) -> dict[str, str]:
     """The experiments and sizes that a table is about, for filters."""
     columns = {"experiment": ("experiment", "table"), "size": ("size",)}
     values = {
-        tag: dict.fromkeys(
-            str(record[key]) for record in table.records for key in keys if key in record
-        )
+        tag: joined(record[key] for record in table.records for key in keys if key in record)
         for tag, keys in columns.items()
     }
-    return {tag: " ".join(names) for tag, names in values.items() if names}
+    return {tag: names for tag, names in values.items() if names}
 
 
 def is_minor(table: Table) -> bool:
-    """Whether a table belongs into the appendix: all of it is of quick runs, or of single ones."""
-    tags = table_tags(table)
-    sizes, experiments = (set(tags.get(name, "").split()) for name in ("size", "experiment"))
-    counts = [record["n"] for record in table.records if record.get("n") is not None]
-    single = bool(counts) and max(counts) == 1 and not experiments & set(ALONE)
-    return single or (bool(sizes) and sizes <= set(SMALL_SIZES))
+    """Whether a table belongs into the appendix."""
+    return says_little(table.records, table_tags(table))
 
 
 def column_protocol(title: str) -> str:
@@ -107,79 +101,43 @@ WIDE = 4.5
 FILM_DPI = 150
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure.
+def exhibition(out: Path) -> dict[str, Any]:
+    """The figures in the folder of a report, as the page shows them.
 
-    Attributes:
-        name: of its files.
-        title: in print.
-        caption: what it shows.
-        section: of the page.
-        tags: ``data``, ``model``, ...: what it is about, for filters.
-        files: names of its files.
-        source: a data URI; empty if the file is too large.
-        inches: its native width.
+    Returns:
+        ``sections`` (name -> figures: entries of the index with ``source``, a data URI that is
+        empty if the file is too large, ``inches``, the native width, and ``wide``, if it needs a
+        row of its own), ``missing`` (command and title of those without runs) and ``damaged``
+        (files that could not be drawn from, and why).
     """
-
-    name: str
-    title: str
-    caption: str
-    section: str
-    tags: Mapping[str, str]
-    files: tuple[str, ...]
-    source: str
-    inches: float
-
-    @property
-    def wide(self) -> bool:
-        """So wide that it needs a row of its own."""
-        return self.inches > WIDE
-
-
-@dataclass(frozen=True)
-class Exhibition:
-    """The figures of a report.
-
-    Attributes:
-        sections: figures by section, in their order.
-        missing: command and title of those without runs.
-        damaged: files that could not be drawn from, and why.
-    """
-
-    sections: Mapping[str, Sequence[Picture]] = field(default_factory=dict)
-    missing: Sequence[tuple[str, str]] = ()
-    damaged: Sequence[tuple[str, str]] = ()
-
-    def first(self, name: str) -> Picture | None:
-        """The first figure whose name begins like this and that can be shown."""
-        every = [picture for pictures in self.sections.values() for picture in pictures]
-        return next((one for one in every if one.name.startswith(name) and one.source), None)
-
-
-def exhibition(out: Path) -> Exhibition:
-    """The figures in the folder of a report; none, if it has no figures."""
     try:
         index = json.loads((out / FOLDER / INDEX).read_bytes())
     except FileNotFoundError:
-        return Exhibition()
-    pictures = [_picture(out / FOLDER, entry) for entry in index["figures"]]
-    return Exhibition(
-        group_by(pictures, lambda picture: picture.section),
-        [(entry["command"], entry["title"]) for entry in index["missing"]],
-        [(entry["file"], entry["reason"]) for entry in index.get("damaged", ())],
-    )
+        index = {"figures": [], "missing": []}
+    pictures = [entry | _picture(out / FOLDER, entry) for entry in index["figures"]]
+    return {
+        "sections": group_by(pictures, lambda picture: picture["section"]),
+        "missing": [(entry["command"], entry["title"]) for entry in index["missing"]],
+        "damaged": [(entry["file"], entry["reason"]) for entry in index.get("damaged", ())],
+    }
 
 
-def _picture(folder: Path, entry: Mapping[str, Any]) -> Picture:
+def first_picture(figures: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """The first figure whose name begins like this and that can be shown."""
+    every = [picture for pictures in figures["sections"].values() for picture in pictures]
+    shown = [one for one in every if one["name"].startswith(name) and one["source"]]
+    return shown[0] if shown else None
+
+
+def _picture(folder: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
     shown = _shown([folder / name for name in entry["files"]])
-    return Picture(
-        **{key: entry[key] for key in ("name", "title", "caption", "section")},
-        tags={key: entry["tags"][key] for key in TAGS if entry["tags"].get(key)},
-        files=tuple(entry["files"]),
-        source="" if shown is None else _uri(shown),
-        inches=0.0 if shown is None else _inches(shown),
-    )
+    inches = 0.0 if shown is None else _inches(shown)
+    return {
+        "tags": {key: entry["tags"][key] for key in TAGS if entry["tags"].get(key)},
+        "source": "" if shown is None else _uri(shown),
+        "inches": inches,
+        "wide": inches > WIDE,
+    }
 
 
 def _shown(files: Sequence[Path]) -> Path | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from focusing.reports.differences import Difference, Finding, Kept
 from focusing.reports.names import (
     DATA,
     MEANT_TO_FAIL,
@@ -13,14 +14,14 @@ from focusing.reports.names import (
     PROTOCOLS,
     SIZES,
     SMALL_SIZES,
-    edition,
+    edition_order,
     edition_words,
     model_name,
 )
-from focusing.reports.page.findings import Difference, Finding, Kept
+from focusing.reports.plans import as_overrides
+from focusing.reports.settings import editions, editions_of
 from focusing.reports.tables import between, number, signed
-from focusing.reports.tables.run_blocks import editions, typed_options
-from focusing.reports.tables.settings import settings_of
+from focusing.reports.terminal import duration
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI, group_by, settings, varying_options
 from focusing.results.stats import Interval, spread
@@ -49,22 +50,15 @@ def lead(collection: Collection) -> dict[str, Any]:
     }
 
 
-def duration(seconds: float) -> str:
-    """A time in two words."""
-    if seconds < 90:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{seconds / 3600:.1f} h"
-
-
 def experiments(collection: Collection) -> list[dict[str, Any]]:
     """A row per experiment, size and variant."""
     rows = []
-    for about, runs in editions([*collection.runs, *collection.failed]):
+    for edition in editions_of([*collection.runs, *collection.failed]):
+        runs = edition.runs
         done = [run for run in runs if run.status == "done"]
         rows.append(
             {
-                **about,
+                **edition.about,
                 "runs": len(done),
                 "failed": len(runs) - len(done),
                 "data": _ordered({run.data for run in runs}, DATA),
@@ -116,11 +110,11 @@ def run_rows(runs: Sequence[Run], names: Mapping[Run, str]) -> list[list[Any]]:
 def run_settings(runs: Sequence[Run]) -> dict[Run, str]:
     """What distinguishes a run from others of its experiment, besides data, model and seed."""
     varied = {}
-    for _, members in editions(runs):
-        flat = {run: settings(run) for run in members}
+    for edition in editions_of(runs):
+        flat = {run: settings(run) for run in edition.runs}
         keys = varying_options(list(flat.values()), known=["data.name", "model.name"])
-        for run in members:
-            options = typed_options(flat[run], keys)
+        for run in edition.runs:
+            options = as_overrides(flat[run], keys)
             trial = [] if run.trial is None else [f"trial {run.trial}"]
             varied[run] = ", ".join([*trial, *map(_last_part, options)])
     return varied
@@ -214,14 +208,13 @@ def _noise(noise: Sequence[Finding]) -> Iterator[Verdict]:
     for trials in noise[:1]:
         rows = {row.label[0]: row for row in trials.rows if row.shown}
         row = list(rows.values())[-1]  # the most noise
-        interval = f"95 % [{signed(row.low)}, {signed(row.high)}]" if row.low is not None else ""
         clean = [row for label, row in rows.items() if label.startswith("no ")]
         without = f"; without noise {signed(clean[0].value)}" if clean else ""
         yield Verdict(
             number=f"{signed(row.value)} points",
             words=f"for {model_name(row.model)} over {model_name(row.other)} with {row.label[0]}"
             f"{without}",
-            detail=_listed(interval, row.count, f"protocol {row.protocol}"),
+            detail=_listed(_sure(row.interval, sign=True), row.count, f"protocol {row.protocol}"),
             link="#noise",
             tags={"experiment": trials.experiment, "size": trials.size, "data": "synthetic"},
         )
@@ -229,11 +222,10 @@ def _noise(noise: Sequence[Finding]) -> Iterator[Verdict]:
 
 def _foci(collection: Collection) -> Iterator[Verdict]:
     """How many foci end among the informative inputs; over many data sets, if there are any."""
-    runs = [run for run in collection.runs if run.experiment == FOCI_LEARN]
-    groups = group_by(runs, lambda run: (run.size, run.variant))
-    for size, variant in sorted(groups, key=lambda key: edition(*key))[:1]:
+    for edition in [one for one in editions(collection) if one.experiment == FOCI_LEARN][:1]:
+        size, variant = edition.size, edition.variant
         first, last = (FOCI[name][0] for name in ("inside_first", "inside_last"))
-        inside = [one for one in settings_of(groups[size, variant]) if last in one.measured]
+        inside = [one for one in edition.settings if last in one.measured]
         for setting in sorted(inside, key=lambda one: (-len(one.runs), not one.varied))[:1]:
             share = setting.measured[last]
             own = " on data of their own" if setting.varied else ""
@@ -271,7 +263,7 @@ def _optimism(collection: Collection) -> Iterator[Verdict]:
         and run.source != "fake"
     ]
     groups = group_by(held, lambda run: (run.size, run.variant, run.source))
-    for size, variant, source in sorted(groups, key=lambda key: edition(*key[:2]))[:1]:
+    for size, variant, source in sorted(groups, key=lambda key: edition_order(*key[:2]))[:1]:
         runs = groups[size, variant, source]
         optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
         about = f"{source} data", *edition_words(size, variant)

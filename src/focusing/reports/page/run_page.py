@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,16 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from focusing.errors import DamagedError
 from focusing.reports.foci import finite_times, read_layers
 from focusing.reports.names import PROTOCOLS, data_name, model_name
-from focusing.reports.page.overview import duration
-from focusing.reports.page.window_view import windows_of
 from focusing.reports.tables import NOTHING, Unit, number
-from focusing.reports.terminal import PROTOCOL_MEANINGS
+from focusing.reports.terminal import PROTOCOL_MEANINGS, duration
 from focusing.results.collect import Run
 from focusing.results.frame import show_value
+from focusing.window_drawing import film_times, read_windows
 
 MAX_CURVE_POINTS = 150
 """No screen shows more, and a thousand run pages stay small."""
@@ -140,6 +141,34 @@ def _packed(values: Array) -> dict[str, Any]:
         "high": high,
         "shape": list(values.shape),
         "data": base64.b64encode(content).decode(),
+    }
+
+
+def windows_of(run_dir: Path) -> dict[str, Any] | None:
+    """Samples, side by side in one PNG, and their windows over epochs.
+
+    Returns:
+        ``picture`` (a data address), ``size`` (height and width of a sample), ``epochs`` and
+        ``boxes``: top, left, height and width of a window, in samples, by epoch, sample and
+        glimpse. None without a file that can be read.
+    """
+    try:
+        arrays = read_windows(run_dir)
+    except (OSError, DamagedError):
+        return None
+    if arrays is None:
+        return None
+    images, times = arrays["images"], film_times(len(arrays["epoch"]))
+    row = np.concatenate(images, axis=1)
+    content = io.BytesIO()
+    Image.fromarray(row[..., 0] if row.shape[-1] != 3 else row).save(content, "PNG", optimize=True)
+    centre, extent = (arrays[name][times] for name in ("centre", "extent"))
+    boxes = np.concatenate([centre - extent / 2, extent], axis=-1).round(3)
+    return {
+        "picture": f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}",
+        "size": list(images.shape[1:3]),
+        "epochs": [round(float(epoch), 2) for epoch in arrays["epoch"][times]],
+        "boxes": boxes.astype(float).round(3).tolist(),
     }
 
 

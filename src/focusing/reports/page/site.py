@@ -11,16 +11,17 @@ from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from focusing.reports.differences import findings, kept, noise_differences
 from focusing.reports.figures.gallery import APPENDIX
-from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, dense_twin, model_name
+from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, model_name
 from focusing.reports.page.exhibits import (
     column_protocol,
     exhibition,
+    first_picture,
     is_minor,
     page_table,
     table_tags,
 )
-from focusing.reports.page.findings import findings, kept, noise_differences
 from focusing.reports.page.overview import (
     choices,
     counted,
@@ -31,12 +32,13 @@ from focusing.reports.page.overview import (
 )
 from focusing.reports.page.run_page import run_view
 from focusing.reports.report_cache import code_version, remember, report_state, unchanged
+from focusing.reports.settings import editions
 from focusing.reports.tables import Table, between, file_name, number, p_value, signed
 from focusing.reports.tables.files import all_tables, unique_names
 from focusing.reports.terminal import PROTOCOL_MEANINGS
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import group_by, replicate_key, settings
-from focusing.results.store import atomic_write, inside, remove
+from focusing.results.frame import group_by, replicate_key
+from focusing.results.store import atomic_write, inside
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE / "templates"
@@ -105,7 +107,7 @@ def write_page(
         return path
     runs = [*collection.runs, *collection.failed]
     names = page_names(runs)
-    pages = _write_runs(runs, names, inside(out, RUNS), progress)
+    pages = _write_runs(collection, names, inside(out, RUNS), progress)
     tables = all_tables(collection)
     differences = findings(collection)
     noise = noise_differences(tables)
@@ -116,8 +118,8 @@ def write_page(
         "index.html",
         lead=lead(collection),
         verdicts=verdicts(collection, differences, noise, pruned),
-        film=figures.first("film"),
-        forest=figures.first("forest"),
+        film=first_picture(figures, "film"),
+        forest=first_picture(figures, "forest"),
         findings=_parts(differences, lambda finding: finding.minor),
         counted=list(counted(differences)),
         noise=noise,
@@ -126,7 +128,7 @@ def write_page(
         tables=_parts(shown, is_minor),
         figures=figures,
         appendix=APPENDIX,
-        missing=_missing(tables, figures.missing),
+        missing=_missing(tables, figures["missing"]),
         choices=choices(collection),
         protocols={name: PROTOCOL_MEANINGS[name] for name in PROTOCOLS},
         runs=run_rows(runs, names),
@@ -166,7 +168,7 @@ def page_names(runs: Sequence[Run]) -> dict[Run, str]:
 
 
 def _write_runs(
-    runs: Sequence[Run],
+    collection: Collection,
     names: Mapping[Run, str],
     folder: Path,
     progress: Callable[[int, int], object] | None,
@@ -175,10 +177,10 @@ def _write_runs(
     folder.mkdir(parents=True, exist_ok=True)
     known = _load(folder / WRITTEN)
     written: dict[str, str] = {}
-    twins = _dense_twins(runs)
-    for place, (run, others) in enumerate(_with_repeats(runs)):
+    twins = _dense_twins(collection)
+    for place, (run, others) in enumerate(_with_repeats(list(names))):
         if progress and place % 50 == 0:
-            progress(place, len(runs))
+            progress(place, len(names))
         file = folder / f"{names[run]}.html"
         repeats = [(str(other.seed), f"{names[other]}.html", other is run) for other in others]
         twin = twins.get(run)
@@ -189,7 +191,6 @@ def _write_runs(
             atomic_write(file, content.encode(), sync=False)
         if mark is not None:
             written[file.name] = mark
-    remove(folder, known.keys() - written.keys())
     atomic_write(folder / WRITTEN, json.dumps(written).encode(), sync=False)
     return [folder / name for name in written]
 
@@ -203,24 +204,15 @@ def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:
             yield run, others
 
 
-def _dense_twins(runs: Sequence[Run]) -> dict[Run, Run]:
-    """The dense network on the same data from the same seed whose options are most like a run's."""
-
-    def place(run: Run) -> tuple[Any, ...]:
-        edition = run.experiment, run.size, run.variant, run.data, run.source, run.holdout
-        return *edition, replicate_key(run)
-
-    dense = group_by([run for run in runs if run.model == dense_twin(run.model)], place)
-    twins = {}
-    for run in runs:
-        model, own = dense_twin(run.model), settings(run).items()
-        alike = {
-            other: sum(item in own for item in settings(other).items())
-            for other in dense.get(place(run), ())
-            if other.model == model != run.model
-        }
-        if alike:
-            twins[run] = max(alike, key=alike.__getitem__)
+def _dense_twins(collection: Collection) -> dict[Run, Run]:
+    """The run of the dense network that a run is compared with: same setting, data and seed."""
+    twins: dict[Run, Run] = {}
+    for edition in (*editions(collection), *editions(collection, random_trials=True)):
+        for setting in edition.settings:
+            if base := edition.dense_twin(setting):
+                dense = {(run.holdout, replicate_key(run)): run for run in base.runs}
+                pairs = {run: dense.get((run.holdout, replicate_key(run))) for run in setting.runs}
+                twins |= {run: twin for run, twin in pairs.items() if twin}
     return twins
 
 

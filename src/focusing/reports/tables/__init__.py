@@ -1,7 +1,7 @@
 """A table before it is Markdown, LaTeX, CSV or lines in a terminal; and how numbers are written.
 
-Most tables are made by :func:`table_of` from records: a dict per row, with every number in full
-precision. The CSV file holds the records; the columns say how the printed table shows them.
+A table is made by :func:`table_of` from records: a dict per line of the CSV file, with every number
+in full precision. Its columns say how the printed table shows them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Literal
 
 from focusing.results.stats import Interval
@@ -34,11 +35,35 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its head, how its cells are aligned, and how it shows a record."""
+    """A column of a table.
+
+    Attributes:
+        title: its head.
+        align: of its cells.
+        show: the key of the records that it shows, or how it makes a cell of a record.
+        digits: of numbers with a fraction.
+        of: the record of a row that it shows, by the value that tells them apart (a protocol);
+            empty: the first.
+        missing: what it shows if there is no such record.
+        once: it shows the first row of a block only.
+    """
 
     title: str
     align: Literal["left", "right", "center"] = "left"
-    show: Callable[[Record], Cell | str] = field(default=lambda record: "", compare=False)
+    show: str | Callable[[Record], Cell | str] = ""
+    digits: int = 2
+    of: str = ""
+    missing: str = ""
+    once: bool = False
+
+    def cell(self, record: Record | None) -> Cell:
+        """The cell of a record."""
+        if record is None:
+            return text(self.missing)
+        shown = record.get(self.show) if isinstance(self.show, str) else self.show(record)
+        if isinstance(shown, Cell):
+            return shown
+        return text(number(shown, self.digits) if isinstance(shown, float | None) else str(shown))
 
 
 @dataclass(frozen=True)
@@ -85,27 +110,42 @@ def table_of(
     columns: Sequence[Column],
     records: Sequence[Record],
     notes: Sequence[str],
+    *,
     tags: Sequence[str] = ("data", "model"),
+    across: str = "protocol",
+    commands: Mapping[str, str] | None = None,
 ) -> Table:
-    """A table with a row per record.
+    """A table with a row per record, or per records of the same ``_row``.
 
     Args:
         name: of its files.
         title: one line.
         columns: say how a record is shown.
         records: for the CSV file, but for keys that begin with an underscore: these are for the
-            columns alone. A block of rows begins where ``_block`` changes.
+            columns alone. A block of rows begins where ``_block`` changes; what is ``_missing`` is
+            not in the file.
         notes: sentences below it.
         tags: keys of records that rows are filtered by.
+        across: the key that tells records of a row apart.
+        commands: mark of missing cells -> the command that fills them.
     """
     rows, last = [], object()
-    for record in records:
-        shown = [column.show(record) for column in columns]
-        cells = tuple(cell if isinstance(cell, Cell) else text(cell) for cell in shown)
-        begins, last = record.get("_block") != last, record.get("_block")
-        rows.append(Row(cells, {tag: record[tag] for tag in tags if tag in record}, begins))
-    public = [{key: value for key, value in record.items() if key[0] != "_"} for record in records]
-    return Table(name, title, tuple(columns), tuple(rows), tuple(notes), records=tuple(public))
+    for _, in_row in groupby(enumerate(records), lambda item: item[1].get("_row", item[0])):
+        by_column = {record.get(across): record for _, record in in_row}
+        first = next(iter(by_column.values()))
+        begins, last = first.get("_block") != last, first.get("_block")
+        cells = [
+            Cell() if column.once and not begins
+            else column.cell(by_column.get(column.of) if column.of else first)
+            for column in columns
+        ]  # fmt: skip
+        rows.append(Row(tuple(cells), {tag: first[tag] for tag in tags if tag in first}, begins))
+    public = tuple(
+        {key: value for key, value in record.items() if key[0] != "_"}
+        for record in records
+        if "_missing" not in record
+    )
+    return Table(name, title, tuple(columns), tuple(rows), tuple(notes), commands or {}, public)
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.errors import printable
-from focusing.reports.names import data_name, data_order, dense_twin, edition, model_name
+from focusing.reports.names import data_name, data_order, edition_order, model_name
 from focusing.reports.paper import published_tables
+from focusing.reports.settings import Edition, Setting, editions, editions_of
 from focusing.reports.tables import (
     NOTHING,
-    Cell,
     Column,
     Record,
     Table,
@@ -27,7 +29,6 @@ from focusing.reports.tables import (
     table_of,
     text,
 )
-from focusing.reports.tables.run_blocks import blocks, editions
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import frame, group_by, replicate_key
 from focusing.results.stats import spread
@@ -55,75 +56,65 @@ NOTE_PRUNING = (
 )
 
 
-def _show(key: str, digits: int = 2) -> Callable[[Record], str]:
-    """A number of a record; a dash if it lacks it."""
-    return lambda record: number(record.get(key), digits)
-
-
-HEAD = Column("data", show=lambda record: record["_head"])
-MODEL = Column("model", show=lambda record: model_name(record["model"]))
+HEAD = Column("data", show="_head")
+HEAD_ONCE = replace(HEAD, once=True)
+MODEL = Column("model", show=lambda record: model_name(record.get("model", "")))
+OPTIMISM_COLUMNS = (
+    Column("experiment", show="_experiment", once=True),
+    HEAD,
+    MODEL,
+    Column("n", "right", "n"),
+    Column("best_test", "right", "best_test"),
+    Column("holdout", "right", "holdout"),
+    Column(
+        "optimism",
+        "right",
+        lambda r: text(signed(r["optimism"]), between(r["_interval"], sign=True)),
+    ),
+    Column("most", "right", lambda record: signed(record["most"])),
+)
 
 
 def optimism_tables(collection: Collection) -> list[Table]:
     """How optimistic the paper's protocol is: one table for every size and variant."""
     held = [run for run in collection.runs if {"best_test", "holdout"} <= run.scores.keys()]
     groups = group_by(held, lambda run: (run.size, run.variant))
-    columns = (
-        Column("experiment", show=lambda record: record["_experiment"]),
-        HEAD,
-        Column("model", show=lambda record: model_name(record.get("model", ""))),
-        Column("n", "right", lambda record: str(record["n"])),
-        Column("best_test", "right", _show("best_test")),
-        Column("holdout", "right", _show("holdout")),
-        Column("optimism", "right", _optimism_cell),
-        Column("most", "right", lambda record: signed(record["most"])),
-    )
     tables = []
-    for size, variant in sorted(groups, key=lambda key: edition(*key)):
+    for size, variant in sorted(groups, key=lambda key: edition_order(*key)):
         records = list(_optimism_records(groups[size, variant], size, variant))
         title = f"Optimism of the paper's protocol (size={size}, variant={variant})"
         name = f"optimism_{size}_{variant}"
-        tables.append(table_of(name, title, columns, records, [NOTE_OPTIMISM]))
+        tables.append(table_of(name, title, OPTIMISM_COLUMNS, records, [NOTE_OPTIMISM]))
     return tables
 
 
-def _optimism_cell(record: Record) -> Cell:
-    return text(signed(record["optimism"]), between(record["_interval"], sign=True))
-
-
 def _optimism_records(runs: Sequence[Run], size: str, variant: str) -> Iterator[dict[str, Any]]:
-    edition = {"size": size, "variant": variant}
-    rows = 0
-    for experiment, members in group_by(runs, lambda run: run.experiment).items():
-        shown = experiment
-        for block in blocks(members):
-            for model, replicates in block.models.items():
-                yield {
-                    "experiment": experiment,
-                    **edition,
-                    "data": block.data,
-                    "source": block.source,
-                    "options": " ".join(block.options),
-                    "model": model,
-                    **_optimism(replicates),
-                    "_experiment": shown,
-                    "_head": block.head(),
-                    "_block": experiment,
-                }
-                shown, rows = "", rows + 1
-    accurate = [run for run in runs if run.metric == "accuracy"]
+    settings = [(one.experiment, setting) for one in editions_of(runs) for setting in one.settings]
+    for experiment, setting in settings:
+        yield {
+            "experiment": experiment,
+            "size": size,
+            "variant": variant,
+            **setting.columns(),
+            "model": setting.model,
+            **_optimism(setting.runs),
+            "_experiment": experiment,
+            "_head": setting.head(),
+            "_block": experiment,
+        }
+    accurate = [run for run in runs if run.metric == "accuracy" and run.source != "fake"]
     for source, members in group_by(accurate, lambda run: run.source).items():
-        if rows > 1 and source != "fake":
+        if len(settings) > 1:
             yield {
                 "experiment": "all",
-                **edition,
+                "size": size,
+                "variant": variant,
                 "source": source,
                 **_optimism(members),
                 "_experiment": "all of these",
                 "_head": source,
                 "_block": ("all", source),
             }
-            rows += 1
 
 
 def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
@@ -147,52 +138,51 @@ def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
+COURSE_COLUMNS = (
+    HEAD_ONCE,
+    MODEL,
+    Column("runs", "right", "n"),
+    Column("least test loss at epoch", "right", "least_epoch", digits=0),
+    Column("least", "right", "least", digits=3),
+    Column("last", "right", "last", digits=3),
+    Column("highest", "right", "highest", digits=1),
+    Column("training loss, last", "right", "train_last", digits=4),
+    Column("σ at first", "right", lambda record: _sigmas(record, "first")),
+    Column("σ at last", "right", lambda record: _sigmas(record, "last")),
+)
+
+
 def course_tables(collection: Collection) -> list[Table]:
     """Losses and apertures in the course of training: one for every table of the paper."""
-    columns = (
-        HEAD,
-        MODEL,
-        Column("runs", "right", lambda record: str(record["n"])),
-        Column("least test loss at epoch", "right", _show("least_epoch", 0)),
-        Column("least", "right", _show("least", 3)),
-        Column("last", "right", _show("last", 3)),
-        Column("highest", "right", _show("highest", 1)),
-        Column("training loss, last", "right", _show("train_last", 4)),
-        Column("σ at first", "right", lambda record: _sigmas(record, "first")),
-        Column("σ at last", "right", lambda record: _sigmas(record, "last")),
-    )
     tables = []
     for experiment, published in published_tables().items():
-        for about, runs in editions(collection.of(experiment)):
-            records = [about | record for record in _course_records(runs)]
-            title = ": course of training (size={size}, variant={variant})".format(**about)
-            name, title = "_".join(("course", *about.values())), f"{published.title}{title}"
+        for edition in editions(collection):
+            records = list(_course_records(edition)) if edition.experiment == experiment else []
+            name = "_".join(("course", *edition.about.values()))
+            title = f"{published.title}: course of training {edition.words}"
             if records:
-                tables.append(table_of(name, title, columns, records, [NOTE_COURSE]))
+                tables.append(table_of(name, title, COURSE_COLUMNS, records, [NOTE_COURSE]))
     return tables
 
 
-def _course_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
-    in_order = sorted(blocks(runs), key=lambda block: data_order(block.data))
-    for place, block in enumerate(in_order):
-        head = block.head()
-        for model, replicates in block.models.items():
-            full = [run for run in replicates if not run.holdout]
-            courses = pd.DataFrame([course for run in full if (course := _course(run))])
-            if len(courses):
-                yield {
-                    "data": block.data,
-                    "options": " ".join(block.options),
-                    "model": model,
-                    "epochs": block.epochs,
-                    "n": len(courses),
-                    **courses.mean().to_dict(),
-                    "highest": float(courses["highest"].max()),
-                    **_apertures(full),
-                    "_head": head,
-                    "_block": place,
-                }
-                head = Cell()
+def _course_records(edition: Edition) -> Iterator[dict[str, Any]]:
+    for setting in sorted(edition.settings, key=lambda setting: data_order(setting.data)):
+        full = [run for run in setting.runs if not run.holdout]
+        courses = pd.DataFrame([course for run in full if (course := _course(run))])
+        if len(courses):
+            yield {
+                **edition.about,
+                "data": setting.data,
+                "options": " ".join(setting.overrides),
+                "model": setting.model,
+                "epochs": setting.epochs,
+                "n": len(courses),
+                **courses.mean().to_dict(),
+                "highest": float(courses["highest"].max()),
+                **_apertures(full),
+                "_head": setting.head(),
+                "_block": setting.block,
+            }
 
 
 def _course(run: Run) -> dict[str, float]:
@@ -226,53 +216,80 @@ def _sigmas(record: Record, when: str) -> str:
     return " / ".join(number(value, 3) for value in values) or NOTHING
 
 
+PRUNING_COLUMNS = (
+    HEAD,
+    MODEL,
+    Column("runs", "right", "n"),
+    Column("unpruned (%)", "right", "unpruned"),
+    Column("phi < 1: pruned (%)", "right", "paper_pruned"),
+    Column("accuracy (%)", "right", "paper_accuracy"),
+    Column("as good as unpruned, up to (%)", "right", "keeps", digits=1),
+    Column("at t", "right", "keeps_threshold", digits=1),
+    Column("by magnitude, up to (%)", "right", "keeps_magnitude", digits=1),
+    Column("as good as dense, up to (%)", "right", "as_dense"),
+)
+
+
 def pruning_tables(collection: Collection) -> list[Table]:
     """What pruning does to accuracy: one for every edition of an experiment that measured it."""
-    columns = (
-        HEAD,
-        MODEL,
-        Column("runs", "right", lambda record: str(record["n"])),
-        Column("unpruned (%)", "right", _show("unpruned")),
-        Column("phi < 1: pruned (%)", "right", _show("paper_pruned")),
-        Column("accuracy (%)", "right", _show("paper_accuracy")),
-        Column("as good as unpruned, up to (%)", "right", _show("keeps", 1)),
-        Column("at t", "right", _show("keeps_threshold", 1)),
-        Column("by magnitude, up to (%)", "right", _show("keeps_magnitude", 1)),
-        Column("as good as dense, up to (%)", "right", _show("as_dense")),
-    )
     measured = [
         run for run in collection.runs if (run.measured.get("pruning") or {}).get("magnitude")
     ]
     tables = []
-    for about, members in editions(measured):
+    for edition in editions_of(measured):
         records = []
-        for block in blocks(members):
-            for model, runs in block.models.items():
-                twin = dense_twin(model)
-                pruned = _pruned(runs, block.models.get(twin, []) if model != twin else [])
-                named = {
-                    **about,
-                    "data": block.data,
-                    "options": " ".join(block.options),
-                    "model": model,
-                    "epochs": block.epochs,
-                    "_head": block.head(),
-                }
-                records += [named | pruned] if pruned else []
+        for setting in edition.settings:
+            pruned = _pruned(setting, edition.dense_twin(setting))
+            named = {
+                **edition.about,
+                "data": setting.data,
+                "options": " ".join(setting.overrides),
+                "model": setting.model,
+                "epochs": setting.epochs,
+                "_head": setting.head(),
+            }
+            records += [named | pruned] if pruned else []
         if records:
-            title = "Pruning (experiment {experiment}, size={size}, variant={variant})"
-            name, title = "_".join(("pruning", *about.values())), title.format(**about)
-            tables.append(table_of(name, title, columns, records, [NOTE_PRUNING]))
+            name = "_".join(("pruning", *edition.about.values()))
+            title = f"Pruning (experiment {edition.experiment}, {edition.words[1:]}"
+            tables.append(table_of(name, title, PRUNING_COLUMNS, records, [NOTE_PRUNING]))
     return tables
 
 
-def _pruned(runs: Sequence[Run], dense: Sequence[Run]) -> dict[str, Any]:
+def pruning_curve(setting: Setting | None, rule: str) -> list[dict[str, Any]]:
+    """Means over the runs of a setting, point by point; scores of errors as they are.
+
+    Args:
+        setting: with runs in which pruning was measured, maybe; None: it has no points.
+        rule: ``curve``: of equal thresholds of phi; ``magnitude``: of equal sparsity asked for.
+    """
+    measured = [run.measured.get("pruning") or {} for run in (setting.runs if setting else ())]
+    curves = [pruning[rule] for pruning in measured if pruning.get(rule)]
+    points = []
+    for same in zip(*curves, strict=False):
+        metric = "acc" if "acc" in same[0] else "mae"
+        scores = [point[metric] * (100 if metric == "acc" else 1) for point in same]
+        points.append(
+            {
+                "threshold": same[0].get("threshold"),
+                "sparsity": 100 * fmean(point["sparsity"] for point in same),
+                "unit": "percent" if metric == "acc" else metric,
+                "score": fmean(scores),
+                "lowest": min(scores),
+                "highest": max(scores),
+                "n": len(same),
+            }
+        )
+    return points
+
+
+def _pruned(setting: Setting, dense: Setting | None) -> dict[str, Any]:
     """Accuracy at the paper's threshold, and how much can go; empty if that was not measured."""
-    by_phi, by_size = _curve(runs, "curve"), _curve(runs, "magnitude")
-    if not by_size or by_size[0]["sparsity"] > 0 or "acc" not in by_size[0]:
+    by_phi, by_size = pruning_curve(setting, "curve"), pruning_curve(setting, "magnitude")
+    if not by_size or by_size[0]["sparsity"] > 0 or by_size[0]["unit"] != "percent":
         return {}
-    unpruned = by_size[0]["acc"]
-    record = {"n": len(runs), "unpruned": unpruned}
+    unpruned = by_size[0]["score"]
+    record = {"n": len(setting.runs), "unpruned": unpruned}
     record["keeps_magnitude"] = _keeps(by_size, unpruned)["sparsity"]
     if by_phi:
         paper = min(by_phi, key=lambda point: abs(point["threshold"] - PAPER_THRESHOLD))
@@ -280,32 +297,23 @@ def _pruned(runs: Sequence[Run], dense: Sequence[Run]) -> dict[str, Any]:
         record |= {
             "paper_threshold": paper["threshold"],
             "paper_pruned": paper["sparsity"],
-            "paper_accuracy": paper["acc"],
+            "paper_accuracy": paper["score"],
             "keeps": keeps["sparsity"],
             "keeps_threshold": keeps["threshold"],
-            "best_accuracy": max(point["acc"] for point in by_phi),
+            "best_accuracy": max(point["score"] for point in by_phi),
         }
-    base = _curve(dense, "magnitude")
+    base = pruning_curve(dense, "magnitude")
     if by_phi and base:
-        record["as_dense"] = _keeps(by_phi, base[0]["acc"])["sparsity"]
-        record["dense"] = base[0]["acc"]
+        record["as_dense"] = _keeps(by_phi, base[0]["score"])["sparsity"]
+        record["dense"] = base[0]["score"]
     return record
 
 
-def _curve(runs: Sequence[Run], rule: str) -> list[dict[str, float]]:
-    """Means over runs, point by point, in percent."""
-    curves = [pd.DataFrame(run.measured["pruning"].get(rule) or []) for run in runs]
-    points = pd.concat([curve for curve in curves if len(curve)] or [pd.DataFrame()])
-    means = points.reindex(columns=["threshold", "sparsity", "acc"]).groupby(level=0).mean()
-    means[["sparsity", "acc"]] *= 100
-    return [point.dropna().to_dict() for _, point in means.iterrows()]
-
-
-def _keeps(curve: Sequence[dict[str, float]], accuracy: float) -> dict[str, float]:
+def _keeps(curve: Sequence[dict[str, Any]], accuracy: float) -> dict[str, Any]:
     """The last point before the accuracy falls below this one."""
     good = curve[0]
     for point in curve:
-        if point["acc"] < accuracy - TOLERANCE - 1e-9:
+        if point["score"] < accuracy - TOLERANCE - 1e-9:
             break
         good = point
     return good
@@ -325,12 +333,12 @@ def failed_tables(collection: Collection) -> list[Table]:
         for run in collection.failed
     ]
     columns = (
-        Column("experiment", show=lambda record: record["experiment"]),
+        Column("experiment", show="experiment"),
         Column("data", show=lambda record: data_name(record["data"])),
         MODEL,
-        Column("seed", show=lambda record: str(record["seed"])),
+        Column("seed", show="seed"),
         Column("error", show=lambda record: ((record["error"] or "").splitlines() or [NOTHING])[0]),
-        Column("folder", show=lambda record: record["folder"]),
+        Column("folder", show="folder"),
     )
     note = "No number of these runs is in any other table."
     return [table_of("failed", "Failed runs", columns, records, [note])] if records else []
@@ -339,10 +347,7 @@ def failed_tables(collection: Collection) -> list[Table]:
 def unreadable_tables(collection: Collection) -> list[Table]:
     """Records that cannot be read: one table, or none."""
     records = [{"file": _short(path), "reason": reason} for path, reason in collection.unreadable]
-    columns = (
-        Column("file", show=lambda record: record["file"]),
-        Column("reason", show=lambda record: record["reason"]),
-    )
+    columns = (Column("file", show="file"), Column("reason", show="reason"))
     note = "These files are not as a run or focusing archive leaves them."
     title = "Unreadable records"
     return [table_of("unreadable", title, columns, records, [note])] if records else []

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.paper import published_tables, width_mean
+from focusing.reports.plans import MAX_OPTION_COLUMNS, UNCHANGED, labels, limits
+from focusing.reports.scores import mean_and_deviation
+from focusing.reports.settings import Edition, Setting, compare_settings, editions, editions_of
 from focusing.reports.tables import (
     NOTHING,
     Cell,
     Column,
-    Row,
+    Record,
     Table,
     file_name,
     interval_record,
-    number,
+    table_of,
     text,
-)
-from focusing.reports.tables.run_blocks import editions, limits
-from focusing.reports.tables.scores import mean_and_deviation
-from focusing.reports.tables.settings import (
-    UNCHANGED,
-    Setting,
-    comparisons,
-    option_columns,
-    settings_of,
-    varied_note,
 )
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import SECONDS
@@ -70,18 +63,24 @@ MEANINGS = {
 """How the name of a measurement begins -> what it means."""
 
 
+DATA = Column("data", show=lambda r: text(data_name(r["data"]), r["source"]), once=True)
+MODEL = Column("model", show=lambda r: model_name(r["model"]))
+
+
 def experiment_tables(collection: Collection) -> list[Table]:
     """Tables for every experiment, size and variant that has none of its own."""
-    own = set(published_tables())
-    runs = [run for run in collection.runs if run.experiment not in own and run.trial is None]
     tables = []
-    for about, members in editions(runs):
-        settings = settings_of(members)
-        name = file_name("experiment", *about.values())
-        title = "Experiment {experiment} (size={size}, variant={variant})".format(**about)
-        tables.append(_scores(name, title, about, settings))
-        tables += _measured(f"{name}_measured", f"{title}: measurements", about, settings)
+    for edition in editions(collection):
+        if edition.experiment not in published_tables():
+            name = file_name("experiment", *edition.about.values())
+            tables.append(_scores(name, edition))
+            tables += _measured(f"{name}_measured", edition)
     return tables
+
+
+def edition_title(edition: Edition) -> str:
+    """The title of a table about an edition."""
+    return f"Experiment {edition.experiment} {edition.words}"
 
 
 def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
@@ -92,106 +91,118 @@ def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
         protocol: whose scores are shown.
     """
     tables = []
-    for about, members in editions(runs):
-        settings = [setting for setting in settings_of(members) if protocol in setting.scores]
+    for edition in editions_of(runs):
+        settings = [setting for setting in edition.settings if protocol in setting.scores]
         if not settings:
             continue
-        compared = comparisons(settings, [protocol])
-        cells = []
-        for place, setting in enumerate(settings):
-            score, against = setting.scores[protocol], compared.get((place, protocol))
-            difference = against.lines() if against else [""]
-            mean = text(mean_and_deviation(score.spread), score.points())
-            cells.append([text(str(score.spread.n)), mean, text(*difference)])
-        name = "{experiment} (size={size}, variant={variant})".format(**about)
-        others = {against.other for against in compared.values()}
-        columns = _columns(
-            settings, Column("n", "right"), Column(f"score ({protocol})"), Column("difference")
+        tests = compare_settings(settings, [protocol])
+        rows = _named(edition, settings)
+        for setting, row in rows.items():
+            score, tested = setting.scores[protocol], tests.get((setting, protocol))
+            row["n"] = score.spread.n
+            row["score"] = text(mean_and_deviation(score.spread), score.points())
+            row["difference"] = text(*tested.lines() if tested else [""])
+        name = edition_title(edition).removeprefix("Experiment ")
+        columns = (
+            *_columns(settings),
+            Column("n", "right", "n"),
+            Column(f"score ({protocol})", show="score"),
+            Column("difference", show="difference"),
         )
-        notes = [NOTE_SWEEP] + [NOTE_NO_TWIN] * (not others)
-        tables.append(Table(name, name, columns, _rows(settings, cells), tuple(notes)))
+        notes = [NOTE_SWEEP] if tests else [NOTE_SWEEP, NOTE_NO_TWIN]
+        tables.append(table_of(name, name, columns, list(rows.values()), notes))
     return tables
 
 
-def _rows(settings: Sequence[Setting], cells: Sequence[Sequence[Cell]]) -> tuple[Row, ...]:
-    """Rows that begin with data, model and what was swept, and end with some cells."""
-    rows = []
-    swept = option_columns(settings)[1]
-    for place, setting in enumerate(settings):
-        begins = place == 0 or setting.data != settings[place - 1].data
-        head = text(data_name(setting.data[0]), setting.data[1]) if begins else Cell()
-        named = (head, text(model_name(setting.model)), *swept[place])
-        tags = {"data": setting.data[0], "model": setting.model}
-        rows.append(Row((*named, *cells[place]), tags, begins))
-    return tuple(rows)
+def _named(edition: Edition, settings: Sequence[Setting]) -> dict[Setting, dict[str, Any]]:
+    """What names a setting in a CSV file and in the columns of :func:`_columns`."""
+    short = labels(settings, models=False) if _share_a_column(settings) else []
+    return {
+        setting: {
+            **edition.about,
+            **setting.about(),
+            **{f"_{name}": value for name, value in setting.options.items()},
+            "_setting": short[place] if short else "",
+            "_row": setting,
+            "_block": (setting.data, setting.source),
+        }
+        for place, setting in enumerate(settings)
+    }
 
 
-def _columns(settings: Sequence[Setting], *more: Column) -> tuple[Column, ...]:
-    return Column("data"), Column("model"), *option_columns(settings)[0], *more
+def _share_a_column(settings: Sequence[Setting]) -> bool:
+    """So many options were swept that they share a column."""
+    return len(settings[0].options) > MAX_OPTION_COLUMNS
 
 
-def _scores(name: str, title: str, about: Mapping[str, str], settings: Sequence[Setting]) -> Table:
+def _columns(settings: Sequence[Setting]) -> list[Column]:
+    """Data, model, and what was swept."""
+    if _share_a_column(settings):
+        swept = [Column("setting", show="_setting")]
+    else:
+        swept = [Column(name, "right", f"_{name}") for name in settings[0].options]
+    return [DATA, MODEL, *swept]
+
+
+def _scores(name: str, edition: Edition) -> Table:
+    settings, tests = edition.settings, edition.tests
     protocols = [name for name in PROTOCOLS if any(name in setting.scores for setting in settings)]
-    compared = comparisons(settings, protocols)
-    author = [author_mean(setting) for setting in settings]
-    known = any(mean is not None for mean in author)
-    cells: list[list[Cell]] = []
-    records: list[Mapping[str, Any]] = []
-    for place, setting in enumerate(settings):
-        cells.append([text(number(author[place]))] if known else [])
-        named = {**about, **setting.about()} | ({"author": author[place]} if known else {})
-        for protocol in protocols:
-            score, against = setting.scores.get(protocol), compared.get((place, protocol))
-            if score is None:
-                cells[-1].append(Cell())
-                continue
-            cell, more = score.cell(), against.lines() if against else []
-            cells[-1].append(text(*cell.lines, *more))
-            difference = against.record() if against else {}
-            records.append({**named, "protocol": protocol, **score.record(), **difference})
-    others = {against.other for against in compared.values()}
-    held = any(score.mark for setting in settings for score in setting.scores.values())
+    author = {setting: author_mean(setting) for setting in settings}
+    known = any(mean is not None for mean in author.values())
+    records: list[Record] = []
+    for setting, named in _named(edition, settings).items():
+        if known:
+            named["author"] = author[setting]
+        for protocol, score in setting.scores.items():
+            tested = tests.get((setting, protocol))
+            cell = text(*score.cell().lines, *(tested.lines() if tested else []))
+            record = {**named, "protocol": protocol, **score.record(), "_cell": cell}
+            records.append(record | (tested.record() if tested else {}))
+    others = {tested.other for tested in tests.values()}
     notes = {
         NOTE: True,
         NOTE_DENSE: bool(others - {UNCHANGED}),
         NOTE_UNCHANGED: UNCHANGED in others,
         **dict.fromkeys((*varied_note(settings), *limited_note(settings)), True),
         NOTE_AUTHOR: known,
-        NOTE_HELD: held,
+        NOTE_HELD: any(score.mark for setting in settings for score in setting.scores.values()),
     }
-    return Table(
-        name,
-        title,
-        _columns(settings, *[Column("author", "right")] * known, *map(Column, protocols)),
-        _rows(settings, cells),
-        tuple(note for note, applies in notes.items() if applies),
-        records=tuple(records),
-    )
+    columns = [
+        *_columns(settings),
+        *[Column("author", "right", "author")] * known,
+        *(Column(protocol, show="_cell", of=protocol) for protocol in protocols),
+    ]
+    shown = [note for note, applies in notes.items() if applies]
+    return table_of(name, edition_title(edition), columns, records, shown)
+
+
+def varied_note(settings: Sequence[Setting]) -> list[str]:
+    """What replicates are where they are no repeats on the same data: a sentence, or none."""
+    seeds = sorted({run.seed for setting in settings if setting.varied for run in setting.runs})
+    if not seeds:
+        return []
+    network = f"the network's seed is {', '.join(map(str, seeds))}"
+    return [f"data.seed varied: each run has data of its own, the same for all models; {network}."]
 
 
 def limited_note(settings: Sequence[Setting]) -> list[str]:
     """Which runs had a part of the data only: a sentence, or none."""
-    fewer = sorted({f"{one.data[0]}: {limit}" for one in settings for limit in _limits(one)})
+    runs = [run for setting in settings for run in setting.runs]
+    fewer = sorted({f"{run.data}: {limit}" for run in runs for limit in limits(run)})
     return [f"Runs on a part of the data: {', '.join(fewer)}."] if fewer else []
-
-
-def _limits(setting: Setting) -> set[str]:
-    return {limit for run in setting.runs for limit in limits(run)}
 
 
 def author_mean(setting: Setting) -> float | None:
     """The author's number for a setting, if it is one of the author's in full; else None."""
     first = setting.runs[0]
-    if first.experiment != "n_hidden" or first.size != "full" or _limits(setting):
+    if first.experiment != "n_hidden" or first.size != "full" or any(map(limits, setting.runs)):
         return None
-    return width_mean(setting.data[0], setting.model, setting.values.get("model.hidden"))
+    return width_mean(setting.data, setting.model, setting.values.get("model.hidden"))
 
 
-def _measured(
-    name: str, title: str, about: Mapping[str, str], settings: Sequence[Setting]
-) -> list[Table]:
+def _measured(name: str, edition: Edition) -> list[Table]:
     """One table of measurements, or none where nothing was measured."""
-    subject = f"{about['experiment']}."
+    settings, subject = edition.settings, f"{edition.experiment}."
     quantities = sorted(
         dict.fromkeys(quantity for setting in settings for quantity in setting.measured),
         key=lambda quantity: _preference(quantity, subject),
@@ -205,33 +216,32 @@ def _measured(
     }
     varying = [quantity for quantity in quantities if quantity not in constant]
     shown, hidden = varying[:MAX_QUANTITIES], varying[MAX_QUANTITIES:]
-    cells = [
-        [text(str(len(setting.runs))), *(_cell(setting.measured.get(one)) for one in shown)]
-        for setting in settings
-    ]
     notes = [NOTE_MEASURED, *varied_note(settings), *_meanings(settings, quantities)]
     if constant:
         pairs = [f"{quantity} = {_digits(value)}" for quantity, value in constant.items()]
         notes.append(f"Equal in all runs: {', '.join(pairs)}.")
     if hidden:
         notes.append(f"{len(hidden)} more quantities are in {name}.csv.")
-    heads = ["runs", *(re.sub("[._]", " ", name.removeprefix(subject)) for name in shown)]
-    columns = _columns(settings, *(Column(head, "right") for head in heads))
+    columns = [*_columns(settings), Column("runs", "right", "_runs")]
+    for quantity in shown:
+        title = re.sub("[._]", " ", quantity.removeprefix(subject))
+        columns.append(Column(title, "right", _cell, of=quantity, missing=NOTHING))
     records = [
         {
-            **about,
-            **setting.about(),
+            **named,
             "quantity": quantity,
             "n": spread.n,
             "mean": spread.mean,
             "std_ddof1": spread.std,
             **interval_record(spread.interval),
+            "_runs": len(setting.runs),
+            "_spread": spread,
         }
-        for setting in settings
+        for setting, named in _named(edition, settings).items()
         for quantity, spread in setting.measured.items()
     ]
-    rows = _rows(settings, cells)
-    return [Table(name, title, columns, rows, tuple(notes), records=tuple(records))]
+    title = f"{edition_title(edition)}: measurements"
+    return [table_of(name, title, columns, records, notes, across="quantity")]
 
 
 def _preference(quantity: str, subject: str) -> tuple[bool, ...]:
@@ -268,9 +278,8 @@ def _differs(spread: Spread) -> bool:
     return (spread.std or 0.0) > 1e-12 * abs(spread.mean)  # equal numbers may have a tiny one
 
 
-def _cell(spread: Spread | None) -> Cell:
-    if spread is None:
-        return text(NOTHING)
+def _cell(record: Record) -> Cell:
+    spread: Spread = record["_spread"]
     interval = spread.interval
     if interval is None or interval.method == "constant":
         return text(_digits(spread.mean))

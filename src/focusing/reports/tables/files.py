@@ -24,7 +24,7 @@ from focusing.reports.tables.paper_tables import paper_tables
 from focusing.reports.tables.seed_tables import chosen_tables, learnt_tables
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
-from focusing.results.store import atomic_write, inside, remove
+from focusing.results.store import atomic_write, inside
 
 FOLDER = "tables"
 MARKDOWN_ALIGNMENT = {"left": ":--", "right": "--:", "center": ":-:"}
@@ -35,41 +35,16 @@ MAX_HEAD_LINE = 12
 """Characters of a line of a head, if its words are not longer."""
 MAX_PAGE_LINES = 40
 """Lines of a table that still fits on a page."""
+MATH = {"±": "pm", "Δ": "Delta", "×": "times", "·": "cdot", "σ": "sigma", "†": "dagger",
+        "→": "rightarrow", "←": "leftarrow", "≤": "leq", "≥": "geq", "≠": "neq", "≈": "approx",
+        "∞": "infty", "µ": "mu", "μ": "mu", "√": "surd"}  # fmt: skip
 LATEX_SIGNS = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "[": "{[}",  # after \\ and \midrule a bare one would begin an option
-    "]": "{]}",
-    "±": r"$\pm$",
-    "−": r"$-$",
-    "Δ": r"$\Delta$",
-    "×": r"$\times$",
-    "·": r"$\cdot$",
-    "σ": r"$\sigma$",
-    "†": r"$\dagger$",
-    "→": r"$\rightarrow$",
-    "←": r"$\leftarrow$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "≠": r"$\neq$",
-    "≈": r"$\approx$",
-    "∞": r"$\infty$",
-    "µ": r"$\mu$",
-    "μ": r"$\mu$",
-    "√": r"$\surd$",
-    "–": "--",
-    "—": "---",
-    "…": r"\ldots{}",
+    **{sign: rf"\{sign}" for sign in "{}&%$#_"},
+    **{sign: rf"$\{command}$" for sign, command in MATH.items()},
+    **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "…": r"\ldots{}"},
+    **{"−": "$-$", "–": "--", "—": "---"},
+    **{"[": "{[}", "]": "{]}"},  # after \\ and \midrule a bare one would begin an option
 }
 DOCUMENT = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
@@ -130,9 +105,6 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
         return []
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
-    written = folder / ".written"  # what is left of runs that are no longer there goes
-    if written.is_file():
-        remove(folder, written.read_text(errors="replace").splitlines())
     tables = all_tables(collection)
     texts = {"all.tex": document([table.name for table in tables])}
     texts["all.md"] = "\n".join(["# Tables", "", *map(markdown, tables)])
@@ -143,7 +115,6 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
             texts[f"{table.name}.csv"] = records_csv(table.records)
     for name, content in texts.items():
         atomic_write(folder / name, content.encode(), sync=False)
-    atomic_write(written, "".join(f"{name}\n" for name in texts).encode(), sync=False)
     files = [folder / name for name in texts]
     remember(out, FOLDER, state, files)
     return files

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
-from focusing.reports.names import MODELS, PROTOCOLS, model_name
+from focusing.reports.names import MODELS, PROTOCOLS, dense_twin, model_name
 from focusing.reports.paper import Published, PublishedTable, published_tables
+from focusing.reports.plans import command
+from focusing.reports.scores import Tested
+from focusing.reports.settings import Edition, Setting, block_head, editions
 from focusing.reports.tables import (
     NOTHING,
     Cell,
     Column,
     Record,
-    Row,
     Table,
+    Unit,
     between,
     interval_record,
     number,
@@ -23,11 +25,8 @@ from focusing.reports.tables import (
     table_of,
     text,
 )
-from focusing.reports.tables.run_blocks import Block, blocks, command, editions
-from focusing.reports.tables.scores import Pair, Scored, Tested, compare_pairs, scored
-from focusing.results.collect import Collection, Run
+from focusing.results.collect import Collection
 from focusing.results.frame import group_by
-from focusing.results.stats import Comparison
 
 SIGNIFICANT = 0.05
 NOTES = (
@@ -63,207 +62,133 @@ NOTE_TESTS = (
     "published t are those of the comparison."
 )
 
-Place = tuple[int, str, str]
-"""Number of a block, model, protocol."""
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """One table of the paper at one size and in one variant, computed but not yet printed.
-
-    Attributes:
-        published: the paper's numbers.
-        size: ``full``, ``short``, ``quick`` or ``smoke``.
-        variant: ``text`` or ``author``.
-        blocks: what may be compared.
-        scores: by block, model and protocol.
-        tests: of a model against the first of its block, see :func:`compare_pairs`.
-    """
-
-    published: PublishedTable
-    size: str
-    variant: str
-    blocks: list[Block]
-    scores: dict[Place, Scored]
-    tests: dict[Place, Tested]
-
-    def models(self, block: Block) -> list[str]:
-        """The paper's models on this data, then those that were run besides."""
-        return _models(self.published, block)
-
-    def tested(self) -> dict[Place, Comparison]:
-        """Comparisons with enough runs for a test."""
-        tests = {place: tested.comparison for place, tested in self.tests.items()}
-        return {place: test for place, test in tests.items() if test.t is not None}
-
-    @property
-    def corrected(self) -> dict[Place, float | None]:
-        """Their p after Holm's correction."""
-        return {place: tested.p for place, tested in self.tests.items()}
-
-    @property
-    def name(self) -> str:
-        """Of its files."""
-        return f"{self.published.experiment}_{self.size}_{self.variant}"
-
-    @property
-    def title(self) -> str:
-        """In print."""
-        return f"{self.published.title} (size={self.size}, variant={self.variant})"
-
-    def best(self, number: int, protocol: str) -> str | None:
-        """The model with the best mean, if its distance to the first is more than chance.
-
-        If it is the first itself, its distance to the next best is meant.
-        """
-        block = self.blocks[number]
-        scores = {
-            model: score
-            for model in self.models(block)
-            if (score := self.scores.get((number, model, protocol)))
-        }
-        if len(scores) < 2 or len({score.trained_on for score in scores.values()}) > 1:
-            return None
-        sign = -1 if block.unit.lower_is_better else 1
-        winner, second = sorted(scores, key=lambda model: -sign * scores[model].spread.mean)[:2]
-        first = self.models(block)[0]
-        p = self.corrected.get((number, second if winner == first else winner, protocol))
-        return winner if p is not None and p < SIGNIFICANT else None
-
-
-def _models(published: PublishedTable, block: Block) -> list[str]:
-    known = list(published.cells.get(block.data, ()))
-    order = [*MODELS, *sorted(block.models)]  # a dense one first: others are tested against it
-    return known + sorted(set(block.models) - set(known), key=order.index)
-
-
-def compute(published: PublishedTable, size: str, variant: str, runs: Sequence[Run]) -> Sheet:
-    """All scores and tests of a table; in Holm's correction a data set counts once."""
-    by_data = group_by(blocks(runs), lambda block: block.data)
-    order = dict.fromkeys((*published.cells, *by_data))
-    every = [block for data in order for block in by_data.get(data) or [Block(data, "", 0, (), {})]]
-    scores: dict[Place, Scored] = {}
-    pairs: dict[Place, Pair] = {}
-    for (place, block), protocol in product(enumerate(every), PROTOCOLS):
-        first, *_ = models = _models(published, block)
-        for model in models:
-            score = scored(block.models.get(model, []), protocol)
-            if score is None:
-                continue
-            scores[place, model, protocol] = score
-            base = scores.get((place, first, protocol))
-            if base and model != first:
-                label, fake = (block.data, model), block.source == "fake"
-                pairs[place, model, protocol] = Pair(
-                    score, base, block.unit.lower_is_better, fake, label, first, block.rank
-                )
-    return Sheet(published, size, variant, every, scores, compare_pairs(pairs))
-
 
 def paper_tables(collection: Collection) -> list[Table]:
     """Tables 2 to 4, with their tests: one pair for every size and variant."""
     tables = []
     for experiment, published in published_tables().items():
-        runs = collection.of(experiment)
-        if not runs:
+        of_table = [one for one in editions(collection) if one.experiment == experiment]
+        if not of_table:
             fill = {"1": command(experiment, "full", "text", ())}
             tables.append(Table(experiment, published.title, (), (), ("No runs yet.",), fill))
-        for about, members in editions(runs):
-            sheet = compute(published, about["size"], about["variant"], members)
-            tables.append(_scores_table(sheet))
-            if sheet.tested():
-                tables.append(_tests_table(sheet))
+        for edition in of_table:
+            name = "_".join(edition.about.values())
+            title = f"{published.title} {edition.words}"
+            blocks = list(_blocks(edition, published))
+            tables.append(_scores_table(name, title, edition, published, blocks))
+            if any(tested.comparison.t is not None for tested in edition.tests.values()):
+                tables.append(_tests_table(name, title, edition, published, blocks))
     return tables
 
 
-def _scores_table(sheet: Sheet) -> Table:
-    rows, records = [], []
+Block = tuple[str, Mapping[str, Setting | None]]
+"""A data set, and the models to show of it: the paper's, then those that were run besides."""
+
+
+def _blocks(edition: Edition, published: PublishedTable) -> Iterator[Block]:
+    """What is shown together, in the order of the paper; also data that nobody ran."""
+    by_data = group_by(edition.blocks, lambda key: key[0])
+    for data in dict.fromkeys((*published.cells, *by_data)):
+        known = list(published.cells.get(data, ()))
+        for block in [edition.blocks[key] for key in by_data.get(data, ())] or [{}]:
+            order = [*MODELS, *sorted(block)]
+            others = sorted(set(block) - set(known), key=order.index)
+            yield data, {model: block.get(model) for model in (*known, *others)}
+
+
+def _scores_table(
+    name: str, title: str, edition: Edition, published: PublishedTable, blocks: Sequence[Block]
+) -> Table:
+    records: list[Record] = []
     missing: dict[tuple[str, tuple[str, ...], str], list[str]] = {}  # models that a command adds
-    for place, block in enumerate(sheet.blocks):
-        for rank, model in enumerate(sheet.models(block)):
-            printed = sheet.published.cells.get(block.data, {}).get(model)
-            cells = {}
-            for protocol in PROTOCOLS:
-                if (place, model, protocol) in sheet.scores:
-                    cells[protocol] = _score_cell(sheet, (place, model, protocol))
-                    records.append(_record(sheet, (place, model, protocol), printed))
-                    continue
-                trained = "holdout" if protocol == "holdout" else "best_test"
-                models = missing.setdefault((block.data, block.options, trained), [])
-                models += [model] if model not in models else []
-                mark = list(missing).index((block.data, block.options, trained)) + 1
-                cells[protocol] = text(f"missing [{mark}]", dim=True)
-            gap = _minus_published(block, sheet.scores.get((place, model, "best_test")), printed)
-            row = (
-                block.head() if rank == 0 else Cell(),
-                text(model_name(model)),
-                _published_cell(printed),
-                cells["best_test"],
-                text("" if gap is None else signed(gap)),
-                cells["holdout"],
-                cells["last"],
-            )
-            tags = {"data": block.data, "model": model, "size": sheet.size}
-            rows.append(Row(row, tags, begins=rank == 0))
-    about = sheet.published.experiment, sheet.size, sheet.variant
+    for place, (data, block) in enumerate(blocks):
+        settings = [setting for setting in block.values() if setting]
+        typed = settings[0].overrides if settings else ()
+        unit = Unit("mae" if data == "boston" else "accuracy")
+        head = settings[0].head() if settings else block_head(data, unit)
+        winners = {protocol: _winner(edition, settings, protocol) for protocol in PROTOCOLS}
+        for (model, setting), protocol in product(block.items(), PROTOCOLS):
+            printed = published.cells.get(data, {}).get(model)
+            about: Record = {
+                **{"data": data, "model": model, "protocol": protocol, "size": edition.size},
+                **{"_row": (place, model), "_block": place, "_head": head, "_printed": printed},
+            }
+            if setting and protocol in setting.scores:
+                tested = edition.tests.get((setting, protocol))
+                bold = setting is winners[protocol]
+                cell = setting.scores[protocol].cell(*_ps(tested), bold=bold)
+                record = _record(edition, setting, protocol, printed, tested)
+                records.append({**record, **about, "_cell": cell})
+                continue
+            trained = "holdout" if protocol == "holdout" else "best_test"
+            models = missing.setdefault((data, typed, trained), [])
+            models += [model] if model not in models else []
+            mark = list(missing).index((data, typed, trained)) + 1
+            cell = text(f"missing [{mark}]", dim=True)
+            records.append({**about, "_missing": True, "_cell": cell})
     commands = {
-        str(mark): command(
-            *about, [f"data={data}", f"model={','.join(models)}", *options], protocol
-        )
-        for mark, ((data, options, protocol), models) in enumerate(missing.items(), start=1)
+        str(mark): edition.command([f"data={data}", f"model={','.join(models)}", *typed], trained)
+        for mark, ((data, typed, trained), models) in enumerate(missing.items(), start=1)
     }
-    titles = ("data", "model", "published", "best_test", "Δ", "holdout", "last")
-    columns = tuple(Column(title, "right" if title == "Δ" else "left") for title in titles)
-    held = any(score.mark for score in sheet.scores.values())
+    held = any(score.mark for setting in edition.settings for score in setting.scores.values())
     notes = (*NOTES, NOTE_HELD) if held else NOTES
-    return Table(sheet.name, sheet.title, columns, tuple(rows), notes, commands, tuple(records))
+    tags = ("data", "model", "size")
+    return table_of(name, title, SCORE_COLUMNS, records, notes, tags=tags, commands=commands)
 
 
-def _score_cell(sheet: Sheet, place: Place) -> Cell:
-    tested = sheet.tests.get(place)
-    more = []
-    if tested and min(tested.comparison.n) > 1:
-        more.append(f"p={p_value(tested.p)}")
-    if tested and tested.comparison.p_resampled is not None:
-        more.append(f"resampled {p_value(tested.p_resampled)}")
-    number, model, protocol = place
-    return sheet.scores[place].cell(*more, bold=model == sheet.best(number, protocol))
+def _winner(edition: Edition, settings: Sequence[Setting], protocol: str) -> Setting | None:
+    """The setting with the best mean, if its distance to the dense one is more than chance.
 
-
-def _published_cell(printed: Published | None) -> Cell:
-    if printed is None:
-        return text(NOTHING)
-    std = f"{number(printed.std_points)}{'' if printed.possible else '?'}"
-    return text(f"{number(printed.mean)} ± {std}", f"best {number(printed.best)}")
-
-
-def _minus_published(block: Block, ours: Scored | None, printed: Published | None) -> float | None:
-    if ours is None or printed is None or not block.as_published:
+    If it is the dense one itself, its distance to the next best is meant.
+    """
+    scored = [setting for setting in settings if protocol in setting.scores]
+    if len(scored) < 2 or len({setting.scores[protocol].trained_on for setting in scored}) > 1:
         return None
-    return ours.spread.mean - printed.mean
+    sign = -1 if scored[0].unit.lower_is_better else 1
+    first, second = sorted(scored, key=lambda one: -sign * one.scores[protocol].spread.mean)[:2]
+    is_base = first.model == dense_twin(second.model)
+    tested = edition.tests.get((second if is_base else first, protocol))
+    return first if tested and tested.p is not None and tested.p < SIGNIFICANT else None
 
 
-def _record(sheet: Sheet, place: Place, printed: Published | None) -> Record:
-    block, (_, model, protocol) = sheet.blocks[place[0]], place
-    score, tested = sheet.scores[place], sheet.tests.get(place)
+def _ps(tested: Tested | None) -> Iterator[str]:
+    if tested and min(tested.comparison.n) > 1:
+        yield f"p={p_value(tested.p)}"
+    if tested and tested.comparison.p_resampled is not None:
+        yield f"resampled {p_value(tested.p_resampled)}"
+
+
+def _minus_published(setting: Setting, protocol: str, printed: Published | None) -> float | None:
+    if printed is None or not setting.as_published:
+        return None
+    return setting.scores[protocol].spread.mean - printed.mean
+
+
+def _record(
+    edition: Edition,
+    setting: Setting,
+    protocol: str,
+    printed: Published | None,
+    tested: Tested | None,
+) -> Record:
     test = tested and tested.comparison
     return {
-        "table": sheet.published.experiment,
-        "size": sheet.size,
-        "variant": sheet.variant,
-        "data": block.data,
-        "source": block.source,
-        "fingerprint": " ".join(sorted({run.fingerprint for run in block.models[model]})),
-        "options": " ".join(block.options),
-        "model": model,
+        "table": edition.experiment,
+        "size": edition.size,
+        "variant": edition.variant,
+        "data": setting.data,
+        "source": setting.source,
+        "fingerprint": " ".join(sorted({run.fingerprint for run in setting.runs})),
+        "options": " ".join(setting.overrides),
+        "model": setting.model,
         "protocol": protocol,
-        "unit": block.unit.name,
-        **score.record(),
+        "unit": setting.unit.name,
+        **setting.scores[protocol].record(),
         "published_mean": printed and printed.mean,
         "published_std_ddof0": printed and printed.std_points,
         "published_std_printed": printed and printed.std,
         "published_best": printed and printed.best,
-        "minus_published": _minus_published(block, score, printed),
+        "minus_published": _minus_published(setting, protocol, printed),
         "test": test and test.test,
         "p": test and test.p,
         "p_holm": tested and tested.p,
@@ -271,57 +196,74 @@ def _record(sheet: Sheet, place: Place, printed: Published | None) -> Record:
         "p_resampled_holm": tested and tested.p_resampled,
         "difference": test and test.difference,
         **interval_record(test.interval if test else None, "difference_"),
-        "epochs": block.epochs,
+        "epochs": setting.epochs,
     }
 
 
-def _tests_table(sheet: Sheet) -> Table:
-    """The tests of a table of the paper: every model against the first of its block."""
+def _tests_table(
+    name: str, title: str, edition: Edition, published: PublishedTable, blocks: Sequence[Block]
+) -> Table:
+    """The tests of a table of the paper: every model against the dense one of its block."""
     records: list[Record] = []
-    for place, test in sorted(sheet.tested().items(), key=lambda item: item[0][0]):
-        number_, model, protocol = place
-        block = sheet.blocks[number_]
-        base = sheet.models(block)[0]
-        printed = sheet.published.tests.get(block.data)
-        same = block.as_published and protocol == "best_test"
-        if not same or printed is None or printed.models != (base, model):
-            printed = None
-        begins = not records or records[-1]["_block"] != number_
-        records.append(
-            {
-                "data": block.data,
-                "source": block.source,
-                "options": " ".join(block.options),
-                "model": model,
-                "other": base,
-                "protocol": protocol,
-                "n_model": test.n[0],
-                "n_other": test.n[1],
-                "pairs": test.pairs,
-                "difference": test.difference,
-                **interval_record(test.interval),
-                "interval": test.interval and test.interval.method,
-                "t_student": test.t,
-                "p_student": test.p_student,
-                "p_welch": test.p_welch,
-                "p_paired": test.p_paired,
-                "p_resampled": test.p_resampled,
-                "p_resampled_holm": sheet.tests[place].p_resampled,
-                "test": test.test,
-                "p": test.p,
-                "p_holm": sheet.tests[place].p,
-                "hedges_g": test.g,
-                "probability_of_improvement": test.improvement,
-                "published_t": printed and -printed.t,  # the paper subtracts the other way round
-                "published_p": printed and printed.p,
-                "_block": number_,
-                "_head": block.head() if begins else Cell(),
-                "_interval": test.interval,
-            }
-        )
+    for place, (data, block) in enumerate(blocks):
+        for protocol in PROTOCOLS:
+            for setting in filter(None, block.values()):
+                tested = edition.tests.get((setting, protocol))
+                if tested is None or tested.comparison.t is None:
+                    continue
+                printed = published.tests.get(data)
+                as_published = setting.as_published and protocol == "best_test"
+                compared = (tested.other, setting.model)
+                if not as_published or printed is None or printed.models != compared:
+                    printed = None
+                test = tested.comparison
+                records.append(
+                    {
+                        **setting.columns(),
+                        "model": setting.model,
+                        "other": tested.other,
+                        "protocol": protocol,
+                        "n_model": test.n[0],
+                        "n_other": test.n[1],
+                        "pairs": test.pairs,
+                        "difference": test.difference,
+                        **interval_record(test.interval),
+                        "interval": test.interval and test.interval.method,
+                        "t_student": test.t,
+                        "p_student": test.p_student,
+                        "p_welch": test.p_welch,
+                        "p_paired": test.p_paired,
+                        "p_resampled": test.p_resampled,
+                        "p_resampled_holm": tested.p_resampled,
+                        "test": test.test,
+                        "p": test.p,
+                        "p_holm": tested.p,
+                        "hedges_g": test.g,
+                        "probability_of_improvement": test.improvement,
+                        # The paper subtracts the other way round.
+                        "published_t": printed and -printed.t,
+                        "published_p": printed and printed.p,
+                        "_block": place,
+                        "_head": setting.head(),
+                        "_interval": test.interval,
+                    }
+                )
     tags = ("data", "model", "protocol")
-    title = f"{sheet.title}: t-tests"
-    return table_of(f"{sheet.name}_tests", title, TEST_COLUMNS, records, [NOTE_TESTS], tags)
+    title = f"{title}: t-tests"
+    return table_of(f"{name}_tests", title, TEST_COLUMNS, records, [NOTE_TESTS], tags=tags)
+
+
+def _published_cell(record: Record) -> Cell:
+    printed: Published | None = record["_printed"]
+    if printed is None:
+        return text(NOTHING)
+    std = f"{number(printed.std_points)}{'' if printed.possible else '?'}"
+    return text(f"{number(printed.mean)} ± {std}", f"best {number(printed.best)}")
+
+
+def _gap_cell(record: Record) -> str:
+    gap = record.get("minus_published")
+    return "" if gap is None else signed(gap)
 
 
 def _p_cell(p: float | None, corrected: float | None) -> Cell:
@@ -361,15 +303,25 @@ def _published_test_cell(record: Record) -> Cell:
     return text(f"t={number(t, digits)}", f"p={p_value(record['published_p'])}")
 
 
+HEAD = Column("data", show="_head", once=True)
+SCORE_COLUMNS = (
+    HEAD,
+    Column("model", show=lambda record: model_name(record["model"])),
+    Column("published", show=_published_cell),
+    Column("best_test", show="_cell", of="best_test"),
+    Column("Δ", "right", _gap_cell, of="best_test"),
+    Column("holdout", show="_cell", of="holdout"),
+    Column("last", show="_cell", of="last"),
+)
 TEST_COLUMNS = (
-    Column("data", show=lambda record: record["_head"]),
+    HEAD,
     Column("comparison", show=_comparison_cell),
     Column("difference", "right", _difference_cell),
     Column("Student", "right", _student_cell),
     Column("Welch", "right", _test_cell("Welch", "p_welch")),
     Column("paired", "right", _test_cell("paired", "p_paired")),
     Column("resampled", "right", _resampled_cell),
-    Column("g", "right", lambda record: number(record["hedges_g"])),
-    Column("P(better)", "right", lambda record: number(record["probability_of_improvement"])),
+    Column("g", "right", "hedges_g"),
+    Column("P(better)", "right", "probability_of_improvement"),
     Column("published", "right", _published_test_cell),
 )

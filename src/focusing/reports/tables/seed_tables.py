@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import Any
 
 from focusing.reports.names import data_name, model_name
-from focusing.reports.tables import Column, Record, Table, Unit, file_name, number, table_of, text
-from focusing.reports.tables.run_blocks import editions
-from focusing.reports.tables.settings import Setting, settings_of
+from focusing.reports.settings import Edition, Setting, editions
+from focusing.reports.tables import Column, Table, file_name, table_of, text
+from focusing.reports.tables.experiments import edition_title
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 
@@ -30,37 +30,35 @@ NOTE_CHOSEN = (
 def learnt_tables(collection: Collection) -> list[Table]:
     """For every experiment with dynamic foci: how many seeds of each setting learnt."""
     tables = []
-    for about, runs in editions([run for run in collection.runs if run.trial is None]):
-        settings = [s for s in settings_of(runs) if "windows" in s.runs[0].measured]
-        records = [record for setting in settings for record in _learnt(about, setting)]
+    for edition in editions(collection):
+        settings = [s for s in edition.settings if "windows" in s.runs[0].measured]
+        records = [_named(edition, s) | learnt for s in settings if (learnt := _learnt(s))]
         if records:
-            tables.append(_table("learnt", "seeds that learnt", about, LEARNT_COLUMNS, records))
+            name, title = _names("learnt", edition, "seeds that learnt")
+            tables.append(table_of(name, title, LEARNT_COLUMNS, records, [NOTE_LEARNT]))
     return tables
 
 
-def _learnt(about: Record, setting: Setting) -> list[dict[str, Any]]:
+def _learnt(setting: Setting) -> dict[str, Any]:
     first = setting.runs[0]
     classes = first.sizes.get("classes")
     if not classes or first.metric != "accuracy":
-        return []
+        return {}
     threshold = 1 / classes + LEARNT * (1 - 1 / classes)
     scores = [run.scores[run.protocol] for run in setting.runs]
     failed = sorted(run.seed for run in setting.runs if run.scores[run.protocol] < threshold)
     spreads = [run.measured["windows"]["spread"] for run in setting.runs if _has_windows(run)]
-    return [
-        {
-            **_named(about, setting),
-            "protocol": first.protocol,
-            "threshold": 100 * threshold,
-            "runs": len(scores),
-            "learnt": len(scores) - len(failed),
-            "failed_seeds": " ".join(map(str, failed)),
-            "worst": 100 * min(scores),
-            "mean": 100 * fmean(scores),
-            "best": 100 * max(scores),
-            "spread": fmean(spreads) if spreads else None,
-        }
-    ]
+    return {
+        "protocol": first.protocol,
+        "threshold": 100 * threshold,
+        "runs": len(scores),
+        "learnt": len(scores) - len(failed),
+        "failed_seeds": " ".join(map(str, failed)),
+        "worst": 100 * min(scores),
+        "mean": 100 * fmean(scores),
+        "best": 100 * max(scores),
+        "spread": fmean(spreads) if spreads else None,
+    }
 
 
 def _has_windows(run: Run) -> bool:
@@ -70,14 +68,16 @@ def _has_windows(run: Run) -> bool:
 def chosen_tables(collection: Collection) -> list[Table]:
     """For every experiment that swept options of a model: which values validation chooses."""
     tables = []
-    for about, runs in editions([run for run in collection.runs if run.trial is None]):
-        validated = [s for s in settings_of(runs) if all(r.validation is not None for r in s.runs)]
-        records = []
-        for same in group_by(validated, _network).values():
-            if len(same) > 1 and "holdout" in same[0].scores:
-                records.append(_chosen(about, same))
+    for edition in editions(collection):
+        validated = [s for s in edition.settings if all(r.validation is not None for r in s.runs)]
+        records = [
+            _chosen(edition, same)
+            for same in group_by(validated, _network).values()
+            if len(same) > 1 and "holdout" in same[0].scores
+        ]
         if records:
-            tables.append(_table("chosen", "chosen by validation", about, CHOSEN_COLUMNS, records))
+            name, title = _names("chosen", edition, "chosen by validation")
+            tables.append(table_of(name, title, CHOSEN_COLUMNS, records, [NOTE_CHOSEN]))
     return tables
 
 
@@ -86,18 +86,18 @@ def _network(setting: Setting) -> tuple[Any, ...]:
     model = setting.runs[0].config["model"]
     fixed = not (model.get("train_mu", True) or model.get("train_sigma", True))
     data = {name: value for name, value in setting.values.items() if name.startswith("data.")}
-    return setting.data, str(data), setting.model, fixed
+    return setting.data, setting.source, str(data), setting.model, fixed
 
 
-def _chosen(about: Record, settings: Sequence[Setting]) -> dict[str, Any]:
-    unit = Unit(settings[0].runs[0].metric)
+def _chosen(edition: Edition, settings: Sequence[Setting]) -> dict[str, Any]:
+    unit = settings[0].unit
     sign = -1 if unit.lower_is_better else 1
     means = [fmean(run.validation or 0.0 for run in setting.runs) for setting in settings]
     best = max(range(len(settings)), key=lambda place: sign * means[place])
     others = [", ".join(setting.label()) for setting in settings if setting is not settings[best]]
     tests = [run.scores["holdout"] for run in settings[best].runs]
     return {
-        **_named(about, settings[best]),
+        **_named(edition, settings[best]),
         "chosen": ", ".join(settings[best].label()),
         "among": "; ".join(others),
         "runs": len(tests),
@@ -107,25 +107,14 @@ def _chosen(about: Record, settings: Sequence[Setting]) -> dict[str, Any]:
     }
 
 
-def _named(about: Record, setting: Setting) -> dict[str, Any]:
-    shown = ", ".join(setting.label())
-    return {**about, **setting.about(), "_options": shown, "_block": setting.data}
+def _named(edition: Edition, setting: Setting) -> dict[str, Any]:
+    shown = {"_options": ", ".join(setting.label()), "_block": (setting.data, setting.source)}
+    return edition.about | setting.about() | shown
 
 
-def _table(
-    name: str, what: str, about: Record, columns: Sequence[Column], records: Sequence[Record]
-) -> Table:
-    title = "Experiment {experiment} (size={size}, variant={variant})".format(**about)
-    notes = [NOTE_LEARNT if name == "learnt" else NOTE_CHOSEN]
-    return table_of(file_name(name, *about.values()), f"{title}: {what}", columns, records, notes)
-
-
-def _column(title: str, key: str, digits: int = 2) -> Column:
-    def show(record: Record) -> str:
-        value = record[key]
-        return number(value, digits) if isinstance(value, float) else str(value)
-
-    return Column(title, "right", show)
+def _names(kind: str, edition: Edition, what: str) -> tuple[str, str]:
+    """File name and title of a table."""
+    return file_name(kind, *edition.about.values()), f"{edition_title(edition)}: {what}"
 
 
 NAMED = (
@@ -134,20 +123,20 @@ NAMED = (
 )
 LEARNT_COLUMNS = (
     *NAMED,
-    Column("setting", show=lambda record: record["_options"]),
+    Column("setting", show="_options"),
     Column("learnt", "right", lambda record: f"{record['learnt']} of {record['runs']}"),
-    _column("from", "threshold", 0),
-    _column("worst", "worst"),
-    _column("mean", "mean"),
-    _column("best", "best"),
-    Column("spread", "right", lambda record: number(record["spread"], 3)),
+    Column("from", "right", "threshold", digits=0),
+    Column("worst", "right", "worst"),
+    Column("mean", "right", "mean"),
+    Column("best", "right", "best"),
+    Column("spread", "right", "spread", digits=3),
     Column("seeds that did not", show=lambda record: record["failed_seeds"] or "none"),
 )
 CHOSEN_COLUMNS = (
     *NAMED,
-    Column("chosen", show=lambda record: record["chosen"]),
-    Column("among", show=lambda record: record["among"]),
-    _column("runs", "runs"),
-    _column("validation", "validation"),
-    _column("test", "test"),
+    Column("chosen", show="chosen"),
+    Column("among", show="among"),
+    Column("runs", "right", "runs"),
+    Column("validation", "right", "validation"),
+    Column("test", "right", "test"),
 )

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.reports.names import PROTOCOLS, model_name
 from focusing.reports.paper import paper
+from focusing.reports.plans import TRIALS_EXPERIMENT, command
+from focusing.reports.settings import Edition, editions
 from focusing.reports.tables import (
     Cell,
     Column,
     Record,
-    Row,
     Table,
     between,
     file_name,
     interval_record,
-    number,
     p_value,
     signed,
+    table_of,
     text,
 )
-from focusing.reports.tables.run_blocks import TRIALS_EXPERIMENT, Block, blocks, command, editions
-from focusing.reports.tables.scores import scored
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import replicate_key
 from focusing.results.stats import holm, mean_interval, paired_p, probability_of_improvement
@@ -42,10 +41,8 @@ PLACES = (
     ("1", ALL), ("1", "left"), ("1", "sides"),
 )  # fmt: skip
 """Levels and positions of the noise: the rows of the table."""
-SHOWN = ("pairs", "difference", "low", "high", "p_paired", "p_paired_holm")
-"""What is written of a parameter's value."""
-Pairs = Mapping[Any, tuple[float, float]]
-"""Trial -> scores of the focused and of the dense network, in percent."""
+HIDDEN = ("mean_model", "mean_other", "interval", "wins", "probability_of_improvement")
+"""Numbers that are not written for every value of a parameter."""
 PARAMETERS: dict[str, Callable[[Run], Any]] = {
     "samples": lambda run: run.config["data"]["n_samples"],
     "input length": lambda run: run.config["data"]["informative"],
@@ -58,7 +55,7 @@ PARAMETERS: dict[str, Callable[[Run], Any]] = {
     "L2 penalty": lambda run: run.config["optim"]["l2"],
 }
 """Table 1 of the paper, but for the noise, which is a column here."""
-SUBSETS: dict[str, Callable[[Any], Any]] = {
+SUBSETS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     ALL: lambda trials: trials,
     "noisy": lambda trials: trials[trials["noise"] != NO_NOISE],
     "clean": lambda trials: trials[trials["noise"] == NO_NOISE],
@@ -83,46 +80,91 @@ NOTE_PARAMETERS = (
 )
 
 
+class Trials(NamedTuple):
+    """Random trials of a focused network and of the dense one."""
+
+    edition: Edition
+    number: int
+    """Tells trials with other options apart, from 0."""
+    overrides: tuple[str, ...]
+    """Options that were changed, as on the command line."""
+    model: str
+    """The focused network."""
+    focused: Sequence[Run]
+    dense: Sequence[Run]
+
+    def pairs(self) -> list[tuple[Run, Run]]:
+        """Runs of both networks on the same data: a trial that was drawn anew makes no pair."""
+        dense = {_identity(run): run for run in self.dense}
+        return [(run, dense[key]) for run in self.focused if (key := _identity(run)) in dense]
+
+    def table(self, protocol: str) -> pd.DataFrame:
+        """The pairs as a tidy table: both scores in percent, their difference, what was drawn."""
+        pairs = [pair for pair in self.pairs() if all(protocol in run.scores for run in pair)]
+        if protocol != "holdout":  # rather of networks that saw all training data
+            pairs = [pair for pair in pairs if not pair[0].holdout] or pairs
+        scores = [[100.0 * run.scores[protocol] for run in pair] for pair in pairs]
+        table = pd.DataFrame(scores, columns=["model", "base"], dtype=float)
+        table["difference"] = table["model"] - table["base"]
+        table["run"] = [run for run, _ in pairs]
+        for name, drawn in {"noise": noise_level, **PARAMETERS}.items():
+            table[name] = [drawn(run) for run, _ in pairs]
+        return table
+
+    def file_name(self, *more: str) -> str:
+        """Name of the files of a table."""
+        number = [str(self.number + 1)] if self.number else []
+        model = [] if self.model == "focus_s" else [self.model]
+        return file_name(*self.edition.about.values(), *number, *model, *more)
+
+    def title(self) -> str:
+        """Title of a table."""
+        options = "".join(f", {option}" for option in self.overrides)
+        experiment = self.edition.experiment
+        kind = TITLE if experiment == TRIALS_EXPERIMENT else experiment
+        return f"{kind} {self.edition.words[:-1]}{options})"
+
+    def about(self) -> dict[str, Any]:
+        """What all of them have in common, for a CSV file."""
+        return {**self.edition.about, "model": self.model, "other": BASE}
+
+    def missing(self) -> int:
+        """How many trials lack at least one of the two networks."""
+        runs = [*self.focused, *self.dense]
+        planned = max(int(run.config["sweep"].get("trials") or 0) for run in runs)
+        planned *= len({run.seed for run in runs})
+        return max(planned, len(set(map(replicate_key, runs)))) - len(self.pairs())
+
+
+def _identity(run: Run) -> tuple[Any, ...]:
+    return replicate_key(run), run.holdout, run.fingerprint
+
+
+def all_trials(collection: Collection) -> Iterator[Trials]:
+    """The trials of every edition, by options and focused network."""
+    for edition in editions(collection, random_trials=True):
+        for number, ((_, _, typed), block) in enumerate(edition.blocks.items()):
+            runs = {model: setting.runs for model, setting in block.items()}
+            for model in sorted(set(runs) - {BASE}) or ["focus_s"]:
+                both = runs.get(model, []), runs.get(BASE, [])
+                yield Trials(edition, number, typed, model, *both)
+
+
 def trial_tables(collection: Collection) -> list[Table]:
     """One table for every experiment of trials, size, variant and focused model."""
     if not any(run.trial is not None for run in collection.of(TRIALS_EXPERIMENT)):
         fill = {"1": command(TRIALS_EXPERIMENT, "full", "text", ())}
         return [Table(TRIALS_EXPERIMENT, TITLE, (), (), ("No runs yet.",), fill)]
-    tables = []
-    for name, title, block, model in _blocks(collection):
-        table = _by_noise(name, title, block, model)
-        if _missing(block, model):
-            run = block.runs[0]
-            again = command(run.experiment, run.size, run.variant, block.options)
-            table = replace(table, commands={"1": again})
-        tables.append(table)
-    return tables
+    return list(map(_by_noise, all_trials(collection)))
 
 
 def marginal_tables(collection: Collection) -> list[Table]:
     """The same trials by parameter: one table for every table of trials that has pairs."""
-    tables = []
-    for name, title, block, model in _blocks(collection):
-        protocol = next((one for one in PROTOCOLS if trial_pairs(block, model, one)), None)
-        if protocol is not None:
-            names = f"{name}_by_parameter", f"{title}: by parameter"
-            tables.append(_by_parameter(*names, block, model, protocol))
-    return tables
-
-
-def _blocks(collection: Collection) -> Iterator[tuple[str, str, Block, str]]:
-    """Name and title of a table, its trials, and the focused model that it is about."""
-    trials = [run for run in collection.runs if run.trial is not None]
-    for about, runs in editions(trials):
-        experiment, size, variant = about.values()
-        for place, block in enumerate(blocks(runs)):
-            for model in sorted(set(block.models) - {BASE}) or ["focus_s"]:
-                count = [str(place + 1)] if place else []
-                other = [] if model == "focus_s" else [model]
-                name = file_name(experiment, size, variant, *count, *other)
-                options = "".join(f", {option}" for option in block.options)
-                kind = TITLE if experiment == TRIALS_EXPERIMENT else experiment
-                yield name, f"{kind} (size={size}, variant={variant}{options})", block, model
+    return [
+        _by_parameter(trials, protocols[0])
+        for trials in all_trials(collection)
+        if (protocols := [name for name in PROTOCOLS if len(trials.table(name))])
+    ]
 
 
 def noise_level(run: Run) -> str:
@@ -132,37 +174,6 @@ def noise_level(run: Run) -> str:
     if run.variant.startswith("author") and data["noise_position"] == "sides":
         share /= 2  # the notebook put as many on each side
     return min(LEVELS, key=lambda level: abs(float(level) - share))
-
-
-def trial_pairs(block: Block, model: str, protocol: str) -> Pairs:
-    """Scores of the trials that both networks ran on the same data, under a protocol."""
-    ours = scored(block.models.get(model, []), protocol)
-    base = scored(block.models.get(BASE, []), protocol)
-    if ours is None or base is None or ours.trained_on != base.trained_on:
-        return {}
-    paired = _paired(block, model)
-    common = [key for key in ours.values if key in base.values and key in paired]
-    return {key: (ours.values[key], base.values[key]) for key in common}
-
-
-def _paired(block: Block, model: str) -> set[Any]:
-    """Replicates of both networks: a trial that was drawn anew, or on other data, makes no pair."""
-    trials = [
-        {(replicate_key(run), run.holdout, run.fingerprint) for run in block.models.get(one, [])}
-        for one in (model, BASE)
-    ]
-    return {key for key, *_ in trials[0] & trials[1]}
-
-
-def _trials(block: Block, model: str, protocol: str) -> Any:
-    """The pairs as a tidy table: both scores, their difference, and what the trials drew."""
-    runs = {replicate_key(run): run for run in block.models.get(BASE, [])}
-    pairs = trial_pairs(block, model, protocol)
-    table = pd.DataFrame(list(pairs.values()), columns=["model", "base"], dtype=float)
-    table["difference"] = table["model"] - table["base"]
-    for name, drawn in {"noise": noise_level, **PARAMETERS}.items():
-        table[name] = [drawn(runs[key]) for key in pairs]
-    return table
 
 
 def _summary(trials: Any) -> dict[str, Any]:
@@ -191,94 +202,104 @@ def _correct(summaries: Sequence[dict[str, Any]]) -> None:
         summary["p_paired_holm"] = p
 
 
-def _gap_cell(summary: Record) -> Cell:
-    if not summary["pairs"]:
+def _gap_cell(record: Record) -> Cell:
+    if not record["pairs"]:
         return Cell()
-    interval = between(summary["_interval"], sign=True)
-    return text(signed(summary["difference"]), interval, f"p={p_value(summary['p_paired_holm'])}")
+    interval = between(record["_interval"], sign=True)
+    return text(signed(record["difference"]), interval, f"p={p_value(record['p_paired_holm'])}")
 
 
-def _means(summary: Record) -> tuple[Cell, ...]:
-    means = (number(summary["mean_other"]), number(summary["mean_model"]))
-    return text(str(summary["pairs"])), *map(text, means)
+def _columns(model: str, differences: Sequence[str]) -> list[Column]:
+    """Numbers of pairs, means, and differences by protocol or kind of trials."""
+    return [
+        Column("pairs", "right", "pairs"),
+        Column(model_name(BASE), "right", "mean_other"),
+        Column(model_name(model), "right", "mean_model"),
+        *(Column(f"difference, {name}", "right", _gap_cell, of=name) for name in differences),
+    ]
 
 
-def _columns(model: str, first: Sequence[Column], last: Sequence[str]) -> tuple[Column, ...]:
-    heads = ("pairs", model_name(BASE), model_name(model), *last)
-    return *first, *(Column(head, "right") for head in heads)
-
-
-def _about(block: Block, model: str) -> dict[str, Any]:
-    """What all trials of a table have in common, for a CSV file."""
-    run = block.runs[0]
-    about = {"experiment": run.experiment, "size": run.size, "variant": run.variant}
-    return {**about, "model": model, "other": BASE}
-
-
-def _by_noise(name: str, title: str, block: Block, model: str) -> Table:
-    trials = {protocol: _trials(block, model, protocol) for protocol in PROTOCOLS}
-    protocols = [protocol for protocol in PROTOCOLS if len(trials[protocol])]
+def _by_noise(trials: Trials) -> Table:
+    tables = {name: pairs for name in PROTOCOLS if len(pairs := trials.table(name))}
     summaries = {
-        protocol: {place: _summary(_at(trials[protocol], *place)) for place in PLACES}
-        for protocol in protocols
+        (protocol, *place): _summary(_at(pairs, *place))
+        for protocol, pairs in tables.items()
+        for place in PLACES
     }
-    for by_place in summaries.values():
-        _correct(list(by_place.values()))
-    rows, records = [], []
-    for level, where in PLACES:
-        there = {protocol: summaries[protocol][level, where] for protocol in protocols}
-        first = next(iter(there.values()), None)
-        if first is None or not first["pairs"]:
-            continue
-        notebook = _notebook(level, where)
-        cells = [*_means(first), *map(_gap_cell, there.values()), text(number(first["wins"]))]
-        row = (text(level), text(where), *cells, text(signed(notebook)))
-        tags = {"model": model, "noise": level, "position": where}
-        rows.append(Row(row, tags, begins=where == ALL))
-        for protocol, summary in there.items():
-            place = {"noise": level, "position": where, "protocol": protocol}
-            numbers = {key: value for key, value in summary.items() if key[0] != "_"}
-            about = {**_about(block, model), **place}
-            records.append({**about, **numbers, "notebook_difference": notebook})
-    differences = [f"difference, {protocol}" for protocol in protocols]
-    places = (Column("noise"), Column("position"))
-    columns = _columns(model, places, [*differences, "wins", "notebook"])
-    notes = (*NOTES, *_remarks(block, model))
-    return Table(name, title, columns, tuple(rows), notes, records=tuple(records))
+    for protocol in tables:
+        _correct([summary for key, summary in summaries.items() if key[0] == protocol])
+    records = [
+        {
+            **trials.about(),
+            "noise": level,
+            "position": where,
+            "protocol": protocol,
+            **summaries[protocol, level, where],
+            "notebook_difference": _notebook(level, where),
+            "_row": (level, where),
+            "_block": level,
+        }
+        for level, where in PLACES
+        if tables and summaries[next(iter(tables)), level, where]["pairs"]
+        for protocol in tables
+    ]
+    columns = [
+        Column("noise", show="noise"),
+        Column("position", show="position"),
+        *_columns(trials.model, list(tables)),
+        Column("wins", "right", "wins"),
+        Column("notebook", "right", lambda record: signed(record["notebook_difference"])),
+    ]
+    missing = trials.missing()
+    fill = {"1": trials.edition.command(trials.overrides)} if missing else {}
+    return table_of(
+        trials.file_name(), trials.title(), columns, records, (*NOTES, *_remarks(trials, missing)),
+        tags=("model", "noise", "position"), commands=fill,
+    )  # fmt: skip
 
 
-def _at(trials: Any, level: str, where: str) -> Any:
+def _at(pairs: pd.DataFrame, level: str, where: str) -> pd.DataFrame:
     """The trials of a level and position of the noise."""
-    chosen = trials if level == ALL else trials[trials["noise"] == level]
+    chosen = pairs if level == ALL else pairs[pairs["noise"] == level]
     return chosen if where == ALL else chosen[chosen["noise position"] == where]
 
 
-def _by_parameter(name: str, title: str, block: Block, model: str, protocol: str) -> Table:
-    trials = _trials(block, model, protocol)
-    varied = [parameter for parameter in PARAMETERS if trials[parameter].nunique() > 1]
-    trials["batch size"] = (trials["batch size"] / trials["samples"]).round(3)
-    summaries = {
-        (parameter, value): {kind: _summary(chosen(drawn)) for kind, chosen in SUBSETS.items()}
+def _by_parameter(trials: Trials, protocol: str) -> Table:
+    pairs = trials.table(protocol)
+    varied = [parameter for parameter in PARAMETERS if pairs[parameter].nunique() > 1]
+    pairs["batch size"] = (pairs["batch size"] / pairs["samples"]).round(3)
+    records = [
+        {
+            **trials.about(),
+            "parameter": parameter,
+            "value": value,
+            "trials": kind,
+            "protocol": protocol,
+            **_summary(chosen(drawn)),
+            "_row": (parameter, value),
+            "_block": parameter,
+        }
         for parameter in varied
-        for value, drawn in trials.groupby(parameter)
-    }
+        for value, drawn in pairs.groupby(parameter)
+        for kind, chosen in SUBSETS.items()
+    ]
     for kind in SUBSETS:
-        _correct([by_kind[kind] for by_kind in summaries.values()])
-    rows: list[Row] = []
-    records: list[Record] = []
-    for (parameter, value), by_kind in summaries.items():
-        begins = not rows or rows[-1].tags["parameter"] != parameter
-        named = (text(parameter) if begins else Cell(), text(str(value)))
-        cells = (*named, *_means(by_kind[ALL]), *map(_gap_cell, by_kind.values()))
-        rows.append(Row(cells, {"model": model, "parameter": parameter}, begins))
-        drawn = {**_about(block, model), "parameter": parameter, "value": value}
-        records += [
-            {**drawn, "trials": kind, "protocol": protocol} | {key: one[key] for key in SHOWN}
-            for kind, one in by_kind.items()
-        ]
-    first = (Column("parameter"), Column("value", "right"))
-    columns = _columns(model, first, [f"difference, {kind}" for kind in SUBSETS])
-    return Table(name, title, columns, tuple(rows), (NOTE_PARAMETERS,), records=tuple(records))
+        _correct([record for record in records if record["trials"] == kind])
+    columns = [
+        Column("parameter", show="parameter", once=True),
+        Column("value", "right", lambda record: str(record["value"])),
+        *_columns(trials.model, list(SUBSETS)),
+    ]
+    name, title = trials.file_name("by_parameter"), f"{trials.title()}: by parameter"
+    table = table_of(
+        name, title, columns, records, [NOTE_PARAMETERS], tags=("model", "parameter"),
+        across="trials",
+    )  # fmt: skip
+    fewer = [
+        {key: value for key, value in record.items() if key not in HIDDEN}
+        for record in table.records
+    ]
+    return replace(table, records=tuple(fewer))
 
 
 def _notebook(level: str, where: str) -> float | None:
@@ -291,21 +312,13 @@ def _notebook(level: str, where: str) -> float | None:
     return float(means.get("difference", means["focus"] - means["dense"]))
 
 
-def _missing(block: Block, model: str) -> int:
-    """How many trials lack at least one of the two networks."""
-    runs = [run for one in (model, BASE) for run in block.models.get(one, [])]
-    planned = max(int(run.config["sweep"].get("trials") or 0) for run in runs)
-    planned *= len({run.seed for run in runs})
-    return max(planned, len(set(map(replicate_key, runs)))) - len(_paired(block, model))
-
-
-def _remarks(block: Block, model: str) -> list[str]:
+def _remarks(trials: Trials, missing: int) -> list[str]:
     remarks = []
-    missing = _missing(block, model)
     if missing:
         lack = "trial lacks" if missing == 1 else "trials lack"
         remarks.append(f"{missing} {lack} one of the two networks, or both, on the same data.")
-    raised = {replicate_key(run) for run in block.runs if run.config["sweep"].get("changed")}
+    runs = (*trials.focused, *trials.dense)
+    raised = {replicate_key(run) for run in runs if run.config["sweep"].get("changed")}
     if raised:
         count = "1 trial" if len(raised) == 1 else f"{len(raised)} trials"
         remarks.append(

@@ -5,13 +5,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from focusing.reports.figures.chart import Chart
+from focusing.reports.differences import WIDTH, findings, kept, noise_differences
 from focusing.reports.figures.dot_figures import table_charts
-from focusing.reports.page.findings import WIDTH, findings, kept, noise_differences
 from focusing.reports.page.overview import Verdict, verdicts
 from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import charts_of, leave
 from tests.unit.reports.test_tables_experiments import leave_rescue
 
 
@@ -36,8 +35,8 @@ class TestFocusedAgainstDense:
         [row] = shown
         assert (row.data, row.model, row.other, row.count) == ("lfw", "focus_s", "dense", "5 / 5")
         assert row.value == pytest.approx(4.568)
-        assert row.low is not None
-        assert row.low < row.value < row.high  # type: ignore[operator]
+        assert row.interval is not None
+        assert row.interval.low < row.value < row.interval.high
         assert row.verdict == "better"
         [verdict] = all_verdicts(tmp_path)
         assert verdict.number == "1 of 1"
@@ -168,7 +167,7 @@ class TestFakeData:
 
     def test_no_difference_to_the_paper(self, tmp_path: Path) -> None:
         self.leave(tmp_path, "table2_simple", **self.FAKE)
-        charts = [each for each in table_charts(collect([tmp_path])) if isinstance(each, Chart)]
+        charts = charts_of(table_charts, collect([tmp_path]))
         assert charts
         assert all(row["minus_published"] is None for chart in charts for row in chart.rows)
         assert not any("the paper's means" in chart.caption for chart in charts)

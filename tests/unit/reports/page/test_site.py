@@ -5,6 +5,7 @@ import json
 import os
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -13,7 +14,7 @@ from focusing.reports.figures import gallery
 from focusing.reports.figures.chart import Chart, Missing
 from focusing.reports.figures.gallery import write_figures
 from focusing.reports.page import write_page
-from focusing.reports.page.exhibits import Exhibition, Picture, exhibition
+from focusing.reports.page.exhibits import exhibition
 from focusing.reports.page.site import page_names
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
@@ -194,11 +195,11 @@ class TestPictures:
     ) -> None:
         monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(4_000_000),))
         write_figures(collect([]), tmp_path)
-        [[shown]] = exhibition(tmp_path).sections.values()
-        assert shown.source == ""
-        assert shown.files == ("foci.gif", "foci.csv")
+        [[shown]] = exhibition(tmp_path)["sections"].values()
+        assert shown["source"] == ""
+        assert shown["files"] == ["foci.gif", "foci.csv"]
 
-    def files(self, tmp_path: Path, **contents: bytes) -> Picture:
+    def files(self, tmp_path: Path, **contents: bytes) -> dict[str, Any]:
         names = [f"a.{kind}" for kind in (*contents, "csv")]
         entry = {
             "name": "a",
@@ -213,13 +214,13 @@ class TestPictures:
         for kind, content in contents.items():
             (folder / f"a.{kind}").write_bytes(content)
         (folder / "index.json").write_text(json.dumps({"figures": [entry], "missing": []}))
-        [[shown]] = exhibition(tmp_path).sections.values()
-        return shown
+        [[shown]] = exhibition(tmp_path)["sections"].values()
+        return dict(shown)
 
     @pytest.mark.parametrize(("size", "kind"), [(300_000, "svg+xml"), (300_001, "png")])
     def test_a_large_svg_is_shown_as_png(self, tmp_path: Path, size: int, kind: str) -> None:
         shown = self.files(tmp_path, svg=bytes(size), png=picture("png"))
-        assert shown.source.startswith(f"data:image/{kind};base64,")
+        assert shown["source"].startswith(f"data:image/{kind};base64,")
 
     @pytest.mark.parametrize(("inches", "wide"), [(3.4, False), (7.0, True)])
     def test_wide_ones_have_a_row_of_their_own(
@@ -230,7 +231,7 @@ class TestPictures:
         Image.new("L", (round(300 * inches), 9)).save(painted, "png", dpi=(300, 300))
         for kind, content in (("svg", drawn), ("png", painted.getvalue())):
             shown = self.files(tmp_path / kind, **{kind: content})
-            assert (shown.wide, shown.inches) == (wide, pytest.approx(inches, rel=1e-3))
+            assert (shown["wide"], shown["inches"]) == (wide, pytest.approx(inches, rel=1e-3))
 
     def test_a_report_without_figures(self, tmp_path: Path) -> None:
-        assert exhibition(tmp_path) == Exhibition()
+        assert not any(exhibition(tmp_path).values())

@@ -15,7 +15,7 @@ from focusing.reports.page.exhibits import (
     short_title,
     table_tags,
 )
-from focusing.reports.page.overview import duration, experiments, lead, run_settings
+from focusing.reports.page.overview import experiments, lead, run_settings
 from focusing.reports.page.run_page import (
     MAX_CURVE_POINTS,
     MAX_FOCI_EPOCHS,
@@ -217,14 +217,6 @@ class TestRun:
         assert view["content"]["foci"] == []
         assert view["content"]["pruning"] is None
         assert "training time" not in view["facts"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(1.23, "1.2 s"), (45.6, "46 s"), (600, "10 min"), (7200, "2.0 h")],
-)
-def test_duration(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
 
 
 def test_what_was_run(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -19,8 +19,8 @@ from focusing.reports.tables import (
     text,
 )
 from focusing.results.collect import Run
-from focusing.results.frame import group_by, overlap, replicate_key, tested_on
-from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, Spread, compare, holm, spread
+from focusing.results.frame import overlap, replicate_key, tested_on
+from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, Spread, spread
 
 ALL_DATA, WITHOUT_VALIDATION = "all", "without the validation split"
 
@@ -115,33 +115,8 @@ def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Scores to compare under a protocol.
-
-    Attributes:
-        ours: of a model.
-        base: of the other.
-        lower_is_better: the scores are errors.
-        fake: of fake data, which say nothing about others: they are a family of tests of their own.
-        other: what it is compared with, in words.
-        counts_as: tests with the same label count once in Holm's correction.
-        rank: of those the first stands for all.
-        same_model: equal seeds begin with equal weights.
-    """
-
-    ours: Scored
-    base: Scored
-    lower_is_better: bool
-    fake: bool
-    counts_as: Hashable
-    other: str
-    rank: tuple[Any, ...] = ()
-    same_model: bool = False
-
-
-@dataclass(frozen=True)
 class Tested:
-    """A comparison with another, and its p after Holm's correction: usual and resampled."""
+    """A comparison with another setting, and its p after Holm's correction: usual and resampled."""
 
     other: str
     comparison: Comparison
@@ -164,41 +139,6 @@ class Tested:
             "test": self.comparison.test,
             "p_holm": self.p,
         }
-
-
-def compare_pairs(pairs: Mapping[Any, Pair]) -> dict[Any, Tested]:
-    """Test all pairs whose networks were trained on equal data.
-
-    Args:
-        pairs: by tuples that end with the protocol. Protocols are views of the same runs, so Holm's
-            correction is made under each.
-    """
-    tests = {
-        key: compare(
-            pair.ours.values,
-            pair.base.values,
-            lower_is_better=pair.lower_is_better,
-            paired=pair.same_model or (pair.ours.paired and pair.base.paired),
-            overlap=pair.ours.overlap,
-        )
-        for key, pair in pairs.items()
-        if pair.ours.trained_on == pair.base.trained_on
-    }
-    tested: dict[Any, Tested] = {}
-    in_order = sorted(tests, key=lambda key: pairs[key].rank)
-    for family in group_by(in_order, lambda key: (key[-1], pairs[key].fake)).values():
-        labels = [pairs[key].counts_as for key in family]
-        usual = holm([tests[key].p for key in family], labels)
-        resampled = holm([_resampled_else_usual(tests[key]) for key in family], labels)
-        for key, p, p_resampled in zip(family, usual, resampled, strict=True):
-            test = tests[key]
-            p_resampled = None if test.p_resampled is None else p_resampled
-            tested[key] = Tested(pairs[key].other, test, p, p_resampled)
-    return {key: tested[key] for key in tests}
-
-
-def _resampled_else_usual(test: Comparison) -> float | None:
-    return test.p if test.p_resampled is None else test.p_resampled
 
 
 def _squared(runs: Sequence[Run], protocol: str) -> Spread | None:

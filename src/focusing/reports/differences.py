@@ -8,21 +8,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from focusing.reports.names import (
-    PROTOCOLS,
     SMALL_SIZES,
     data_name,
     data_order,
-    dense_twin,
     edition_words,
     option_words,
 )
 from focusing.reports.paper import published_tables
-from focusing.reports.tables import Table, Unit, interval_record
-from focusing.reports.tables.paper_tables import Sheet, compute
-from focusing.reports.tables.run_blocks import TRIALS_EXPERIMENT, blocks, editions
-from focusing.reports.tables.settings import UNCHANGED, comparisons, settings_of, short_labels
+from focusing.reports.plans import UNCHANGED, short_labels
+from focusing.reports.settings import Edition, editions, editions_of
+from focusing.reports.tables import Record, Table, Unit
 from focusing.results.collect import Collection, Run
-from focusing.results.stats import Comparison, Spread, spread
+from focusing.results.frame import group_by
+from focusing.results.stats import Interval, Spread, spread
 
 SIGNIFICANT = 0.05
 WIDTH, EDGE = 200.0, 6.0
@@ -41,10 +39,9 @@ class Difference:
         protocol: of both.
         unit: of the difference.
         value: of the means.
-        low: of its 95 % interval.
-        high: of its 95 % interval.
-        p: Holm-corrected.
-        count: of runs or pairs, in words.
+        interval: 95 %, of the difference.
+        p: Holm-corrected; None if there are too few runs for a test.
+        n: numbers of runs of both, or of pairs.
         shown: it is the one to show if the reader chose no protocol.
         reach: the largest difference of the plot that it is drawn in.
     """
@@ -56,12 +53,16 @@ class Difference:
     protocol: str
     unit: Unit
     value: float
-    low: float | None
-    high: float | None
+    interval: Interval | None
     p: float | None
-    count: str
+    n: tuple[int, ...]
     shown: bool = True
     reach: float = 1.0
+
+    @property
+    def count(self) -> str:
+        """Numbers of runs or pairs, in words."""
+        return " / ".join(map(str, self.n)) if len(self.n) > 1 else f"{self.n[0]} pairs"
 
     @property
     def source(self) -> str:
@@ -88,9 +89,9 @@ class Difference:
     @property
     def cut(self) -> tuple[str, ...]:
         """Ends of the interval that lie outside the plot: ``left``, ``right``, both or neither."""
-        ends = (("left", self.low, -1), ("right", self.high, 1))
+        low, high = (self.interval.low, self.interval.high) if self.interval else (0.0, 0.0)
         reach = self.reach * 1.0001
-        return tuple(name for name, end, sign in ends if end is not None and sign * end > reach)
+        return ("left",) * (low < -reach) + ("right",) * (high > reach)
 
 
 def scaled(rows: Sequence[Difference]) -> list[Difference]:
@@ -103,7 +104,8 @@ def scaled(rows: Sequence[Difference]) -> list[Difference]:
     for unit in {row.unit for row in rows}:
         same = [row for row in rows if row.unit == unit]
         largest = max(abs(row.value) for row in same)
-        ends = [abs(end) for row in same for end in (row.low, row.high) if end is not None]
+        intervals = [row.interval for row in same if row.interval]
+        ends = [abs(end) for interval in intervals for end in (interval.low, interval.high)]
         reach[unit] = max(largest, min(max(ends, default=0.0), 3 * largest)) or 1.0
     return [replace(row, reach=reach[row.unit]) for row in rows]
 
@@ -138,62 +140,58 @@ class Finding:
 
 
 def findings(collection: Collection) -> list[Finding]:
-    """Those of the paper's tables first; within an experiment, as published first."""
-    published = published_tables()
-    order = [*published, *sorted({run.experiment for run in collection.runs})]
-    every = editions(run for run in collection.runs if run.trial is None)
-    shown = []
-    for about, runs in sorted(every, key=lambda part: order.index(part[0]["experiment"])):
-        experiment, size, variant = about.values()
-        if table := published.get(experiment):
-            sheet = compute(table, size, variant, runs)
-            title, rows = table.title, sorted(_of_sheet(sheet), key=_place)
-        else:
-            title, rows = f"Experiment {experiment}", list(_of_settings(runs))
+    """Focused networks with enough runs for a test: what the page judges."""
+    judged = []
+    for finding in all_differences(collection):
+        rows = [row for row in finding.rows if row.p is not None and "focus" in row.model]
         if rows:
-            shown.append(Finding(experiment, title, tuple(scaled(rows)), size, variant))
+            judged.append(replace(finding, rows=tuple(scaled(rows))))
+    return judged
+
+
+def all_differences(collection: Collection) -> list[Finding]:
+    """Those of the paper's tables first; within an experiment, as published first."""
+    tables = published_tables()
+    order = [*tables, *sorted({run.experiment for run in collection.runs})]
+    shown = []
+    for edition in sorted(editions(collection), key=lambda one: order.index(one.experiment)):
+        rows, table = list(_differences(edition)), tables.get(edition.experiment)
+        if table:
+            rows.sort(key=_place)
+        title = table.title if table else f"Experiment {edition.experiment}"
+        about = edition.size, edition.variant
+        shown.append(Finding(edition.experiment, title, tuple(rows), *about))
     return shown
 
 
-def _difference(comparison: Comparison, **fields: Any) -> Difference:
-    """A difference with the numbers of a comparison."""
-    low, high = interval_record(comparison.interval).values()
-    return Difference(
-        value=comparison.difference,
-        low=low,
-        high=high,
-        count=f"{comparison.n[0]} / {comparison.n[1]}",
-        **fields,
+def _differences(edition: Edition) -> Iterator[Difference]:
+    """Settings against their dense twins, or against what they are without a change."""
+    labels = dict(zip(edition.settings, short_labels(edition.settings), strict=True))
+    every = group_by(edition.tests, lambda key: key[0])
+    judged = group_by(
+        [key for key, tested in edition.tests.items() if tested.p is not None], lambda key: key[0]
     )
+    for (setting, protocol), tested in edition.tests.items():
+        comparison = tested.comparison
+        options = setting.overrides if setting.of_paper else labels[setting]
+        yield Difference(
+            label=(data_name(setting.data), setting.source, *map(option_words, options)),
+            data=setting.data,
+            model=setting.model,
+            other=tested.other,
+            protocol=protocol,
+            unit=setting.unit,
+            value=comparison.difference,
+            interval=comparison.interval,
+            p=tested.p,
+            n=comparison.n,
+            shown=protocol == _preferred(name for _, name in judged.get(setting, every[setting])),
+        )
 
 
 def _preferred(protocols: Iterable[str]) -> str:
     """The protocol that is shown if the reader chose none: the honest one, where there is one."""
     return min(protocols, key=("holdout", "best_test", "last").index)
-
-
-def _of_settings(runs: Sequence[Run]) -> Iterator[Difference]:
-    """Of an experiment that is no table of the paper, as its own table has them."""
-    settings = settings_of(runs)
-    labels = short_labels(settings)
-    compared = {
-        key: against
-        for key, against in comparisons(settings, PROTOCOLS).items()
-        if against.comparison.p is not None and "focus" in settings[key[0]].model
-    }
-    for (place, protocol), against in sorted(compared.items(), key=lambda item: item[0][0]):
-        setting = settings[place]
-        yield _difference(
-            against.comparison,
-            label=(data_name(setting.data[0]), setting.data[1], *map(option_words, labels[place])),
-            data=setting.data[0],
-            model=setting.model,
-            other=against.other,
-            protocol=protocol,
-            unit=Unit(setting.runs[0].metric),
-            p=against.p,
-            shown=protocol == _preferred(name for at, name in compared if at == place),
-        )
 
 
 def _place(row: Difference) -> tuple[object, ...]:
@@ -202,29 +200,6 @@ def _place(row: Difference) -> tuple[object, ...]:
     return data_order(row.data), row.source, list(map(float, numbers)), row.label, row.model
 
 
-def _of_sheet(sheet: Sheet) -> Iterator[Difference]:
-    """Of a table of the paper: focused networks against their dense twins."""
-    tested = sheet.tested()
-    for (place, model, protocol), comparison in sorted(tested.items(), key=lambda item: item[0][0]):
-        block = sheet.blocks[place]
-        base = sheet.models(block)[0]
-        if base != dense_twin(model) or "focus" not in model:
-            continue
-        protocols = [name for at, other, name in tested if (at, other) == (place, model)]
-        yield _difference(
-            comparison,
-            label=(data_name(block.data), block.source, *map(option_words, block.options)),
-            data=block.data,
-            model=model,
-            other=base,
-            protocol=protocol,
-            unit=block.unit,
-            p=sheet.corrected[place, model, protocol],
-            shown=protocol == _preferred(protocols),
-        )
-
-
-DEFAULTS = {"experiment": TRIALS_EXPERIMENT, "size": "full", "variant": "text"}
 NOISE_WORDS = {
     "all": "all trials",
     "0": "no noise columns",
@@ -237,39 +212,35 @@ def noise_differences(tables: Sequence[Table]) -> list[Finding]:
     """One finding per table of random trials that has pairs."""
     shown = []
     for table in tables:
-        records = [
-            record
-            for record in table.records
-            if record.get("position") == "all" and record.get("pairs")
-        ]
+        records = [r for r in table.records if r.get("position") == "all" and r.get("pairs")]
         if not records:
             continue
         preferred = _preferred(record["protocol"] for record in records)
         rows = [
             Difference(
-                label=(NOISE_WORDS.get(record["noise"], str(record["noise"])),),
+                label=(NOISE_WORDS[record["noise"]],),
                 data="synthetic",
                 model=record["model"],
                 other=record["other"],
                 protocol=record["protocol"],
                 unit=Unit("accuracy"),
                 value=record["difference"],
-                low=record["low"],
-                high=record["high"],
+                interval=interval_of(record),
                 p=record["p_paired_holm"],
-                count=f"{record['pairs']} pairs",
+                n=(record["pairs"],),
                 shown=record["protocol"] == preferred,
             )
             for record in records
         ]
-        about = {name: str(records[0].get(name, default)) for name, default in DEFAULTS.items()}
-        title = ", ".join(["Random trials", *edition_words(about["size"], about["variant"])])
-        shown.append(
-            Finding(
-                about["experiment"], title, tuple(scaled(rows)), about["size"], about["variant"]
-            )
-        )
+        experiment, size, variant = (records[0][key] for key in ("experiment", "size", "variant"))
+        title = ", ".join(["Random trials", *edition_words(size, variant)])
+        shown.append(Finding(experiment, title, tuple(scaled(rows)), size, variant))
     return shown
+
+
+def interval_of(record: Record) -> Interval | None:
+    """The interval of a record, see :func:`focusing.reports.tables.interval_record`."""
+    return None if record["low"] is None else Interval(record["low"], record["high"], "")
 
 
 LOSS = 0.01
@@ -301,21 +272,19 @@ class Kept:
 
 
 def kept(collection: Collection) -> list[Kept]:
-    """A row per setting, model and rule of pruning."""
+    """A row per setting and rule of pruning."""
     pruned = [run for run in collection.runs if run.measured.get("pruning")]
-    sparsity_first = sorted(editions(pruned), key=lambda part: part[0]["experiment"] != "sparsity")
     rows = []
-    for about, members in sparsity_first:
-        for block in blocks(members):
-            label = (data_name(block.data), block.source, *map(option_words, block.options))
-            for model, runs in block.models.items():
-                for rule, words in RULES.items():
-                    shares = [100 * share for share in spared(runs, rule)]
-                    if shares:
-                        gone = spread(shares)
-                        gone = replace(gone, interval=Unit("accuracy").possible(gone.interval))
-                        where = label, block.data, model, about["experiment"], about["size"]
-                        rows.append(Kept(*where, words, gone))
+    for edition in sorted(editions_of(pruned), key=lambda one: one.experiment != "sparsity"):
+        for setting in edition.settings:
+            label = (data_name(setting.data), setting.source, *map(option_words, setting.overrides))
+            for rule, words in RULES.items():
+                shares = [100 * share for share in spared(setting.runs, rule)]
+                if shares:
+                    gone = spread(shares)
+                    gone = replace(gone, interval=Unit("accuracy").possible(gone.interval))
+                    where = label, setting.data, setting.model, edition.experiment, edition.size
+                    rows.append(Kept(*where, words, gone))
     return rows
 
 

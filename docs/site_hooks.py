@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 REPRODUCTION = ROOT / "REPRODUCTION.md"
-FIGURE = re.compile(r"(?:\.\./)+results/report/figures/([\w.-]+)")
+FIGURE = re.compile(r"(?:\.\./)+results/report/figures/([\w.-]+\.(?:png|gif|svg))")
 OUTSIDE = re.compile(r"(?<!!)\[([^\]]*)\]\((?:\.\./)+([\w./-]+)\)")
 """Links to files of the repository that are no pages; those to pages stay."""
 GROUPS = ("data", "model", "dynamic", "optim", "protocol", "trainer", "callbacks", "logger",

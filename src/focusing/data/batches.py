@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le, Lt
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from focusing.data.splits import Split
 from focusing.errors import UserError
+from focusing.instantiate import check_arguments
 
 PREPROCESSING = ("author", "unit", "standard", "pixel_mean", "none")
 FITTED = ("standard", "pixel_mean")
@@ -226,16 +228,12 @@ class Augment:
     """
 
     flip: bool = False
-    shift: float = 0.0
-    shear: float = 0.0
-    zoom: float = 0.0
+    shift: Annotated[float, Ge(0), Le(1)] = 0.0
+    shear: Annotated[float, Ge(0), Lt(90)] = 0.0
+    zoom: Annotated[float, Ge(0), Lt(1)] = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.shift <= 1 or not 0 <= self.shear < 90 or not 0 <= self.zoom < 1:
-            raise ValueError(
-                f"data.augment: shift={self.shift} must lie in [0, 1], shear={self.shear} in "
-                f"[0, 90) and zoom={self.zoom} in [0, 1)."
-            )
+        check_arguments(Augment, vars(self), "data.augment.")
 
     def __bool__(self) -> bool:
         return bool(self.flip or self.shift or self.shear or self.zoom)

@@ -21,7 +21,7 @@ from platformdirs import user_cache_dir
 from rich.console import Console
 
 from focusing.data.decoders import DamagedError, set_aside
-from focusing.data.sources import replacement, tree_hash
+from focusing.data.sources import tree_hash
 from focusing.errors import UserError
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -112,8 +112,8 @@ def _build(build: Callable[[], Arrays]) -> Arrays:
         return build()
     except DamagedError as error:
         raise UserError(
-            f"{error.path} is damaged ({error.reason}): {set_aside(error.path)}; "
-            f"{replacement(error.path)}."
+            f"{error.path} is damaged ({error.reason}): {set_aside(error.path)}; put a good copy "
+            "there, or see focusing data list for what can be downloaded again."
         ) from None
 
 

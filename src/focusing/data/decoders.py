@@ -110,24 +110,17 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def read_digits(paths: tuple[Path, ...], published: Container[Path] = ()) -> dict[str, Array]:
-    """Images (N, H, W, 1) and labels of the four files of MNIST, the training ones first.
-
-    The published files are known to be right: if two do not fit, the other one is damaged.
-    """
+def read_digits(paths: tuple[Path, ...]) -> dict[str, Array]:
+    """Images (N, H, W, 1) and labels of the four files of MNIST, the training ones first."""
     images, labels = [], []
     for image_path, label_path in (paths[:2], paths[2:]):
         image, label = read_idx(image_path), read_idx(label_path)
         if image.ndim != 3 or label.ndim != 1:
             raise DamagedError(image_path if image.ndim != 3 else label_path, "wrong shape")
         if len(image) != len(label):
-            message = f"{len(label)} labels for {len(image)} images"
-            suspects = [path for path in (image_path, label_path) if path not in published]
-            if len(suspects) == 1:
-                raise DamagedError(suspects[0], message)
             raise UserError(  # neither is set aside: one of them is in order
                 f"{image_path.name} and {label_path.name} in {image_path.parent} do not belong "
-                f"together ({message}): put good copies there."
+                f"together ({len(label)} labels for {len(image)} images): put good copies there."
             )
         if len(label) and label.max() > 9:
             raise DamagedError(label_path, f"it has a class {label.max()}")

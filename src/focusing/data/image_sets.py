@@ -241,7 +241,7 @@ def open_image(path: Path) -> Iterator[Image.Image]:
 
 
 def _digits(files: DataFiles) -> dict[str, NDArray[Any]]:
-    return read_digits(files.paths, files.published)
+    return read_digits(files.paths)
 
 
 def _photographs(files: DataFiles) -> list[str]:

@@ -75,18 +75,6 @@ def catalogue() -> dict[str, Entry]:
     return entries
 
 
-def replacement(path: Path) -> str:
-    """Say how to replace a damaged file; ends a sentence."""
-    choices = (choice for entry in catalogue().values() for choice in entry.choices)
-    files = [file for choice in choices for file in choice if file.urls]
-    if any(file.name == path.name for file in files if not file.archive):
-        return "run again to download it, or put a good copy there"
-    for folder in path.parents:
-        if any(file.name == folder.name for file in files if file.archive):
-            return f"put a good copy there, or remove {folder} and run again to download it whole"
-    return "put a good copy there"
-
-
 @dataclass(frozen=True)
 class DataFiles:
     """The files of a data set on this machine.
@@ -106,23 +94,17 @@ class DataFiles:
         """The hash of each file, or of the content of each folder."""
         return tuple(tree_hash(path) if path.is_dir() else hash_of(path) for path in self.paths)
 
-    @property
-    def source(self) -> str:
-        """For the record: ``official`` if all files are as published, else ``local``."""
-        return "official" if self.published == set(self.paths) else "local"
-
     @cached_property
-    def published(self) -> set[Path]:
-        """The files that are identical to the published ones."""
-        published = set()
+    def source(self) -> str:
+        """For the record: ``official`` if all files are identical to the published ones."""
         for number, (file, path) in enumerate(zip(self.choice, self.paths, strict=True)):
             expected = file.tree or file.sha256
             if file.archive and not file.tree:
                 mark = _official_mark(path)
                 expected = mark.read_text(encoding="utf-8") if mark.exists() else None
-            if expected is not None and self.hashes[number] == expected:
-                published.add(path)
-        return published
+            if expected is None or self.hashes[number] != expected:
+                return "local"
+        return "official"
 
 
 def find(entry: Entry, data_dir: Path) -> DataFiles | None:

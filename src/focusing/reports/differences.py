@@ -23,8 +23,6 @@ from focusing.results.frame import group_by
 from focusing.results.stats import Interval, Spread, spread
 
 SIGNIFICANT = 0.05
-WIDTH, EDGE = 200.0, 6.0
-"""Of the plot of one difference, in pixels; the edge is for arrows."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,6 @@ class Difference:
         p: Holm-corrected; None if there are too few runs for a test.
         n: numbers of runs of both, or of pairs.
         shown: it is the one to show if the reader chose no protocol.
-        reach: the largest difference of the plot that it is drawn in.
     """
 
     label: tuple[str, ...]
@@ -57,7 +54,6 @@ class Difference:
     p: float | None
     n: tuple[int, ...]
     shown: bool = True
-    reach: float = 1.0
 
     @property
     def count(self) -> str:
@@ -72,7 +68,7 @@ class Difference:
     @property
     def against_dense(self) -> bool:
         """It compares a focused network with a dense one on real data."""
-        return self.other != UNCHANGED and self.source != "fake"
+        return self.other != UNCHANGED and not self.source.startswith("fake")
 
     @property
     def verdict(self) -> str:
@@ -80,34 +76,6 @@ class Difference:
         if self.p is None or self.p >= SIGNIFICANT:
             return "unclear"
         return "better" if (self.value > 0) != self.unit.lower_is_better else "worse"
-
-    def place(self, value: float) -> float:
-        """Where a value is drawn, in pixels from the left; what is too far at the edge."""
-        inner = WIDTH / 2 - EDGE
-        return round(WIDTH / 2 + max(-1.0, min(1.0, value / self.reach)) * inner, 1)
-
-    @property
-    def cut(self) -> tuple[str, ...]:
-        """Ends of the interval that lie outside the plot: ``left``, ``right``, both or neither."""
-        low, high = (self.interval.low, self.interval.high) if self.interval else (0.0, 0.0)
-        reach = self.reach * 1.0001
-        return ("left",) * (low < -reach) + ("right",) * (high > reach)
-
-
-def scaled(rows: Sequence[Difference]) -> list[Difference]:
-    """The same on one scale per unit.
-
-    A single interval can be so wide that all else would be a dot: the scale holds all means, and as
-    much of the intervals as is within three times the largest.
-    """
-    reach = {}
-    for unit in {row.unit for row in rows}:
-        same = [row for row in rows if row.unit == unit]
-        largest = max(abs(row.value) for row in same)
-        intervals = [row.interval for row in same if row.interval]
-        ends = [abs(end) for interval in intervals for end in (interval.low, interval.high)]
-        reach[unit] = max(largest, min(max(ends, default=0.0), 3 * largest)) or 1.0
-    return [replace(row, reach=reach[row.unit]) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -138,6 +106,18 @@ class Finding:
         """It belongs into the appendix."""
         return self.size in SMALL_SIZES
 
+    def reach(self, unit: Unit) -> float:
+        """The largest difference that a plot of those of a unit holds.
+
+        A single interval can be so wide that all else would be a dot: the plot holds all means, and
+        as much of the intervals as is within three times the largest.
+        """
+        rows = [row for row in self.rows if row.unit == unit]
+        largest = max(abs(row.value) for row in rows)
+        intervals = [row.interval for row in rows if row.interval]
+        ends = [abs(end) for interval in intervals for end in (interval.low, interval.high)]
+        return max(largest, min(max(ends, default=0.0), 3 * largest)) or 1.0
+
 
 def findings(collection: Collection) -> list[Finding]:
     """Focused networks with enough runs for a test: what the page judges."""
@@ -145,7 +125,7 @@ def findings(collection: Collection) -> list[Finding]:
     for finding in all_differences(collection):
         rows = [row for row in finding.rows if row.p is not None and "focus" in row.model]
         if rows:
-            judged.append(replace(finding, rows=tuple(scaled(rows))))
+            judged.append(replace(finding, rows=tuple(rows)))
     return judged
 
 
@@ -234,7 +214,7 @@ def noise_differences(tables: Sequence[Table]) -> list[Finding]:
         ]
         experiment, size, variant = (records[0][key] for key in ("experiment", "size", "variant"))
         title = ", ".join(["Random trials", *edition_words(size, variant)])
-        shown.append(Finding(experiment, title, tuple(scaled(rows)), size, variant))
+        shown.append(Finding(experiment, title, tuple(rows), size, variant))
     return shown
 
 

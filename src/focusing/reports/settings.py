@@ -79,6 +79,11 @@ class Setting:
         return Unit(self.runs[0].metric)
 
     @property
+    def fake(self) -> bool:
+        """Its data were made up, and say nothing about others."""
+        return self.runs[0].source == "fake"
+
+    @property
     def epochs(self) -> int:
         """Number of epochs of the longest run."""
         trainers = [run.config.get("trainer") or {} for run in self.runs]
@@ -88,8 +93,7 @@ class Setting:
     def as_published(self) -> bool:
         """The paper's experiment, nothing changed, at full size."""
         changed = [option for option in self.overrides if not option.startswith(UNSPECIFIED)]
-        small = self.runs[0].size in SMALLER_SIZES
-        return self.source != "fake" and not changed and not small
+        return not self.fake and not changed and self.runs[0].size not in SMALLER_SIZES
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -205,7 +209,7 @@ class Edition:
 
     @property
     def blocks(self) -> dict[tuple[str, str, tuple[str, ...]], dict[str, Setting]]:
-        """By data, source and typed options the settings, which differ in the model alone."""
+        """By data, source and overrides the settings, which differ in the model alone."""
         groups = group_by(self.settings, lambda setting: setting.block)
         return {key: {setting.model: setting for setting in group} for key, group in groups.items()}
 
@@ -299,7 +303,7 @@ def compare_settings(
     }
     tested = {}
     by_rank = sorted(tests, key=lambda key: key[0].rank)
-    for family in group_by(by_rank, lambda key: (key[1], key[0].runs[0].source == "fake")).values():
+    for family in group_by(by_rank, lambda key: (key[1], key[0].fake)).values():
         labels = [_counts_as(setting) for setting, _ in family]
         usual = holm([tests[key].p for key in family], labels)
         resampled = holm([_resampled_else_usual(tests[key]) for key in family], labels)

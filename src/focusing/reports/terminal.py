@@ -17,6 +17,7 @@ from rich.text import Text
 
 from focusing.errors import UserError
 from focusing.reports.names import dense_twin
+from focusing.results.collect import UNSTATED
 from focusing.results.store import read_record
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "error", f"[red]{escape(record['error'])}[/red]"
     if data := record.get("data"):  # a run may fail before it has any
         sizes = [f"{data[split]} {split}" for split in ("train", "val", "test") if data.get(split)]
-        yield "data", escape(f"{data['name']} from {data['source']}: {', '.join(sizes)}")
+        source = data.get("source", UNSTATED)
+        yield "data", escape(f"{data['name']} from {source}: {', '.join(sizes)}")
     count = (record.get("network") or {}).get("parameters")
     parameters = f", {count:,} parameters" if count else ""
     yield "model", escape(record["config"]["model"]["name"]) + parameters
@@ -221,7 +223,7 @@ def _grid(table: Table) -> Grid:
 
 
 def _cell(cell: Cell) -> Text:
-    content = Text(cell.lines[0], style="bold" if cell.bold else "dim" if cell.dim else "")
-    for line in cell.lines[1:]:
+    content = Text(cell.printed[0], style="bold" if cell.bold else "dim" if cell.dim else "")
+    for line in cell.printed[1:]:
         content.append(f"\n{line}", style="dim")
     return content

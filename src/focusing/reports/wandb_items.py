@@ -147,6 +147,7 @@ def item_of(run: Run) -> Item:
     identity = (run.experiment, run.config_hash, str(run.seed), run.source, run.fingerprint)
     figures = len(list(run.path.glob("figures/*.png")))
     foci = f", foci of {', '.join(run.focus)}" if run.focus else ""
+    record = run.record()
     return Item(
         **account(run.config),
         id=run_id(run.path) or digest(*identity),
@@ -158,11 +159,9 @@ def item_of(run: Run) -> Item:
             **facts(run.config),
             "source": run.source,
             "fingerprint": run.fingerprint,
-            "versions": dict(run.versions),
-            "git": run.git,
-            "started": run.started,
+            **{name: record.get(name) for name in ("versions", "git", "started")},
         },
-        mark=digest(json.dumps(run.record())),
+        mark=digest(json.dumps(record)),
         content=f"scores, history, {figures} figure{'' if figures == 1 else 's'}{foci}",
         fill=partial(_fill, run),
     )

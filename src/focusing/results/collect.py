@@ -58,15 +58,9 @@ class Run:
         config: the whole config.
         config_hash: equal for configs that compute the same, whatever the seed.
         sizes: ``train``, ``val``, ``test``, ``inputs``, ``classes``, ``informative``.
-        network: numbers of ``parameters``, of ``trained`` ones, and so on.
         focus: movement of the foci by focused layer.
         measured: results of analysing callbacks.
         seconds: of training; without a GPU those of the CPU.
-        steps_per_second: training steps.
-        peak_memory: in bytes.
-        versions: of Python and packages.
-        git: commit, and whether files were changed since; None outside a repository.
-        started: UTC.
         finished: UTC.
     """
 
@@ -89,17 +83,11 @@ class Run:
     config: Mapping[str, Any]
     config_hash: str
     sizes: Mapping[str, Any] = field(default_factory=dict)
-    network: Mapping[str, Any] = field(default_factory=dict)
     focus: Mapping[str, Any] = field(default_factory=dict)
     measured: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
-    steps_per_second: float | None = None
-    peak_memory: int | None = None
     content: str | None = None
     validation: float | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
-    git: Mapping[str, Any] | None = None
-    started: str = ""
     finished: str = ""
 
     @property
@@ -210,15 +198,9 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
         config=config,
         config_hash=config_hash(config),
         sizes=sizes,
-        network=record.get("network") or {},
         focus=record.get("focus") or {},
         measured=record.get("measured") or {},
         seconds=record.get("wall_seconds") if seconds is None else seconds,
-        steps_per_second=record.get("steps_per_second"),
-        peak_memory=record.get("peak_memory_bytes"),
-        versions=record.get("versions") or {},
-        git=record.get("git"),
-        started=record.get("started") or "",
         finished=record.get("finished") or "",
     )
 

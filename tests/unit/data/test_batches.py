@@ -223,5 +223,5 @@ def test_augmentation_is_what_scipy_does_as_keras_called_it(options: dict[str, f
 
 @pytest.mark.parametrize("options", [{"shift": 2}, {"zoom": 1}, {"shear": 90}, {"shift": -0.1}])
 def test_impossible_amounts_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"data\.augment: shift="):
+    with pytest.raises(UserError, match=r"^data\.augment\.\w+=.* must be "):
         Augment(**options)

@@ -57,7 +57,7 @@ def test_a_damaged_file_is_set_aside_and_leaves_no_entry(tmp_path: Path, cache: 
 
     with pytest.raises(
         UserError,
-        match=r"file is damaged \(too short\): it is now file.corrupt; put a good copy there.$",
+        match=r"file is damaged \(too short\): it is now file.corrupt; put a good copy there, or",
     ):
         decoded("thing", {}, fail)
     assert not path.exists()

@@ -22,7 +22,6 @@ from focusing.data.decoders import (
     load_npz,
     load_pickle,
     read_cifar,
-    read_digits,
     read_idx,
     reading,
 )
@@ -160,17 +159,6 @@ def test_whatever_a_decoder_raises_is_damage(tmp_path: Path) -> None:
             raise error
     with pytest.raises(FileNotFoundError), reading(tmp_path / "a"):
         (tmp_path / "a").read_text()  # it is not damaged but gone
-
-
-@pytest.mark.parametrize("wrong", [0, 1])
-def test_of_images_and_labels_the_published_one_is_right(tmp_path: Path, wrong: int) -> None:
-    makers.digits(tmp_path / "59", train=59)
-    makers.digits(tmp_path / "60", train=60)
-    paths = [tmp_path / "60" / name for name in makers.DIGIT_FILES]
-    paths[wrong] = tmp_path / "59" / makers.DIGIT_FILES[wrong]
-    with pytest.raises(DamagedError) as error:
-        read_digits(tuple(paths), {paths[1 - wrong]})
-    assert error.value.path == paths[wrong]
 
 
 def load(content: bytes) -> Any:

@@ -43,7 +43,7 @@ def test_a_truncated_idx_file_is_set_aside(tmp_path: Path, name: str, keep: floa
     content = path.read_bytes()
     path.write_bytes(content[: int(keep * len(content)) if isinstance(keep, float) else keep])
     with pytest.raises(
-        UserError, match=rf"{name} is damaged \(.*\): it is now {name}\.corrupt; run"
+        UserError, match=rf"{name} is damaged \(.*\): it is now {name}\.corrupt; put"
     ):
         mnist(data_dir=tmp_path)
     assert not path.exists()

@@ -14,7 +14,6 @@ from focusing.data.sources import (
     catalogue,
     find,
     obtain,
-    replacement,
     tree_hash,
 )
 from tests.unit.data.makers import tar, visible
@@ -164,23 +163,6 @@ def test_the_hash_of_a_folder_is_what_the_shell_says(tmp_path: Path) -> None:
     command = "find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum"
     shell = subprocess.run(command, shell=True, cwd=tmp_path / "f", capture_output=True, text=True)  # noqa: S602
     assert tree_hash(tmp_path / "f") == shell.stdout.split()[0]
-
-
-@pytest.mark.parametrize(
-    ("path", "remedy"),
-    [
-        ("mnist/train-labels-idx1-ubyte.gz", "run again to download it, or put a good copy there"),
-        ("mnist/train-labels-idx1-ubyte", "put a good copy there"),
-        ("mine/x.npz", "put a good copy there"),
-        ("cats-dogs/train/cat.1.jpg", "put a good copy there"),
-        (
-            "lfw/lfw_funneled/Al/Al_0001.jpg",
-            "put a good copy there, or remove lfw/lfw_funneled and run again to download it whole",
-        ),
-    ],
-)
-def test_a_download_is_promised_where_there_is_one(path: str, remedy: str) -> None:
-    assert replacement(Path(path)) == remedy
 
 
 def test_every_address_has_a_hash() -> None:

@@ -82,7 +82,7 @@ def test_dna_from_libsvm(tmp_path: Path) -> None:
     libsvm(tmp_path / "dna/dna.scale.t", ROWS[:1000], CLASSES[:1000])  # cut off after a line
     with pytest.raises(
         UserError,
-        match=r"1000 rows instead of 1186\): it is now dna\.scale\.t\.corrupt; run again to dow",
+        match=r"1000 rows instead of 1186\): it is now dna\.scale\.t\.corrupt; put a good copy",
     ):
         dna(data_dir=tmp_path)
     assert (tmp_path / "dna/dna.scale").exists()

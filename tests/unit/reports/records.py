@@ -133,7 +133,7 @@ def leave_runs(
 
 def texts(table: Table) -> list[list[str]]:
     """The cells of a table, row by row."""
-    return [[" ".join(cell.lines) for cell in row.cells] for row in table.rows]
+    return [[" ".join(cell.printed) for cell in row.cells] for row in table.rows]
 
 
 def of_protocol(table: Table, protocol: str = "best_test") -> list[Mapping[str, Any]]:

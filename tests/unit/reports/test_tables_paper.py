@@ -37,7 +37,7 @@ def row(table: Table, data: str, model: str, place: int = 0) -> Row:
 
 
 def lines(table: Table, data: str, model: str, place: int = 0) -> list[str]:
-    return [" ".join(cell.lines) for cell in row(table, data, model, place).cells]
+    return [" ".join(cell.printed) for cell in row(table, data, model, place).cells]
 
 
 def test_a_block(tmp_path: Path) -> None:

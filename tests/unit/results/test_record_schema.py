@@ -96,7 +96,7 @@ def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path
     assert all_figures(collection)
     console = Console(file=io.StringIO())
     for mutated in passed[::EVERY]:
-        console.print(summary(mutated))
+        console.print(summary(mutated, tmp_path))
     for run in collection.runs[:5]:
         object.__setattr__(run, "record", lambda: record)
         assert run_view(run)["title"]

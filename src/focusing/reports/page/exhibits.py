@@ -15,7 +15,7 @@ from PIL import Image
 from focusing.reports.figures.chart import joined, says_little
 from focusing.reports.figures.gallery import FOLDER, INDEX
 from focusing.reports.names import PROTOCOLS
-from focusing.reports.tables import Cell, Row, Table
+from focusing.reports.tables import Table
 from focusing.results.frame import group_by
 
 FIGURE_SPACE = "\u2007"
@@ -33,21 +33,15 @@ def short_title(title: str) -> str:
 
 
 def page_table(table: Table) -> Table:
-    """A table with a short title, aligned numbers, and cells that repeat the one above.
-
-    A repeated cell is shown only where a filter hides the row above it.
-    """
+    """A table with a short title, and numbers whose decimal points stand in line."""
     widths = [_width(table, place) for place in range(len(table.columns))]
-    rows: list[Row] = []
+    rows = []
     for row in table.rows:
-        above = rows[-1].cells if rows and not row.begins else ()
-        cells: list[Cell] = []
-        for place, cell in enumerate(row.cells):
-            if above and cell == Cell() and all(earlier.again for earlier in cells):
-                cells.append(Cell(above[place].lines, again=True))
-                continue
-            lines = (_padded(cell.lines[0], widths[place]), *cell.lines[1:])
-            cells.append(replace(cell, lines=lines))
+        lines = [
+            (_padded(cell.lines[0], width), *cell.lines[1:])
+            for cell, width in zip(row.cells, widths, strict=True)
+        ]
+        cells = [replace(cell, lines=text) for cell, text in zip(row.cells, lines, strict=True)]
         rows.append(replace(row, cells=tuple(cells)))
     return replace(table, title=short_title(table.title), rows=tuple(rows))
 

@@ -180,7 +180,7 @@ def run_view(run: Run) -> dict[str, Any]:
         "title": f"{model_name(run.model)} on {data_name(run.data)}, seed {run.seed}",
         "folder": "/".join(run.path.parts[-3:]),
         "scores": _scores(run),
-        "facts": dict(_facts(run)),
+        "facts": dict(_facts(run, record)),
         "environment": dict(_environment(run, record)),
         "measured": dict(list(_leaves("", run.measured))[:MAX_MEASURED]),
         "config": "\n".join(_lines(run.config)),
@@ -209,7 +209,7 @@ def _scores(run: Run) -> list[dict[str, str]]:
     ]
 
 
-def _facts(run: Run) -> Iterator[tuple[str, str]]:
+def _facts(run: Run, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "experiment", run.experiment
     yield "size, variant", f"{run.size}, {run.variant}"
     held = f", {run.holdout:.0%} of the training data held out" if run.holdout else ""
@@ -221,8 +221,8 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         if _count(run, name):
             yield name, f"{run.sizes[name]:,}"
     for name in ("parameters", "trained", "connections", "multiply_adds"):
-        if run.network.get(name):
-            yield name.replace("_", "-"), f"{run.network[name]:,}"
+        if count := (record.get("network") or {}).get(name):
+            yield name.replace("_", "-"), f"{count:,}"
     for layer, path in run.focus.items():
         moved, first, last = (path.get(key) for key in ("moved", "sigma_first", "sigma_last"))
         if None not in (moved, first, last):
@@ -235,10 +235,10 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
             yield "foci among informative inputs", " % → ".join(shares) + " %"
     if run.seconds is not None:
         yield "training time", duration(run.seconds)
-    if run.steps_per_second:
-        yield "steps per second", f"{run.steps_per_second:,.0f}"
-    if run.peak_memory:
-        yield "peak memory", f"{run.peak_memory / 2**20:,.0f} MiB"
+    if record.get("steps_per_second"):
+        yield "steps per second", f"{record['steps_per_second']:,.0f}"
+    if record.get("peak_memory_bytes"):
+        yield "peak memory", f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB"
 
 
 def _count(run: Run, name: str) -> bool:
@@ -246,17 +246,17 @@ def _count(run: Run, name: str) -> bool:
 
 
 def _environment(run: Run, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    git = run.git or {}
+    git = record.get("git") or {}
     if git.get("commit"):
         yield "commit", f"{git['commit'][:12]}{', with changes' if git.get('dirty') else ''}"
-    yield from ((name, str(version)) for name, version in run.versions.items())
+    yield from ((name, str(version)) for name, version in (record.get("versions") or {}).items())
     for name, value in (record.get("machine") or {}).items():
         yield name.replace("_", " "), str(value)
     trainer = run.config.get("trainer") or {}
     for name in ("accelerator", "precision", "deterministic"):
         if name in trainer:
             yield name, str(trainer[name])
-    yield "started", run.started.replace("T", " ")
+    yield "started", (record.get("started") or "").replace("T", " ")
     yield "finished", run.finished.replace("T", " ")
     yield "data fingerprint", run.fingerprint
     yield "config hash", run.config_hash

@@ -25,12 +25,17 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: one or more short lines; ``again`` if the page repeats the cell above."""
+    """A cell: one or more short lines; ``again`` if it repeats the cell above."""
 
     lines: tuple[str, ...] = ("",)
     bold: bool = False
     dim: bool = False
     again: bool = False
+
+    @property
+    def printed(self) -> tuple[str, ...]:
+        """Its lines on paper; the page shows a repeated cell where a filter hides the one above."""
+        return ("",) if self.again else self.lines
 
 
 @dataclass(frozen=True)
@@ -135,10 +140,12 @@ def table_of(
         first = next(iter(by_column.values()))
         begins, last = first.get("_block") != last, first.get("_block")
         cells = [
-            Cell() if column.once and not begins
-            else column.cell(by_column.get(column.of) if column.of else first)
+            replace(
+                column.cell(by_column.get(column.of) if column.of else first),
+                again=column.once and not begins,
+            )
             for column in columns
-        ]  # fmt: skip
+        ]
         rows.append(Row(tuple(cells), {tag: first[tag] for tag in tags if tag in first}, begins))
     public = tuple(
         {key: value for key, value in record.items() if key[0] != "_"}

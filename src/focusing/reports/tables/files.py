@@ -161,7 +161,7 @@ def _markdown_row(cells: list[str]) -> str:
 
 
 def _markdown_cell(cell: Cell) -> str:
-    content = "<br>".join(_escape_markdown(line) for line in cell.lines)
+    content = "<br>".join(_escape_markdown(line) for line in cell.printed)
     if cell.dim and content:
         return f"*{content}*"
     first, *rest = content.split("<br>", 1)
@@ -193,7 +193,7 @@ def latex(table: Table) -> str:
     label = rf"\label{{tab:{table.name}}}"
     if not table.rows:
         return "\n".join([rf"\paragraph{{{caption}}} {notes}", *_commands(table), ""])
-    if sum(max(len(cell.lines) for cell in row.cells) for row in table.rows) > MAX_PAGE_LINES:
+    if sum(max(len(cell.printed) for cell in row.cells) for row in table.rows) > MAX_PAGE_LINES:
         content = [
             r"{\scriptsize\setlength{\tabcolsep}{3pt}",
             rf"\begin{{longtable}}{{{spec}}}",
@@ -241,7 +241,7 @@ def _commands(table: Table) -> list[str]:
 
 
 def _latex_cell(cell: Cell, align: str) -> str:
-    lines = list(map(escape, cell.lines))
+    lines = list(map(escape, cell.printed))
     if cell.bold:
         lines[0] = rf"\textbf{{{lines[0]}}}"
     lines[1:] = [rf"\footnotesize {line}" for line in lines[1:]]
@@ -261,7 +261,7 @@ def _stacked(lines: list[str], align: str) -> str:
 
 
 def _width(table: Table) -> int:
-    rows = [[cell.lines for cell in row.cells] for row in table.rows]
+    rows = [[cell.printed for cell in row.cells] for row in table.rows]
     rows.append([tuple(_head(column)) for column in table.columns])
     return sum(
         2 + max(len(line) for row in rows for line in row[place])

@@ -25,40 +25,29 @@ from focusing.reports.page.run_page import (
     series_panels,
     thinned,
 )
-from focusing.reports.tables import Cell, Column, Row, Table, text
+from focusing.reports.tables import Column, Table, table_of
 from focusing.results.collect import collect
 from tests.unit.reports.page.foci import leave_foci
 from tests.unit.reports.records import leave
 
 
 class TestTables:
-    def view(self) -> list[tuple[tuple[str, ...], ...]]:
-        rows = (
-            Row((text("MNIST", "official"), text("Dense"), text("9.50 ± 1")), begins=True),
-            Row((Cell(), text("Focus-s"), text("missing [1]"))),
-            Row((Cell(), text("Focus-c"), text("100.00"))),
-            Row((text("all"), Cell(), text("+1")), begins=True),
-        )
-        columns = (Column("data"), Column("model"), Column("best_test"))
-        view = page_table(Table("t", "T (size=full, variant=text)", columns, rows))
-        self.rows = view.rows
-        return [tuple(cell.lines for cell in row.cells) for row in view.rows]
-
-    def test_a_name_above_can_be_shown_again(self) -> None:
-        lines = self.view()
-        assert lines[1][0] == lines[2][0] == ("MNIST", "official")
-        assert [row.cells[0].again for row in self.rows] == [False, True, True, False]
-        assert not self.rows[3].cells[1].again  # an empty cell of a row that begins is empty
-        assert self.rows[3].cells[1].lines == ("",)
-
-    def test_decimal_points_stand_in_line(self) -> None:
-        lines = [row[2][0] for row in self.view()]
-        assert lines == [
-            f"{FIGURE_SPACE * 2}9.50 ± 1",
-            "missing [1]",
-            "100.00",
-            f"{FIGURE_SPACE}+1",
+    def test_repeated_names_and_decimal_points(self) -> None:
+        columns = (Column("data", show="data", once=True), Column("best_test", show="score"))
+        scores = [
+            ("MNIST", "9.50 ± 1"),
+            ("MNIST", "missing [1]"),
+            ("MNIST", "100.00"),
+            ("all", "+1"),
         ]
+        records = [{"data": data, "score": score, "_block": data} for data, score in scores]
+        table = table_of("t", "T (size=full, variant=text)", columns, records, [])
+        assert [row.cells[0].printed[0] for row in table.rows] == ["MNIST", "", "", "all"]
+        view = page_table(table)
+        assert [row.cells[0].lines[0] for row in view.rows] == ["MNIST", "MNIST", "MNIST", "all"]
+        assert [row.cells[0].again for row in view.rows] == [False, True, True, False]
+        numbers = [row.cells[1].lines[0].replace(FIGURE_SPACE, " ") for row in view.rows]
+        assert numbers == ["  9.50 ± 1", "missing [1]", "100.00", " +1"]
 
     @pytest.mark.parametrize(
         ("experiment", "size", "n", "minor"),

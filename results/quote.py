@@ -251,7 +251,8 @@ def artefact(found: Row) -> bool:
 def outcomes() -> dict[str, list[str]]:
     """Data sets on which the focused network is better, worse, or neither; and those still open.
 
-    On held-out data where there are such runs, else at the best test epoch, as in the paper.
+    On held-out data where there are such runs with no other settings, else at the best test epoch,
+    as in the paper.
     """
     found: dict[str, list[str]] = {name: [] for name in SEEN}
     names: dict[str, bool] = {}  # whether anything is known
@@ -261,7 +262,8 @@ def outcomes() -> dict[str, list[str]]:
         ours = each["ours"]
         if each["series"] == "text" and ours:
             held = chosen(each["experiment"], each["data"], each["model"], "holdout")
-            ours = held if held and held["size"] == "full" and outcome(held) else ours
+            if held and (held["size"], held["options"]) == ("full", ours["options"]):
+                ours = held if outcome(held) else ours
         seen = outcome(ours) if ours and ours["size"] == "full" and not artefact(ours) else None
         names[name] = names.get(name, False) or seen is not None
         if seen:

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.config import USUAL
-from focusing.reports.names import model_name
+from focusing.reports.names import SMALL_SIZES, model_name
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import NOTHING
 from focusing.results.collect import Run
@@ -68,7 +68,7 @@ def as_overrides(flat: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...
 
 def limits(run: Run) -> tuple[str, ...]:
     """Options that reduced the data of a run of any experiment, as they are typed."""
-    if run.size in ("smoke", "quick"):  # they have limits of their own
+    if run.size in SMALL_SIZES:  # they have limits of their own
         return ()
     own = settings(run)
     return as_overrides(own, [name for name in LIMITS if own.get(name) is not None])

@@ -87,9 +87,9 @@ class TestFocusedAgainstDense:
         for size, scores in (("smoke", [0.1, 0.2]), ("quick", [0.8, 0.9])):
             for model in ("dense", "focus_s"):
                 several(tmp_path, "mnist", model, scores, size=size)
-        found = findings(collect([tmp_path]))
-        assert [finding.edition for finding in found] == ["quick runs", "smoke tests"]
-        assert all(finding.minor for finding in found)
+        shown = findings(collect([tmp_path]))
+        assert [finding.edition for finding in shown] == ["quick runs", "smoke tests"]
+        assert all(finding.minor for finding in shown)
         assert all_verdicts(tmp_path)[0].number == "0 of 2"
         for model in ("dense", "focus_s"):
             several(tmp_path, "fashion", model, [0.5, 0.6])
@@ -235,8 +235,8 @@ def test_noise(tmp_path: Path) -> None:
         trial(tmp_path, "dense", number, noise, 0.5)
         trial(tmp_path, "focus_s", number, noise, 0.5 + 0.05 * noise + 0.01 * (number % 2))
     [trials] = noise_differences(trial_tables(collect([tmp_path])))
-    found = {row.label[0]: row.value for row in trials.rows if row.shown}
-    assert found == pytest.approx(
+    shown = {row.label[0]: row.value for row in trials.rows if row.shown}
+    assert shown == pytest.approx(
         {
             "all trials": 10.5,
             "no noise columns": 0.5,

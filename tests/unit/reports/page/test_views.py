@@ -9,7 +9,6 @@ import pytest
 
 from focusing.reports.page.exhibits import (
     FIGURE_SPACE,
-    column_protocol,
     is_minor,
     page_table,
     short_title,
@@ -66,18 +65,6 @@ class TestTables:
         table = Table("t", "T", (), (), records=records)
         assert is_minor(table) == minor
         assert table_tags(table) == {"experiment": experiment, "size": size}
-
-    @pytest.mark.parametrize(
-        ("title", "protocol"),
-        [
-            ("best_test", "best_test"),
-            ("difference, last", "last"),
-            ("Δ", "best_test"),
-            ("optimism", ""),
-        ],
-    )
-    def test_protocol_of_a_column(self, title: str, protocol: str) -> None:
-        assert column_protocol(title) == protocol
 
     @pytest.mark.parametrize(
         ("title", "short"),

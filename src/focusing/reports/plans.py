@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -88,8 +90,12 @@ def composed(
     groups = {"experiment": experiment, "size": size, "variant": variant}
     groups |= {"data": data, "model": model}
     prepare_hydra()
+    sweeping = GlobalHydra.instance().is_initialized()  # at the end of a sweep Hydra still runs
+    ready: Any = (
+        nullcontext() if sweeping else initialize_config_dir(str(config_dir()), version_base="1.3")
+    )
     try:
-        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        with ready:
             config = compose("train", [f"{group}={choice}" for group, choice in groups.items()])
             return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
     except (HydraException, OmegaConfBaseException):  # a data set or network of the user's own

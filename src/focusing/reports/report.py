@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from shutil import get_terminal_size
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -140,9 +141,13 @@ def summary_lines(out: Path) -> Iterator[Grid | str]:
     rows = json.loads((out / SUMMARY).read_bytes())
     if rows:
         grid = Grid(box=SIMPLE_HEAD, pad_edge=False)
-        for title in ("experiment", "data", "networks", "difference, 95 %", "p", "n"):
-            setting = title == "data"  # the only one that can be too long for a line
-            grid.add_column(title, no_wrap=True, max_width=36 if setting else None)
+        titles = ("experiment", "data", "networks", "difference, 95 %", "p", "n")
+        columns = zip(titles, *rows[:MAX_ROWS], strict=True)
+        widths = [max(map(len, cells)) + 3 for cells in columns]
+        room = get_terminal_size().columns - sum(widths) + widths[1]  # data alone may be cut
+        for title in titles:
+            width = max(8, min(room - 3, 36)) if title == "data" else None
+            grid.add_column(title, no_wrap=True, max_width=width)
         for row in rows[:MAX_ROWS]:
             grid.add_row(*row)
         yield grid

@@ -39,6 +39,8 @@ WRITERS = {
 """What comes after the tables, and may draw on them; imported when it is used."""
 PARTS = ("tables", "figures", "pages")
 """Under these names a report remembers what it was made from."""
+PIPE_WIDTH = 120
+"""Columns of what is printed to no terminal."""
 MAX_ROWS = 10
 """Rows of the summary: with its head and end, a report prints no more than 20 lines."""
 
@@ -46,7 +48,7 @@ MAX_ROWS = 10
 def main(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
     folders = search_folders(options.folders)
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     if options.serve:
         from focusing.reports.serve import serve
 
@@ -144,7 +146,8 @@ def summary_lines(out: Path) -> Iterator[Grid | str]:
         titles = ("experiment", "data", "networks", "difference, 95 %", "p", "n")
         columns = zip(titles, *rows[:MAX_ROWS], strict=True)
         widths = [max(map(len, cells)) + 3 for cells in columns]
-        room = get_terminal_size().columns - sum(widths) + widths[1]  # data alone may be cut
+        screen = get_terminal_size((PIPE_WIDTH, 24)).columns
+        room = screen - sum(widths) + widths[1]  # data alone may be cut
         for title in titles:
             width = max(8, min(room - 3, 36)) if title == "data" else None
             grid.add_column(title, no_wrap=True, max_width=width)

@@ -7,7 +7,6 @@ if (location.protocol === "file:") {
       const frame = document.body.appendChild(document.createElement("iframe"));
       frame.hidden = true;
       this.inside = frame.contentWindow;
-      this.ready = new Promise((resolve) => (this.inside.onload = resolve));
       this.terminate = () => frame.remove();
       addEventListener("message", ({ source, data }) => {
         if (source === this.inside) this.dispatchEvent(new MessageEvent("message", { data }));
@@ -18,6 +17,7 @@ if (location.protocol === "file:") {
           `<script src="${url}"></script></body>`,
       );
       this.inside.document.close();
+      this.ready = new Promise((resolve) => (this.inside.onload = resolve)); // open() forgets it
     }
 
     postMessage(data) {

@@ -9,7 +9,8 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-FIGURE = re.compile(r"(?:\.\./)+results/report/figures/([\w.-]+)")
+REPRODUCTION = ROOT / "REPRODUCTION.md"
+FIGURE = re.compile(r"(?:\.\./)+results/report/figures/([\w.-]+\.(?:png|gif|svg))")
 OUTSIDE = re.compile(r"(?<!!)\[([^\]]*)\]\((?:\.\./)+([\w./-]+)\)")
 """Links to files of the repository that are no pages; those to pages stay."""
 GROUPS = ("data", "model", "dynamic", "optim", "protocol", "trainer", "callbacks", "logger",
@@ -17,8 +18,11 @@ GROUPS = ("data", "model", "dynamic", "optim", "protocol", "trainer", "callbacks
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the figures that pages show."""
-    text = "".join(path.read_text() for path in Path(config["docs_dir"]).rglob("*.md"))
+    """Add the results, and the figures that pages show."""
+    results = REPRODUCTION.read_text().replace("](docs/", "](")
+    results = re.sub(r"\]\((?=results/|conf/|benchmarks/)", "](../", results)
+    files.append(File.generated(config, "reproduction.md", content=results))
+    text = "".join(path.read_text() for path in Path(config["docs_dir"]).rglob("*.md")) + results
     for name in sorted(set(FIGURE.findall(text))):
         source = ROOT / "results" / "report" / "figures" / name
         files.append(File.generated(config, f"figures/{name}", abs_src_path=str(source)))
@@ -29,12 +33,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Links that are right in the repository become right on the site."""
     up = "../" * page.file.src_uri.count("/")
     markdown = FIGURE.sub(rf"{up}figures/\1", markdown)
+    markdown = re.sub(r"\((?:\.\./)+REPRODUCTION\.md\)", f"({up}reproduction.md)", markdown)
     docs = Path(config["docs_dir"])
     here = (docs / page.file.src_uri).parent
 
     def keep_page(link: re.Match[str]) -> str:
         target = (here / link[0].partition("](")[2][:-1]).resolve()
-        return link[0] if target.is_relative_to(docs) else f"{link[1]} (`{link[2]}`)"
+        if target.is_relative_to(docs):
+            return link[0]
+        return f"`{link[2]}`" if link[1] == link[2] else f"{link[1]} (`{link[2]}`)"
 
     markdown = OUTSIDE.sub(keep_page, markdown)
     if "<!-- options -->" in markdown:

@@ -1,5 +1,6 @@
 """Draw what commands print, as terminal.svg and explain.svg: python docs/images/terminal.py"""
 
+import os
 import re
 import subprocess
 import sys
@@ -27,8 +28,9 @@ def draw(name: str, commands: list[list[str]]) -> None:
         for words in commands:
             command = [*FOCUSING, *words]
             done = subprocess.run(  # noqa: S603 - our own command
-                command, cwd=folder, capture_output=True, text=True, check=True
-            )
+                command, cwd=folder, env=os.environ | {"COLUMNS": "108"},
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
             console.print(Text(f"$ focusing {' '.join(words)}", style="bold"))
             console.print(Text(done.stdout.replace(f"{folder}/", "").rstrip()))
     svg = console.export_svg(title="focusing")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, make_dataclass
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import MISSING
@@ -27,6 +27,7 @@ NotNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
 Count = Annotated[int, Ge(0)]
 AtLeastOne = Annotated[int, Ge(1)]
+Share = Annotated[float, Ge(0), Lt(1)]
 PRECISIONS = ("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed")
 
 
@@ -35,7 +36,7 @@ class FociOptim:
     """An optimizer of their own for the foci, at the rates ``lr_mu`` and so on of all."""
 
     name: str | None = None
-    momentum: Annotated[float, Ge(0), Lt(1)] | None = None
+    momentum: Share | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -48,7 +49,7 @@ class Optim:
     lr_mu: NotNegative = MISSING
     lr_sigma: NotNegative = MISSING
     lr_dynamic: NotNegative = 0.003
-    momentum: Annotated[float, Ge(0), Lt(1)] | None = None
+    momentum: Share | None = None
     options: dict[str, Any] = field(default_factory=dict)
     foci: FociOptim = field(default_factory=FociOptim)
     batch_size: AtLeastOne = MISSING
@@ -353,6 +354,8 @@ def _parse(module: str) -> ast.Module:
 def _config_type(annotation: ast.expr) -> Any:
     """The type that OmegaConf converts an option to; Any for what it does not know."""
     match annotation:
+        case ast.Name(id="AtLeastOne" | "Share" as alias):
+            return get_args(globals()[alias])[0]
         case ast.Name(id=name):
             return {"bool": bool, "float": float, "int": int, "str": str}.get(name, Any)
         case ast.BinOp(left=kind, right=ast.Constant(value=None)):

@@ -282,6 +282,8 @@ FAULTS = {
     "less_than_equal": "must be at most {le}",
     "less_than": "must be less than {lt}",
     "missing": "has too few values",
+    "too_short": "has too few values",
+    "too_long": "has too many values",
     "literal_error": "is not one of {expected}",
 }
 """What pydantic's kinds of faults are called here."""

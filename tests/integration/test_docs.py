@@ -75,7 +75,9 @@ def test_the_data_set_of_the_tutorial_trains(tmp_path: Path) -> None:
     start = [sys.executable, str(ROOT / "train.py"), *words, "figures=false", "callbacks=none"]
     done = subprocess.run(start, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "rings" in done.stdout
+    score = re.search(r"best_test\) +([\d.]+) %", done.stdout)
+    assert score
+    assert float(score[1]) > 85  # chance: 25
 
 
 @pytest.mark.parametrize("script", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Len
 from torch import Tensor, nn
 
+from focusing.config import AtLeastOne, Share
+from focusing.instantiate import check_arguments
 from focusing.models.hidden_layers import (
     ChannelsLast,
-    check_dropout,
     classifier_layer,
     dense_layer,
     focused,
@@ -46,29 +48,19 @@ class CNN(Network):
         inputs: Inputs,
         outputs: int,
         *,
-        filters: Sequence[int] = (32, 32),
-        kernel: int = 5,
-        pool: int = 2,
-        hidden: int = 256,
+        filters: Annotated[Sequence[AtLeastOne], Len(1, MAX_LAYERS)] = (32, 32),
+        kernel: AtLeastOne = 5,
+        pool: AtLeastOne = 2,
+        hidden: AtLeastOne = 256,
         focus: Mapping[str, Any] | None = None,
         batch_norm: bool = True,
-        dropout: Sequence[float] = (0.5, 0.5),
+        dropout: Annotated[Sequence[Share], Len(2, 2)] = (0.5, 0.5),
     ) -> None:
+        check_arguments(CNN, locals(), "model.")
         super().__init__(inputs, outputs, [hidden])
         height, width, channels = image_shape(self.shape, "A convolutional network")
-        if not filters:
-            raise ValueError("filters=[]: give a number for each convolution.")
-        if len(filters) > MAX_LAYERS:
-            raise ValueError(f"filters: {len(filters)} convolutions, the most are {MAX_LAYERS}.")
-        if min(*filters, kernel, pool) < 1:
-            raise ValueError(
-                f"filters={list(filters)}, kernel={kernel} and pool={pool} must be positive."
-            )
         if min(height, width) < pool:
             raise ValueError(f"pool={pool} is larger than the images, {height}x{width}.")
-        if len(dropout) != 2:
-            raise ValueError(f"dropout={list(dropout)} must be two numbers: before and after.")
-        check_dropout("dropout", dropout)
         self._rest = {
             "filters": tuple(filters),
             "kernel": kernel,

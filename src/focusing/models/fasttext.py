@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from focusing.config import AtLeastOne
+from focusing.instantiate import check_arguments
 from focusing.models.hidden_layers import classifier_layer, focused
 from focusing.models.network import Inputs, Network
 
@@ -37,11 +39,10 @@ class FastText(Network):
         outputs: int,
         vocabulary: int,
         *,
-        embedding: int = 50,
+        embedding: AtLeastOne = 50,
         focus: Mapping[str, Any] | None = None,
     ) -> None:
-        if embedding < 1:
-            raise ValueError(f"embedding={embedding} must be positive.")
+        check_arguments(FastText, locals(), "model.")
         super().__init__(inputs, outputs, [embedding])
         self.vocabulary = vocabulary
         self.embedding = nn.EmbeddingBag(vocabulary, embedding, mode="mean")

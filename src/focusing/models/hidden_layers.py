@@ -76,13 +76,6 @@ def focused(build: Callable[..., N]) -> Callable[..., N]:
     return build_focused
 
 
-def check_dropout(name: str, shares: Sequence[float]) -> None:
-    """Refuse a share, of the option with this name, that no layer can drop."""
-    for share in shares:
-        if not 0 <= share < 1:
-            raise ValueError(f"model.{name}: {share:g} must be at least 0 and less than 1.")
-
-
 def image_shape(shape: Sequence[int], who: str) -> tuple[int, int, int]:
     """Height, width and channels of a sample; ``who`` needs them, for the error message."""
     if len(shape) not in (2, 3):

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from focusing.models.hidden_layers import check_dropout, dense_layer, focused, resolve_topology
+from focusing.config import Share
+from focusing.instantiate import check_arguments
+from focusing.models.hidden_layers import dense_layer, focused, resolve_topology
 from focusing.models.network import Inputs, Network
 from focusing.nn import AnchoredLinear, FocusedLinear
 
@@ -50,9 +52,10 @@ class MLP(Network):
         focus_layers: Literal["all", "first"] = "all",
         anchored: int | None = None,
         batch_norm: bool = True,
-        input_dropout: float = 0.0,
-        dropout: Sequence[float] = (),
+        input_dropout: Share = 0.0,
+        dropout: Sequence[Share] = (),
     ) -> None:
+        check_arguments(MLP, locals(), "model.")
         hidden = [hidden] if isinstance(hidden, int) else hidden
         super().__init__(inputs, outputs, hidden)
         if len(dropout) > len(hidden):
@@ -60,8 +63,6 @@ class MLP(Network):
                 f"dropout={list(dropout)} has more numbers than hidden={list(hidden)}: use "
                 f"model.dropout={list(dropout)[: len(hidden)]}."
             )
-        check_dropout("dropout", dropout)
-        check_dropout("input_dropout", [input_dropout])
         self._rest = {
             "batch_norm": batch_norm,
             "input_dropout": input_dropout,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional
 
+from focusing.config import AtLeastOne, Share
+from focusing.instantiate import check_arguments
 from focusing.models.extractors import EXTRACTORS, load_features
 from focusing.models.hidden_layers import (
-    check_dropout,
     classifier_layer,
     dense_layer,
     focused,
@@ -49,21 +51,17 @@ class Transfer(Network):
         inputs: Inputs,
         outputs: int,
         *,
-        features: str = "vgg16",
+        features: Literal["vgg16", "resnet18", "small"] = "vgg16",
         pretrained: bool = True,
         weights: str | Path | None = None,
-        hidden: int = 40,
+        hidden: AtLeastOne = 40,
         focus: Mapping[str, Any] | None = None,
-        pad: int = 0,
+        pad: Annotated[int, Ge(0)] = 0,
         batch_norm: bool = True,
-        dropout: float = 0.2,
+        dropout: Share = 0.2,
     ) -> None:
+        check_arguments(Transfer, locals(), "model.")
         super().__init__(inputs, outputs, [hidden])
-        if features not in EXTRACTORS:
-            raise ValueError(f"features={features} is not one of {', '.join(EXTRACTORS)}.")
-        if pad < 0:
-            raise ValueError(f"pad={pad} must be 0 or greater.")
-        check_dropout("dropout", [dropout])
         if weights is not None and not pretrained:
             raise ValueError(
                 f"model.weights={weights} is not read when model.pretrained=false: leave one out."

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from focusing.models.hidden_layers import check_dropout, dense_layer, image_shape
+from focusing.config import AtLeastOne, Share
+from focusing.instantiate import check_arguments
+from focusing.models.hidden_layers import dense_layer, image_shape
 from focusing.models.network import MAX_LAYERS, Inputs, Network, channels_first
 from focusing.nn import FocusedAttention
 
@@ -43,24 +46,19 @@ class Transformer(Network):
         outputs: int,
         vocabulary: int | None = None,
         *,
-        width: int = 64,
-        heads: int = 4,
-        blocks: int = 2,
-        hidden: int = 128,
-        patch: int = 6,
-        dropout: float = 0.1,
+        width: AtLeastOne = 64,
+        heads: AtLeastOne = 4,
+        blocks: Annotated[int, Ge(1), Le(MAX_LAYERS)] = 2,
+        hidden: AtLeastOne = 128,
+        patch: AtLeastOne = 6,
+        dropout: Share = 0.1,
         focus: Mapping[str, Any] | None = None,
     ) -> None:
+        check_arguments(Transformer, locals(), "model.")
         super().__init__(inputs, outputs, [hidden])
         self.vocabulary = vocabulary
-        if min(width, heads, blocks, patch) < 1 or width % heads:
-            raise ValueError(
-                f"width={width}, heads={heads}, blocks={blocks} and patch={patch} must be "
-                "positive, and width a multiple of heads."
-            )
-        if blocks > MAX_LAYERS:
-            raise ValueError(f"blocks={blocks}: the most are {MAX_LAYERS}.")
-        check_dropout("dropout", [dropout])
+        if width % heads:
+            raise ValueError(f"width={width} is not a multiple of heads={heads}.")
         self._rest = {
             "vocabulary": vocabulary,
             "width": width,

@@ -55,6 +55,8 @@ def write_archives(collection: Collection, out: Path) -> None:
     every = [*collection.runs, *collection.failed]
     for experiment, runs in group_by(every, lambda run: run.experiment).items():
         folder = inside(out, experiment)
+        if all(run.file == (folder / ARCHIVE).absolute() for run in runs):
+            continue  # published as it is
         names = _folders(runs, folder)
         write_archive(folder, (("/".join(names[run]), run.record()) for run in runs))
         done = [run for run in runs if run.status == "done"]

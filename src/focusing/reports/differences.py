@@ -17,7 +17,7 @@ from focusing.reports.names import (
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import UNCHANGED, short_labels
 from focusing.reports.settings import Edition, editions, editions_of
-from focusing.reports.tables import Record, Table, Unit
+from focusing.reports.tables import Table, Unit
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 from focusing.results.stats import Interval, Spread, spread
@@ -135,12 +135,11 @@ def all_differences(collection: Collection) -> list[Finding]:
     order = [*tables, *sorted({run.experiment for run in collection.runs})]
     shown = []
     for edition in sorted(editions(collection), key=lambda one: order.index(one.experiment)):
-        rows, table = list(_differences(edition)), tables.get(edition.experiment)
-        if table:
+        rows = list(_differences(edition))
+        if edition.experiment in tables:
             rows.sort(key=_place)
-        title = table.title if table else f"Experiment {edition.experiment}"
         about = edition.size, edition.variant
-        shown.append(Finding(edition.experiment, title, tuple(rows), *about))
+        shown.append(Finding(edition.experiment, edition.title, tuple(rows), *about))
     return shown
 
 
@@ -205,7 +204,9 @@ def noise_differences(tables: Sequence[Table]) -> list[Finding]:
                 protocol=record["protocol"],
                 unit=Unit("accuracy"),
                 value=record["difference"],
-                interval=interval_of(record),
+                interval=None
+                if record["low"] is None
+                else Interval(record["low"], record["high"], ""),
                 p=record["p_paired_holm"],
                 n=(record["pairs"],),
                 shown=record["protocol"] == preferred,
@@ -216,11 +217,6 @@ def noise_differences(tables: Sequence[Table]) -> list[Finding]:
         title = ", ".join(["Random trials", *edition_words(size, variant)])
         shown.append(Finding(experiment, title, tuple(rows), size, variant))
     return shown
-
-
-def interval_of(record: Record) -> Interval | None:
-    """The interval of a record, see :func:`focusing.reports.tables.interval_record`."""
-    return None if record["low"] is None else Interval(record["low"], record["high"], "")
 
 
 LOSS = 0.01

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from focusing.compose import config_dir, prepare_hydra
 from focusing.config import USUAL
-from focusing.reports.names import model_name
+from focusing.reports.names import SMALL_SIZES, model_name
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import NOTHING
 from focusing.results.collect import Run
@@ -68,7 +70,7 @@ def as_overrides(flat: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...
 
 def limits(run: Run) -> tuple[str, ...]:
     """Options that reduced the data of a run of any experiment, as they are typed."""
-    if run.size in ("smoke", "quick"):  # they have limits of their own
+    if run.size in SMALL_SIZES:  # they have limits of their own
         return ()
     own = settings(run)
     return as_overrides(own, [name for name in LIMITS if own.get(name) is not None])
@@ -88,8 +90,12 @@ def composed(
     groups = {"experiment": experiment, "size": size, "variant": variant}
     groups |= {"data": data, "model": model}
     prepare_hydra()
+    sweeping = GlobalHydra.instance().is_initialized()  # at the end of a sweep Hydra still runs
+    ready: Any = (
+        nullcontext() if sweeping else initialize_config_dir(str(config_dir()), version_base="1.3")
+    )
     try:
-        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        with ready:
             config = compose("train", [f"{group}={choice}" for group, choice in groups.items()])
             return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
     except (HydraException, OmegaConfBaseException):  # a data set or network of the user's own

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from shutil import get_terminal_size
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -38,6 +39,8 @@ WRITERS = {
 """What comes after the tables, and may draw on them; imported when it is used."""
 PARTS = ("tables", "figures", "pages")
 """Under these names a report remembers what it was made from."""
+PIPE_WIDTH = 120
+"""Columns of what is printed to no terminal."""
 MAX_ROWS = 10
 """Rows of the summary: with its head and end, a report prints no more than 20 lines."""
 
@@ -45,7 +48,7 @@ MAX_ROWS = 10
 def main(options: argparse.Namespace) -> None:
     """Run the command with its arguments."""
     folders = search_folders(options.folders)
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     if options.serve:
         from focusing.reports.serve import serve
 
@@ -140,9 +143,14 @@ def summary_lines(out: Path) -> Iterator[Grid | str]:
     rows = json.loads((out / SUMMARY).read_bytes())
     if rows:
         grid = Grid(box=SIMPLE_HEAD, pad_edge=False)
-        for title in ("experiment", "data", "networks", "difference, 95 %", "p", "n"):
-            setting = title == "data"  # the only one that can be too long for a line
-            grid.add_column(title, no_wrap=True, max_width=36 if setting else None)
+        titles = ("experiment", "data", "networks", "difference, 95 %", "p", "n")
+        columns = zip(titles, *rows[:MAX_ROWS], strict=True)
+        widths = [max(map(len, cells)) + 3 for cells in columns]
+        screen = get_terminal_size((PIPE_WIDTH, 24)).columns
+        room = screen - sum(widths) + widths[1]  # data alone may be cut
+        for title in titles:
+            width = max(8, min(room - 3, 36)) if title == "data" else None
+            grid.add_column(title, no_wrap=True, max_width=width)
         for row in rows[:MAX_ROWS]:
             grid.add_row(*row)
         yield grid

@@ -16,7 +16,8 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.config import FOCI_ONLY
 from focusing.reports import plans
-from focusing.reports.names import MODELS, PROTOCOLS, data_name, dense_twin, edition_order
+from focusing.reports.names import MODELS, PROTOCOLS, SIZES, data_name, dense_twin, edition_order
+from focusing.reports.paper import published_tables
 from focusing.reports.plans import UNCHANGED, show_option
 from focusing.reports.scores import Scored, Tested, scored
 from focusing.reports.tables import NOTHING, Cell, Unit, text
@@ -34,8 +35,6 @@ from focusing.results.frame import (
 )
 from focusing.results.stats import Comparison, Spread, compare, holm, spread
 
-SMALLER_SIZES = ("short", "quick", "smoke")
-"""Sizes that are not the paper's: less data or fewer epochs."""
 UNSPECIFIED = ("optim.drop_last=",)
 """Options of which the paper says nothing: whatever they are, a run is as published."""
 NOT_OF_DENSE = (
@@ -93,7 +92,8 @@ class Setting:
     def as_published(self) -> bool:
         """The paper's experiment, nothing changed, at full size."""
         changed = [option for option in self.overrides if not option.startswith(UNSPECIFIED)]
-        return not self.fake and not changed and self.runs[0].size not in SMALLER_SIZES
+        smaller = self.runs[0].size in SIZES[1:]  # less data or fewer epochs
+        return not self.fake and not changed and not smaller
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -184,6 +184,12 @@ class Edition:
         return {"experiment": self.experiment, "size": self.size, "variant": self.variant}
 
     @property
+    def title(self) -> str:
+        """The paper's table, or the experiment, in print."""
+        published = published_tables().get(self.experiment)
+        return published.title if published else f"Experiment {self.experiment}"
+
+    @property
     def words(self) -> str:
         """Size and variant in the title of a table."""
         return f"(size={self.size}, variant={self.variant})"
@@ -231,7 +237,10 @@ def editions(collection: Collection, *, random_trials: bool = False) -> list[Edi
 def settings_of(runs: Sequence[Run]) -> list[Setting]:
     """All settings of an edition, in the order of their values."""
     versions = data_versions(runs)
-    flat = {run: {**settings(run), "source": _source(run, versions[run])} for run in runs}
+    flat = {}
+    for run in runs:
+        version = f", data version {versions[run] + 1}" if versions[run] else ""
+        flat[run] = {**settings(run), "source": f"{run.source}{version}"}
     changes = {run: changed for run in runs if (changed := plans.changes(run)) is not None}
     others = with_varied_data([run for run in runs if run not in changes], flat)
     known = ["data.name", "model.name", "source"]
@@ -265,10 +274,6 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
         for options, typed, mark, replicates in divisions
     ]
     return sorted(groups, key=_order)
-
-
-def _source(run: Run, version: int) -> str:
-    return f"{run.source}, data version {version + 1}" if version else run.source
 
 
 def _order(setting: Setting) -> tuple[Any, ...]:

@@ -42,8 +42,8 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with initialize_config_dir(str(config_dir()), version_base="1.3"):
         cfg = compose("train", ["model=dynamic_2d", *SMALL, f"paths.output_dir={folder}"])
     train(cfg)
-    [found] = folder.glob("*/*/seed=0")
-    return found
+    [run] = folder.glob("*/*/seed=0")
+    return run
 
 
 def test_the_file_holds_the_windows_of_every_epoch(run_dir: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_damaged_file_costs_its_figure_alone(
     content = path.read_bytes()
     try:
         path.write_bytes(content[:100])
-        names = {each.name for each in draw_run(run_dir)}
+        names = {drawn.name for drawn in draw_run(run_dir)}
         assert "losses.png" in names
         assert "windows.png" not in names
         assert "Its windows are not drawn" in caplog.text

@@ -115,7 +115,7 @@ def test_the_dense_twin_sees_the_whole_frame() -> None:
     twin = net.match_parameters()
     assert twin.shape == (20, 20, 1)
     assert not twin.focused_layers()
-    own, other = (sum(w.numel() for w in each.parameters()) for each in (net, twin))
+    own, other = (sum(w.numel() for w in one.parameters()) for one in (net, twin))
     assert abs(own - other) < 500
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from focusing.errors import UserError
 from focusing.models import Transformer, focused_transformer
 from focusing.nn import FocusedAttention
 from tests.unit.nn.oracle import assert_same
@@ -67,13 +68,13 @@ def test_summary_and_dense_twin() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"heads": 3}, "width a multiple of heads"),
+        ({"heads": 3}, "width=8 is not a multiple of heads=3"),
         ({"patch": 4}, "patch=4 does not divide the images, 9x6"),
-        ({"dropout": 1.0}, "must be at least 0 and less than 1"),
+        ({"dropout": 1.0}, "model.dropout=1.0 must be less than 1"),
         ({"vocabulary": 3}, "A text is a row of words"),
         ({"sigma": -1.0}, "sigma=-1.0 must be finite and greater than 0"),
     ],
 )
 def test_what_cannot_be_built(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises((UserError, ValueError), match=sentence):
         focused(**options)

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -129,6 +130,34 @@ def leave_runs(
     for model, values in models.items():
         for place, score in enumerate(values):
             leave(folder, experiment, data, model, 17 * place, [score], **more)
+
+
+def foci_arrays(
+    mu: Any = None, tau: Any = None, *, neurons: int = 3, epochs: int = 60
+) -> dict[str, Any]:
+    """What a run writes to ``focus.npz``: foci of one layer, random ones unless they are passed.
+
+    Args:
+        mu: centres of shape (epochs, neurons, axes).
+        tau: positions of the inputs, (inputs, axes).
+        neurons: of random foci.
+        epochs: of random foci.
+    """
+    random = np.random.default_rng(0)
+    mu = random.uniform(0.1, 0.9, (epochs, neurons, 1)) if mu is None else mu
+    tau = np.linspace(0, 1, 20)[:, None] if tau is None else tau
+    first, last = random.uniform(size=(2, mu.shape[1], len(tau)))
+    floats = {"mu": mu, "sigma": random.uniform(0.1, 0.9, mu.shape), "tau": tau,
+              "weight_first": first, "weight_last": last}  # fmt: skip
+    layer = {name: array.astype(np.float32) for name, array in floats.items()}
+    layer |= {"shown": np.arange(mu.shape[1])}
+    layer |= {"focus": np.array("gaussian"), "normalizer": np.array("l2")}
+    return {"epoch": np.arange(len(mu)), **{f"hidden1/{name}": layer[name] for name in layer}}
+
+
+def leave_foci(folder: Path, mu: Any = None, tau: Any = None, **more: int) -> None:
+    """Write the foci of a run that never was; see :func:`foci_arrays`."""
+    np.savez(folder / "focus.npz", allow_pickle=False, **foci_arrays(mu, tau, **more))
 
 
 def texts(table: Table) -> list[list[str]]:

@@ -12,28 +12,11 @@ from focusing.reports.foci import read_foci
 from focusing.results.collect import Run, collect
 from focusing.results.store import ARCHIVE, read_lines, write_archive
 from tests.command_line import archive as main
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import leave, leave_foci
 
 
 def facts(run: Run) -> tuple[object, ...]:
     return run.experiment, run.data, run.model, run.seed, run.status, run.scores, run.config_hash
-
-
-def leave_foci(folder: Path, neurons: int = 3, epochs: int = 60) -> None:
-    random = np.random.default_rng(0)
-    shape = (epochs, neurons, 1)
-    arrays = {
-        "epoch": np.arange(epochs),
-        "hidden1/mu": random.random(shape, dtype=np.float32),
-        "hidden1/sigma": random.random(shape, dtype=np.float32),
-        "hidden1/tau": np.linspace(0, 1, 5, dtype=np.float32)[:, None],
-        "hidden1/shown": np.arange(neurons),
-        "hidden1/weight_first": random.random((neurons, 5), dtype=np.float32),
-        "hidden1/weight_last": random.random((neurons, 5), dtype=np.float32),
-        "hidden1/focus": np.array("gaussian"),
-        "hidden1/normalizer": np.array("l2"),
-    }
-    np.savez(folder / "focus.npz", allow_pickle=False, **arrays)
 
 
 def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,13 +28,24 @@ def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     main([str(outputs), "--out", str(results)])
     assert "4 records" in capsys.readouterr().out
     before, after = collect([outputs]), collect([results], tmp_path / "cache.json")
-    for found in (after, collect([results], tmp_path / "cache.json")):  # read, then remembered
-        assert [*map(facts, found.runs)] == [*map(facts, before.runs)]
-        assert [*map(facts, found.failed)] == [*map(facts, before.failed)]
+    for archived in (after, collect([results], tmp_path / "cache.json")):  # read, then remembered
+        assert [*map(facts, archived.runs)] == [*map(facts, before.runs)]
+        assert [*map(facts, archived.failed)] == [*map(facts, before.failed)]
     assert after.runs[1].series()["test/acc"] == [0.5, 0.33333]
     assert after.runs[1].scores["last"] == 1 / 3  # scores are exact
     assert "paths" not in after.runs[0].config
     assert str(tmp_path) not in lzma.decompress((results / "e" / ARCHIVE).read_bytes()).decode()
+
+
+def test_other_experiments_are_not_written_again(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    leave(tmp_path / "first", "e", "dna", "dense", 0, [0.25])
+    main([str(tmp_path / "first"), "--out", str(results)])
+    published = (results / "e" / ARCHIVE).stat().st_mtime_ns
+    leave(tmp_path / "second", "f", "dna", "dense", 0, [0.25])
+    main([str(tmp_path / "second"), "--out", str(results)])
+    assert (results / "f" / ARCHIVE).exists()
+    assert (results / "e" / ARCHIVE).stat().st_mtime_ns == published
 
 
 def test_an_archive_grows_and_does_not_change_without_need(tmp_path: Path) -> None:
@@ -88,12 +82,12 @@ def test_runs_on_other_data_keep_their_own_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("neurons", "times"), [(3, TIMES), (64, TIMES), (200, FEW_TIMES)])
 def test_foci_are_thinned_and_stay_readable(tmp_path: Path, neurons: int, times: int) -> None:
     folder = leave(tmp_path / "outputs", "e", "dna", "focus_s", 0, [0.25])
-    leave_foci(folder, neurons)
+    leave_foci(folder, neurons=neurons)
     main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
     [run] = collect([tmp_path / "results"]).runs
     [foci], [whole] = read_foci(run.path, run.sizes), read_foci(folder, run.sizes)
     assert foci.mu.shape[1] == neurons
-    assert [len(each) for each in (foci.shown, foci.first, foci.last)] == [
+    assert [len(item) for item in (foci.shown, foci.first, foci.last)] == [
         min(neurons, NEURONS)
     ] * 3
     np.testing.assert_allclose(foci.tau, whole.tau, rtol=0, atol=0)
@@ -114,7 +108,7 @@ def test_large_arrays_are_kept_of_the_best_run_alone(
     for _ in range(2):  # the second time, from the archive itself
         main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
         kept = sorted((tmp_path / "results").rglob("focus.npz"))
-        assert [each.parent.name for each in kept] == ["seed=17"]
+        assert [item.parent.name for item in kept] == ["seed=17"]
 
 
 def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:
@@ -123,9 +117,9 @@ def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:
     whole = lzma.compress(b'{"folder": "a/seed=0"}\n')
     for content in (whole[:-3], b"no xz", lzma.compress(b"no json"), lzma.compress(b"[]\n")):
         (tmp_path / "results" / ARCHIVE).write_bytes(content)
-        found = collect([tmp_path])
-        assert len(found.runs) == 1
-        told = found.warning() or ""
+        archived = collect([tmp_path])
+        assert len(archived.runs) == 1
+        told = archived.warning() or ""
         assert "not an archive of records" in told or "line 1: " in told
 
 

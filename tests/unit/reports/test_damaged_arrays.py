@@ -22,20 +22,10 @@ from focusing.reports.page.run_page import foci_of
 from focusing.reports.page.site import write_page
 from focusing.results.collect import collect
 from tests.command_line import archive
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import foci_arrays, leave
 
 PUBLISHED = Path(__file__).parents[3] / "results"
 Arrays = dict[str, Any]
-
-
-def arrays_of(neurons: int = 3) -> Arrays:
-    random = np.random.default_rng(0)
-    foci = random.uniform(0.1, 0.9, (2, 5, neurons, 1)).astype("float32")
-    weights = random.normal(size=(2, neurons, 20)).astype("float32")
-    values = {"mu": foci[0], "sigma": foci[1], "tau": np.linspace(0, 1, 20)[:, None].astype("f4"),
-              "shown": np.arange(neurons), "weight_first": weights[0], "weight_last": weights[1],
-              "focus": np.array("gaussian"), "normalizer": np.array("l2")}  # fmt: skip
-    return {"epoch": np.arange(5), **{f"hidden1/{key}": value for key, value in values.items()}}
 
 
 def packed(arrays: Arrays) -> bytes:
@@ -54,7 +44,7 @@ def bomb() -> bytes:
     return content.getvalue()
 
 
-WHOLE = packed(arrays_of())
+WHOLE = packed(foci_arrays(epochs=5))
 DAMAGED: dict[str, bytes] = {
     "empty": b"",
     "foreign": b"no arrays",
@@ -94,7 +84,7 @@ def test_what_is_no_file_of_arrays(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("reason", CHANGES)
 def test_what_does_not_fit(tmp_path: Path, reason: str) -> None:
-    arrays = arrays_of()
+    arrays = foci_arrays(epochs=5)
     CHANGES[reason](arrays)
     (tmp_path / "focus.npz").write_bytes(packed(arrays))
     with pytest.raises(DamagedError, match=reason):
@@ -103,7 +93,7 @@ def test_what_does_not_fit(tmp_path: Path, reason: str) -> None:
 
 
 def test_only_what_is_asked_for_is_checked(tmp_path: Path) -> None:
-    arrays = arrays_of()
+    arrays = foci_arrays(epochs=5)
     sigma = arrays.pop("hidden1/sigma")
     (tmp_path / "focus.npz").write_bytes(packed(arrays))
     assert first_and_last(tmp_path, "mu")["hidden1"][0].shape == (3, 1)

@@ -9,8 +9,7 @@ from focusing.reports.figures.chart import Runs
 from focusing.reports.figures.dynamic_figures import domain_charts, window_charts
 from focusing.results.collect import collect
 from focusing.results.frame import measurements
-from tests.unit.reports.page.foci import leave_foci
-from tests.unit.reports.records import charts_of, leave
+from tests.unit.reports.records import charts_of, leave, leave_foci
 
 DOMAINS = {"inputs": 8, "domains": {"image": [0, 4], "audio": [4, 8]}}
 

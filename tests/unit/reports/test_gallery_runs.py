@@ -16,6 +16,7 @@ from focusing.reports.foci import read_foci
 from focusing.reports.tables.files import all_tables, markdown
 from focusing.results.collect import Collection, collect
 from focusing.run import train
+from tests.unit.reports.test_gallery import drawn
 
 MEASURED = [
     "data=mnist", "size=smoke", "callbacks=[default,measure]", "data.pad=4", "trainer.max_epochs=2",
@@ -47,12 +48,6 @@ def charts_of(collection: Collection) -> dict[str, Chart]:
 
 def rows_where(chart: Chart, **columns: Any) -> list[Any]:
     return [row for row in chart.rows if columns.items() <= row.items()]
-
-
-def drawn(chart: Chart) -> Any:
-    figure = chart.draw()
-    assert not isinstance(figure, bytes)
-    return figure
 
 
 def focused(collection: Collection) -> Any:

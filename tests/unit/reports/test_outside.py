@@ -17,8 +17,7 @@ from focusing.reports.tables.files import write_tables
 from focusing.results.collect import Collection, collect
 from focusing.training.wandb_run import _new_run_id, run_id
 from tests.command_line import archive as archive_command
-from tests.unit.reports.records import leave
-from tests.unit.reports.test_archive import leave_foci
+from tests.unit.reports.records import leave, leave_foci
 
 NOTHING = Collection(())
 

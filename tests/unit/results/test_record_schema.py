@@ -129,11 +129,11 @@ def test_the_reason_names_the_value(tmp_path: Path, change: Change, reason: str)
     change(record)
     (folder / "result.json").write_text(json.dumps(record))
     for _ in range(2):  # read, then remembered
-        found = collect([tmp_path], tmp_path / "cache.json")
-        [(path, told)] = found.unreadable
+        collection = collect([tmp_path], tmp_path / "cache.json")
+        [(path, told)] = collection.unreadable
         assert path == folder / "result.json"
         assert reason in told
-        assert [run.experiment for run in found.runs] == ["fine"]
+        assert [run.experiment for run in collection.runs] == ["fine"]
 
 
 def test_one_bad_line_of_an_archive_leaves_the_others(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ def test_one_bad_line_of_an_archive_leaves_the_others(tmp_path: Path) -> None:
              enumerate(folders)]  # fmt: skip
     lines += ["[" * 100_000, "{", '{"folder": "c"}']
     (tmp_path / ARCHIVE).write_bytes(lzma.compress("\n".join(lines).encode()))
-    found = collect([tmp_path])
-    assert [run.seed for run in found.runs] == [0, 7]
-    assert [reason.partition(":")[0] for _, reason in found.unreadable] == [
+    collection = collect([tmp_path])
+    assert [run.seed for run in collection.runs] == [0, 7]
+    assert [reason.partition(":")[0] for _, reason in collection.unreadable] == [
         f"line {at}" for at in (2, 3, 4, 5, 6, 7, 9, 10, 11)
     ]
 

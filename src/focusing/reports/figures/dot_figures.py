@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from focusing.drawing import COLUMN_WIDTH, GREY
 from focusing.reports.figures import plotting
@@ -133,7 +134,8 @@ def _draw_table(rows: Rows) -> Figure:
         ]  # fmt: skip
         draw_dots(axes, dots, [""] * len(points) if repeated else names[number])
         axes.set_xlabel(score_label(points[0]["unit"]))
-        plotting.few_ticks(axes)
+        ticks = MaxNLocator(4, min_n_ticks=2, steps=[1, 2, 5, 10])  # labels would touch
+        axes.xaxis.set_major_locator(ticks)
         axes.margins(x=0.1)
     if any(map(_is_published, rows)):
         bar = plotting.legend_entry("the paper", GREY, "-", lw=2.5, alpha=0.5)

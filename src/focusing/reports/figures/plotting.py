@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from focusing.drawing import COLOURS, COLUMN_WIDTH, GREY, Array
 from focusing.reports.names import data_name, option_words
@@ -232,11 +232,6 @@ def draw_dots(
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", color="0.92", lw=0.5)
     axes.set_axisbelow(True)
-
-
-def few_ticks(axes: Axes, ticks: int = 4) -> None:
-    """Few ticks along x: labels of a narrow panel would touch."""
-    axes.xaxis.set_major_locator(MaxNLocator(ticks, min_n_ticks=2, steps=[1, 2, 5, 10]))
 
 
 def draw_curve(

@@ -14,14 +14,11 @@ from PIL import Image
 
 from focusing.reports.figures.chart import joined, says_little
 from focusing.reports.figures.gallery import FOLDER, INDEX
-from focusing.reports.names import PROTOCOLS
 from focusing.reports.tables import Table
 from focusing.results.frame import group_by
 
 FIGURE_SPACE = "\u2007"
 """As wide as a digit."""
-OF_PROTOCOL = {"Δ": "best_test"}
-"""Columns that are about a protocol without naming it."""
 TAGS = ("experiment", "size", "data", "model", "protocol")
 """What filters choose by."""
 
@@ -59,12 +56,6 @@ def table_tags(table: Table) -> dict[str, str]:
 def is_minor(table: Table) -> bool:
     """Whether a table belongs into the appendix."""
     return says_little(table.records, table_tags(table))
-
-
-def column_protocol(title: str) -> str:
-    """The protocol that a column is about; empty for none."""
-    named = title.removeprefix("difference, ")
-    return named if named in PROTOCOLS else OF_PROTOCOL.get(title, "")
 
 
 def _whole(line: str) -> int:

@@ -263,7 +263,8 @@ def _optimism(collection: Collection) -> Iterator[Verdict]:
         and run.source != "fake"
     ]
     groups = group_by(held, lambda run: (run.size, run.variant, run.source))
-    for size, variant, source in sorted(groups, key=lambda key: edition_order(*key[:2]))[:1]:
+    order = sorted(groups, key=lambda key: (edition_order(*key[:2]), -len(groups[key])))
+    for size, variant, source in order[:1]:
         runs = groups[size, variant, source]
         optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
         about = f"{source} data", *edition_words(size, variant)

@@ -15,7 +15,6 @@ from focusing.reports.differences import findings, kept, noise_differences
 from focusing.reports.figures.gallery import APPENDIX
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, model_name
 from focusing.reports.page.exhibits import (
-    column_protocol,
     exhibition,
     first_picture,
     is_minor,
@@ -75,7 +74,6 @@ def _environment() -> Environment:
         "signed": signed,
         "p_value": p_value,
         "between": between,
-        "column_protocol": column_protocol,
         "table_tags": table_tags,
     }
     environment.globals["asset"] = _asset

@@ -155,13 +155,13 @@ COURSE_COLUMNS = (
 def course_tables(collection: Collection) -> list[Table]:
     """Losses and apertures in the course of training: one for every table of the paper."""
     tables = []
-    for experiment, published in published_tables().items():
-        for edition in editions(collection):
-            records = list(_course_records(edition)) if edition.experiment == experiment else []
-            name = "_".join(("course", *edition.about.values()))
-            title = f"{published.title}: course of training {edition.words}"
-            if records:
-                tables.append(table_of(name, title, COURSE_COLUMNS, records, [NOTE_COURSE]))
+    order = list(published_tables())
+    of_paper = [edition for edition in editions(collection) if edition.experiment in order]
+    for edition in sorted(of_paper, key=lambda edition: order.index(edition.experiment)):
+        name = "_".join(("course", *edition.about.values()))
+        title = f"{edition.title}: course of training {edition.words}"
+        if records := list(_course_records(edition)):
+            tables.append(table_of(name, title, COURSE_COLUMNS, records, [NOTE_COURSE]))
     return tables
 
 

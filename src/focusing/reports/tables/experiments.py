@@ -78,11 +78,6 @@ def experiment_tables(collection: Collection) -> list[Table]:
     return tables
 
 
-def edition_title(edition: Edition) -> str:
-    """The title of a table about an edition."""
-    return f"Experiment {edition.experiment} {edition.words}"
-
-
 def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
     """What a sweep ends with: every setting, and its difference to the dense network.
 
@@ -102,7 +97,7 @@ def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
             row["n"] = score.spread.n
             row["score"] = text(mean_and_deviation(score.spread), score.points())
             row["difference"] = text(*tested.lines() if tested else [""])
-        name = edition_title(edition).removeprefix("Experiment ")
+        name = f"{edition.experiment} {edition.words}"
         columns = (
             *_columns(settings),
             Column("n", "right", "n"),
@@ -173,7 +168,7 @@ def _scores(name: str, edition: Edition) -> Table:
         *(Column(protocol, show="_cell", of=protocol) for protocol in protocols),
     ]
     shown = [note for note, applies in notes.items() if applies]
-    return table_of(name, edition_title(edition), columns, records, shown)
+    return table_of(name, f"{edition.title} {edition.words}", columns, records, shown)
 
 
 def varied_note(settings: Sequence[Setting]) -> list[str]:
@@ -240,7 +235,7 @@ def _measured(name: str, edition: Edition) -> list[Table]:
         for setting, named in _named(edition, settings).items()
         for quantity, spread in setting.measured.items()
     ]
-    title = f"{edition_title(edition)}: measurements"
+    title = f"{edition.title} {edition.words}: measurements"
     return [table_of(name, title, columns, records, notes, across="quantity")]
 
 

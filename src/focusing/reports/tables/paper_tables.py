@@ -73,7 +73,7 @@ def paper_tables(collection: Collection) -> list[Table]:
             tables.append(Table(experiment, published.title, (), (), ("No runs yet.",), fill))
         for edition in of_table:
             name = "_".join(edition.about.values())
-            title = f"{published.title} {edition.words}"
+            title = f"{edition.title} {edition.words}"
             blocks = list(_blocks(edition, published))
             tables.append(_scores_table(name, title, edition, published, blocks))
             if any(tested.comparison.t is not None for tested in edition.tests.values()):

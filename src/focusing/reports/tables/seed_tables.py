@@ -9,8 +9,7 @@ from typing import Any
 from focusing.reports.names import data_name, model_name
 from focusing.reports.settings import Edition, Setting, editions
 from focusing.reports.tables import Column, Table, file_name, table_of, text
-from focusing.reports.tables.experiments import edition_title
-from focusing.results.collect import Collection, Run
+from focusing.results.collect import Collection
 from focusing.results.frame import group_by
 
 LEARNT = 0.5
@@ -47,7 +46,8 @@ def _learnt(setting: Setting) -> dict[str, Any]:
     threshold = 1 / classes + LEARNT * (1 - 1 / classes)
     scores = [run.scores[run.protocol] for run in setting.runs]
     failed = sorted(run.seed for run in setting.runs if run.scores[run.protocol] < threshold)
-    spreads = [run.measured["windows"]["spread"] for run in setting.runs if _has_windows(run)]
+    windows = [run.measured.get("windows") or {} for run in setting.runs]
+    spreads = [window["spread"] for window in windows if "spread" in window]
     return {
         "protocol": first.protocol,
         "threshold": 100 * threshold,
@@ -59,10 +59,6 @@ def _learnt(setting: Setting) -> dict[str, Any]:
         "best": 100 * max(scores),
         "spread": fmean(spreads) if spreads else None,
     }
-
-
-def _has_windows(run: Run) -> bool:
-    return "spread" in (run.measured.get("windows") or {})
 
 
 def chosen_tables(collection: Collection) -> list[Table]:
@@ -114,7 +110,7 @@ def _named(edition: Edition, setting: Setting) -> dict[str, Any]:
 
 def _names(kind: str, edition: Edition, what: str) -> tuple[str, str]:
     """File name and title of a table."""
-    return file_name(kind, *edition.about.values()), f"{edition_title(edition)}: {what}"
+    return file_name(kind, *edition.about.values()), f"{edition.title} {edition.words}: {what}"
 
 
 NAMED = (

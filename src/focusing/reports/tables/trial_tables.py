@@ -221,28 +221,24 @@ def _columns(model: str, differences: Sequence[str]) -> list[Column]:
 
 def _by_noise(trials: Trials) -> Table:
     tables = {name: pairs for name in PROTOCOLS if len(pairs := trials.table(name))}
-    summaries = {
-        (protocol, *place): _summary(_at(pairs, *place))
-        for protocol, pairs in tables.items()
-        for place in PLACES
-    }
-    for protocol in tables:
-        _correct([summary for key, summary in summaries.items() if key[0] == protocol])
     records = [
         {
             **trials.about(),
             "noise": level,
             "position": where,
             "protocol": protocol,
-            **summaries[protocol, level, where],
+            **_summary(_at(pairs, level, where)),
             "notebook_difference": _notebook(level, where),
             "_row": (level, where),
             "_block": level,
         }
         for level, where in PLACES
-        if tables and summaries[next(iter(tables)), level, where]["pairs"]
-        for protocol in tables
+        for protocol, pairs in tables.items()
     ]
+    for protocol in tables:
+        _correct([record for record in records if record["protocol"] == protocol])
+    drawn = {record["_row"] for record in records[:: len(tables) or 1] if record["pairs"]}
+    records = [record for record in records if record["_row"] in drawn]
     columns = [
         Column("noise", show="noise"),
         Column("position", show="position"),

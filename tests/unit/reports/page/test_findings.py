@@ -12,6 +12,7 @@ from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import charts_of, leave
 from tests.unit.reports.test_tables_experiments import leave_rescue
+from tests.unit.reports.test_tables_trials import leave_trial
 
 
 def several(folder: Path, data: str, model: str, scores: list[float], **more: Any) -> None:
@@ -87,9 +88,9 @@ class TestFocusedAgainstDense:
         for size, scores in (("smoke", [0.1, 0.2]), ("quick", [0.8, 0.9])):
             for model in ("dense", "focus_s"):
                 several(tmp_path, "mnist", model, scores, size=size)
-        found = findings(collect([tmp_path]))
-        assert [finding.edition for finding in found] == ["quick runs", "smoke tests"]
-        assert all(finding.minor for finding in found)
+        shown = findings(collect([tmp_path]))
+        assert [finding.edition for finding in shown] == ["quick runs", "smoke tests"]
+        assert all(finding.minor for finding in shown)
         assert all_verdicts(tmp_path)[0].number == "0 of 2"
         for model in ("dense", "focus_s"):
             several(tmp_path, "fashion", model, [0.5, 0.6])
@@ -195,6 +196,14 @@ class TestFoci:
         assert verdict.detail.endswith("2 runs (learning to focus, quick runs)")
 
 
+def test_the_optimism_is_that_of_most_runs(tmp_path: Path) -> None:
+    leave(tmp_path, "a", "clt", "dense", 0, [0.5, 0.9], val=[0.2, 0.1], source="local")
+    for seed in range(3):
+        leave(tmp_path, "b", "dna", "dense", seed, [0.5, 0.6], val=[0.2, 0.1])
+    [verdict] = all_verdicts(tmp_path)
+    assert (verdict.number, "3 runs, official data" in verdict.detail) == ("+10.00 points", True)
+
+
 def test_what_helps_is_a_finding_but_no_win_over_dense(tmp_path: Path) -> None:
     leave_rescue(tmp_path)
     [finding] = findings(collect([tmp_path]))
@@ -222,21 +231,13 @@ def test_many_options_are_named_where_they_are_changed(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def trial(folder: Path, model: str, number: int, noise: int, score: float) -> None:
-    options = {
-        "sweep.trial": number, "data.seed": number, "data.informative": 4, "data.noise": noise,
-        "data.noise_position": "left",
-    }  # fmt: skip
-    leave(folder, "table1", "synthetic", model, 0, [score], options=options)
-
-
 def test_noise(tmp_path: Path) -> None:
-    for number, noise in enumerate((0, 0, 4, 4)):
-        trial(tmp_path, "dense", number, noise, 0.5)
-        trial(tmp_path, "focus_s", number, noise, 0.5 + 0.05 * noise + 0.01 * (number % 2))
+    for number, noise in enumerate((0, 0, 8, 8)):
+        focused = 0.5 + 0.025 * noise + 0.01 * (number % 2)
+        leave_trial(tmp_path, number, {"dense": 0.5, "focus_s": focused}, noise)
     [trials] = noise_differences(trial_tables(collect([tmp_path])))
-    found = {row.label[0]: row.value for row in trials.rows if row.shown}
-    assert found == pytest.approx(
+    shown = {row.label[0]: row.value for row in trials.rows if row.shown}
+    assert shown == pytest.approx(
         {
             "all trials": 10.5,
             "no noise columns": 0.5,

@@ -70,6 +70,8 @@ def test_pages_are_self_contained_and_linked(tmp_path: Path, runs: Path) -> None
             else:
                 assert link.startswith("data:")
         assert "default-src 'none'" in page.read_text()
+    for title, protocol in (("Δ", "best_test"), ("holdout", "holdout")):  # what filters hide
+        assert f'data-column="{protocol}">{title}</th>' in index.read_text()
     dense, focused = (
         {page.name for page in pages if f"<h1>{name} on" in page.read_text()}
         for name in ("Dense", "Focus-s")

@@ -9,7 +9,6 @@ import pytest
 
 from focusing.reports.page.exhibits import (
     FIGURE_SPACE,
-    column_protocol,
     is_minor,
     page_table,
     short_title,
@@ -27,8 +26,7 @@ from focusing.reports.page.run_page import (
 )
 from focusing.reports.tables import Column, Table, table_of
 from focusing.results.collect import collect
-from tests.unit.reports.page.foci import leave_foci
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import leave, leave_foci
 
 
 class TestTables:
@@ -66,18 +64,6 @@ class TestTables:
         table = Table("t", "T", (), (), records=records)
         assert is_minor(table) == minor
         assert table_tags(table) == {"experiment": experiment, "size": size}
-
-    @pytest.mark.parametrize(
-        ("title", "protocol"),
-        [
-            ("best_test", "best_test"),
-            ("difference, last", "last"),
-            ("Δ", "best_test"),
-            ("optimism", ""),
-        ],
-    )
-    def test_protocol_of_a_column(self, title: str, protocol: str) -> None:
-        assert column_protocol(title) == protocol
 
     @pytest.mark.parametrize(
         ("title", "short"),

@@ -47,6 +47,10 @@ class UserError(Exception):
         return printable(super().__str__())  # it may quote a file
 
 
+class OptionError(UserError, ValueError):
+    """A value that an option cannot have: in Python a ValueError, like that of any library."""
+
+
 class DamagedError(UserError):
     """A file is not what it should be.
 

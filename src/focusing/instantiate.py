@@ -23,7 +23,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from focusing.config import SCHEMA_TARGETS
-from focusing.errors import UserError
+from focusing.errors import OptionError, UserError
 from focusing.validation import describe_fault, leaves
 
 CALLBACKS = (
@@ -173,7 +173,7 @@ def check_arguments(
         except ValidationError as error:
             fault = describe_fault(error)
             shown = value if fault.startswith("is not one of") else repr(value)
-            raise UserError(f"{prefix}{name}={shown} {fault}.") from None
+            raise OptionError(f"{prefix}{name}={shown} {fault}.") from None
 
 
 @cache

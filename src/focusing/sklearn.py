@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # type: ign
 from torch import Tensor
 
 from focusing.config import AtLeastOne, NotNegative, Optim, Positive, drops_rest
-from focusing.errors import UserError
 from focusing.instantiate import check_arguments
 from focusing.models import MLP, focused_mlp
 from focusing.nn import FocusConstraint
@@ -108,10 +107,7 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check_options(self) -> list[int]:
         """Check the options; returns the neurons of the hidden layers."""
-        try:
-            check_arguments(FocusEstimator, self.get_params(deep=False))
-        except UserError as error:
-            raise ValueError(str(error)) from None
+        check_arguments(FocusEstimator, self.get_params(deep=False))
         sizes: Any = self.hidden_layer_sizes
         sizes = list(sizes) if isinstance(sizes, Iterable) else [sizes]
         if not sizes:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from focusing.errors import UserError
 from focusing.models import CNN, MLP, FastText, Transfer, focused_mlp
 from focusing.nn import FocusedLinear
 from tests.unit.models.small import FOCUS, NETWORKS, inputs_of, make
@@ -136,5 +135,5 @@ def test_the_twin_has_the_type_and_the_features_of_the_network() -> None:
 )
 def test_what_cannot_be_built_is_refused_in_a_sentence(build: object, sentence: str) -> None:
     assert callable(build)
-    with pytest.raises((UserError, ValueError), match=sentence):
+    with pytest.raises(ValueError, match=sentence):
         build()

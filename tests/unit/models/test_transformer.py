@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from focusing.errors import UserError
 from focusing.models import Transformer, focused_transformer
 from focusing.nn import FocusedAttention
 from tests.unit.nn.oracle import assert_same
@@ -76,5 +75,5 @@ def test_summary_and_dense_twin() -> None:
     ],
 )
 def test_what_cannot_be_built(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises((UserError, ValueError), match=sentence):
+    with pytest.raises(ValueError, match=sentence):
         focused(**options)

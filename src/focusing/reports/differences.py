@@ -23,6 +23,8 @@ from focusing.results.frame import group_by
 from focusing.results.stats import Interval, Spread, spread
 
 SIGNIFICANT = 0.05
+JUDGED = ("focus", "dynamic")
+"""Parts of the names of networks whose foci learn; fixed ones and other rivals are not judged."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,11 @@ def findings(collection: Collection) -> list[Finding]:
     """Focused networks with enough runs for a test: what the page judges."""
     judged = []
     for finding in all_differences(collection):
-        rows = [row for row in finding.rows if row.p is not None and "focus" in row.model]
+        rows = [
+            row
+            for row in finding.rows
+            if row.p is not None and any(part in row.model for part in JUDGED)
+        ]
         if rows:
             judged.append(replace(finding, rows=tuple(rows)))
     return judged

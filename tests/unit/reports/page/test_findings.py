@@ -76,6 +76,12 @@ class TestFocusedAgainstDense:
         assert findings(collect([tmp_path])) == []
         assert all_verdicts(tmp_path) == []
 
+    def test_foci_that_follow_the_input_are_judged(self, tmp_path: Path) -> None:
+        for model, scores in (("dense", [0.60, 0.61, 0.62]), ("dynamic_2d", [0.95, 0.96, 0.97])):
+            several(tmp_path, "clt", model, scores, name="dynamic")
+        [finding] = findings(collect([tmp_path]))
+        assert {(row.model, row.verdict) for row in finding.rows} == {("dynamic_2d", "better")}
+
     def test_only_focused_networks_against_their_dense_twin(self, tmp_path: Path) -> None:
         for model in ("dense", "fixed_s", "focus_s"):
             several(tmp_path, "mnist", model, [0.5, 0.6])

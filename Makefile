@@ -20,7 +20,7 @@ train: venv-core ## run an experiment: make train ARGS="model=focus_s data=clt"
 	$(RUN) train.py $(ARGS)
 
 test: lint ## lint, then run the tests: make test ARGS="-k layer", make test DEVICE=cuda
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadgroup $(if $(DEVICE),--device=$(DEVICE)) $(ARGS)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(if $(DEVICE),--device=$(DEVICE)) $(ARGS)
 
 test-cluster: venv-all ## test sweeps on a real SLURM and a Ray of three nodes, both started on this machine
 	@PATH="$$PATH:/usr/sbin"; command -v slurmctld && command -v munged || { \

@@ -30,8 +30,7 @@ with initialize_config_dir(str(config_dir()), version_base="1.3"):
 
 # %%
 for run in collect([folder]).runs:
-    print(f"{run.model:8} seed {run.seed}: {100 * run.scores['best_test']:.1f} %, "
-          f"{run.network['parameters']} parameters")  # fmt: skip
+    print(f"{run.model:8} seed {run.seed}: {100 * run.scores['best_test']:.1f} %")
 
 # %% [markdown]
 # The same from the shell: `python train.py -m model=dense,focus_s seed=0,1`,

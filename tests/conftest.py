@@ -36,17 +36,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--device={name} cannot be used here: {reason}") from None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share a fixture of their module in one worker: it is made once."""
-    for item in items:
-        if isinstance(item, pytest.Function) and any(
-            definitions[-1].scope == "module"
-            for definitions in item._fixtureinfo.name2fixturedefs.values()
-        ):
-            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
-
-
 @pytest.fixture(scope="session")
 def device(pytestconfig: pytest.Config) -> torch.device:
     """The device to test on; fixtures and tests put networks and data there."""

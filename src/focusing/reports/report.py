@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from shutil import get_terminal_size
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -62,7 +61,7 @@ def main(options: argparse.Namespace) -> None:
         write_report(collection, options.out, show)
     if warning := collection.warning():
         print(warning, file=sys.stderr)
-    for line in summary_lines(options.out):
+    for line in summary_lines(options.out, console.width):
         console.print(line, soft_wrap=isinstance(line, str), markup=False)
     console.print(headline(collection, options.out), soft_wrap=True)
 
@@ -138,15 +137,14 @@ def differences(collection: Collection) -> list[list[str]]:
     return [row for _, row in sorted(rows, key=lambda item: item[0])]
 
 
-def summary_lines(out: Path) -> Iterator[Grid | str]:
-    """What the terminal shows of a report: the first differences, and what is not drawn."""
+def summary_lines(out: Path, screen: int) -> Iterator[Grid | str]:
+    """What a terminal of so many columns shows: the first differences, and what is not drawn."""
     rows = json.loads((out / SUMMARY).read_bytes())
     if rows:
         grid = Grid(box=SIMPLE_HEAD, pad_edge=False)
         titles = ("experiment", "data", "networks", "difference, 95 %", "p", "n")
         columns = zip(titles, *rows[:MAX_ROWS], strict=True)
         widths = [max(map(len, cells)) + 3 for cells in columns]
-        screen = get_terminal_size((PIPE_WIDTH, 24)).columns
         room = screen - sum(widths) + widths[1]  # data alone may be cut
         for title in titles:
             width = max(8, min(room - 3, 36)) if title == "data" else None

@@ -68,7 +68,7 @@ def written() -> tuple[dict[str, str], list[str]]:
         keep_trailing_newline=True,
     )
     lookups = (row, rows, chosen, first_of, size_of, differences, significant, outcomes)
-    measured = (speed, network_speed, processor)
+    measured = (speed, network_speed, processors)
     environment.globals.update({each.__name__: each for each in (claim, *lookups, *measured)})
     environment.globals.update(
         paper=paper(), published=published_tables(), data_names=DATA, model_names=MODELS
@@ -331,41 +331,42 @@ def runs(found: Row) -> str:
 
 
 @cache
-def _benchmark() -> Row:
-    content: Row = json.loads((ROOT / "benchmarks" / "inference.json").read_text())
-    return content
+def _benchmarks() -> list[Row]:
+    """The benchmarks of sparse inference: one file for each processor."""
+    paths = sorted((ROOT / "benchmarks").glob("inference*.json"))
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def _measured(part: str) -> Iterator[Row]:
+    """Layers or networks on one thread, with all instructions and, where tried, AVX2 alone."""
+    for benchmark in _benchmarks():
+        for name in ("results", "avx2"):
+            yield from benchmark.get(name, {}).get("1 threads", {}).get(part, [])
 
 
 def speed(sparsity: float, least_batch: int = 32) -> tuple[float, float]:
-    """The least and the most that single sparse layers gain over dense ones, on one thread.
-
-    Over the instructions of the processor and, if it was measured so too, AVX2 alone.
-    """
-    measured = [_benchmark()[name] for name in ("results", "avx2") if name in _benchmark()]
+    """The least and the most that single sparse layers gain over dense ones, on one thread."""
     gains = [
         layer["banded"][1]
-        for run in measured
-        for layer in run["1 threads"]["layers"]
+        for layer in _measured("layers")
         if layer["sparsity"] == sparsity and layer["batch"] >= least_batch
     ]
     return min(gains), max(gains)
 
 
-def network_speed(sparsity: float, batch: int) -> float:
-    """What the whole pruned network gains over the dense one, on one thread."""
-    measured = _benchmark()["results"]["1 threads"]["network"]
-    [gain] = [
-        each["sparse"][1]
-        for each in measured
-        if (each["sparsity"], each["batch"]) == (sparsity, batch)
+def network_speed(sparsity: float, batch: int) -> tuple[float, float]:
+    """The same of the whole pruned network, for one size of batches."""
+    gains = [
+        network["sparse"][1]
+        for network in _measured("network")
+        if (network["sparsity"], network["batch"]) == (sparsity, batch)
     ]
-    return float(gain)
+    return min(gains), max(gains)
 
 
-def processor() -> str:
+def processors() -> str:
     """Where sparse layers were timed."""
-    about = _benchmark()
-    return str(about.get("processor") or about["machine"])
+    return listed([str(benchmark["processor"]) for benchmark in _benchmarks()])
 
 
 if __name__ == "__main__":

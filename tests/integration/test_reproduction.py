@@ -19,7 +19,7 @@ RESULTS = ROOT / "results"
 MAX_WORDS = 3000
 REPORT = "results/report"
 NO_MEASUREMENTS = (
-    r"Tables? \d( to \d)?|CIFAR-10|VGG16|author2018|of 2018|95 %|0\.05|\bt = 1\b",
+    r"Tables? \d( to \d)?|CIFAR-10|VGG16|AVX-512|AVX2|author2018|of 2018|95 %|0\.05|\bt = 1\b",
     r"750 random|200\.|150 epochs|momentum \.5|10 000 samples|1000 \$|at (64|800)\b|near 0\.1",
     r"batch(es)? of \d+|\d+ and more|at [79]0 % pruned|at 90 %",
 )

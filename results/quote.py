@@ -341,7 +341,8 @@ def _measured(part: str) -> Iterator[Row]:
     """Layers or networks on one thread, with all instructions and, where tried, AVX2 alone."""
     for benchmark in _benchmarks():
         for name in ("results", "avx2"):
-            yield from benchmark.get(name, {}).get("1 threads", {}).get(part, [])
+            if name in benchmark:
+                yield from benchmark[name]["1 threads"][part]
 
 
 def speed(sparsity: float, least_batch: int = 32) -> tuple[float, float]:

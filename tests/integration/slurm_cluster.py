@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 os.environ["PATH"] += f"{os.pathsep}/usr/sbin"  # where Debian has slurmctld
-MISSING = [name for name in ("munged", "slurmctld", "slurmd") if shutil.which(name) is None]
 CONFIG = """\
 ClusterName=own
 SlurmctldHost=localhost(127.0.0.1)

@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.commands import TRAIN, record, run_dirs, run_here
 from tests.integration.forked import Forked, run_forked
-from tests.integration.slurm_cluster import MISSING
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +21,6 @@ def statuses(folder: Path) -> list[str]:
     return sorted(record(run_dir)["status"] for run_dir in run_dirs(folder))
 
 
-@pytest.mark.skipif(not MISSING, reason="SLURM is installed: test_slurm.py does the same with it")
 @pytest.mark.skipif(not Path("/proc").exists(), reason="finds the job as Linux shows it")
 def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("submitit")

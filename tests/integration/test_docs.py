@@ -8,10 +8,10 @@ from pathlib import Path
 
 import jupytext
 import pytest
-from nbclient import NotebookClient
 
 from tests.integration.chromium import dump, needs_chromium
 from tests.integration.commands import ROOT
+from tests.integration.forked import run_forked
 
 pytestmark = pytest.mark.slow
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
@@ -86,5 +86,5 @@ def test_notebooks_run_and_are_those_of_the_scripts(script: Path, tmp_path: Path
     stored = jupytext.read(script.with_suffix(".ipynb"))
     cells = [(cell.cell_type, cell.source) for cell in notebook.cells]
     assert cells == [(cell.cell_type, cell.source) for cell in stored.cells], "make notebooks"
-    folder = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=300, resources=folder).execute()
+    done = run_forked([sys.executable, str(script)], cwd=tmp_path, MPLBACKEND="agg")
+    assert done.returncode == 0, done.stderr

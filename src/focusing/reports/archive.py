@@ -15,6 +15,7 @@ from focusing.errors import DamagedError, UserError, printable
 from focusing.reports.figures.chart import median_run
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
+from focusing.reports.names import SMALL_SIZES
 from focusing.reports.report import nothing, search_folders
 from focusing.reports.settings import editions_of
 from focusing.results.arrays import read_arrays
@@ -22,14 +23,15 @@ from focusing.results.collect import Collection, Run, collect, record_files
 from focusing.results.frame import group_by
 from focusing.results.store import ARCHIVE, atomic_write, inside, write_archive
 
-TIMES, FEW_TIMES = 25, 8
+TIMES, FEW_TIMES = 25, 5
 """At which foci are kept: the first, the last, and others evenly between them; few of many foci."""
+NEURONS, FEW_NEURONS = 8, 5
+"""Of which weights are kept; few of many foci."""
 MANY = 100
 """Foci of a network with many."""
-NEURONS = 8
-"""Of which weights are kept."""
-SMALL = 2**16
-"""Bytes of arrays that are kept of every run; larger ones of a typical run per setting only."""
+SMALL = 2**13
+"""Bytes of arrays that are kept of every run; larger ones of a typical run per setting only, and
+none of experiments at a small size."""
 
 
 def main(options: argparse.Namespace) -> None:
@@ -61,7 +63,8 @@ def write_archives(collection: Collection, out: Path) -> None:
         write_archive(folder, (("/".join(names[run]), run.record()) for run in runs))
         done = [run for run in runs if run.status == "done"]
         plain = editions_of(run for run in done if run.trial is None)
-        shown = {median_run(setting.runs) for one in plain for setting in one.settings}
+        large = [edition for edition in plain if edition.size not in SMALL_SIZES]
+        shown = {median_run(setting.runs) for edition in large for setting in edition.settings}
         for run in runs:
             _write_arrays(run, inside(folder, *names[run]), whole=run in shown)
 
@@ -116,14 +119,15 @@ def _may_be_rounded(name: str, array: Any) -> bool:
 def _thin(arrays: dict[str, Any]) -> dict[str, Any]:
     """Some epochs of the foci, and the weights of some neurons."""
     foci = sum(array.shape[1] for name, array in arrays.items() if name.endswith("/mu"))
-    times = _evenly(len(arrays["epoch"]), FEW_TIMES if foci > MANY else TIMES)
+    most_times, most_neurons = (FEW_TIMES, FEW_NEURONS) if foci > MANY else (TIMES, NEURONS)
+    times = _evenly(len(arrays["epoch"]), most_times)
     thin = {}
     for name, array in arrays.items():
         layer, _, quantity = name.rpartition("/")
         if quantity in ("epoch", "mu", "sigma"):
             array = array[times]
         elif quantity in ("shown", "weight_first", "weight_last"):
-            array = array[_evenly(len(arrays[f"{layer}/shown"]), NEURONS)]
+            array = array[_evenly(len(arrays[f"{layer}/shown"]), most_neurons)]
         thin[name] = array
     return thin
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from focusing.cli import main as command
-from focusing.reports.archive import FEW_TIMES, NEURONS, TIMES
+from focusing.reports.archive import FEW_NEURONS, FEW_TIMES, NEURONS, TIMES
 from focusing.reports.foci import read_foci
 from focusing.results.collect import Run, collect
 from focusing.results.store import ARCHIVE, read_lines, write_archive
@@ -79,17 +79,20 @@ def test_runs_on_other_data_keep_their_own_folder(tmp_path: Path) -> None:
     assert len(list(read_lines(tmp_path / "results" / "e" / ARCHIVE))) == 2
 
 
-@pytest.mark.parametrize(("neurons", "times"), [(3, TIMES), (64, TIMES), (200, FEW_TIMES)])
-def test_foci_are_thinned_and_stay_readable(tmp_path: Path, neurons: int, times: int) -> None:
+@pytest.mark.parametrize(
+    ("neurons", "times", "most"),
+    [(3, TIMES, NEURONS), (64, TIMES, NEURONS), (200, FEW_TIMES, FEW_NEURONS)],
+)
+def test_foci_are_thinned_and_stay_readable(
+    tmp_path: Path, neurons: int, times: int, most: int
+) -> None:
     folder = leave(tmp_path / "outputs", "e", "dna", "focus_s", 0, [0.25])
     leave_foci(folder, neurons=neurons)
     main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
     [run] = collect([tmp_path / "results"]).runs
     [foci], [whole] = read_foci(run.path, run.sizes), read_foci(folder, run.sizes)
     assert foci.mu.shape[1] == neurons
-    assert [len(item) for item in (foci.shown, foci.first, foci.last)] == [
-        min(neurons, NEURONS)
-    ] * 3
+    assert [len(item) for item in (foci.shown, foci.first, foci.last)] == [min(neurons, most)] * 3
     np.testing.assert_allclose(foci.tau, whole.tau, rtol=0, atol=0)
     assert len(foci.epochs) == times
     assert (foci.epochs[0], foci.epochs[-1]) == (0, 59)
@@ -99,10 +102,12 @@ def test_foci_are_thinned_and_stay_readable(tmp_path: Path, neurons: int, times:
     np.testing.assert_allclose(foci.last, whole.last[rows], atol=3e-4)
 
 
-def test_large_arrays_are_kept_of_the_best_run_alone(
+def test_large_arrays_are_kept_of_the_best_run_alone_and_not_of_a_small_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("focusing.reports.archive.SMALL", 0)
+    quick = leave(tmp_path / "outputs", "e", "dna", "focus_s", 34, [0.5], size="quick")
+    leave_foci(quick)
     for seed, score in ((0, 0.25), (17, 0.75)):
         leave_foci(leave(tmp_path / "outputs", "e", "dna", "focus_s", seed, [score]))
     for _ in range(2):  # the second time, from the archive itself

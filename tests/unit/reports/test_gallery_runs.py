@@ -180,7 +180,8 @@ def test_small_networks_show_foci_paths_and_weights(charts: dict[str, Chart]) ->
 def test_an_archive_makes_the_same_report(
     collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("focusing.reports.archive.NEURONS", 64)  # of fewer, captions say so
+    for name, enough in {"NEURONS": 64, "FEW_NEURONS": 64, "SMALL": 2**20}.items():
+        monkeypatch.setattr(f"focusing.reports.archive.{name}", enough)  # of less, captions say so
     write_archives(collection, tmp_path)
     kept = collect([tmp_path])
     assert [*map(markdown, all_tables(kept))] == [*map(markdown, all_tables(collection))]

@@ -154,7 +154,7 @@ def main() -> None:
         times["total"] = round(sum(times[name] for name in ("collect", "tables", "report")), 3)
         names = ("collect_archive", "report_archive")
         times["total_archive"] = round(sum(times[name] for name in names), 3)
-    found = {
+    measured = {
         "records": len(collection.runs),
         "read_again": again.read,
         "tables": len(tables),
@@ -163,9 +163,9 @@ def main() -> None:
         "processor_seconds": processor,
         "goals": GOALS,
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(measured, indent=1))
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        options.json.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

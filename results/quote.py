@@ -69,7 +69,7 @@ def written() -> tuple[dict[str, str], list[str]]:
     )
     lookups = (row, rows, chosen, first_of, size_of, differences, significant, outcomes)
     measured = (speed, network_speed, processors)
-    environment.globals.update({each.__name__: each for each in (claim, *lookups, *measured)})
+    environment.globals.update({tool.__name__: tool for tool in (claim, *lookups, *measured)})
     environment.globals.update(
         paper=paper(), published=published_tables(), data_names=DATA, model_names=MODELS
     )
@@ -92,7 +92,7 @@ def written() -> tuple[dict[str, str], list[str]]:
     texts = {
         "REPRODUCTION.md": _filled(environment.get_template("reproduction.md.j2").render()),
         "README.md": BLOCK.sub(
-            lambda found: f"{found[1]}{_spaced(blocks[found[2]], found[0])}{found[3]}", around
+            lambda mark: f"{mark[1]}{_spaced(blocks[mark[2]], mark[0])}{mark[3]}", around
         ),
     }
     return texts, false
@@ -157,10 +157,10 @@ def rows(name: str, **where: Any) -> list[Row]:
 
 def row(name: str, **where: Any) -> Row:
     """The only such row; of several lengths the longest, with no options rather than some."""
-    found = rows(name, **where)
-    if not found:
+    matching = rows(name, **where)
+    if not matching:
         raise LookupError(f"There is no row {where} in {name}.csv.")
-    return max(found, key=lambda each: (each.get("epochs") or 0, not each.get("options")))
+    return max(matching, key=lambda row: (row.get("epochs") or 0, not row.get("options")))
 
 
 def first_of(name: str) -> str:
@@ -183,15 +183,15 @@ def chosen(experiment: str, data: str, model: str, series: str = "text") -> Row 
         series: ``text``, the text's settings, ``author``, the code's, or ``holdout``.
     """
     variant = "author" if series == "author" else "text"
-    every = [each for size in SIZES for each in table(f"{experiment}_{size}_{variant}")]
-    same = [each for each in every if (each["data"], each["model"]) == (data, model)]
+    every = [row for size in SIZES for row in table(f"{experiment}_{size}_{variant}")]
+    same = [row for row in every if (row["data"], row["model"]) == (data, model)]
     return closest_to_paper(same, series)  # type: ignore[return-value]
 
 
-def significant(found: Row) -> bool:
+def significant(record: Row) -> bool:
     """After Holm's correction, and where splits overlap after the resampled test's, too."""
-    ps = [found.get("p_holm"), found.get("p_resampled_holm")]
-    return found.get("p_holm") is not None and all(p is None or p < SIGNIFICANT for p in ps)
+    ps = [record.get("p_holm"), record.get("p_resampled_holm")]
+    return record.get("p_holm") is not None and all(p is None or p < SIGNIFICANT for p in ps)
 
 
 def differences() -> Iterator[Row]:
@@ -230,22 +230,22 @@ def _verdict(said: str, ours: Row | None) -> str:
     return f"**no**, {words}"
 
 
-def outcome(found: Row) -> str | None:
+def outcome(record: Row) -> str | None:
     """``better``, ``worse`` or ``same``, of which nothing is known; None without a test."""
-    if found["p_holm"] is None:
+    if record["p_holm"] is None:
         return None
-    if not significant(found):
+    if not significant(record):
         return "same"
-    return "better" if (found["difference"] > 0) != (found["unit"] == "mae") else "worse"
+    return "better" if (record["difference"] > 0) != (record["unit"] == "mae") else "worse"
 
 
-def artefact(found: Row) -> bool:
+def artefact(record: Row) -> bool:
     """The test loss of a classifier exploded in some epoch."""
-    if found["unit"] != "percent":
+    if record["unit"] != "percent":
         return False
-    course = f"course_{found['table']}_{found['size']}_{found['variant']}"
-    same = {name: found[name] for name in ("data", "model", "options") if found[name] is not None}
-    return any(each["highest"] > ARTEFACT for each in rows(course, **same))
+    course = f"course_{record['table']}_{record['size']}_{record['variant']}"
+    same = {name: record[name] for name in ("data", "model", "options") if record[name] is not None}
+    return any(epoch["highest"] > ARTEFACT for epoch in rows(course, **same))
 
 
 def outcomes() -> dict[str, list[str]]:
@@ -254,46 +254,46 @@ def outcomes() -> dict[str, list[str]]:
     On held-out data where there are such runs with no other settings, else at the best test epoch,
     as in the paper.
     """
-    found: dict[str, list[str]] = {name: [] for name in SEEN}
+    by_verdict: dict[str, list[str]] = {name: [] for name in SEEN}
     names: dict[str, bool] = {}  # whether anything is known
-    for each in differences():
-        network = NETWORKS.get(each["model"])
-        name = f"{CALLED[each['data']]} with {network}" if network else CALLED[each["data"]]
-        ours = each["ours"]
-        if each["series"] == "text" and ours:
-            held = chosen(each["experiment"], each["data"], each["model"], "holdout")
+    for claimed in differences():
+        network = NETWORKS.get(claimed["model"])
+        name = f"{CALLED[claimed['data']]} with {network}" if network else CALLED[claimed["data"]]
+        ours = claimed["ours"]
+        if claimed["series"] == "text" and ours:
+            held = chosen(claimed["experiment"], claimed["data"], claimed["model"], "holdout")
             if held and (held["size"], held["options"]) == ("full", ours["options"]):
                 ours = held if outcome(held) else ours
         seen = outcome(ours) if ours and ours["size"] == "full" and not artefact(ours) else None
         names[name] = names.get(name, False) or seen is not None
         if seen:
-            found[seen].append(f"{name} ({_means(ours, each['series'])})")
+            by_verdict[seen].append(f"{name} ({_means(ours, claimed['series'])})")
     unknown = [name for name, known in names.items() if not known]
     for network in NETWORKS.values():
         those = [name for name in names if name.endswith(f" with {network}")]
         if not any(names[name] for name in those):  # one word rather than a long list
             unknown = [name for name in unknown if name not in those] + [network]
-    return {**found, "open": unknown}
+    return {**by_verdict, "open": unknown}
 
 
-def _means(found: Row, series: str) -> str:
-    unit = " %" if found["unit"] == "percent" else ""
-    other = found["mean"] - found["difference"]
+def _means(record: Row, series: str) -> str:
+    unit = " %" if record["unit"] == "percent" else ""
+    other = record["mean"] - record["difference"]
     remarks = [
-        " on held-out data" if found["protocol"] == "holdout" else "",
+        " on held-out data" if record["protocol"] == "holdout" else "",
         " with the author's settings" if series == "author" else "",
-        _changed(found),
+        _changed(record),
     ]
-    return f"{number(found['mean'])} against {number(other)}{unit}{''.join(remarks)}"
+    return f"{number(record['mean'])} against {number(other)}{unit}{''.join(remarks)}"
 
 
-def _changed(found: Row) -> str:
+def _changed(record: Row) -> str:
     """What runs changed of the paper's settings, in words."""
-    if found["minus_published"] is not None:
+    if record["minus_published"] is not None:
         return ""
-    if "trainer.max_epochs" in found["options"]:
-        return f" in {found['epochs']:.0f} epochs"
-    options = found["options"].split()
+    if "trainer.max_epochs" in record["options"]:
+        return f" in {record['epochs']:.0f} epochs"
+    options = record["options"].split()
     return f" with `{options[0]}`" if len(options) == 1 else " with other settings"
 
 
@@ -303,31 +303,31 @@ def listed(names: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def interval(found: Row, digits: int = 2) -> str:
+def interval(record: Row, digits: int = 2) -> str:
     """The interval of a difference."""
-    low = found.get("difference_low", found.get("low"))
-    high = found.get("difference_high", found.get("high"))
+    low = record.get("difference_low", record.get("low"))
+    high = record.get("difference_high", record.get("high"))
     return "" if low is None or high is None else f"{signed(low, digits)} to {signed(high, digits)}"
 
 
-def told(found: Row, digits: int = 1) -> str:
+def told(record: Row, digits: int = 1) -> str:
     """A difference with its interval, if it has one, and its runs."""
-    about = "; ".join(filter(None, (interval(found, digits), runs(found))))
-    return f"{signed(found['difference'], digits)} ({about})"
+    about = "; ".join(filter(None, (interval(record, digits), runs(record))))
+    return f"{signed(record['difference'], digits)} ({about})"
 
 
-def tested(found: Row) -> str:
+def tested(record: Row) -> str:
     """Its p, with that of the resampled test where splits overlap."""
-    p = next((found[name] for name in ("p_holm", "p_paired_holm") if name in found), None)
-    resampled = found.get("p_resampled_holm")
+    p = next((record[name] for name in ("p_holm", "p_paired_holm") if name in record), None)
+    resampled = record.get("p_resampled_holm")
     return p_value(p) + (f", resampled {p_value(resampled)}" if resampled is not None else "")
 
 
-def runs(found: Row) -> str:
+def runs(record: Row) -> str:
     """Of how many runs, and how long."""
-    count = "1 run" if found["n"] == 1 else f"{found['n']:.0f} runs"
-    size = "" if found["size"] == "full" else f", size={found['size']}"
-    return f"{count}, {found['epochs']:.0f} epochs{size}"
+    count = "1 run" if record["n"] == 1 else f"{record['n']:.0f} runs"
+    size = "" if record["size"] == "full" else f", size={record['size']}"
+    return f"{count}, {record['epochs']:.0f} epochs{size}"
 
 
 @cache

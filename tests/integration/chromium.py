@@ -26,7 +26,7 @@ OPERATE = """<script>
 (async () => {
   const result = {};
   const all = (selector) => [...document.querySelectorAll(selector)];
-  const visible = (selector) => all(selector).filter((each) => each.checkVisibility());
+  const visible = (selector) => all(selector).filter((element) => element.checkVisibility());
   const wait = (time) => new Promise((done) => setTimeout(done, time));
   try {
     %s

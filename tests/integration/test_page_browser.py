@@ -29,14 +29,14 @@ const state = () => ({
   runs: visible("#list tbody tr").length,
   shown: document.getElementById("shown").textContent,
   models: [...new Set(inTable("tbody tr").map((row) => row.dataset.model))],
-  heads: inTable("tbody th").map((each) => each.innerText.trim()),
-  columns: inTable("thead th").map((each) => each.textContent),
-  listed: visible("#list thead th").map((each) => each.textContent),
+  heads: inTable("tbody th").map((element) => element.innerText.trim()),
+  columns: inTable("thead th").map((element) => element.textContent),
+  listed: visible("#list thead th").map((element) => element.textContent),
   protocols: [...new Set(visible("#focused tbody tr").map((row) => row.dataset.protocol))],
   figures: visible("#figures figure").length,
-  verdict: visible("#counted").map((each) => each.textContent.trim().split(";")[0]),
+  verdict: visible("#counted").map((element) => element.textContent.trim().split(";")[0]),
   sections: visible("section.pictured, .index li a").length,
-  menus: all("#filters summary").map((each) => each.textContent),
+  menus: all("#filters summary").map((element) => element.textContent),
 });
 result.before = state();
 all("#filters summary")[2].click();
@@ -63,10 +63,10 @@ result.closed = !large.open;
 const search = document.getElementById("search");
 search.value = "mine seed=1";
 search.dispatchEvent(new Event("input"));
-result.found = state().runs;
+result.searched = state().runs;
 search.value = "";
 search.dispatchEvent(new Event("input"));
-const head = () => visible("#list th button").find((each) => each.textContent === "holdout");
+const head = () => visible("#list th button").find((element) => element.textContent === "holdout");
 const scores = () => visible("#list tbody tr").map((row) => row.cells[7].textContent);
 head().click();
 result.up = scores();
@@ -75,15 +75,15 @@ result.down = scores();
 result.sort = head().parentElement.getAttribute("aria-sort");
 result.link = document.querySelector("#list a").getAttribute("href");
 result.kept = JSON.parse(sessionStorage.getItem("focusing")).order.down;
-const named = (each) => each.labels?.length || each.textContent;
-result.unnamed = all("input, select, button").filter((each) => !named(each)).length;
+const named = (element) => element.labels?.length || element.textContent;
+result.unnamed = all("input, select, button").filter((element) => !named(element)).length;
 result.wide = document.documentElement.scrollWidth - innerWidth;
 """
 SLIDER = """
 const slider = document.getElementById("epoch");
 const picture = () => document.getElementById("focus").innerHTML;
 const read = () => document.getElementById("at").textContent;
-result.charts = all("#charts figure").map((each) => each.querySelector("strong").textContent);
+result.charts = all("#charts figure").map((element) => element.querySelector("strong").textContent);
 result.last = read();
 const last = picture();
 slider.value = 0;
@@ -99,14 +99,14 @@ const strokes = all("#focus path.focus").map((line) => getComputedStyle(line).st
 result.colours = new Set(strokes).size;
 result.twin = document.querySelector("main > p a")?.textContent ?? "";
 result.config = document.querySelector("#config details").open;
-result.areas = all("#focus path.area").map((each) => each.getAttribute("d"));
-result.drawn = all("#focus path.focus").map((each) => each.getAttribute("d"));
+result.areas = all("#focus path.area").map((element) => element.getAttribute("d"));
+result.drawn = all("#focus path.focus").map((element) => element.getAttribute("d"));
 const chart = document.querySelector("#charts figure > svg");
-const values = () => all("#charts figure:first-child output").map((each) => each.textContent);
+const values = () => all("#charts figure:first-child output").map((element) => element.textContent);
 const end = values();
 chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
-result.told = values().join() !== end.join() && values().every((each) => /\\d/.test(each));
-result.lines = all("#charts path.line").every((each) => !each.getAttribute("d").includes("NaN"));
+result.told = values().join() !== end.join() && values().every((element) => /\\d/.test(element));
+result.lines = all("#charts path.line").every((line) => !line.getAttribute("d").includes("NaN"));
 const move = (id, value) => {
   document.getElementById(id).value = value;
   document.getElementById(id).dispatchEvent(new Event("input"));
@@ -166,13 +166,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_filters(made: Path, tmp_path: Path) -> None:
-    found = operate(made / "index.html", FILTERS, tmp_path)
-    assert found["problems"] == []
-    before, model, protocol = found["before"], found["model"], found["protocol"]
+    answer = operate(made / "index.html", FILTERS, tmp_path)
+    assert answer["problems"] == []
+    before, model, protocol = answer["before"], answer["model"], answer["protocol"]
     assert (before["runs"], before["shown"], before["figures"]) == (7, "7 runs", 2)
     assert before["models"] == ["dense", "focus_s"]
     assert before["protocols"] == ["holdout"]  # the honest one, unless another is chosen
-    assert found["open"] == 3
+    assert answer["open"] == 3
     assert (model["runs"], model["shown"], model["figures"]) == (2, "2 of 7 runs", 1)
     assert model["models"] == ["focus_s"]
     assert [head.splitlines()[0] for head in model["heads"]] == ["Synthetic"]  # shown again
@@ -184,45 +184,46 @@ def test_filters(made: Path, tmp_path: Path) -> None:
     assert "last" in protocol["listed"]
     assert "best_test" not in protocol["listed"]
     assert protocol["protocols"] == ["last"]
-    assert found["reset"] == before
-    assert found["data"]["runs"] == 2
-    assert found["data"]["verdict"] == []  # no comparison is left to count
-    assert (found["size"]["runs"], found["size"]["verdict"], found["size"]["heads"]) == (1, [], [])
-    assert (found["large"], found["closed"]) == ([True, "data:image/svg+xml"], True)
-    assert found["found"] == 3
-    assert found["up"] == sorted(found["up"], key=float)
-    assert found["down"] == found["up"][::-1]
-    assert (found["sort"], found["kept"]) == ("descending", True)
-    assert (made / found["link"]).exists()
-    assert found["unnamed"] == 0
-    assert found["wide"] <= 0
+    assert answer["reset"] == before
+    assert answer["data"]["runs"] == 2
+    assert answer["data"]["verdict"] == []  # no comparison is left to count
+    size = answer["size"]
+    assert (size["runs"], size["verdict"], size["heads"]) == (1, [], [])
+    assert (answer["large"], answer["closed"]) == ([True, "data:image/svg+xml"], True)
+    assert answer["searched"] == 3
+    assert answer["up"] == sorted(answer["up"], key=float)
+    assert answer["down"] == answer["up"][::-1]
+    assert (answer["sort"], answer["kept"]) == ("descending", True)
+    assert (made / answer["link"]).exists()
+    assert answer["unnamed"] == 0
+    assert answer["wide"] <= 0
 
 
 def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
     pages = [page for page in (made / "runs").glob("mine_*") if '"foci":[{' in page.read_text()]
     assert len(pages) == 2
-    found = operate(pages[0], SLIDER, tmp_path, width=500)
-    assert found["problems"] == []
-    assert found["charts"] == ["accuracy, %", "loss", "mean σ"]
-    assert (found["first"], found["last"]) == ("0 of 3", "3 of 3")
-    assert found["label"] == "Foci of hidden1 after 0 epochs"
-    assert found["moved"]
-    assert (found["playing"], found["played"]) == ("Stop", ["3 of 3", "Play", True])
-    assert found["colours"] == 4  # a colour for each neuron
-    assert (found["twin"].startswith("The"), found["config"]) == (True, False)
-    assert found["told"]
-    assert found["lines"]
-    assert found["wide"] <= 0  # on a phone nothing is cut off
+    answer = operate(pages[0], SLIDER, tmp_path, width=500)
+    assert answer["problems"] == []
+    assert answer["charts"] == ["accuracy, %", "loss", "mean σ"]
+    assert (answer["first"], answer["last"]) == ("0 of 3", "3 of 3")
+    assert answer["label"] == "Foci of hidden1 after 0 epochs"
+    assert answer["moved"]
+    assert (answer["playing"], answer["played"]) == ("Stop", ["3 of 3", "Play", True])
+    assert answer["colours"] == 4  # a colour for each neuron
+    assert (answer["twin"].startswith("The"), answer["config"]) == (True, False)
+    assert answer["told"]
+    assert answer["lines"]
+    assert answer["wide"] <= 0  # on a phone nothing is cut off
     # The second sample: its window moves from the upper left to the lower right quarter.
-    assert (found["before"], found["window"]) == ([0, 0, 6, 3], [5, 2, 6, 3])
-    assert found["samples"] == ["2 of 2", "0 of 3"]
-    assert found["film"] == [found["window"], "Play"]
-    assert found["views"] == ["0 0 11 5", "5 2 6 3"]
+    assert (answer["before"], answer["window"]) == ([0, 0, 6, 3], [5, 2, 6, 3])
+    assert answer["samples"] == ["2 of 2", "0 of 3"]
+    assert answer["film"] == [answer["window"], "Play"]
+    assert answer["views"] == ["0 0 11 5", "5 2 6 3"]
     _, run_hash, seed = pages[0].stem.split("_")
     folder = made.parent / "outputs" / "mine" / run_hash / seed.replace("seed", "seed=")
-    _assert_foci(folder / "focus.npz", found["drawn"])
-    assert len(found["areas"]) == len(found["drawn"])
-    for area, line in zip(found["areas"], found["drawn"], strict=True):
+    _assert_foci(folder / "focus.npz", answer["drawn"])
+    assert len(answer["areas"]) == len(answer["drawn"])
+    for area, line in zip(answer["areas"], answer["drawn"], strict=True):
         points = re.findall(r"[ML]([\d.]+) ([\d.]+)", area)
         inner = re.findall(r"[ML]([\d.]+) ([\d.]+)", line)
         assert points[1:-1] == inner
@@ -236,7 +237,7 @@ def _assert_foci(path: Path, drawn: list[str]) -> None:
     expected = foci.smooth_phi(-1, np.linspace(0, 1, 241))[
         np.argsort(foci.mu[0, :, 0], kind="stable")
     ]
-    points = [re.findall(r"[ML]([\d.]+) ([\d.]+)", each) for each in drawn]
+    points = [re.findall(r"[ML]([\d.]+) ([\d.]+)", path) for path in drawn]
     heights = np.array(points, float)[..., 1]
     assert heights.shape == expected.shape
     slope, offset = np.polyfit(expected.ravel(), heights.ravel(), 1)
@@ -250,8 +251,8 @@ def test_a_phone_need_not_scroll_sideways(made: Path, tmp_path: Path) -> None:
     result.plots = visible("#focused svg.plot").length;
     result.heads = visible("#focused thead").length;
     """
-    found = operate(made / "index.html", script, tmp_path, width=500)
-    assert found == {"problems": [], "wide": False, "plots": 1, "heads": 0}
+    answer = operate(made / "index.html", script, tmp_path, width=500)
+    assert answer == {"problems": [], "wide": False, "plots": 1, "heads": 0}
 
 
 def test_print(made: Path, tmp_path: Path) -> None:

@@ -52,13 +52,13 @@ def spec(server: Server) -> dict[str, Any]:
     """What the only workspace shows."""
     (view,) = server.views
     assert view["displayName"] == "Focusing"
-    found = json.loads(view["spec"])
-    for section in found["section"]["panelBankConfig"]["sections"]:
+    shown = json.loads(view["spec"])
+    for section in shown["section"]["panelBankConfig"]["sections"]:
         for panel in section["panels"]:
             del panel["__id__"]  # drawn at random
-    for each in found["section"]["runSets"]:
-        del each["id"]
-    return found  # type: ignore[no-any-return]
+    for run_set in shown["section"]["runSets"]:
+        del run_set["id"]
+    return shown  # type: ignore[no-any-return]
 
 
 def test_the_workspace_is_made_once_and_is_code(
@@ -69,12 +69,12 @@ def test_the_workspace_is_made_once_and_is_code(
     assert address.startswith(f"{server.url}/me/p?nw=")
     made = spec(server)
     sections = made["section"]["panelBankConfig"]["sections"]
-    panels = {each["name"]: [panel["config"] for panel in each["panels"]] for each in sections}
+    panels = {part["name"]: [panel["config"] for panel in part["panels"]] for part in sections}
     assert [*panels] == ["mine", "sparsity", "table1", "All runs: training", "All runs: foci"]
     assert not any(section["isOpen"] for section in sections)
     bars = panels["mine"]
-    assert [each["metrics"] for each in bars] == [["mine/mnist"], ["mine/boston"]]
-    assert {each["groupBy"] for each in bars} == {"label.value"}
+    assert [bar["metrics"] for bar in bars] == [["mine/mnist"], ["mine/boston"]]
+    assert {bar["groupBy"] for bar in bars} == {"label.value"}
     (scatter,) = panels["table1"]
     assert scatter["panelDefId"] == "wandb/scatter/v0"
     assert scatter["fieldSettings"] == {"x": "dense", "y": "focus_s"}
@@ -82,7 +82,7 @@ def test_the_workspace_is_made_once_and_is_code(
     assert (bar["metrics"], curve["xAxis"]) == (["sparsity/mnist"], "pruning/sparsity")
     assert panels["All runs: foci"][0]["mediaKeys"] == ["focus/first"]
     (runs,) = made["section"]["runSets"]
-    assert [each["name"] for each in runs["grouping"]] == ["group", "config_hash.value"]
+    assert [key["name"] for key in runs["grouping"]] == ["group", "config_hash.value"]
 
     dashboard(["--project", "p"])
     assert spec(server) == made  # and no second one

@@ -71,11 +71,11 @@ def records(run_folder: Path) -> dict[str, list[dict[str, Any]]]:
     """What W&B wrote, by type, read by its own command."""
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run_folder)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_type: dict[str, list[dict[str, Any]]] = {}
     for line in text.splitlines():
         record = json.loads(line)
-        found.setdefault(record["type"], []).append(record[record["type"]])
-    return found
+        by_type.setdefault(record["type"], []).append(record[record["type"]])
+    return by_type
 
 
 def offline(folder: Path) -> list[Path]:
@@ -105,8 +105,8 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_a_run_holds_config_history_and_pictures(jobs: tuple[Path, str]) -> None:
     (folder,) = offline(jobs[0] / "a" / "seed=0")
-    found = records(folder)
-    opened = found["run"][0]
+    written = records(folder)
+    opened = written["run"][0]
     config = opened["config"]["update"]
     assert config["seed"] == 0
     assert config["model"] == {"name": "focus_s"}
@@ -115,13 +115,13 @@ def test_a_run_holds_config_history_and_pictures(jobs: tuple[Path, str]) -> None
     assert opened["job_type"] == "paper"
     assert opened["tags"] == ["model=focus_s", "a", "b"]
     assert opened["display_name"] == "a-seed=0"
-    history = [each["item"] for each in found["history"]]
+    history = [row["item"] for row in written["history"]]
     losses = [item["train/loss"] for item in history if "train/loss" in item]
     assert len(losses) == 3
     assert losses == sorted(losses, reverse=True)
     assert sum("val/acc" in item for item in history) == 3
     assert any("focus/hidden/mu._type" in item for item in history)
-    assert found["exit"][0]["exit_code"] == 0
+    assert written["exit"][0]["exit_code"] == 0
 
 
 def test_a_run_of_the_command_holds_all_and_ends_with_how_to_send_it(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_one_run_per_job_though_one_raised_and_one_stayed_open(jobs: tuple[Path,
 
 def test_a_resumed_job_continues_its_run(jobs: tuple[Path, str]) -> None:
     folder = jobs[0] / "b" / "seed=0"
-    ids = {records(each)["run"][0]["run_id"] for each in offline(folder)}
+    ids = {records(path)["run"][0]["run_id"] for path in offline(folder)}
     assert ids == {(folder / "wandb" / "run_id").read_text()}
     others = {(path / "wandb" / "run_id").read_text() for path in jobs[0].glob("*/seed=0")}
     assert len(others) == 4

@@ -100,7 +100,7 @@ def test_a_run_is_sent_whole_and_once(
         "variant=text",
         "protocol=best_test",
     ]
-    config = {key: each["value"] for key, each in sent["config"].items()}
+    config = {key: entry["value"] for key, entry in sent["config"].items()}
     assert config["config_hash"] == run_dir.parent.name
     assert config["label"] == "focus_s, quick (mine)"
     assert config["seed"] == 17
@@ -207,12 +207,12 @@ def test_offline_the_same_is_on_disk(run_dir: Path, monkeypatch: pytest.MonkeyPa
     send(item, "p", mode="offline")
     left_open.finish()
     (folder,) = Path("wandb").glob(f"offline-run-*-{item.id}")
-    found = records(folder)
-    assert found["run"][0]["run_id"] == item.id
-    assert found["run"][0]["run_group"] == "mine"
-    history = [each["item"] for each in found["history"]]
+    written = records(folder)
+    assert written["run"][0]["run_id"] == item.id
+    assert written["run"][0]["run_group"] == "mine"
+    history = [row["item"] for row in written["history"]]
     assert [row["test/acc"] for row in history if "test/acc" in row] == [0.5, 0.7, 0.8]
-    assert found["exit"][0]["exit_code"] == 0
+    assert written["exit"][0]["exit_code"] == 0
     (picture,) = folder.glob("files/media/images/figures/losses*.png")
     assert np.asarray(Image.open(picture))[0, 0].tolist() == [0, 0, 255]
 

@@ -95,25 +95,25 @@ class Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # a client that is done hangs up
 
-    def answer(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
-        found = getattr(self, f"on_{operation}", None)
-        return found(given) if found else {}
+    def answer(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
+        handler = getattr(self, f"on_{operation}", None)
+        return handler(variables) if handler else {}
 
-    def on_Viewer(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_Viewer(self, variables: dict[str, Any]) -> dict[str, Any]:
         viewer = {"id": "v", "entity": ENTITY, "username": ENTITY, "flags": "{}"}
         return {"viewer": {**viewer, "teams": {"edges": []}}}
 
-    def on_GetDefaultEntity(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_GetDefaultEntity(self, variables: dict[str, Any]) -> dict[str, Any]:
         return {"viewer": {"id": "v", "entity": ENTITY, "username": ENTITY}}
 
-    def on_RunResumeStatus(self, given: dict[str, Any]) -> dict[str, Any]:
-        run = self.runs.get(f"{given['project']}/{given['name']}")
+    def on_RunResumeStatus(self, variables: dict[str, Any]) -> dict[str, Any]:
+        run = self.runs.get(f"{variables['project']}/{variables['name']}")
         if run is None:
             return {"model": None}
         tail = [json.dumps(row) for row in run["history"][-1:]]
         bucket = {
             "id": "b",
-            "name": given["name"],
+            "name": variables["name"],
             "summaryMetrics": json.dumps(run["summary"]),
             "displayName": run["displayName"],
             "logLineCount": 0,
@@ -126,15 +126,15 @@ class Server(ThreadingHTTPServer):
             "notes": None,
             "wandbConfig": '{"t": {}}',  # the run has begun
         }
-        return {"model": {**_project(given["project"]), "bucket": bucket}}
+        return {"model": {**_project(variables["project"]), "bucket": bucket}}
 
-    def on_UpsertBucket(self, given: dict[str, Any]) -> dict[str, Any]:
-        name, project = given["name"], given["project"]
+    def on_UpsertBucket(self, variables: dict[str, Any]) -> dict[str, Any]:
+        name, project = variables["name"], variables["project"]
         inserted = f"{project}/{name}" not in self.runs
         empty = {"history": [], "summary": {}, "config": {}, "tags": []}
         run = self.runs.setdefault(f"{project}/{name}", empty)
         run["state"] = "running"
-        for key, value in given.items():
+        for key, value in variables.items():
             if value is not None or key not in run:
                 run[key] = json.loads(value) if key == "config" and value else value
         bucket = {
@@ -143,7 +143,7 @@ class Server(ThreadingHTTPServer):
             "displayName": run["displayName"],
             "description": "",
             "config": json.dumps(run["config"]),
-            "sweepName": given["sweep"],
+            "sweepName": variables["sweep"],
             "historyLineCount": len(run["history"]),
             "project": _project(project),
         }
@@ -152,7 +152,7 @@ class Server(ThreadingHTTPServer):
     def stream(self, name: str, sent: dict[str, Any]) -> None:
         run = self.runs[name]
         for file, part in (sent.get("files") or {}).items():
-            rows = [json.loads(each) for each in part["content"]] if "json" in file else []
+            rows = [json.loads(line) for line in part["content"]] if "json" in file else []
             if file == "wandb-history.jsonl":
                 run["history"][part["offset"] :] = rows
             elif file == "wandb-summary.json":
@@ -160,27 +160,27 @@ class Server(ThreadingHTTPServer):
         if sent.get("complete"):
             run["state"] = "finished" if sent.get("exitcode") == 0 else "failed"
 
-    def on_CreateRunFiles(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_CreateRunFiles(self, variables: dict[str, Any]) -> dict[str, Any]:
         files = [
             {
-                "name": each,
-                "uploadUrl": f"{self.url}/storage/{given['project']}/{given['run']}/{each}",
+                "name": file,
+                "uploadUrl": f"{self.url}/storage/{variables['project']}/{variables['run']}/{file}",
             }
-            for each in given["files"]
+            for file in variables["files"]
         ]
         return {"createRunFiles": {"runID": "b", "uploadHeaders": [], "files": files}}
 
-    def on_ArtifactType(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_ArtifactType(self, variables: dict[str, Any]) -> dict[str, Any]:
         return {"project": {"artifact": None}}
 
-    def on_CreateArtifact(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_CreateArtifact(self, variables: dict[str, Any]) -> dict[str, Any]:
         sequence = {"id": "s", "latestArtifact": None}
         artifact = {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}
         return {"createArtifact": {"artifact": artifact}}  # as if it were known: send no files
 
-    def on_Runs(self, given: dict[str, Any]) -> dict[str, Any]:
-        wanted = json.loads(given["filters"])["name"]["$in"]
-        there = [run for run in self.runs.values() if run["project"] == given["project"]]
+    def on_Runs(self, variables: dict[str, Any]) -> dict[str, Any]:
+        wanted = json.loads(variables["filters"])["name"]["$in"]
+        there = [run for run in self.runs.values() if run["project"] == variables["project"]]
         if not there:
             return {"project": None}
         ours = [run for run in there if run["name"] in wanted]
@@ -190,34 +190,34 @@ class Server(ThreadingHTTPServer):
         project = {"internalId": "1", "runCount": len(ours), "readOnly": False, "runs": runs}
         return {"project": project}
 
-    def on_View(self, given: dict[str, Any]) -> dict[str, Any]:
-        edges = [{"node": each} for each in self.views if each["name"] == given["viewName"]]
+    def on_View(self, variables: dict[str, Any]) -> dict[str, Any]:
+        edges = [{"node": view} for view in self.views if view["name"] == variables["viewName"]]
         return {"project": {"allViews": {"edges": edges}}}
 
-    def on_UpsertView2(self, given: dict[str, Any]) -> dict[str, Any]:
-        number = given.get("id") or str(len(self.views))
-        self.views = [each for each in self.views if each["id"] != number]
-        self.views.append({**given, "id": number})
-        return {"upsertView": {"view": {"id": number, "name": given["name"]}, "inserted": True}}
+    def on_UpsertView2(self, variables: dict[str, Any]) -> dict[str, Any]:
+        number = variables.get("id") or str(len(self.views))
+        self.views = [view for view in self.views if view["id"] != number]
+        self.views.append({**variables, "id": number})
+        return {"upsertView": {"view": {"id": number, "name": variables["name"]}, "inserted": True}}
 
-    def on_UpsertSweep(self, given: dict[str, Any]) -> dict[str, Any]:
-        self.sweep = given["config"]
+    def on_UpsertSweep(self, variables: dict[str, Any]) -> dict[str, Any]:
+        self.sweep = variables["config"]
         parameters = yaml.safe_load(self.sweep)["parameters"]
-        values = itertools.product(*(each["values"] for each in parameters.values()))
-        self.work = [dict(zip(parameters, each, strict=True)) for each in values]
-        sweep = {"name": "sweep1", "project": _project(given["projectName"])}
+        values = itertools.product(*(parameter["values"] for parameter in parameters.values()))
+        self.work = [dict(zip(parameters, chosen, strict=True)) for chosen in values]
+        sweep = {"name": "sweep1", "project": _project(variables["projectName"])}
         return {"upsertSweep": {"sweep": sweep, "configValidationWarnings": []}}
 
-    def on_SweepWithRuns(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_SweepWithRuns(self, variables: dict[str, Any]) -> dict[str, Any]:
         sweep = {"name": "sweep1", "config": self.sweep, "runs": {"edges": []}}
         return {"project": {"sweep": sweep}}
 
-    def on_CreateAgent(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_CreateAgent(self, variables: dict[str, Any]) -> dict[str, Any]:
         return {"createAgent": {"agent": {"id": "agent"}}}
 
-    def on_Heartbeat(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_Heartbeat(self, variables: dict[str, Any]) -> dict[str, Any]:
         commands: list[dict[str, Any]] = []
-        if not json.loads(given["runState"]):  # the agent has nothing to do
+        if not json.loads(variables["runState"]):  # the agent has nothing to do
             commands = [{"type": "exit"}]
             if self.work:
                 args = {name: {"value": value} for name, value in self.work.pop(0).items()}

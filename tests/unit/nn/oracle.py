@@ -70,8 +70,8 @@ class Result:
     values: dict[str, np.ndarray]
     scales: dict[str, np.ndarray]
 
-    def check(self, found: dict[str, torch.Tensor], tolerance: float, title: str) -> None:
-        for name, value in found.items():
+    def check(self, actual: dict[str, torch.Tensor], tolerance: float, title: str) -> None:
+        for name, value in actual.items():
             error = np.abs(array(value) - self.values[name])
             worst = (error / (self.scales[name] + 1e-30)).max(initial=0)
             assert worst <= tolerance, f"{title}: {name} is wrong by {worst:.2g} of its terms"
@@ -148,24 +148,24 @@ def measured(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> dic
     layer.zero_grad()
     x = x.detach().requires_grad_(x.requires_grad)
     y = layer(x)
-    found = {"y": y}
+    actual = {"y": y}
     if y.requires_grad:
         y.backward(grad_y)
     for name, tensor in [("x", x), *layer.named_parameters()]:
         if tensor.requires_grad:
             assert tensor.grad is not None, f"{name} has no gradient"
-            found[name] = tensor.grad
+            actual[name] = tensor.grad
         else:
             assert tensor.grad is None, f"{name} is frozen but has a gradient"
-    return found
+    return actual
 
 
-def assert_same(found: Any, expected: Any) -> None:
+def assert_same(actual: Any, expected: Any) -> None:
     """Equal but for the order of sums in float32, which engines and processors choose."""
     if isinstance(expected, list | tuple):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
+        assert len(actual) == len(expected)
+        for one, other in zip(actual, expected, strict=True):
             assert_same(one, other)
         return
     largest = expected.detach().abs().max().item() if expected.numel() else 0.0
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 * largest)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4 * largest)

@@ -44,6 +44,21 @@ def test_smaller_runs_are_hollow(tmp_path: Path) -> None:
     assert set(points(tmp_path, "CLT, Focus-s")) == {"published"}
 
 
+def test_beyond_the_paper_are_networks_as_their_experiments_have_them(tmp_path: Path) -> None:
+    for seed in (0, 17, 34):
+        for model, score, sigma in (
+            ("dense", 0.5, None),
+            ("focus_2d", 0.6, 0.1),
+            ("focus_2d", 0.9, 0.05),
+        ):
+            series, options = [score + seed / 1e5], {"model.sigma": sigma} if sigma else {}
+            leave(tmp_path, "topology", "mnist", model, seed, series, val=series, options=options)
+    [point] = points(tmp_path, "MNIST, Focus-2d").values()
+    assert (point["group"], point["series"], point["n"]) == ("Beyond the paper", "holdout", 3)
+    assert point["difference"] == pytest.approx(10)
+    assert point["low"] < 10 < point["high"]
+
+
 def test_less_error_is_right_of_zero(tmp_path: Path) -> None:
     for fold in range(3):
         for model, error in (("dense", 2.0), ("focus_s", 1.8)):

@@ -27,7 +27,8 @@ from focusing.reports.figures.chart import (
 from focusing.reports.figures.plotting import BLACK, INKS, PAGE_WIDTH, ROW_HEIGHT, Dot, draw_dots
 from focusing.reports.names import PROTOCOLS, SIZES, data_name, model_name
 from focusing.reports.paper import REPEATS, Published, paper, published_tables
-from focusing.reports.tables import between, signed
+from focusing.reports.plans import planned_settings
+from focusing.reports.tables import between, interval_record, signed
 from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.trial_tables import BASE, Trials, all_trials
 from focusing.results.collect import Collection
@@ -46,6 +47,8 @@ GROUPS = {
     "table3_transfer": "Table 3, VGG16",
     "table4_other": "Table 4, other data",
 }
+BEYOND, BEYOND_MODELS = ("dynamic", "topology"), ("focus_2d", "dynamic_2d")
+"""Experiments beyond the paper, and the networks whose differences are shown."""
 SYNTHETIC = {"learning_to_focus": "noise left", "sides": "noise on both sides"}
 NOISE_LEVELS = {"0": "no noise", "0.5": "some noise", "1": "much noise"}
 """Columns of noise for each informative one -> row of the forest."""
@@ -53,7 +56,7 @@ NOISE_TITLES = {"0": "no noise", "0.5": "half as much noise as signal", "1": "as
 """The same above a panel of trials."""
 LINEAR_RANGE = 1.0
 """Points up to which the axis is linear; beyond it is logarithmic."""
-TICKS = (-10, -3, -1, 0, 1, 3, 10)
+TICKS = (-10, -3, -1, 0, 1, 3, 10, 30)
 TRIAL_TITLE = "Random trials, focused against dense"
 
 
@@ -65,13 +68,14 @@ FOREST_CAPTION = (
     "have less data than the paper's. The paper's intervals are Student's, from its means and "
     "standard deviations, where these can be. Boston: by how much the mean absolute error is "
     "smaller. Grey points of the random trials are those of the author's notebook, of "
-    "synthetic data a stored run."
+    "synthetic data a stored run. Beyond the paper: foci in the picture, and foci that follow the "
+    "input with such foci behind them."
 )
 
 
 def forest_charts(runs: Runs) -> Charts:
     """One figure of all differences, if there is anything to compare."""
-    points = list(_forest_points(runs.collection))
+    points = [*_forest_points(runs.collection), *_beyond_points(runs)]
     if not all(point["series"] == "published" for point in points):
         title = "All differences, focused − dense"
         yield Chart("forest", title, FOREST_CAPTION, points, partial(_draw_forest, points))
@@ -193,6 +197,35 @@ def _synthetic_points(records: Rows) -> Iterator[Row]:
                 yield {**about, "series": series, **difference}
 
 
+def _beyond_points(runs: Runs) -> Iterator[Row]:
+    """Networks that the paper does not have, as their experiments have them, on held-out data."""
+    for edition, setting in runs.settings():
+        tested = edition.tests.get((setting, "holdout"))
+        if (
+            edition.experiment not in BEYOND
+            or (edition.size, edition.variant) != ("full", "text")
+            or setting.model not in BEYOND_MODELS
+            or setting.fake
+            or tested is None
+        ):
+            continue
+        planned = planned_settings(setting.runs[0]) or {}
+        if any(planned.get(name) != value for name, value in setting.values.items()):
+            continue
+        comparison = tested.comparison
+        yield {
+            "group": "Beyond the paper",
+            "row": f"{data_name(setting.data)}, {model_name(setting.model)}",
+            "column": 1,
+            "series": "holdout",
+            "difference": comparison.difference,
+            **interval_record(comparison.interval),
+            "n": comparison.n[0],
+            "size": edition.size,
+            "as_published": True,
+        }
+
+
 def _draw_forest(points: Rows) -> Figure:
     columns = [[point for point in points if point["column"] == side] for side in (0, 1)]
     height = max(len(_forest_rows(column)) for column in columns)
@@ -245,8 +278,8 @@ def _draw_forest_panel(axes: Axes, points: Rows, height: int) -> None:
     for label, (_, name) in zip(axes.get_yticklabels(), rows, strict=True):
         if not name:
             label.set_fontweight("bold")
-    axes.set_xticks(TICKS, [f"{tick:+g}".replace("-", "−") if tick else "0" for tick in TICKS])
-    axes.set_xlim(-20, 20)
+    axes.set_xticks(TICKS, [f"{tick}".replace("-", "−") for tick in TICKS])
+    axes.set_xlim(-20, 60)
 
 
 def trial_charts(runs: Runs) -> Charts:

@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from focusing.reports.figures.comparison_figures import closest_to_paper
 from focusing.reports.names import DATA, MODELS, SIZES
 from focusing.reports.paper import paper, published_tables
-from focusing.reports.tables import number, p_value, signed
+from focusing.reports.tables import NOTHING, number, p_value, signed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -83,6 +83,7 @@ def written() -> tuple[dict[str, str], list[str]]:
         runs=runs,
         listed=listed,
         told=told,
+        looks=looks,
     )
     readme = environment.get_template("readme.md.j2")
     blocks = {
@@ -308,6 +309,21 @@ def interval(record: Row, digits: int = 2) -> str:
     low = record.get("difference_low", record.get("low"))
     high = record.get("difference_high", record.get("high"))
     return "" if low is None or high is None else f"{signed(low, digits)} to {signed(high, digits)}"
+
+
+def looks(record: Row) -> str:
+    """What moves the windows of a network, if it has any."""
+    centre, filters = record["model.dynamic.centre"], record["model.dynamic.filters"]
+    if (centre, filters) == (NOTHING, NOTHING):
+        return ""
+    extent = record.get("model.dynamic.extent", NOTHING)
+    words = [
+        centre if centre != NOTHING else f"{filters:.0f} filters",
+        "untrained" if record["model.dynamic.train_centre"] == "false" else "",
+        f"from {extent:g} of the frame" if extent != NOTHING and filters != NOTHING else "",
+        f"rate {record['optim.lr_dynamic']:g}",
+    ]
+    return ", ".join(filter(None, words))
 
 
 def told(record: Row, digits: int = 1) -> str:

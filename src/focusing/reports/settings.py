@@ -38,7 +38,10 @@ from focusing.results.stats import Comparison, Spread, compare, holm, spread
 UNSPECIFIED = ("optim.drop_last=",)
 """Options of which the paper says nothing: whatever they are, a run is as published."""
 NOT_OF_DENSE = (
-    *(f"optim.{name}" for name in (*FOCI_ONLY, "lr_mu", "lr_sigma", "decay_mu", "decay_sigma")),
+    *(
+        f"optim.{name}"
+        for name in (*FOCI_ONLY, "lr_mu", "lr_sigma", "lr_dynamic", "decay_mu", "decay_sigma")
+    ),
     "data.pad",
 )
 """Options that a dense network has but does not read, or that are chosen for each network: they may

@@ -55,16 +55,17 @@ class TestRows:
             ("–", False),
         ]
 
-    def test_a_twin_may_differ_in_what_it_does_not_read(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("unread", ["optim.lr_mu", "optim.lr_dynamic"])
+    def test_a_twin_may_differ_in_what_it_does_not_read(self, tmp_path: Path, unread: str) -> None:
         for model, rate in (("dense", 0.01), ("focus_s", 0.1), ("focus_s", 0.01)):
-            options = {"optim.lr_mu": rate, "data.split": "random"}
+            options = {unread: rate, "data.split": "random"}
             leave_runs(tmp_path, "mine", "dna", {model: [0.5, 0.6, 0.8]}, options=options)
         scores = {"focus_s": [0.7, 0.8, 0.9]}
         leave_runs(tmp_path, "mine", "dna", scores, options={"optim.lr": 0.5})
         leave_runs(tmp_path, "mine", "dna", scores, options={"data.split": "official"})
         records = of_protocol(experiment_tables(collect([tmp_path]))[0])
-        focused = [(r["optim.lr_mu"], r.get("against")) for r in records if r["model"] != "dense"]
-        assert sorted(other or "" for _, other in focused) == ["", "", "dense", "dense"]
+        against = [record.get("against") for record in records if record["model"] != "dense"]
+        assert sorted(other or "" for other in against) == ["", "", "dense", "dense"]
 
     def test_a_sweep_ends_with_points_where_runs_are_few(self, tmp_path: Path) -> None:
         models = {"dense": [0.5, 0.51], "focus_s": [0.6, 0.62]}

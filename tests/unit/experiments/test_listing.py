@@ -44,7 +44,7 @@ RUNS = {
     "focus_functions": 2 * (5 + 2) * 3,
     "local_fields": 42,
     "attention": 2 * (2 + 2) * 3,
-    "dynamic": 4 * (7 + 2 + 1 + 3 + 1) * 3,
+    "dynamic": 4 * (7 + 2 + 1 + 3 + 2 + 1) * 3,
     "dynamic_seeds": 10,
     "multi_domain": 3 * 4 * 3,
     "rescue": (1 + 2 + 2 + 3) * 5,
@@ -81,7 +81,7 @@ SMALLER = {
     "table3_transfer size=quick": 2 * 2,
     "table2_cnn size=short": 6 * 2 * 2,
     "topology size=short": 6 * (3 + 2 + 2) * 3,
-    "dynamic size=quick": 4 * (7 + 2 + 1 + 3),
+    "dynamic size=quick": 4 * (7 + 2 + 1 + 3 + 2),
     "dynamic_seeds size=short": 10,
 }
 

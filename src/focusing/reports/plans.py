@@ -82,6 +82,14 @@ def planned_settings(run: Run) -> Mapping[str, Any] | None:
     return None if config is None else flat_settings(config)
 
 
+def is_unchanged(setting: Setting) -> bool:
+    """Whether a setting is as its experiment has it; also if the experiment is not known here."""
+    planned = planned_settings(setting.runs[0])
+    return planned is None or all(
+        planned.get(name) == value for name, value in setting.values.items()
+    )
+
+
 @cache  # it takes 0.4 s
 def composed(
     experiment: str, size: str, variant: str, data: str, model: str

@@ -44,6 +44,10 @@ def test_windows_as_figure_and_film(tmp_path: Path) -> None:
         "extent": np.full((3, 2, 1, 2), 0.5, np.float32),
     }
     np.savez(run_dir / "windows.npz", **arrays)
+    [picture] = charts_of(
+        window_charts, collect([tmp_path])
+    )  # a film is of what beats dense layers
+    leave(tmp_path, "e", "clt", "dense", 0, [0.4])
     picture, film = charts_of(window_charts, collect([tmp_path]))
     assert isinstance(picture.draw(), Figure)
     content = film.draw()

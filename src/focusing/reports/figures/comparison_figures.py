@@ -27,7 +27,7 @@ from focusing.reports.figures.chart import (
 from focusing.reports.figures.plotting import BLACK, INKS, PAGE_WIDTH, ROW_HEIGHT, Dot, draw_dots
 from focusing.reports.names import PROTOCOLS, SIZES, data_name, model_name
 from focusing.reports.paper import REPEATS, Published, paper, published_tables
-from focusing.reports.plans import planned_settings
+from focusing.reports.plans import is_unchanged
 from focusing.reports.tables import between, interval_record, signed
 from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.trial_tables import BASE, Trials, all_trials
@@ -207,10 +207,8 @@ def _beyond_points(runs: Runs) -> Iterator[Row]:
             or setting.model not in BEYOND_MODELS
             or setting.fake
             or tested is None
+            or not is_unchanged(setting)
         ):
-            continue
-        planned = planned_settings(setting.runs[0]) or {}
-        if any(planned.get(name) != value for name, value in setting.values.items()):
             continue
         comparison = tested.comparison
         yield {

@@ -22,8 +22,9 @@ from focusing.reports.figures.chart import (
 )
 from focusing.reports.figures.focus_figures import film_bytes
 from focusing.reports.figures.plotting import BLUE
-from focusing.reports.names import data_name, model_name
-from focusing.reports.settings import Setting
+from focusing.reports.names import PROTOCOLS, data_name, model_name
+from focusing.reports.plans import is_unchanged
+from focusing.reports.settings import Edition, Setting
 from focusing.window_drawing import FILE, film_windows, read_windows, windows_figure
 
 BINS = 20
@@ -31,9 +32,19 @@ BINS = 20
 
 
 def window_charts(runs: Runs) -> Charts:
-    """Where the foci of a typical run looked, for every setting with dynamic foci on pictures."""
+    """Where the foci of a typical run looked, for networks as their experiment has them.
+
+    There is a picture of each, and a film of the one that gains most over its dense twin, if any
+    does; a run has a film of its own.
+    """
     for edition in runs.editions:
-        settings = [s for s in edition.settings if "windows" in s.runs[0].measured]
+        settings = [
+            setting
+            for setting in edition.settings
+            if "windows" in setting.runs[0].measured and is_unchanged(setting)
+        ]
+        better = [setting for setting in settings if _gain(edition, setting) > 0]
+        filmed = max(better, key=partial(_gain, edition), default=None)
         for number, setting in enumerate(settings, start=1):
             run, arrays = median_run(setting.runs, FILE), None
             with runs.noting_damage():
@@ -57,10 +68,17 @@ def window_charts(runs: Runs) -> Charts:
                 ),
                 ("window_film", "Moving windows", "over epochs.", film, (".gif",)),
             ):
+                if name == "window_film" and setting is not filmed:
+                    continue
                 yield chart(
                     edition, (name, run.data, str(number)), title, caption + when, rows, plot,
                     data=[run.data], model=[run.model], suffixes=suffixes,
                 )  # fmt: skip
+
+
+def _gain(edition: Edition, setting: Setting) -> float:
+    tests = [edition.tests.get((setting, protocol)) for protocol in PROTOCOLS]
+    return max((test.comparison.difference for test in tests if test), default=0.0)
 
 
 def _window_rows(arrays: Mapping[str, Array]) -> list[Row]:

@@ -18,7 +18,7 @@ JOBS = [
     "-m",
     "seed=0,1,2",
     "model=dense,focus_s",
-    "data.n_samples=800",
+    "data.n_samples=2400",
     "trainer.max_epochs=4",
     "optim.batch_size=8",
     "model.hidden=[8]",
@@ -69,8 +69,8 @@ def test_killed_sweeps_go_on_and_train_nothing_twice(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     total = steps(whole)
     per_epoch = total // len(run_dirs(whole)) // 4
-    # Early in the first jobs, late in these, in the second ones.
-    moments = [(0.15, "group", -9), (0.3, "parent", 143), (0.5, "parent", -9)]
+    # In the first jobs, further on in these, in the second ones; never near the end of a job.
+    moments = [(0.1, "group", -9), (0.22, "parent", 143), (0.45, "parent", -9)]
     before: dict[Path, int] = {}
     for share, whom, code in moments:
         process = Forked(COUNTED, *JOBS, *LOCAL, cwd=killed, group=True)

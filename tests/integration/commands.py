@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 TRAIN = [sys.executable, str(ROOT / "train.py")]
 FOCUSING = [sys.executable, "-m", "focusing.cli"]
 SMALL = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false"]
+needs_cluster = pytest.mark.skipif(
+    "FOCUSING_TEST_CLUSTER" not in os.environ, reason="takes a minute: make test-cluster"
+)
 
 
 def environment(**more: str) -> dict[str, str]:

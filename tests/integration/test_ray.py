@@ -1,20 +1,17 @@
 """Sweeps on Ray: of one node, and of three, one of which is killed."""
 
-import os
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import ROOT, SMALL, TRAIN, record, run_dirs
+from tests.integration.commands import ROOT, SMALL, TRAIN, needs_cluster, record, run_dirs
 from tests.integration.forked import Forked, run_forked
 from tests.integration.step_counter import COUNTED
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        "FOCUSING_TEST_CLUSTER" not in os.environ, reason="takes a minute: make test-cluster"
-    ),
+    needs_cluster,
     pytest.mark.filterwarnings("ignore"),  # Ray's own
 ]
 

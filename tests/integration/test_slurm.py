@@ -1,6 +1,5 @@
 """Sweeps on a real SLURM: time limits, preemption, deaths, packing."""
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -8,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import ROOT, TRAIN, record, run_dirs
+from tests.integration.commands import ROOT, TRAIN, needs_cluster, record, run_dirs
 from tests.integration.forked import Forked, run_forked
 from tests.integration.slurm_cluster import Slurm, slurm_cluster
 from tests.integration.step_counter import COUNTED
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        "FOCUSING_TEST_CLUSTER" not in os.environ, reason="takes a minute: make test-cluster"
-    ),
+    needs_cluster,
 ]
 
 JOBS = ["-m", "hydra/launcher=slurm", "hydra.launcher.mem_gb=1", "hydra.launcher.runs_per_job=2"]

@@ -347,13 +347,7 @@ def base_of(setting: Setting, settings: Sequence[Setting]) -> Setting | None:
         other for other in settings
         if (other.data, other.source, other.model) == (setting.data, setting.source, setting.model)
     ]  # fmt: skip
-    planned = plans.planned_settings(setting.runs[0]) if len(same) > 1 else None
-    unchanged = [
-        other
-        for other in same
-        if planned is not None
-        and all(planned.get(name) == value for name, value in other.values.items())
-    ]
+    unchanged = [other for other in same if plans.is_unchanged(other)] if len(same) > 1 else []
     return unchanged[0] if len(unchanged) == 1 and unchanged[0] is not setting else None
 
 

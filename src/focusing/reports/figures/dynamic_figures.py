@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,19 +57,13 @@ def window_charts(runs: Runs) -> Charts:
                 "network looks at, "
             )
             rows = [{**setting.about(), "seed": run.seed, **row} for row in _window_rows(arrays)]
-            film = partial(film_bytes, film_windows, arrays)
-            for name, title, when, plot, suffixes in (
-                (
-                    "windows",
-                    "Windows",
-                    "after training.",
-                    partial(windows_figure, arrays),
-                    PICTURES,
-                ),
-                ("window_film", "Moving windows", "over epochs.", film, (".gif",)),
-            ):
-                if name == "window_film" and setting is not filmed:
-                    continue
+            picture = partial(windows_figure, arrays)
+            figures: list[tuple[str, str, str, Callable[[], Figure | bytes], tuple[str, ...]]]
+            figures = [("windows", "Windows", "after training.", picture, PICTURES)]
+            if setting is filmed:
+                film = partial(film_bytes, film_windows, arrays)
+                figures.append(("window_film", "Moving windows", "over epochs.", film, (".gif",)))
+            for name, title, when, plot, suffixes in figures:
                 yield chart(
                     edition, (name, run.data, str(number)), title, caption + when, rows, plot,
                     data=[run.data], model=[run.model], suffixes=suffixes,

@@ -39,7 +39,7 @@ from focusing.config import (
 )
 from focusing.errors import UserError, hint, printable
 from focusing.instantiate import check_hydra
-from focusing.validation import Wrong, describe_fault, leaves, plain
+from focusing.validation import Wrong, describe_faults, leaves, plain
 
 MAX_SPREAD = 100_000
 """Numbers that an interpolation may make."""
@@ -238,7 +238,7 @@ def _check_ranges(config: Mapping[str, Any]) -> None:
         value: Any = config
         for key in keys:
             value = value[key]
-        raise UserError(f"{'.'.join(keys)}={value} {describe_fault(error)}.") from None
+        raise UserError(f"{'.'.join(keys)}={value} {describe_faults(error)}.") from None
 
 
 def _widths(hidden: Any) -> list[int]:

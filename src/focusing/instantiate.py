@@ -24,7 +24,7 @@ from pydantic.errors import PydanticUserError
 
 from focusing.config import SCHEMA_TARGETS
 from focusing.errors import OptionError, UserError
-from focusing.validation import describe_fault, leaves
+from focusing.validation import describe_faults, leaves
 
 CALLBACKS = (
     "ClipFoci",
@@ -171,7 +171,7 @@ def check_arguments(
         try:
             types[name].validate_json(json.dumps(value, default=str))
         except ValidationError as error:
-            fault = describe_fault(error)
+            fault = describe_faults(error)
             shown = value if fault.startswith("is not one of") else repr(value)
             raise OptionError(f"{prefix}{name}={shown} {fault}.") from None
 

@@ -28,8 +28,6 @@ MAX_READ = 4 * 1024**3
 """Bytes of a file that are read, or inflated, into memory; the data sets here need a tenth."""
 GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """What a container or a job of a cluster may have, on Linux."""
-UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Control characters but newline and tab, and halves of characters, which no file can hold."""
 
 
 class Wrong(ValueError):
@@ -159,8 +157,8 @@ def _are_finite(values: list[Any]) -> bool:
 def _check_text(text: str) -> None:
     if len(text) > MAX_TEXT:
         raise Wrong(f"is longer than {MAX_TEXT} characters")
-    if not text.isprintable() and UNWRITABLE.search(text):
-        raise Wrong(f"has control characters: {short(text)}")
+    if not text.isprintable() and printable(text) != text:  # it could command a terminal
+        raise Wrong(f"has characters that cannot be printed: {short(text)}")
 
 
 @lru_cache(maxsize=4096)  # records have the same keys, by the thousand

@@ -119,7 +119,7 @@ def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path
         (lambda r: r["config"]["model"].update(sigma=float("inf")), "config.model.sigma is inf"),
         (lambda r: r.update(focus={"h": {"moved": "far"}}), "focus.h.moved should be a valid number"),
         (lambda r: r.update(measured={"stuck": 3}), "measured.stuck should be a valid dictionary: 3"),
-        (lambda r: r.update(error="\ud800"), "error has control characters"),
+        (lambda r: r.update(error="\ud800"), "error has characters that cannot be printed"),
     ],
 )
 def test_the_reason_names_the_value(tmp_path: Path, change: Change, reason: str) -> None:

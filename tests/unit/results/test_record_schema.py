@@ -111,14 +111,23 @@ def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path
         (lambda r: r.update(seed=True), "seed should be a valid integer: True"),
         (lambda r: r["data"].update(fingerprint="../x"), "data.fingerprint is not a name"),
         (lambda r: r["data"].update(informative=[3, 900], inputs=20), "not among the inputs"),
-        (lambda r: r["series"].update({"test/acc": [0.5, float("nan")]}), "series.test/acc.1 is nan: it must be finite"),
+        (
+            lambda r: r["series"].update({"test/acc": [0.5, float("nan")]}),
+            "series.test/acc.1 is nan: it must be finite",
+        ),
         (lambda r: r["series"].update({"train/acc": [0.5]}), "series have different lengths"),
         (lambda r: r["scores"]["last"].update(epoch=9), "scores.last.epoch is after the last"),
         (lambda r: r["scores"]["best_test"].update(value=1.5), "scores.best_test.value is 1.5"),
         (lambda r: r["scores"].update(best_test=None), "scores.best_test is missing"),
         (lambda r: r["config"]["model"].update(sigma=float("inf")), "config.model.sigma is inf"),
-        (lambda r: r.update(focus={"h": {"moved": "far"}}), "focus.h.moved should be a valid number"),
-        (lambda r: r.update(measured={"stuck": 3}), "measured.stuck should be a valid dictionary: 3"),
+        (
+            lambda r: r.update(focus={"h": {"moved": "far"}}),
+            "focus.h.moved should be a valid number",
+        ),
+        (
+            lambda r: r.update(measured={"stuck": 3}),
+            "measured.stuck should be a valid dictionary: 3",
+        ),
         (lambda r: r.update(error="\ud800"), "error has characters that cannot be printed"),
     ],
 )

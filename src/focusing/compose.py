@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache, wraps
 from itertools import product
@@ -21,30 +22,20 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, _utils, base, grammar_parser
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
-from pydantic import TypeAdapter, ValidationError
 from yaml import YAMLError
 
-from focusing.config import (
-    FOCI_ONLY,
-    OLD_NAME,
-    USUAL,
-    Config,
-    Optim,
-    data_dir,
-    group_schemas,
-)
-from focusing.errors import UserError, hint, printable
-from focusing.instantiate import check_hydra
-from focusing.validation import Wrong, describe_fault, leaves, plain
+from focusing.config import FOCI_ONLY, OLD_NAME, USUAL, Config, Optim, data_dir, group_schemas
+from focusing.errors import UserError, hint
+from focusing.instantiate import check_arguments, check_hydra
+from focusing.validation import Wrong, plain
 
 MAX_SPREAD = 100_000
 """Numbers that an interpolation may make."""
-CONFIG = TypeAdapter(Config)
-"""Checks the ranges that the annotations of the options declare."""
 BRACES = re.compile(r"\{([^}]*)\}")
 
 
@@ -72,6 +63,21 @@ def prepare_hydra() -> None:
     OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
     OmegaConf.register_new_resolver("focusing.spread", spread, replace=True)
     OmegaConf.register_new_resolver("focusing.family", family, replace=True)
+
+
+@contextmanager
+def hydra_ready() -> Iterator[None]:
+    """Hydra with our configs; in a command, or in another such block, Hydra as it is there."""
+    prepare_hydra()
+    ready = GlobalHydra.instance().is_initialized()
+    with nullcontext() if ready else initialize_config_dir(str(config_dir()), version_base="1.3"):
+        yield
+
+
+def compose_config(*overrides: str) -> DictConfig:
+    """The config of a command line; :func:`check` makes plain containers of it."""
+    with hydra_ready():
+        return compose("train", list(overrides))
 
 
 def _guarded(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
@@ -161,15 +167,12 @@ def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[st
             raise UserError(f"{change}: only the data can be changed, with data=... or data.x=...")
     chosen = [change for change in overrides if change.startswith("data=")]
     changes = [change.removeprefix("data.") for change in overrides if change.startswith("data.")]
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        data = compose("train", chosen or [f"data={saved['name']}"]).data
-        if not chosen:
-            data = OmegaConf.merge(data, dict(saved))
-        elif "preprocess" in saved and "preprocess" in data:
-            data.preprocess = saved["preprocess"]
-        data = OmegaConf.merge(data, *map(_read_change, changes))
-    # Interpolations may refer to the rest of the config: resolve them before it is gone.
+    data = compose_config(*(chosen or [f"data={saved['name']}"])).data
+    if not chosen:
+        data = OmegaConf.merge(data, dict(saved))
+    elif "preprocess" in saved and "preprocess" in data:
+        data.preprocess = saved["preprocess"]
+    data = OmegaConf.merge(data, *map(_read_change, changes))
     return OmegaConf.to_container(data, resolve=True)  # type: ignore[return-value]
 
 
@@ -189,16 +192,13 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     """
     _check_names(cfg, "")
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-    for path, value in leaves(config):
-        if isinstance(value, str) and printable(value) != value:  # it could command a terminal
-            raise UserError(f"{'.'.join(path)}={value} has characters that cannot be printed.")
     try:
         plain(config)
     except Wrong as error:
         raise UserError(f"{error}.") from None
     if "_mlp" in str(config["model"].get("_target_")):
         config["model"]["hidden"] = _widths(config["model"]["hidden"])
-    _check_ranges(config)
+    check_arguments(Config, config)
     _check_foci(config)
     for name, folder in config["paths"].items():
         _check_folder(f"paths.{name}", folder)
@@ -226,19 +226,6 @@ def check_devices(devices: Any) -> None:
             f"trainer.devices={devices}: a run uses one device, 1 or [index]; "
             "several runs can use one each."
         )
-
-
-def _check_ranges(config: Mapping[str, Any]) -> None:
-    """Refuse what the annotations of the dataclasses here exclude."""
-    try:
-        CONFIG.validate_python(config)
-    except ValidationError as error:
-        [fault, *_] = error.errors()
-        keys = [key for key in fault["loc"] if isinstance(key, str)]
-        value: Any = config
-        for key in keys:
-            value = value[key]
-        raise UserError(f"{'.'.join(keys)}={value} {describe_fault(error)}.") from None
 
 
 def _widths(hidden: Any) -> list[int]:

@@ -12,6 +12,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -24,7 +25,7 @@ from pydantic.errors import PydanticUserError
 
 from focusing.config import SCHEMA_TARGETS
 from focusing.errors import OptionError, UserError
-from focusing.validation import describe_fault, leaves
+from focusing.validation import describe_faults, leaves
 
 CALLBACKS = (
     "ClipFoci",
@@ -60,8 +61,6 @@ LOG_FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
 """The file of Hydra's own choices of ``hydra/job_logging``."""
 STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
 PLAIN_TYPES = (bool, dict, float, int, list, str, tuple, NoneType)
-STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
-"""As in JSON: "1" and true are no numbers, 1.5 is no integer; a list may be a tuple."""
 
 Option = tuple[tuple[str, ...], Any]
 """The path of an option of Hydra's, and its value."""
@@ -159,6 +158,8 @@ def check_arguments(
 ) -> None:
     """Refuse an option that the annotation of the target's parameter excludes.
 
+    As in JSON, "1" and true are no numbers, 1.5 is no integer; a list may be a tuple.
+
     Args:
         target: what will be called; parameters without a type take anything.
         options: values; only plain ones are checked.
@@ -169,9 +170,12 @@ def check_arguments(
         if name not in types or not isinstance(value, PLAIN_TYPES):
             continue
         try:
-            types[name].validate_json(json.dumps(value, default=str))
+            types[name].validate_json(json.dumps(value, default=str), strict=True)
         except ValidationError as error:
-            fault = describe_fault(error)
+            for key in error.errors()[0]["loc"]:  # an option of a group inside
+                if isinstance(value, dict) and key in value:
+                    name, value = f"{name}.{key}", value[str(key)]
+            fault = describe_faults(error)
             shown = value if fault.startswith("is not one of") else repr(value)
             raise OptionError(f"{prefix}{name}={shown} {fault}.") from None
 
@@ -187,8 +191,10 @@ def _types(target: Callable[..., Any]) -> dict[str, TypeAdapter[Any]]:
     for parameter in parameters:
         named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if named and parameter.annotation is not parameter.empty:
+            group = is_dataclass(parameter.annotation)  # options inside, with types of their own
+            foreign = None if group else ConfigDict(arbitrary_types_allowed=True)
             try:
-                types[parameter.name] = TypeAdapter(parameter.annotation, config=STRICT)
+                types[parameter.name] = TypeAdapter(parameter.annotation, config=foreign)
             except PydanticUserError:  # of a library that pydantic does not know
                 continue
     return types

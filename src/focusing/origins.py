@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
 
-from focusing.compose import config_dir, current_overrides, expand_braces, prepare_hydra
+from focusing.compose import config_dir, current_overrides, expand_braces, hydra_ready
 from focusing.errors import UserError, hint
 
 SIGNATURE = "its signature in Python"
@@ -90,8 +90,7 @@ def explain(args: argparse.Namespace) -> None:
 def trace(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, list[Origin]]]:
     """The config of a command line, and for each option the layers that set it, in order."""
     overrides = current_overrides(overrides)
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+    with hydra_ready():
         config = compose("train", overrides)
         loader: Any = GlobalHydra.instance().config_loader()
         layers = loader.compute_defaults_list("train", overrides, RunMode.RUN).defaults

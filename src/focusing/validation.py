@@ -1,13 +1,12 @@
 """What values may be: those of files, and those that ask much of this machine.
 
-A check is a function that raises :class:`Wrong` for a value it refuses. What it lets pass is safe
-to format, to draw, and to name files after.
+Files may come from strangers. What passes a :func:`checker` is safe to format, to draw, and
+to name files after.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 import os
 import re
 import stat
@@ -17,21 +16,18 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
+
 from focusing.errors import UserError, printable
 
-SCHEMA = 1
 MAX_INTEGER, MAX_NUMBER = 2**63 - 1, 1e100
 """No network computes with larger numbers, and statistics of these do not overflow."""
-MAX_TEXT, MAX_NAME, MAX_DEPTH = 100_000, 100, 20
-"""Characters of a text and of a file name; containers inside one another."""
+MAX_TEXT, MAX_LABEL, MAX_NAME, MAX_DEPTH = 100_000, 200, 100, 20
+"""Characters of a text, a label and a file name; containers inside one another."""
 MAX_READ = 4 * 1024**3
 """Bytes of a file that are read, or inflated, into memory; the data sets here need a tenth."""
 GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """What a container or a job of a cluster may have, on Linux."""
-UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Control characters but newline and tab, and halves of characters, which no file can hold."""
-
-Check = Callable[[Any], None]
 
 
 class Wrong(ValueError):
@@ -39,19 +35,15 @@ class Wrong(ValueError):
 
     Args:
         reason: follows the path of the value in a sentence.
-        path: keys that lead to it, the innermost first.
+        path: keys that lead to it.
     """
 
     def __init__(self, reason: str, *path: str | int) -> None:
         super().__init__(reason, *path)
         self.reason, self.path = reason, path
 
-    def under(self, key: str | int) -> Wrong:
-        """This error seen from the container that has the value under a key."""
-        return Wrong(self.reason, *self.path, key)
-
     def __str__(self) -> str:
-        where = ".".join(printable(str(key), 40) for key in reversed(self.path))
+        where = ".".join(printable(str(key), 40) for key in self.path)
         return f"{where} {self.reason}" if where else f"it {self.reason}"
 
 
@@ -62,160 +54,77 @@ def is_name(text: Any) -> bool:
     return text not in ("", ".", "..") and not {"/", "\\"} & set(text) and len(text.encode()) < 256
 
 
-def name(value: Any) -> None:
-    """The name of a file or a folder."""
-    if not is_name(value) or value[0] == "." or len(value) > MAX_NAME:
-        raise Wrong(f"is not a name of 1 to {MAX_NAME} letters without separators: {short(value)}")
+def _check_name(text: str) -> str:
+    if not is_name(text) or text[0] == "." or len(text) > MAX_NAME:
+        raise ValueError(f"is not a name of 1 to {MAX_NAME} letters without separators")
+    return text
 
 
-def below(value: Any) -> None:
-    """A folder below another: names with slashes between them."""
+def _check_folder(text: str) -> str:
     try:
-        for folder in value.split("/"):
-            name(folder)
-    except (AttributeError, Wrong):
-        raise Wrong(f"is not a folder below this one: {short(value)}") from None
+        for name in text.split("/"):
+            _check_name(name)
+    except ValueError:
+        raise ValueError("is not a folder below this one") from None
+    return text
 
 
-def text(value: Any) -> None:
-    """A text that a file can hold."""
-    if type(value) is not str:
-        raise Wrong(f"is not a text: {short(value)}")
-    if len(value) > MAX_TEXT:
-        raise Wrong(f"is longer than {MAX_TEXT} characters")
-    if not value.isprintable() and UNWRITABLE.search(value):
-        raise Wrong(f"has control characters: {short(value)}")
+COUNT, AT_LEAST_ONE = core_schema.int_schema(ge=0), core_schema.int_schema(ge=1)
+SHARE, POSITIVE = core_schema.float_schema(ge=0, le=1), core_schema.float_schema(ge=0)
+PROTOCOL = core_schema.literal_schema(["best_test", "holdout", "last"])
+TEXT = core_schema.str_schema()
+LABEL = core_schema.str_schema(min_length=1, max_length=MAX_LABEL)
+"""A text that fits into a cell of a table."""
+NAME = core_schema.no_info_after_validator_function(_check_name, TEXT)
+"""The name of a file or a folder."""
+FOLDER = core_schema.no_info_after_validator_function(_check_folder, TEXT)
+"""A folder below another: names with slashes between them."""
 
 
-def label(value: Any) -> None:
-    """A text that fits into a cell of a table."""
-    text(value)
-    if not value or len(value) > 200:
-        raise Wrong(f"is not a text of 1 to 200 characters: {short(value)}")
-
-
-_key = lru_cache(maxsize=4096)(label)  # records have the same keys, by the thousand
-
-
-def truth(value: Any) -> None:
-    """True or false."""
-    if type(value) is not bool:
-        raise Wrong(f"is not true or false: {short(value)}")
-
-
-def number(low: float = -MAX_NUMBER, high: float = MAX_NUMBER) -> Check:
-    """A finite number in a range."""
-
-    def check(value: Any) -> None:
-        if type(value) not in (int, float):
-            raise Wrong(f"is not a number: {short(value)}")
-        if not low <= value <= high:  # NaN is in no range
-            raise Wrong(f"is {short(value)}, not a number {_range(low, high)}")
-
-    return check
-
-
-def whole(low: int = 0, high: int = MAX_INTEGER) -> Check:
-    """A whole number in a range."""
-
-    def check(value: Any) -> None:
-        if type(value) is not int or not low <= value <= high:
-            raise Wrong(f"is not a whole number {_range(low, high)}: {short(value)}")
-
-    return check
-
-
-def one_of(*allowed: str) -> Check:
-    """One of some texts."""
-
-    def check(value: Any) -> None:
-        if type(value) is not str or value not in allowed:
-            raise Wrong(f"is not one of {', '.join(allowed)}: {short(value)}")
-
-    return check
-
-
-def optional(check: Check) -> Check:
-    """Null, or what passes a check."""
-    return lambda value: None if value is None else check(value)
-
-
-def items(check: Check, low: int = 0, high: float = math.inf) -> Check:
-    """A list whose items all pass a check."""
-
-    def check_list(value: Any) -> None:
-        if type(value) is not list:
-            raise Wrong(f"is not a list: {short(value)}")
-        if not low <= len(value) <= high:
-            raise Wrong(f"has {len(value)} values")
-        for index, item in enumerate(value):
-            _check_at(index, check, item)
-
-    return check_list
-
-
-def numbers(value: Any) -> None:
-    """A list of finite numbers, or of null where there is none; fast, it may be long."""
-    if type(value) is not list:
-        raise Wrong(f"is not a list: {short(value)}")
-    kinds = set(map(type, value))
-    if not kinds <= {int, float, type(None)}:
-        raise Wrong("is not a list of numbers")
-    present = value if type(None) not in kinds else [item for item in value if item is not None]
-    has_nan = any(map(operator.ne, present, present))
-    if has_nan or (present and not -MAX_NUMBER <= min(present) <= max(present) <= MAX_NUMBER):
-        raise Wrong("has a number that is not finite")
-
-
-def mapping(check: Check) -> Check:
-    """An object of any names whose values all pass a check."""
-
-    def check_object(value: Any) -> None:
-        if type(value) is not dict:
-            raise Wrong(f"is not an object: {short(value)}")
-        for key, item in value.items():
-            _check_at(key, _key, key)
-            _check_at(key, check, item)
-
-    return check_object
-
-
-def fields(required: Mapping[str, Check] = {}, **known: Check) -> Check:  # noqa: B006 - only read
+def fields(required: Mapping[str, CoreSchema] = {}, **known: CoreSchema) -> CoreSchema:  # noqa: B006 - only read
     """An object with known names; other names may hold anything that is plain.
 
     Args:
         required: names that must be there.
         **known: names that may be.
     """
-    checks = {**required, **known}
+    schemas = {**required, **known}
+    return core_schema.typed_dict_schema(
+        {
+            name: core_schema.typed_dict_field(schema, required=name in required)
+            for name, schema in schemas.items()
+        }
+    )
+
+
+def checker(schema: CoreSchema) -> Callable[[Any], None]:
+    """Makes what raises Wrong for a value that is not plain, or not as a schema of pydantic says.
+
+    Nothing is converted: "1" and true are no numbers.
+    """
+    validator = SchemaValidator(schema)
 
     def check(value: Any) -> None:
-        if type(value) is not dict:
-            raise Wrong(f"is not an object: {short(value)}")
-        for key in required:
-            if key not in value:
-                raise Wrong("is missing", key)
-        for key, item in value.items():
-            _check_at(key, checks.get(key, plain), item)
-            if key not in checks:
-                _check_at(key, _key, key)
+        plain(value)
+        try:
+            validator.validate_python(value, strict=True)
+        except ValidationError as error:
+            fault, *_ = error.errors()
+            shown = "" if fault["type"] == "missing" else f": {short(fault['input'])}"
+            raise Wrong(f"{_describe(fault)}{shown}", *fault["loc"]) from None
 
     return check
 
 
-def _check_at(key: str | int, check: Check, value: Any) -> None:
-    """Check a value of a container, and name its key if it is refused."""
-    try:
-        check(value)
-    except Wrong as error:
-        raise error.under(key) from None
-
-
 def plain(value: Any, depth: int = MAX_DEPTH) -> None:
-    """Anything made of finite numbers, texts, lists and objects."""
+    """Refuse what is not made of finite numbers, texts, lists and objects.
+
+    Raises:
+        Wrong: with the path of the first value that is not plain.
+    """
     kind = type(value)
     if kind is str:
-        text(value)
+        _check_text(value)
     elif kind is float:
         if not -MAX_NUMBER <= value <= MAX_NUMBER:  # NaN is in no range
             raise Wrong(f"is {value}: it must be finite, and at most {MAX_NUMBER:g}")
@@ -225,15 +134,38 @@ def plain(value: Any, depth: int = MAX_DEPTH) -> None:
     elif kind is list or kind is dict:
         if not depth:
             raise Wrong("is nested too deeply")
+        if kind is list and _are_finite(value):
+            return
         for key, item in value.items() if kind is dict else enumerate(value):
             try:
                 if kind is dict:
-                    _key(key)
+                    _check_key(key)
                 plain(item, depth - 1)
             except Wrong as error:
-                raise error.under(key) from None
+                raise Wrong(error.reason, key, *error.path) from None
     elif value is not None and kind is not bool:
         raise Wrong(f"is not plain: {kind.__name__}")
+
+
+def _are_finite(values: list[Any]) -> bool:
+    """Whether a list holds nothing but finite numbers; fast, as the series of runs are long."""
+    if set(map(type, values)) != {float}:
+        return False
+    return not math.isnan(sum(values)) and max(map(abs, values)) <= MAX_NUMBER
+
+
+def _check_text(text: str) -> None:
+    if len(text) > MAX_TEXT:
+        raise Wrong(f"is longer than {MAX_TEXT} characters")
+    if not text.isprintable() and printable(text) != text:  # it could command a terminal
+        raise Wrong(f"has characters that cannot be printed: {short(text)}")
+
+
+@lru_cache(maxsize=4096)  # records have the same keys, by the thousand
+def _check_key(key: Any) -> None:
+    if type(key) is not str or not 0 < len(key) <= MAX_LABEL:
+        raise Wrong(f"is not a text of 1 to {MAX_LABEL} characters: {short(key)}")
+    _check_text(key)
 
 
 def leaves(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -243,12 +175,6 @@ def leaves(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield from leaves(item, *path, str(key))
     else:
         yield path, value
-
-
-def _range(low: float, high: float) -> str:
-    if high in (MAX_NUMBER, MAX_INTEGER):
-        return f"of at least {low}" if low > -MAX_NUMBER else "that is finite"
-    return f"between {low} and {high}"
 
 
 def short(value: Any) -> str:
@@ -271,8 +197,6 @@ class OneOf:
         self.choices = choices
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
         return core_schema.literal_schema(list(self.choices))
 
 
@@ -281,7 +205,6 @@ FAULTS = {
     "greater_than": "must be greater than {gt}",
     "less_than_equal": "must be at most {le}",
     "less_than": "must be less than {lt}",
-    "missing": "has too few values",
     "too_short": "has too few values",
     "too_long": "has too many values",
     "literal_error": "is not one of {expected}",
@@ -289,22 +212,23 @@ FAULTS = {
 """What pydantic's kinds of faults are called here."""
 
 
-def describe_fault(error: Any) -> str:
-    """What is wrong with a value, to follow it in a sentence.
+def describe_faults(error: ValidationError) -> str:
+    """What is wrong with an option, to follow it in a sentence."""
+    faults = error.errors()
+    # A class is among the types of a parameter, but no config can hold one.
+    told = [_describe(fault) for fault in faults if fault["type"] != "needs_python_object"]
+    return " or ".join(dict.fromkeys(told)) or "cannot be given in a config"
 
-    Args:
-        error: pydantic's ``ValidationError``.
-    """
-    faults = {}
-    for fault in error.errors():
-        context = dict(fault.get("ctx", {}))
-        if "expected" in context:
-            context["expected"] = context["expected"].replace(" or ", ", ").replace("'", "")
-        if fault["type"] in FAULTS:
-            faults[fault["type"]] = FAULTS[fault["type"]].format(**context)
-        elif fault["type"] != "needs_python_object":  # a class, which no config can hold
-            faults[fault["type"]] = fault["msg"].removeprefix("Input ")
-    return " or ".join(faults.values()) or "cannot be given in a config"
+
+def _describe(fault: Mapping[str, Any]) -> str:
+    kind, context = fault["type"], dict(fault.get("ctx", {}))
+    if kind == "missing":  # a key of an object, or a place of a tuple
+        return "is missing" if isinstance(fault["loc"][-1], str) else "has too few values"
+    if kind == "literal_error":
+        context["expected"] = context["expected"].replace(" or ", ", ").replace("'", "")
+    if kind in FAULTS:
+        return FAULTS[kind].format(**context)
+    return re.sub(r"^(Input|String|Value error,) ", "", fault["msg"])
 
 
 @cache

@@ -3,13 +3,18 @@
 import importlib.util
 import shutil
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hydra import compose
 
-from focusing.experiments.listing import jobs_of
+from focusing.compose import check
+from focusing.experiments.listing import hydra_context, jobs_of
+from focusing.results.collect import collect
+from focusing.results.identity import config_hash
 from tests.integration.forked import run_forked
 
 ROOT = Path(__file__).parents[2]
@@ -40,10 +45,27 @@ def test_every_entry_says_why_what_and_how_far() -> None:
     assert max(Counter(entry["command"] for entry in ENTRIES).values()) == 1
 
 
-@pytest.mark.parametrize("command", [entry["command"] for entry in ENTRIES])
-def test_every_command_can_be_composed(command: str) -> None:
-    runs = jobs_of(tuple(command.split()))
-    assert len(runs) > 1
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["command"])
+def test_every_command_can_be_composed_and_what_is_done_is_published(entry: dict[str, str]) -> None:
+    jobs = jobs_of(tuple(entry["command"].split()))
+    assert len(jobs) > 1
+    if entry["state"] == "done":
+        with hydra_context():
+            for job in (jobs[0], jobs[-1]):
+                assert run_of_job(job) in published_runs(), job
+
+
+@cache
+def published_runs() -> set[tuple[str, str, int]]:
+    runs = collect([ROOT / "results"]).runs
+    return {(run.experiment, run.config_hash, run.seed) for run in runs}
+
+
+def run_of_job(overrides: tuple[str, ...]) -> tuple[str, str, int]:
+    config = check(compose("train", list(overrides)))
+    if "on_missing" in config["data"]:
+        config["data"]["on_missing"] = "error"  # as a run notes it when the files are there
+    return config["name"], config_hash(config), config["seed"]
 
 
 def run_forked_instead(command: list[str], cwd: Path, check: bool = False) -> Any:

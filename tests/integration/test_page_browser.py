@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from focusing.compose import config_dir, prepare_hydra
 from focusing.reports import report
 from focusing.reports.foci import read_foci
-from focusing.reports.page import write_page
+from focusing.reports.page.site import write_page
 from focusing.reports.serve import Handler, Server
 from focusing.reports.tables.files import write_tables
 from focusing.results.collect import collect

@@ -1,4 +1,4 @@
-"""The command line, in this process; the integration tests run it in its own."""
+"""The command line, mostly in this process."""
 
 import signal
 import sys
@@ -10,24 +10,15 @@ import focusing
 from focusing import cli
 from focusing.errors import UserError
 from focusing.results.store import write_record
+from tests.integration.commands import FOCUSING, SMALL, record, run, run_dirs, run_here
 from tests.unit.reports.records import SMALLEST
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch: pytest.MonkeyPatch) -> object:
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+def restored() -> object:
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["focusing", *arguments])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 @pytest.mark.parametrize(
@@ -40,31 +31,35 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["completion", "zsh"], "--keep-accuracy"),
     ],
 )
-def test_help_version_and_completion(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    expected: str,
-) -> None:
-    assert call(monkeypatch, *arguments) == 0
-    assert expected in capsys.readouterr().out
+def test_help_version_and_completion(arguments: list[str], expected: str, tmp_path: Path) -> None:
+    assert expected in run_here(*arguments, cwd=tmp_path).stdout
 
 
-def test_train_eval_and_show(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    small = ["data.n_samples=100", "trainer.max_epochs=1", "figures=false"]
-    assert call(monkeypatch, "train", *small) == 0
-    [folder] = tmp_path.glob("outputs/*/*/seed=0")
-    assert call(monkeypatch, "eval", str(folder)) == 0
-    assert "test/acc" in capsys.readouterr().out
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import sys; from focusing.cli import build_parser; build_parser()\n"
+        "print({'torch', 'hydra', 'omegaconf', 'pydantic', 'numpy', 'rich'} & set(sys.modules))"
+    )
+    assert run([sys.executable], "-c", script, cwd=tmp_path).stdout.strip() == "set()"
+
+
+def test_eval_and_show_give_the_score_of_the_protocol(tmp_path: Path) -> None:
+    done = run_here("train", *SMALL, "protocol=holdout", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    [folder] = run_dirs(tmp_path)
+    expected, epoch = record(folder), record(folder)["scores"]["holdout"]["epoch"]
+    lines = run_here("eval", str(folder), cwd=tmp_path).stdout.splitlines()
+    scores = {line.split()[0]: float(line.split()[1]) for line in lines}
+    accuracy = 100 * expected["scores"]["holdout"]["value"]
+    assert scores["test/acc"] == pytest.approx(accuracy, abs=0.005)
+    assert scores["test/loss"] == pytest.approx(expected["series"]["test/loss"][epoch])
+    done = run_here("eval", str(folder), "data.nois=5", cwd=tmp_path)
+    assert "did you mean data.noise?" in done.stderr
     (folder / "figures").mkdir()
     (folder / "figures" / "x.png").touch()
-    assert call(monkeypatch, "show", str(folder)) == 0
-    assert "x.png" in capsys.readouterr().out
-    assert call(monkeypatch, "train", "-m", *small, "seed=1,2") == 0
-    assert len(list(tmp_path.glob("outputs/*/*/seed=*/result.json"))) == 3
+    shown = run_here("show", str(folder), cwd=tmp_path).stdout
+    for part in ("learning_to_focus", "accuracy (holdout)", "x.png"):
+        assert part in shown
 
 
 @pytest.mark.parametrize(
@@ -83,39 +78,29 @@ def test_train_eval_and_show(
         (["report", "--port", "99999999"], "99999999 is not a number from 0 to 65535"),
     ],
 )
-def test_sentences(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    arguments: list[str],
-    expected: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert call(monkeypatch, *arguments) == 1
-    error = capsys.readouterr().err
-    assert expected in error
-    assert len(error.splitlines()) == 1
+def test_an_error_is_one_sentence(tmp_path: Path, arguments: list[str], expected: str) -> None:
+    done = run_here(*arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert expected in line
 
 
-def test_show_tells_unfinished_from_foreign(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert call(monkeypatch, "show", str(tmp_path)) == 1
-    assert "not a run folder" in capsys.readouterr().err
+def test_all_of_an_error_is_shown_if_asked(tmp_path: Path) -> None:
+    done = run(FOCUSING, "fly", cwd=tmp_path, HYDRA_FULL_ERROR="1")
+    assert (done.returncode, "Traceback" in done.stderr) == (1, True)
+
+
+def test_show_tells_unfinished_from_foreign(tmp_path: Path) -> None:
+    assert "not a run folder" in run_here("show", ".", cwd=tmp_path).stderr
     (tmp_path / "config.yaml").touch()
-    assert call(monkeypatch, "show", str(tmp_path)) == 1
-    assert "not finished" in capsys.readouterr().err
+    assert "not finished" in run_here("show", ".", cwd=tmp_path).stderr
     write_record(tmp_path, {**SMALLEST, "status": "failed", "error": "diverged"})
-    assert call(monkeypatch, "show", str(tmp_path)) == 0
-    assert "diverged" in capsys.readouterr().out
+    assert "diverged" in run_here("show", ".", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize("name", [*cli.build_parser()[1], "wandb", "data"])
-def test_every_command_has_help(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    assert call(monkeypatch, *name.split(), "--help") == 0
-    printed = capsys.readouterr().out
+def test_every_command_has_help(name: str, tmp_path: Path) -> None:
+    printed = run_here(*name.split(), "--help", cwd=tmp_path).stdout
     assert f"usage: focusing {name}" in printed or name == "train"
     assert len(printed.splitlines()) > 3
 
@@ -125,13 +110,11 @@ def test_options_may_stand_anywhere(tmp_path: Path) -> None:
         cli.run_command(["eval", str(tmp_path), "--trust-target", "my.net", "data.fold=1"])
 
 
-def test_signals_have_their_codes() -> None:
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_have_their_codes(signum: int, code: int) -> None:
     with pytest.raises(SystemExit) as stop, cli.reporting_errors():
-        raise KeyboardInterrupt
-    assert stop.value.code == 130
-    with pytest.raises(SystemExit) as stop, cli.reporting_errors():
-        signal.raise_signal(signal.SIGTERM)
-    assert stop.value.code == 143
+        signal.raise_signal(signum)
+    assert stop.value.code == code
 
 
 def test_a_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,10 +123,6 @@ def test_a_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err == "Error: /proc/nowhere: No such file or directory.\n"
 
 
-@pytest.mark.parametrize(("error", "full"), [(RuntimeError, False), (UserError, True)])
-def test_a_bug_keeps_its_traceback_and_any_error_if_asked(
-    error: type[Exception], full: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cli, "FULL_ERRORS", full)
-    with pytest.raises(error), cli.reporting_errors():
-        raise error
+def test_a_bug_keeps_its_traceback() -> None:
+    with pytest.raises(RuntimeError), cli.reporting_errors():
+        raise RuntimeError

@@ -102,7 +102,7 @@ def test_a_record_of_a_later_version_is_not_touched(begun: Path, tmp_path: Path)
     ("content", "reason"),
     [
         ("", "is not the config of a run"),
-        ("[1, 2]", "is not an object"),
+        ("[1, 2]", "should be a valid dictionary"),
         ("a: [", "is not the config of a run"),
         ("seed: 0", "data is missing"),
         ("\x00", "is not the config of a run"),

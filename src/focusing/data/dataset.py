@@ -222,7 +222,7 @@ class Raw:
 def read_raw(
     name: str,
     options: FileOptions,
-    decode: Callable[[DataFiles], Arrays],
+    decode: Callable[..., Arrays],
     *,
     shape: tuple[int, ...],
     classes: int,
@@ -236,8 +236,8 @@ def read_raw(
     Args:
         name: name in the catalogue.
         options: the user's options.
-        decode: makes ``inputs``, ``targets`` and, if there is an official split, ``train``: the
-            number of training samples.
+        decode: makes, of the paths of the files, ``inputs``, ``targets`` and, if there is an
+            official split, ``train``: the number of training samples.
         shape: shape of a fake sample.
         classes: number of classes; 0 for regression.
         key: what the arrays depend on besides the files.
@@ -248,7 +248,7 @@ def read_raw(
     if options.fake:
         return fake(shape, classes, vocabulary=vocabulary, **about)
     files = options.files(name)
-    entry = decoded(name, {"files": files.hashes, **(key or {})}, lambda: decode(files))
+    entry = decoded(name, {"files": files.hashes, **(key or {})}, lambda: decode(*files.paths))
     official = int(len(entry.arrays["inputs"]) * official_share)
     return Raw.of(entry, files.source, classes, official, **about)
 

@@ -1,7 +1,7 @@
 """Read files of others: idx, CIFAR-10's batches, npz and npy; damaged or hostile ones are refused.
 
 A pickle is a program that may call anything it can name. Here it can name four things, each of
-which is a stand-in of our own that only stores its arguments.
+which is a stand-in of our own.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def read_digits(paths: tuple[Path, ...]) -> dict[str, Array]:
+def read_digits(*paths: Path) -> dict[str, Array]:
     """Images (N, H, W, 1) and labels of the four files of MNIST, the training ones first."""
     images, labels = [], []
     for image_path, label_path in (paths[:2], paths[2:]):
@@ -149,7 +149,7 @@ def read_cifar(folder: Path) -> dict[str, Array]:
 
 def load_pickle(file: IO[bytes]) -> Any:
     """Numbers, strings, lists, dicts and arrays from a pickle; anything else is refused."""
-    return _plain(_ArrayUnpickler(file, encoding="latin-1").load())
+    return _ArrayUnpickler(file, encoding="latin-1").load()
 
 
 def npz_names(path: Path) -> list[str]:
@@ -211,7 +211,7 @@ def _load_npy(file: io.BytesIO) -> Array:
         loaded = load_pickle(file)
         if not isinstance(loaded, np.ndarray):
             raise ValueError("it holds no array")
-        return loaded
+        return np.asarray(loaded)
     if dtype.kind not in "biuf":
         raise ValueError(f"it holds {dtype}, not numbers")
     declared, available = math.prod(shape) * dtype.itemsize, len(file.getbuffer()) - file.tell()
@@ -223,43 +223,25 @@ def _load_npy(file: io.BytesIO) -> Array:
 
 
 class _Type:
-    """Stands in for ``numpy.dtype``."""
+    """Stands in for ``numpy.dtype``, whose own state could make numpy read any memory."""
 
-    def __init__(self, code: str | bytes, *_: Any) -> None:
-        self.code, self.order = _text(code), "="
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.order = _text(state[1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        dtype = np.dtype(self.code)
-        return dtype.newbyteorder(self.order) if self.order in ("<", ">") else dtype  # type: ignore[arg-type]
-
-
-class _Array:
-    """Stands in for ``numpy.ndarray``."""
-
-    def __init__(self, *_: Any) -> None:
-        self.state: tuple[Any, ...] = ()
+    def __init__(self, code: str, *_: Any) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(code)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.state = state
-
-    def build(self) -> Array:
-        _, shape, kind, fortran, content = self.state
-        dtype = kind.dtype
-        if dtype.hasobject:
-            array = np.empty(len(content), dtype=object)
-            array[:] = [_plain(value) for value in content]
-        else:  # text, if a Python 2 string was read as latin-1
-            content = content if isinstance(content, bytes) else content.encode("latin-1")
-            array = np.frombuffer(content, dtype=dtype)
-        return array.reshape(shape, order="F" if fortran else "C")
+        if state[1] in ("<", ">"):
+            self.dtype = self.dtype.newbyteorder(state[1])
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode("ascii") if isinstance(value, bytes) else str(value)
+class _Array(np.ndarray[Any, Any]):
+    """Stands in for ``numpy.ndarray``: empty until numpy fills it, with a type that we made."""
+
+    def __new__(cls, *_: Any) -> _Array:
+        return super().__new__(cls, (0,), np.uint8)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        version, shape, kind, fortran, content = state
+        super().__setstate__((version, shape, kind.dtype, fortran, content))
 
 
 def _encode(text: str, encoding: str = "latin-1") -> bytes:
@@ -284,14 +266,3 @@ class _ArrayUnpickler(pickle.Unpickler):
             return _ALLOWED[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"it wants to run {module}.{name}") from None
-
-
-def _plain(value: Any) -> Any:
-    """Replace the stand-ins, in place where possible: there may be millions of lists."""
-    if isinstance(value, _Array):
-        return value.build()
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple) and any(isinstance(item, _Array) for item in value):
-        return [_plain(item) for item in value]
-    return value

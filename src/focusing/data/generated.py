@@ -21,6 +21,7 @@ from focusing.data.dataset import (
     ImageOptions,
     Raw,
     assemble,
+    read_raw,
     takes_options,
 )
 from focusing.data.dataset import fake as fake_samples
@@ -172,13 +173,11 @@ def clt(
     if variant == "generated":
         return _frame_set("clt", options, on_missing, (train, test), recipe)
     _refuse_unused(variant, {**recipe, "train": train, "test": test})
-    if options.fake:
-        side = 40 if variant == "small" else size
-        return assemble("clt", fake_samples((side, side, 1), 10), options)
-    files = options.files(VARIANTS[variant])
-    key = {"files": files.hashes}
-    entry = decoded(f"clt-{variant}", key, lambda: _read_clutter(files.paths[0]))
-    return assemble("clt", Raw.of(entry, f"{variant}, {files.source}", 10, top=1.0), options)
+    side = 40 if variant == "small" else size
+    about: Any = {"shape": (side, side, 1), "classes": 10, "top": 1.0}
+    raw = read_raw(VARIANTS[variant], options, _read_clutter, **about)
+    source = raw.source if options.fake else f"{variant}, {raw.source}"
+    return assemble("clt", replace(raw, source=source), options)
 
 
 @takes_options

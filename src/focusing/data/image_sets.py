@@ -83,7 +83,7 @@ def fashion(options: ImageOptions) -> DataSet:
         options: see :class:`focusing.data.dataset.ImageOptions`.
     """
     shape, labels = (28, 28, 1), CLOTHES.split()
-    raw = read_raw("fashion", options, _digits, shape=shape, classes=10, labels=labels)
+    raw = read_raw("fashion", options, read_digits, shape=shape, classes=10, labels=labels)
     return assemble("fashion", raw, options)
 
 
@@ -94,14 +94,8 @@ def cifar10(options: ImageOptions) -> DataSet:
     Args:
         options: see :class:`focusing.data.dataset.ImageOptions`.
     """
-    raw = read_raw(
-        "cifar10",
-        options,
-        lambda files: read_cifar(files.paths[0]),
-        shape=(32, 32, 3),
-        classes=10,
-        labels=CIFAR_CLASSES.split(),
-    )
+    shape, labels = (32, 32, 3), CIFAR_CLASSES.split()
+    raw = read_raw("cifar10", options, read_cifar, shape=shape, classes=10, labels=labels)
     return assemble("cifar10", raw, options)
 
 
@@ -178,7 +172,7 @@ def read_mnist(options: FileOptions, on_missing: str) -> Raw:
     missing = on_missing == "sample" and find(catalogue()["mnist"], options.folder) is None
     if missing and not options.fake:
         return Raw.of(decoded("mnist-sample", {}, sample_digits), "sample-5k", 10)
-    return read_raw("mnist", options, _digits, shape=(28, 28, 1), classes=10)
+    return read_raw("mnist", options, read_digits, shape=(28, 28, 1), classes=10)
 
 
 def resolve_missing(options: dict[str, Any], data_dir: Path, *, strict: bool) -> None:
@@ -238,10 +232,6 @@ def open_image(path: Path) -> Iterator[Image.Image]:
         except (Image.DecompressionBombError, Image.DecompressionBombWarning):
             most = f"{Image.MAX_IMAGE_PIXELS:,}".replace(",", " ")
             raise DamagedError(path, f"it has more than {most} pixels") from None
-
-
-def _digits(files: DataFiles) -> dict[str, NDArray[Any]]:
-    return read_digits(files.paths)
 
 
 def _photographs(files: DataFiles) -> list[str]:

@@ -30,7 +30,7 @@ def boston(options: FileOptions, *, pad: Annotated[int, Ge(0)] = 0) -> DataSet:
         pad: columns of zeros on either side; the author's focused network had 5.
     """
     about: dict[str, Any] = {"shape": (13,), "classes": 0, "top": None, "official_share": 0.8}
-    raw = read_raw("boston", options, lambda files: read_boston(files.paths[0]), **about)
+    raw = read_raw("boston", options, read_boston, **about)
     return assemble("boston", raw, options, pad=pad)
 
 
@@ -44,7 +44,7 @@ def dna(options: FileOptions, *, pad: Annotated[int, Ge(0)] = 0) -> DataSet:
     """
     about: dict[str, Any] = {"shape": (180,), "classes": 3, "top": 1.0, "labels": DNA_CLASSES}
     about["test_share"] = DNA_TEST
-    raw = read_raw("dna", options, lambda files: read_dna(files.paths), **about)
+    raw = read_raw("dna", options, read_dna, **about)
     return assemble("dna", raw, options, pad=pad)
 
 
@@ -68,9 +68,7 @@ def read_boston(path: Path) -> dict[str, NDArray[Any]]:
     return {"inputs": table[:, :13], "targets": table[:, 13]}
 
 
-def read_dna(
-    paths: tuple[Path, ...], expected: Mapping[str, int] = DNA_ROWS
-) -> dict[str, NDArray[Any]]:
+def read_dna(*paths: Path, expected: Mapping[str, int] = DNA_ROWS) -> dict[str, NDArray[Any]]:
     """The rows of LIBSVM's two files, which must have the expected numbers of rows, by name."""
     from sklearn.datasets import load_svmlight_file  # type: ignore[import-untyped]
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -42,7 +41,7 @@ def reuters(
     raw = read_raw(
         "reuters",
         options,
-        lambda files: read_reuters(files.paths[0], words),
+        lambda path: read_reuters(path, words),
         key={"words": words},
         shape=(words,),
         classes=46,
@@ -80,7 +79,7 @@ def imdb(
     raw = read_raw(
         "imdb",
         options,
-        lambda files: read_imdb(files.paths[0], **recipe),
+        lambda path: read_imdb(path, **recipe),
         key=recipe,
         shape=(length,),
         classes=2,
@@ -96,7 +95,7 @@ def read_reuters(path: Path, words: int) -> dict[str, NDArray[Any]]:
     texts, targets = _load(path, "x", "y", 46, _keras_random())
     inputs = np.zeros((len(targets), words), dtype=np.uint8)
     kept = texts.tokens < words
-    inputs[texts.text_numbers()[kept], texts.tokens[kept]] = 1
+    inputs[texts.numbers[kept], texts.tokens[kept]] = 1
     return {"inputs": inputs, "targets": targets}
 
 
@@ -107,100 +106,66 @@ def read_imdb(path: Path, words: int, length: int, ngrams: int) -> dict[str, NDA
     for split in ("train", "test"):
         text, labels = _load(path, f"x_{split}", f"y_{split}", 2, random)
         tokens = np.where(text.tokens < words, text.tokens, UNKNOWN)
-        texts.append(Texts(tokens, text.starts))
+        texts.append(Texts(tokens, text.numbers))
         targets.append(labels)
-    train, test, vocabulary = sequences(texts[0], texts[1], words, length, ngrams)
+    with_ngrams, vocabulary = append_ngrams(texts, words, ngrams)
+    counts = [len(labels) for labels in targets]
+    padded = [_pad(text, count, length) for text, count in zip(with_ngrams, counts, strict=True)]
     return {
-        "inputs": np.concatenate([train, test]),
+        "inputs": np.concatenate(padded),
         "targets": np.concatenate(targets),
-        "train": np.array(len(train)),
+        "train": np.array(counts[0]),
         "vocabulary": np.array(vocabulary),
     }
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Tokens of many texts in one array, one text after the other.
-
-    Args:
-        tokens: tokens of all texts.
-        starts: where each text starts, and where the last one ends.
-    """
+class Texts(NamedTuple):
+    """Tokens of many texts in one array, and the number of the text that each is in."""
 
     tokens: Ints
-    starts: Ints
-
-    @classmethod
-    def of(cls, lists: Sequence[Sequence[int]] | NDArray[Any]) -> Texts:
-        """Make them from a list of tokens per text."""
-        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        return cls(np.fromiter(chain.from_iterable(lists), np.int64, starts[-1]), starts)
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def text_numbers(self) -> Ints:
-        """The number of the text that each token belongs to."""
-        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+    numbers: Ints
 
 
-def sequences(
-    train: Texts, test: Texts, words: int, length: int, ngrams: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-    """Sequences of one length; the n-grams of a text follow its words, as tokens of their own.
+def append_ngrams(splits: Sequence[Texts], words: int, ngrams: int) -> tuple[list[Texts], int]:
+    """Append the n-grams of the texts, up to the largest n, as tokens of their own.
 
-    Args:
-        train: texts of tokens below ``words``; only their n-grams become tokens.
-        test: texts whose other n-grams are left out.
-        words: number of words.
-        length: length of a sequence; texts lose their beginning, or are padded with 0 in front.
-        ngrams: the largest n.
+    Only those of the first split, the training data, become tokens; others are left out.
 
     Returns:
-        Training and test sequences, and the number of different tokens.
+        The splits, and the number of different tokens.
     """
-    tokens = [[train.tokens], [test.tokens]]
-    numbers = [[train.text_numbers()], [test.text_numbers()]]
+    grown = [[split] for split in splits]
     vocabulary = words
     for size in range(2, ngrams + 1):
-        grams = [_grams(texts, words, size) for texts in (train, test)]
-        known = np.unique(grams[0][0])
-        for split, (codes, text) in enumerate(grams):
-            rank = np.minimum(np.searchsorted(known, codes), max(len(known) - 1, 0))
-            seen = known[rank] == codes if len(known) else np.zeros(len(codes), dtype=bool)
-            tokens[split].append(vocabulary + rank[seen])
-            numbers[split].append(text[seen])
+        grams = [_grams(split, words, size) for split in splits]
+        known = np.unique(grams[0].tokens)
+        for parts, (codes, numbers) in zip(grown, grams, strict=True):
+            seen = np.isin(codes, known)
+            ranks = np.searchsorted(known, codes[seen])
+            parts.append(Texts(vocabulary + ranks, numbers[seen]))
         vocabulary += len(known)
-    padded = [
-        _pad(np.concatenate(tokens[split]), np.concatenate(numbers[split]), len(texts), length)
-        for split, texts in enumerate((train, test))
-    ]
-    return padded[0], padded[1], vocabulary
+    return [Texts(*map(np.concatenate, zip(*parts, strict=True))) for parts in grown], vocabulary
 
 
-def _grams(texts: Texts, words: int, size: int) -> tuple[Ints, Ints]:
+def _grams(texts: Texts, words: int, size: int) -> Texts:
     """A code for each n-gram, and the number of the text it is in."""
-    text = texts.text_numbers()
-    count = len(texts.tokens) - size + 1
-    if count <= 0:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    count = max(len(texts.tokens) - size + 1, 0)
     codes = np.zeros(count, dtype=np.int64)
     for offset in range(size):
         codes = codes * words + texts.tokens[offset : offset + count]
-    inside = text[:count] == text[size - 1 :]
-    return codes[inside], text[:count][inside]
+    inside = texts.numbers[:count] == texts.numbers[size - 1 :]
+    return Texts(codes[inside], texts.numbers[:count][inside])
 
 
-def _pad(tokens: Ints, text: Ints, count: int, length: int) -> NDArray[np.int32]:
-    """Put the last tokens of each text at the end of its row."""
-    order = np.argsort(text, kind="stable")  # words stay before pairs, pairs before triples
-    tokens, text = tokens[order], text[order]
-    ends = np.cumsum(np.bincount(text, minlength=count))
-    column = np.arange(len(tokens)) - ends[text] + length
+def _pad(texts: Texts, count: int, length: int) -> NDArray[np.int32]:
+    """Put the last tokens of each text at the end of its row; what is missing in front is 0."""
+    order = np.argsort(texts.numbers, kind="stable")  # words stay before pairs of words
+    tokens, numbers = texts.tokens[order], texts.numbers[order]
+    ends = np.cumsum(np.bincount(numbers, minlength=count))
+    column = np.arange(len(tokens)) - ends[numbers] + length
     rows = np.zeros((count, length), dtype=np.int32)
     kept = column >= 0
-    rows[text[kept], column[kept]] = tokens[kept]
+    rows[numbers[kept], column[kept]] = tokens[kept]
     return rows
 
 
@@ -215,11 +180,12 @@ def _load(
             raise ValueError(f"its {label} does not fit its {text}")
         order = np.arange(len(labels))
         random.shuffle(order)
-        shuffled = Texts.of([[START - SHIFT, *texts[row]] for row in order])
-        tokens = shuffled.tokens + SHIFT
+        lists = [[START - SHIFT, *texts[row]] for row in order]
+        tokens = np.fromiter(chain.from_iterable(lists), np.int64) + SHIFT
         if (tokens < SHIFT).sum() > len(labels):  # each text has one START
             raise ValueError(f"its {text} has negative numbers")
-    return Texts(tokens, shuffled.starts), labels[order]
+        numbers = np.repeat(np.arange(len(lists)), [*map(len, lists)])
+    return Texts(tokens, numbers), labels[order]
 
 
 def _keras_random() -> np.random.RandomState:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import copy
 import ctypes
-import math
 import multiprocessing
 import os
+import sys
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
-from rich import box, console
-from rich.table import Table
+from rich.console import Console
 
 from focusing.compose import check, prepare_hydra
 from focusing.config import SCHEMA_TARGETS, FociOptim, Optim, group_schemas
@@ -38,13 +36,16 @@ from focusing.experiments.stack_records import (
     train_or_record,
 )
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
+from focusing.results.collect import Collection, Run, published, runs_at
 from focusing.results.identity import ONLOOKERS, run_folder
 from focusing.sweep.clusters import ClusterSweep
 from focusing.sweep.jobs import (
+    Done,
     Job,
     Outcome,
     Result,
     RunsFailedError,
+    number_jobs,
     print_failures,
 )
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
@@ -55,7 +56,6 @@ MIN_POOL_SECONDS = 20.0
 """Less work than that is done in this process: starting others would take longer than it saves."""
 POLL_SECONDS = 1.0
 """How often to check trials that another process runs."""
-CRASHED_TWICE = "The process of this trial's stack died twice; is there enough memory?"
 FREE_OPTIONS = {
     "optim": ("lr", "lr_mu", "lr_sigma", "momentum", "batch_size", "drop_last", "shuffle", "l2"),
     "model": ("name", "hidden", "mu", "sigma", "train_mu", "train_sigma", "init")
@@ -65,7 +65,7 @@ FREE_OPTIONS = {
 
 
 def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float | None:
-    """Run the trials of a config, those of equal shapes together, and print a summary.
+    """Run the trials of a config, those of equal shapes together, and print their table.
 
     Finished runs are not run again, failed ones only with ``sweep.retry_failed=true``. A kill
     loses the groups that are being trained.
@@ -84,14 +84,13 @@ def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float |
     if cluster is None:
         device = build_trainer(config["trainer"], Path()).strategy.root_device
     fixed = command_line_options(cfg)
-    overrides = tuple(HydraConfig.get().overrides.task) if cluster else ()
     numbers = config["sweep"]["only"] or range(config["sweep"]["trials"])
     trials = [draw(config["seed"], index, config["variant"], fixed) for index in numbers]
     pairs = [pair_of(config, trial, fixed) for trial in trials]
     retry = config["sweep"]["retry_failed"]
     left = [pair for pair in pairs if config["force"] or not _is_finished(pair, retry)]
     begun, errors = {pair.trial for pair in left}, dict[int, str]()
-    stderr = console.Console(stderr=True, soft_wrap=True)
+    stderr = Console(stderr=True, soft_wrap=True)
     with SweepStatus(
         console=stderr, total=len(pairs), options=("sweep.trial",), noun="trials"
     ) as status:
@@ -102,30 +101,25 @@ def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float |
             status.refresh()
             fitting = groups(left, device, stack_budget(config, device))
             stacks = sorted(fitting, key=rough_seconds, reverse=True)
-            if cluster is None:
-                errors |= train_groups(stacks, device, status)
-            else:
-                errors |= train_on_cluster(stacks, cluster, overrides, status)
+            errors |= train_groups(stacks, device, status, cluster)
             left = [pair for pair in left if pair.trial not in errors]
             left = [pair for pair in left if not (config["force"] or _is_finished(pair))]
             if left:
                 time.sleep(POLL_SECONDS)
-    scores, failed = list[tuple[Trial, float, float]](), list[Result]()
-    for trial, pair in zip(trials, pairs, strict=True):
-        error, earlier = errors.get(trial.index), trial.index not in begun
-        results = _results(pair, error, earlier=earlier)
-        failed += [result for result in results if result[1].status == "failed"]
-        values = [outcome.score for _, outcome in results if outcome.score is not None]
-        if len(values) == len(pair):
-            scores.append((trial, values[0], values[1]))
+    results = [
+        _results(pair, errors.get(pair.trial), earlier=pair.trial not in begun) for pair in pairs
+    ]
     if not config["sweep"]["only"]:
-        console.Console(soft_wrap=True).print(summarize(trials, scores))
+        _print_table(pairs)
+    failed = [(job, out) for both in results for job, out in both if out.status == "failed"]
     if failed:
         in_a_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
         if not in_a_sweep:  # which prints them
             print_failures(failed)
         raise RunsFailedError(f"{len(failed)} of {2 * len(pairs)} runs failed", tuple(failed))
-    return fmean(focused - dense for _, dense, focused in scores) if scores else None
+    scores = [[out.score for _, out in both if out.score is not None] for both in results]
+    gaps = [both[1] - both[0] for both in scores if len(both) == len(Pair._fields)]
+    return fmean(gaps) if gaps else None
 
 
 def check_stackable(config: Mapping[str, Any]) -> None:
@@ -172,11 +166,11 @@ def _refusal(name: str, value: Any, supported: str) -> UserError:
     return UserError(f"{name}={value} needs sweep.stacked=false; a stack knows {supported} only.")
 
 
-def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -> Pair:
+def pair_of(config: dict[str, Any], trial: Trial, fixed: Container[str] = ()) -> Pair:
     """The configs of a trial's runs: that of the sweep with the trial, except for fixed options."""
     focused = copy.deepcopy(config)
     focused["sweep"]["only"] = None
-    for name, value in trial.settings.items():
+    for name, value in trial.items():
         if name not in fixed:
             group, _, option = name.partition(".")
             focused[group][option] = value
@@ -188,50 +182,24 @@ def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -
 
 
 def train_groups(
-    stacks: Sequence[Group], device: torch.device, status: SweepStatus
-) -> dict[int, str]:
-    """Train all groups in this order; on a CPU in as many processes as torch has threads.
-
-    Small steps do not divide, so every process has one thread. The groups of a process that died
-    are tried once more, each trial by itself. Returns the errors of trials that could not be
-    trained, by the numbers of the trials.
-    """
-    workers = min(torch.get_num_threads() if device.type == "cpu" else 1, len(stacks))
-    forks = hasattr(os, "fork") and not multiprocessing.current_process().daemon
-    errors: dict[int, str] = {}
-    if workers < 2 or not forks or sum(map(rough_seconds, stacks)) < MIN_POOL_SECONDS:
-        with one_thread():
-            for group in stacks:
-                errors |= _finish(group, train_or_record(group, device), status)
-        return errors
-    crashed: list[Group] = []
-    for group, failed in _run_in_pool(stacks, device, workers, status):
-        if failed is None:
-            crashed += [[pair] for pair in group]
-        else:
-            errors |= _finish(group, failed, status)
-    for group, failed in _run_in_pool(crashed, device, 1, status):
-        failed = record_failures(group, CRASHED_TWICE) if failed is None else failed
-        errors |= _finish(group, failed, status)
-    return errors
-
-
-def train_on_cluster(
     stacks: Sequence[Group],
-    cluster: ClusterSweep,
-    overrides: tuple[str, ...],
+    device: torch.device,
     status: SweepStatus,
+    cluster: ClusterSweep | None = None,
     *,
     again: bool = True,
 ) -> dict[int, str]:
-    """Train groups as the jobs of a cluster: as :func:`train_groups` does, and it returns the same.
+    """Train all groups in this order, in a pool of processes or as jobs of a cluster.
 
     Args:
         stacks: the groups.
-        cluster: where to.
-        overrides: of the sweep.
+        device: where they train.
         status: of the trials.
+        cluster: where to; None: here.
         again: try the trials of a group whose process died once more, one by one.
+
+    Returns:
+        The errors of trials that could not be trained, by their numbers.
     """
     errors: dict[int, str] = {}
     crashed: list[Group] = []
@@ -245,41 +213,55 @@ def train_on_cluster(
             failed = record_failures(group, str(outcome.error))
         elif outcome.status == "failed" and not outcome.runs:
             failed = {pair.trial: str(outcome.error) for pair in group}
-        errors.update(_finish(group, failed, status))
+        errors.update(failed)
+        for pair in group:
+            _count(status, pair, failed.get(pair.trial))
+        status.refresh()
 
-    names = (",".join(str(pair.trial) for pair in group) for group in stacks)
-    jobs = [Job(place, (*overrides, f"sweep.only=[{name}]")) for place, name in enumerate(names)]
-    cluster.work(iter(jobs), status, done)
+    if cluster is None:
+        _train_here(stacks, device, status, done, again=again)
+    else:
+        common = HydraConfig.get().overrides.task
+        only = (",".join(str(pair.trial) for pair in group) for group in stacks)
+        words = [(*common, f"sweep.only=[{numbers}]") for numbers in only]
+        cluster.run(iter(number_jobs(words)), status, done)
     if crashed:
-        errors |= train_on_cluster(crashed, cluster, overrides, status, again=False)
+        errors |= train_groups(crashed, device, status, cluster, again=False)
     return errors
 
 
-def _finish(group: Group, failed: dict[int, str], status: SweepStatus) -> dict[int, str]:
-    """Show what became of a group; returns the errors of its trials."""
-    for pair in group:
-        _count(status, pair, failed.get(pair.trial))
-    status.refresh()
-    return failed
+def _train_here(
+    stacks: Sequence[Group], device: torch.device, status: SweepStatus, done: Done, *, again: bool
+) -> None:
+    """Train groups on this machine; on a CPU in as many processes as torch has threads.
 
+    Small steps do not divide, so every process has one thread. What has killed a process before
+    gets one to itself.
+    """
 
-def _run_in_pool(
-    waiting: Sequence[Group], device: torch.device, workers: int, status: SweepStatus
-) -> Iterator[tuple[Group, dict[int, str] | None]]:
-    """Train groups in processes; yields the errors of each, None if its process died."""
+    def train(job: Job) -> Outcome:
+        failed = train_or_record(stacks[job.index], device)
+        runs = [(Job(trial), Outcome("failed", error=error)) for trial, error in failed.items()]
+        return Outcome("done", runs=tuple(runs))
 
     def execute(job: Job, announce: Announce) -> Outcome:
         torch.set_num_threads(1)
         _keep_memory()
-        failed = train_or_record(waiting[job.index], device)
-        runs = [(Job(trial), Outcome("failed", error=error)) for trial, error in failed.items()]
-        return Outcome("done", runs=tuple(runs))
+        return train(job)
 
-    limits = Limits(jobs=max(1, len(waiting)), growth_mb=1000)
-    with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
-        for job, outcome in pool.run(map(Job, range(len(waiting))), status.refresh):
-            errors = {run.index: str(failed.error) for run, failed in outcome.runs}
-            yield waiting[job.index], None if outcome.crashed else errors
+    jobs = map(Job, range(len(stacks)))
+    workers = min(torch.get_num_threads() if again and device.type == "cpu" else 1, len(stacks))
+    pays = workers > 1 and sum(map(rough_seconds, stacks)) >= MIN_POOL_SECONDS
+    forks = hasattr(os, "fork") and not multiprocessing.current_process().daemon
+    if forks and (pays or not again):
+        limits = Limits(jobs=len(stacks), growth_mb=1000)
+        with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
+            for job, outcome in pool.run(jobs, status.refresh):
+                done(job, outcome)
+    else:
+        with one_thread():
+            for job in jobs:
+                done(job, train(job))
 
 
 @contextmanager
@@ -338,34 +320,15 @@ def _count(
         status.add(Job(pair.trial, (f"sweep.trial={pair.trial}",)), outcome)
 
 
-def summarize(
-    trials: Sequence[Trial], scores: Sequence[tuple[Trial, float, float]]
-) -> console.Group:
-    """A table by level and position of the noise, and how many draws were changed."""
-    titles = ("noise", "where", "trials", "dense", "focused", "focused - dense")
-    table = Table(*titles, box=box.SIMPLE_HEAD)
-    for column in table.columns[2:]:
-        column.justify = "right"
-    cells: dict[tuple[str, str], list[tuple[float, float]]] = {("none", ""): []}
-    cells |= {(f"{x:g} x length", where): [] for x in (0.5, 1.0) for where in ("sides", "left")}
-    for trial, dense, focused in scores:
-        key = (f"{trial.noise_level:g} x length", trial.settings["data.noise_position"])
-        cells.setdefault(key if trial.noise_level else ("none", ""), []).append((dense, focused))
-    cells["all", ""] = [(dense, focused) for _, dense, focused in scores]
-    for (level, where), pairs in cells.items():
-        table.add_row(level, where, str(len(pairs)), *_statistics(pairs))
-    changes = Counter(trial.changed.partition(" for ")[0] for trial in trials if trial.changed)
-    what = "; ".join(f"{count} x {change}" for change, count in sorted(changes.items()))
-    note = f"Not possible as drawn: {changes.total()} trials" + (f" ({what})." if what else ".")
-    note += "\nTest accuracy in percent; of differences the mean +- its standard error."
-    return console.Group(table, note)
+def _print_table(pairs: Sequence[Pair]) -> None:
+    """Print the table of the report for these trials."""
+    from focusing.reports.tables.trial_tables import trial_tables  # pandas and scipy take a second
+    from focusing.reports.terminal import table_lines
 
-
-def _statistics(pairs: Sequence[tuple[float, float]]) -> tuple[str, str, str]:
-    """Mean accuracies and the mean difference with its standard error, in percent."""
-    if not pairs:
-        return "", "", ""
-    gaps = [100 * (focused - dense) for dense, focused in pairs]
-    error = f" +- {stdev(gaps) / math.sqrt(len(gaps)):.2f}" if len(gaps) > 1 else ""
-    dense, focused = (100 * fmean(column) for column in zip(*pairs, strict=True))
-    return f"{dense:.2f}", f"{focused:.2f}", f"{fmean(gaps):+.2f}{error}"
+    runs: list[Run] = []
+    for config in (config for pair in pairs for config in pair):
+        archived = published(config)
+        runs += runs_at([run_folder(config)]) or ([archived] if archived else [])
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    for table in trial_tables(Collection(tuple(runs))):
+        console.print(*table_lines(table), sep="\n")

@@ -9,7 +9,6 @@ from annotated_types import Len
 from torch import Tensor, nn
 
 from focusing.config import AtLeastOne, Share
-from focusing.instantiate import check_arguments
 from focusing.models.hidden_layers import (
     ChannelsLast,
     classifier_layer,
@@ -56,18 +55,10 @@ class CNN(Network):
         batch_norm: bool = True,
         dropout: Annotated[Sequence[Share], Len(2, 2)] = (0.5, 0.5),
     ) -> None:
-        check_arguments(CNN, locals(), "model.")
-        super().__init__(inputs, outputs, [hidden])
+        super().__init__(inputs, outputs, [hidden], locals())
         height, width, channels = image_shape(self.shape, "A convolutional network")
         if min(height, width) < pool:
             raise ValueError(f"pool={pool} is larger than the images, {height}x{width}.")
-        self._rest = {
-            "filters": tuple(filters),
-            "kernel": kernel,
-            "pool": pool,
-            "batch_norm": batch_norm,
-            "dropout": tuple(dropout),
-        }
         for index, count in enumerate(filters, start=1):
             conv = nn.Conv2d(channels, count, kernel, padding="same")
             nn.init.xavier_uniform_(conv.weight)

@@ -85,7 +85,7 @@ class DynamicNetwork(Network):
     def _dense(self, widths: Sequence[int]) -> Network:
         """The twin has no foci of either kind: it sees the whole frame."""
         whole = copy(self.net)
-        whole.shape = self.shape
+        whole._shared = {**whole._shared, "inputs": self.shape}
         return whole._dense(widths)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from focusing.config import AtLeastOne
-from focusing.instantiate import check_arguments
 from focusing.models.hidden_layers import classifier_layer, focused
 from focusing.models.network import Inputs, Network
 
@@ -33,6 +32,8 @@ class FastText(Network):
         - Output: (N, 1) for two classes, else (N, outputs).
     """
 
+    width_option = "embedding"
+
     def __init__(
         self,
         inputs: Inputs,
@@ -42,8 +43,7 @@ class FastText(Network):
         embedding: AtLeastOne = 50,
         focus: Mapping[str, Any] | None = None,
     ) -> None:
-        check_arguments(FastText, locals(), "model.")
-        super().__init__(inputs, outputs, [embedding])
+        super().__init__(inputs, outputs, [embedding], locals())
         self.vocabulary = vocabulary
         self.embedding = nn.EmbeddingBag(vocabulary, embedding, mode="mean")
         nn.init.uniform_(self.embedding.weight, -0.05, 0.05)  # as Keras
@@ -61,9 +61,6 @@ class FastText(Network):
         """Texts of token 0."""
         device = self.embedding.weight.device
         return torch.zeros(samples, *self.shape, dtype=torch.int32, device=device)
-
-    def _dense(self, widths: Sequence[int]) -> FastText:
-        return FastText(self.shape, self.outputs, self.vocabulary, embedding=widths[0])
 
 
 focused_fasttext = focused(FastText)

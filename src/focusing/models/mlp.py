@@ -8,7 +8,6 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from focusing.config import Share
-from focusing.instantiate import check_arguments
 from focusing.models.hidden_layers import dense_layer, focused, resolve_topology
 from focusing.models.network import Inputs, Network
 from focusing.nn import AnchoredLinear, FocusedLinear
@@ -55,19 +54,14 @@ class MLP(Network):
         input_dropout: Share = 0.0,
         dropout: Sequence[Share] = (),
     ) -> None:
-        check_arguments(MLP, locals(), "model.")
+        arguments = locals()
         hidden = [hidden] if isinstance(hidden, int) else hidden
-        super().__init__(inputs, outputs, hidden)
+        super().__init__(inputs, outputs, hidden, arguments)
         if len(dropout) > len(hidden):
             raise ValueError(
                 f"dropout={list(dropout)} has more numbers than hidden={list(hidden)}: use "
                 f"model.dropout={list(dropout)[: len(hidden)]}."
             )
-        self._rest = {
-            "batch_norm": batch_norm,
-            "input_dropout": input_dropout,
-            "dropout": tuple(dropout),
-        }
         options = dict(focus or {})
         if "topology" in options:
             options["topology"] = resolve_topology(options["topology"], self.shape)
@@ -103,9 +97,6 @@ class MLP(Network):
         for layer in self.children():
             input = layer(input)
         return input
-
-    def _dense(self, widths: Sequence[int]) -> MLP:
-        return MLP(self.shape, self.outputs, widths, **self._rest)
 
 
 def dense_mlp(

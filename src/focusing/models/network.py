@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from focusing.instantiate import check_arguments
 from focusing.nn import FocusedLinear, to_inference
 
 Inputs = int | Sequence[int]
 """The shape of a sample, or the number of its inputs."""
 MAX_LAYERS = 1000
 """Layers of a network: building more takes minutes, and a file from elsewhere may ask for them."""
-SUMMARY_COLUMNS = ("layer", "kind", "output", "parameters", "connections", "multiply-adds")
 
 
 def channels_first(input: Tensor) -> Tensor:
@@ -62,12 +63,16 @@ class Summary:
         return {name: sum(getattr(layer, name) for layer in self.layers) for name in names}
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [SUMMARY_COLUMNS]
-        for layer in self.layers:
+        rows = [("layer", "kind", "output", "parameters", "connections", "multiply-adds")]
+        for layer in (*self.layers, LayerSummary("total", "", (), **self.totals())):
+            counts = (layer.parameters, layer.connections, layer.multiply_adds)
+            parameters, connections, multiply_adds = (f"{count:,}" for count in counts)
             shape = "x".join(map(str, layer.output))
-            rows.append((layer.name, layer.kind, shape, *_counts(vars(layer))))
-        rows.append(("total", "", "", *_counts(self.totals())))
-        return _table(rows)
+            rows.append((layer.name, layer.kind, shape, parameters, connections, multiply_adds))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        sides = "<<<>>>"  # names are aligned to the left, counts to the right
+        line = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
+        return "\n".join(line.format(*row) for row in rows)
 
 
 class Network(nn.Module):
@@ -77,17 +82,31 @@ class Network(nn.Module):
         inputs: shape of a sample, or the number of its inputs.
         outputs: number of outputs.
         hidden: neurons of each layer that may be made wider or narrower.
+        arguments: all arguments of the constructor (its ``locals()``), to check and to make a
+            dense twin with.
 
     Attributes:
         shape: shape of a sample.
         widths: neurons of each layer that may be made wider or narrower.
+        width_option: the argument of the constructor that sets them.
     """
 
-    def __init__(self, inputs: Inputs, outputs: int, hidden: Sequence[int]) -> None:
+    width_option = "hidden"
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        outputs: int,
+        hidden: Sequence[int],
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
+        arguments = arguments or {}
+        check_arguments(type(self), arguments, "model.")
+        shared = set(inspect.signature(type(self)).parameters) - {"focus"}
+        self._shared = {name: arguments[name] for name in arguments if name in shared}
         self.shape = (inputs,) if isinstance(inputs, int) else tuple(inputs)
         self.outputs, self.widths = outputs, tuple(hidden)
-        self._rest: dict[str, Any] = {}  # options that a dense twin shares
         if len(self.widths) > MAX_LAYERS:
             raise ValueError(f"hidden has {len(self.widths)} layers, the most are {MAX_LAYERS}.")
         if not self.shape or min(self.shape) < 1:
@@ -161,8 +180,9 @@ class Network(nn.Module):
 
     def _dense(self, widths: Sequence[int]) -> Network:
         """This network without focus and with other widths."""
+        width = {self.width_option: widths[0] if len(widths) == 1 else widths}
         build: Any = type(self)  # whose signature differs
-        twin: Network = build(self.shape, self.outputs, hidden=widths[0], **self._rest)
+        twin: Network = build(**{**self._shared, **width})
         return twin
 
 
@@ -253,21 +273,6 @@ def _owners(net: nn.Module) -> dict[nn.Module, tuple[str, list[nn.Parameter]]]:
         if own:
             owners[module] = (name, own)
     return owners
-
-
-def _counts(values: Mapping[str, Any]) -> list[str]:
-    return [f"{values[name]:,}" for name in ("parameters", "connections", "multiply_adds")]
-
-
-def _table(rows: Iterable[tuple[str, ...]]) -> str:
-    rows = list(rows)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(SUMMARY_COLUMNS))]
-    lines = []
-    for row in rows:
-        left = [text.ljust(width) for text, width in zip(row[:3], widths[:3], strict=True)]
-        right = [text.rjust(width) for text, width in zip(row[3:], widths[3:], strict=True)]
-        lines.append("  ".join([*left, *right]).rstrip())
-    return "\n".join(lines)
 
 
 def _trained(net: nn.Module) -> int:

@@ -11,14 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from focusing.config import AtLeastOne, Share
-from focusing.instantiate import check_arguments
 from focusing.models.extractors import EXTRACTORS, load_features
-from focusing.models.hidden_layers import (
-    classifier_layer,
-    dense_layer,
-    focused,
-    image_shape,
-)
+from focusing.models.hidden_layers import classifier_layer, dense_layer, focused, image_shape
 from focusing.models.network import Inputs, Network, channels_first
 
 
@@ -60,8 +54,8 @@ class Transfer(Network):
         batch_norm: bool = True,
         dropout: Share = 0.2,
     ) -> None:
-        check_arguments(Transfer, locals(), "model.")
-        super().__init__(inputs, outputs, [hidden])
+        super().__init__(inputs, outputs, [hidden], locals())
+        self._shared |= {"pretrained": False, "weights": None}  # a twin gets present features
         if weights is not None and not pretrained:
             raise ValueError(
                 f"model.weights={weights} is not read when model.pretrained=false: leave one out."
@@ -73,13 +67,6 @@ class Transfer(Network):
                 f"features={features} needs images of {kind.smallest}x{kind.smallest} or more, "
                 f"these are {height}x{width}."
             )
-        self._rest = {
-            "features": features,
-            "pretrained": False,
-            "pad": pad,
-            "batch_norm": batch_norm,
-            "dropout": dropout,
-        }
         self.pad = pad
         self.features = kind.build(channels)
         self.hidden = classifier_layer([kind.filters + 2 * pad], hidden, focus)

@@ -11,7 +11,6 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from focusing.config import AtLeastOne, Share
-from focusing.instantiate import check_arguments
 from focusing.models.hidden_layers import dense_layer, image_shape
 from focusing.models.network import MAX_LAYERS, Inputs, Network, channels_first
 from focusing.nn import FocusedAttention
@@ -54,19 +53,10 @@ class Transformer(Network):
         dropout: Share = 0.1,
         focus: Mapping[str, Any] | None = None,
     ) -> None:
-        check_arguments(Transformer, locals(), "model.")
-        super().__init__(inputs, outputs, [hidden])
+        super().__init__(inputs, outputs, [hidden], locals())
         self.vocabulary = vocabulary
         if width % heads:
             raise ValueError(f"width={width} is not a multiple of heads={heads}.")
-        self._rest = {
-            "vocabulary": vocabulary,
-            "width": width,
-            "heads": heads,
-            "blocks": blocks,
-            "patch": patch,
-            "dropout": dropout,
-        }
         self.embedding: nn.Module
         if vocabulary:
             if len(self.shape) != 1:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from focusing.nn.init import expand_values
 from focusing.nn.ops.functional import check_range
 from focusing.nn.positions import Grid, positions, read_topology
 
@@ -101,26 +102,14 @@ class FocusedAttention(nn.MultiheadAttention):
         axes = 1 if self.topology is None else len(self.topology.axes)
         if isinstance(sigma, Sequence):
             sigma = _spread(sigma, num_heads)
-        foci = []
-        for name, value, low in (("mu", mu, -1.0), ("sigma", sigma, 0.0)):
-            values = torch.as_tensor(value, device="cpu").detach().clone()
-            values = values.unsqueeze(1) if values.dim() == 1 else values
-            if values.dim() not in (0, 2) or values.shape not in (
-                (),
-                *((heads, d) for heads in (1, num_heads) for d in (1, axes)),
-            ):
-                raise ValueError(
-                    f"{name} has shape {tuple(values.shape)}: give a number or values of shape "
-                    f"(heads,) or (heads, d) = ({num_heads}, {axes})."
-                )
-            if not bool((values.isfinite() & (values >= low)).all()) or (
-                bool((values == 0).any()) if name == "sigma" else bool((values > 1).any())
-            ):
-                allowed = "finite and greater than 0" if name == "sigma" else "in -1 to 1"
-                raise ValueError(f"{name}={value} must be {allowed}.")
-            foci.append(values.expand(num_heads, axes).to(self.out_proj.weight))
-        self.mu = nn.Parameter(foci[0].clone(), requires_grad=train_mu)
-        self.sigma = nn.Parameter(foci[1].clone(), requires_grad=train_sigma)
+        offsets = expand_values("mu", mu, num_heads, axes)
+        if not bool(((offsets >= -1) & (offsets <= 1)).all()):
+            raise ValueError(f"mu={mu} must be in -1 to 1.")
+        widths = expand_values("sigma", sigma, num_heads, axes)
+        if not bool((widths.isfinite() & (widths > 0)).all()):
+            raise ValueError(f"sigma={sigma} must be finite and greater than 0.")
+        self.mu = nn.Parameter(offsets.to(self.out_proj.weight), requires_grad=train_mu)
+        self.sigma = nn.Parameter(widths.to(self.out_proj.weight), requires_grad=train_sigma)
 
     def log_phi(self, queries: int, keys: int) -> Tensor:
         """What is added to the scores, (heads, queries, keys)."""

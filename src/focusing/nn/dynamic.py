@@ -120,23 +120,16 @@ class DynamicFocus(WindowReader):
         if isinstance(centre, nn.Module):
             self.finder = centre
         elif centre == "saliency":
+            filters: Any = {"start": start, "features": features, "kernel": kernel}
             self.finder = Saliency(
-                self.topology,
-                glimpses,
-                start=start,
-                features=features,
-                zoom=zoom,
-                pool=pool,
-                kernel=kernel,
-                temperature=temperature,
-                **factory,
-            )
+                self.topology, glimpses, zoom=zoom, pool=pool, temperature=temperature, **filters
+            ).to(**factory)
         elif centre == "regressed":
-            self.finder = Regressed(self.topology, glimpses, zoom=zoom, pool=pool, **factory)
+            self.finder = Regressed(self.topology, glimpses, zoom=zoom, pool=pool).to(**factory)
         elif centre == "static":
             if zoom:
                 raise ValueError("zoom=True needs a centre that sees the sample, not static.")
-            self.finder = Static(len(axes), glimpses, **factory)
+            self.finder = Static(len(axes), glimpses).to(**factory)
         else:
             raise ValueError(
                 f"centre={centre!r} is neither a module nor one of {', '.join(CENTRES)}."
@@ -235,26 +228,22 @@ class Saliency(nn.Module):
         pool: int,
         kernel: int,
         temperature: float,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         axes, channels = topology
         if isinstance(features, bool) or not isinstance(features, int) or features < 0:
             raise ValueError(f"features={features!r} must be zero or a positive integer.")
         self.axes, self.pool, self.kernel = axes, pool, kernel
-        factory: Any = {"device": device, "dtype": dtype}
         dims = len(axes)
         self.features = None
         if features:
             convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1]
-            self.features = convolution(
-                channels, features, FEATURE_KERNEL, padding=FEATURE_KERNEL // 2, **factory
-            )
+            padding = FEATURE_KERNEL // 2
+            self.features = convolution(channels, features, FEATURE_KERNEL, padding=padding)
         size = (glimpses, features or channels, *[kernel] * dims)
-        self.filter = nn.Parameter(torch.empty(size, **factory))
-        self.temperature = nn.Parameter(torch.full((glimpses, 1), temperature, **factory))
-        self.zoom = nn.Parameter(torch.zeros(size, **factory)) if zoom else None
+        self.filter = nn.Parameter(torch.empty(size))
+        self.temperature = nn.Parameter(torch.full((glimpses, 1), temperature))
+        self.zoom = nn.Parameter(torch.zeros(size)) if zoom else None
         self._start(start)
 
     @torch.no_grad()
@@ -302,23 +291,14 @@ class Regressed(nn.Module):
     """An MLP on the pooled sample. It starts in the middle."""
 
     def __init__(
-        self,
-        topology: Grid,
-        glimpses: int,
-        *,
-        zoom: bool,
-        pool: int,
-        hidden: int = 32,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, topology: Grid, glimpses: int, *, zoom: bool, pool: int, hidden: int = 32
     ) -> None:
         super().__init__()
         axes, channels = topology
         self.pool, self.glimpses, self.dims = pool, glimpses, len(axes)
         cells = channels * math.prod(size // pool for size in axes)
-        factory: Any = {"device": device, "dtype": dtype}
-        self.hidden = nn.Linear(cells, hidden, **factory)
-        self.output = nn.Linear(hidden, glimpses * (self.dims + zoom), **factory)
+        self.hidden = nn.Linear(cells, hidden)
+        self.output = nn.Linear(hidden, glimpses * (self.dims + zoom))
         nn.init.zeros_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
@@ -334,16 +314,9 @@ class Regressed(nn.Module):
 class Static(nn.Module):
     """A learnt centre, the same for all samples."""
 
-    def __init__(
-        self,
-        dims: int,
-        glimpses: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, dims: int, glimpses: int) -> None:
         super().__init__()
-        self.centre = nn.Parameter(torch.full((glimpses, dims), 0.5, device=device, dtype=dtype))
+        self.centre = nn.Parameter(torch.full((glimpses, dims), 0.5))
 
     def forward(self, x: Tensor) -> Tensor:
         """The centres (N, glimpses, d)."""

@@ -30,7 +30,7 @@ def initial_mu(
             "random": lambda: low + (high - low) * torch.rand(neurons, axes, device="cpu"),
         }[mu]()
         return start.clamp(low, high)
-    values = _expand("mu", mu, neurons, axes)
+    values = expand_values("mu", mu, neurons, axes)
     if not bool(((values >= low) & (values <= high)).all()):
         raise ValueError(
             f"mu has values from {values.min().item():g} to {values.max().item():g}: they must lie "
@@ -42,7 +42,7 @@ def initial_mu(
 def initial_sigma(sigma: Sigma, neurons: int, axes: int) -> Tensor:
     """Apertures of shape (n, d) for a number, a range (low, high) to draw from, or a tensor."""
     if isinstance(sigma, (Tensor, int, float)) and not isinstance(sigma, bool):
-        values = _expand("sigma", sigma, neurons, axes)
+        values = expand_values("sigma", sigma, neurons, axes)
     elif isinstance(sigma, Sequence) and not isinstance(sigma, str) and len(sigma) == 2:
         low, high = sigma
         numbers = all(isinstance(b, (int, float)) and not isinstance(b, bool) for b in sigma)
@@ -69,7 +69,10 @@ def _spread(neurons: int, axes: int, margin: float) -> Tensor:
     return grid[chosen.round().long()]
 
 
-def _expand(name: str, value: float | Sequence[float] | Tensor, neurons: int, axes: int) -> Tensor:
+def expand_values(
+    name: str, value: float | Sequence[float] | Tensor, neurons: int, axes: int
+) -> Tensor:
+    """Values of shape (n, d) for a number, or for values of shape (n,) or (n, d)."""
     dtype = value.dtype if isinstance(value, Tensor) else torch.float64
     try:
         numbers = value if isinstance(value, Sequence) else [value]

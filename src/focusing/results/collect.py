@@ -17,12 +17,12 @@ from focusing.results.record import SERIES_OF
 from focusing.results.record_schema import check_record, parse, parse_record
 from focusing.results.store import (
     ARCHIVE,
+    ARCHIVE_LINE,
     RECORD_FILE,
     atomic_write,
     read_lines,
     read_run,
 )
-from focusing.validation import below
 
 UNSTATED = "unstated"
 CACHE_SCHEMA = 5
@@ -352,7 +352,7 @@ def _load_cache(cache: Path | None) -> dict[str, list[Any]]:
             for place, record in entries:
                 if not isinstance(record, str):
                     check_record(record)
-                    below(place or "here")
+                    ARCHIVE_LINE({"folder": place or "here"})
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}  # there is none, or it is damaged: all is read again
     return files

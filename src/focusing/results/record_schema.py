@@ -6,78 +6,97 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import (
+    bool_schema,
+    dict_schema,
+    float_schema,
+    int_schema,
+    literal_schema,
+    no_info_wrap_validator_function,
+)
+from pydantic_core.core_schema import list_schema as items
+from pydantic_core.core_schema import nullable_schema as optional
+
 from focusing.results.identity import current_names
 from focusing.results.record import SERIES_OF
 from focusing.validation import (
-    SCHEMA,
-    Check,
+    AT_LEAST_ONE,
+    COUNT,
+    LABEL,
+    NAME,
+    POSITIVE,
+    PROTOCOL,
+    SHARE,
+    TEXT,
     Wrong,
+    checker,
     fields,
-    items,
-    label,
-    mapping,
-    name,
-    number,
-    numbers,
-    one_of,
-    optional,
     short,
-    text,
-    truth,
-    whole,
 )
 
-COUNT, SHARE, POSITIVE = whole(), number(0, 1), number(0)
+SCHEMA = 1
+RANGE = items(COUNT, min_length=2, max_length=2)
 COUNTS = ("before_dead", "before_live", "after_dead", "after_live")
 """Lists of the histogram of weights at dead and live inputs."""
-NEEDED = {
-    "dead_inputs": ("file", "dead", "inputs", "before", "after", "histogram"),
-    "explanation": ("file", "method", "background", "gap"),
-    "timing": ("ratio", "quartiles", "rounds", "device", "threads"),
-}
-"""What a measurement must have if it has the first of these."""
 
 
-def _all(check: Check, names: str) -> dict[str, Check]:
+def _all(schema: CoreSchema, names: str) -> dict[str, CoreSchema]:
     """Fields of the same kind."""
-    return dict.fromkeys(names.split(), check)
+    return dict.fromkeys(names.split(), schema)
 
 
-def _unless_failed(check: Check) -> Check:
-    """What a callback measured; if that failed, it says why instead."""
-    failed, measured = fields(error=text), optional(check)
+def _objects(schema: CoreSchema) -> CoreSchema:
+    """An object of any names."""
+    return dict_schema(values_schema=schema)
 
-    def either(value: Any) -> None:
-        (failed if type(value) is dict and "error" in value else measured)(value)
 
-    return either
+def _unless_failed(schema: CoreSchema) -> CoreSchema:
+    """What an analysis measured; one that failed says why, and nothing else."""
+
+    def check(value: Any, handler: Any) -> Any:
+        failed = isinstance(value, dict) and value.keys() == {"error"}
+        return value if failed else handler(value)
+
+    return no_info_wrap_validator_function(check, optional(schema))
 
 
 _POINTS = optional(
     items(fields({"sparsity": SHARE}, threshold=optional(POSITIVE), acc=SHARE, mae=POSITIVE))
 )
-_CONNECTIONS = fields({"threshold": POSITIVE, "layers": mapping(items(COUNT, 1))})
-_WEIGHTS = fields(_all(optional(fields(mean_abs=POSITIVE)), "dead live"))
+_LAYERS = _objects(items(COUNT, min_length=1))
+_CONNECTIONS = fields({"threshold": POSITIVE, "layers": _LAYERS})
+_WEIGHTS = fields(_all(optional(fields({"mean_abs": POSITIVE})), "dead live"))
 _PRUNING = fields(curve=_POINTS, magnitude=_POINTS, connections=optional(items(_CONNECTIONS)))
 _DEAD_INPUTS = fields(
-    {},
-    **_all(COUNT, "dead inputs"),
-    **_all(_WEIGHTS, "before after"),
-    file=name,
-    histogram=fields({"edges": numbers, **dict.fromkeys(COUNTS, items(COUNT))}),
+    {
+        "file": NAME,
+        **_all(COUNT, "dead inputs"),
+        **_all(_WEIGHTS, "before after"),
+        "histogram": fields(
+            {"edges": items(float_schema()), **dict.fromkeys(COUNTS, items(COUNT))}
+        ),
+    }
 )
 _EXPLANATION = fields(
-    file=name, method=label, background=COUNT, gap=fields(_all(POSITIVE, "largest relative"))
+    {
+        "file": NAME,
+        "method": LABEL,
+        "background": COUNT,
+        "gap": fields(_all(POSITIVE, "largest relative")),
+    }
 )
 _TIMING = fields(
-    {},
-    **_all(COUNT, "threads rounds"),
-    device=label,
-    ratio=optional(mapping(optional(POSITIVE))),
-    quartiles=optional(mapping(optional(items(POSITIVE, 2, 2)))),
+    {
+        **_all(COUNT, "threads rounds"),
+        "device": LABEL,
+        "ratio": optional(_objects(optional(POSITIVE))),
+        "quartiles": optional(_objects(optional(items(POSITIVE, min_length=2, max_length=2)))),
+    }
 )
+_ANYTHING = fields()
 _MEASURED = fields(
-    stuck=optional(mapping(fields({"neurons": COUNT, "stuck": items(COUNT)}))),
+    stuck=optional(_objects(fields({"neurons": COUNT, "stuck": items(COUNT)}))),
     pruning=_unless_failed(_PRUNING),
     dead_inputs=_unless_failed(_DEAD_INPUTS),
     explanation=_unless_failed(_EXPLANATION),
@@ -92,68 +111,70 @@ _FOCUS = fields(
 _CONFIG = fields(
     {
         "data": fields(
-            {"name": label},
+            {"name": LABEL},
             **_all(optional(COUNT), "seed fold split_seed"),
-            augment=fields(),
-            split=optional(label),
+            augment=_ANYTHING,
+            split=optional(LABEL),
         ),
-        "model": fields({"name": label}),
-        "protocol": fields(
-            {"name": one_of("best_test", "holdout", "last")}, holdout=optional(SHARE)
-        ),
+        "model": fields({"name": LABEL}),
+        "protocol": fields({"name": PROTOCOL}, holdout=optional(SHARE)),
     },
-    **_all(label, "size variant"),
-    **_all(fields(), "trainer callbacks paths"),
-    optim=fields({"batch_size": whole(1)}),
-    logger=mapping(optional(fields())),
-    sweep=fields({}, **_all(optional(COUNT), "trial trials"), changed=optional(text)),
+    **_all(LABEL, "size variant"),
+    **_all(_ANYTHING, "trainer callbacks paths"),
+    optim=fields({"batch_size": AT_LEAST_ONE}),
+    logger=_objects(optional(_ANYTHING)),
+    sweep=fields({}, **_all(optional(COUNT), "trial trials"), changed=optional(TEXT)),
 )
-_TRIAL_DATA = fields({"noise": COUNT, "informative": whole(1), "noise_position": label})
+_TRIAL_DATA = checker(
+    fields({"noise": COUNT, "informative": AT_LEAST_ONE, "noise_position": LABEL})
+)
 """What tables of random trials read of ``config.data``."""
 _DATA = fields(
-    {"name": label},
+    {"name": LABEL},
     **_all(COUNT, "train val test classes"),
-    source=text,
-    fingerprint=name,
-    content=optional(name),
-    inputs=whole(1),
-    shape=items(whole(1)),
-    informative=optional(items(COUNT, 2, 2)),
-    domains=optional(mapping(items(COUNT, 2, 2))),
+    source=TEXT,
+    fingerprint=NAME,
+    content=optional(NAME),
+    inputs=AT_LEAST_ONE,
+    shape=items(AT_LEAST_ONE),
+    informative=optional(RANGE),
+    domains=optional(_objects(RANGE)),
 )
 TEST_METRICS = optional(
     fields(
         {},
         **_all(optional(SHARE), "accuracy macro_f1 calibration_error"),
         **_all(optional(POSITIVE), "mae mse"),
-        r2=optional(number()),
+        r2=optional(float_schema()),
         confusion_matrix=items(items(COUNT)),
     )
 )
 """Of the test data after the last epoch; records of version 1.0 do not have them."""
-_RECORD = fields(
-    {
-        "schema": whole(SCHEMA, SCHEMA),
-        **_all(name, "experiment config_hash"),
-        "config": _CONFIG,
-        "seed": COUNT,
-        "status": one_of("done", "failed", "pruned"),
-        "scores": mapping(optional(fields({"value": POSITIVE, "epoch": COUNT}))),
-    },
-    **_all(optional(POSITIVE), "wall_seconds cpu_seconds steps_per_second"),
-    **_all(optional(label), "started finished"),
-    data=optional(_DATA),
-    metric=optional(one_of(*SERIES_OF)),
-    error=optional(text),
-    network=optional(fields({}, **_all(COUNT, "parameters trained connections multiply_adds"))),
-    focus=optional(mapping(_FOCUS)),
-    measured=optional(_MEASURED),
-    test_metrics=TEST_METRICS,
-    series=optional(mapping(numbers)),
-    peak_memory_bytes=optional(COUNT),
-    versions=optional(mapping(text)),
-    git=optional(fields(commit=text, dirty=truth)),
-    machine=optional(fields()),
+_RECORD = checker(
+    fields(
+        {
+            "schema": int_schema(),
+            **_all(NAME, "experiment config_hash"),
+            "config": _CONFIG,
+            "seed": COUNT,
+            "status": literal_schema(["done", "failed", "pruned"]),
+            "scores": _objects(optional(fields({"value": POSITIVE, "epoch": COUNT}))),
+        },
+        **_all(optional(POSITIVE), "wall_seconds cpu_seconds steps_per_second"),
+        **_all(optional(LABEL), "started finished"),
+        data=optional(_DATA),
+        metric=optional(literal_schema(list(SERIES_OF))),
+        error=optional(TEXT),
+        network=optional(fields({}, **_all(COUNT, "parameters trained connections multiply_adds"))),
+        focus=optional(_objects(_FOCUS)),
+        measured=optional(_MEASURED),
+        test_metrics=TEST_METRICS,
+        series=optional(_objects(items(optional(float_schema())))),
+        peak_memory_bytes=optional(COUNT),
+        versions=optional(_objects(TEXT)),
+        git=optional(fields(commit=TEXT, dirty=bool_schema())),
+        machine=optional(_ANYTHING),
+    )
 )
 
 
@@ -208,23 +229,23 @@ def _check_scores(record: Mapping[str, Any]) -> None:
         if metric is None:
             raise Wrong("is missing", "metric")
         if metric == "accuracy" and score["value"] > 1:
-            raise Wrong(f"is {score['value']}, not a share", "value", protocol, "scores")
+            raise Wrong(f"is {score['value']}, not a share", "scores", protocol, "value")
         if lengths and score["epoch"] >= max(lengths):
-            raise Wrong("is after the last epoch", "epoch", protocol, "scores")
+            raise Wrong("is after the last epoch", "scores", protocol, "epoch")
     chosen = record["config"]["protocol"]["name"]
     if record["status"] == "done" and not scores.get(chosen):
-        raise Wrong("is missing", chosen, "scores")
+        raise Wrong("is missing", "scores", chosen)
 
 
 def _check_data(record: Mapping[str, Any]) -> None:
     data = record.get("data") or {}
     region = data.get("informative")
     if region and not region[0] < region[1] <= data.get("inputs", 0):
-        raise Wrong("are not among the inputs", "informative", "data")
+        raise Wrong("are not among the inputs", "data", "informative")
     config = record["config"]
     for group, options in config.items():
         if isinstance(options, dict) and not isinstance(options.get("_target_", ""), str):
-            raise Wrong("is not a text", "_target_", group, "config")
+            raise Wrong("is not a text", "config", group, "_target_")
     if (config.get("sweep") or {}).get("trial") is not None:
         _TRIAL_DATA(config["data"])
 
@@ -232,28 +253,22 @@ def _check_data(record: Mapping[str, Any]) -> None:
 def _check_measured(record: Mapping[str, Any]) -> None:
     for layer, path in (record.get("focus") or {}).items():
         if ("inside_first" in path) != ("inside_last" in path):
-            raise Wrong("has only one of inside_first and inside_last", layer, "focus")
+            raise Wrong("has only one of inside_first and inside_last", "focus", layer)
     measured = record.get("measured") or {}
     for layer, counted in (measured.get("stuck") or {}).items():
         if len(counted["stuck"]) > counted["neurons"]:
-            raise Wrong("has more stuck neurons than neurons", layer, "stuck", "measured")
+            raise Wrong("has more stuck neurons than neurons", "measured", "stuck", layer)
     pruning = measured.get("pruning") or {}
     for rule in ("curve", "magnitude"):
         score = SERIES_OF.get(record.get("metric") or "")
         if any(score not in point for point in pruning.get(rule) or ()):
-            raise Wrong(f"has points without {score}", rule, "pruning", "measured")
-    for name_, needed in NEEDED.items():
-        analysis = measured.get(name_) or {}
-        trigger, *others = needed
-        for other in others if analysis.get(trigger) else ():
-            if other not in analysis:
-                raise Wrong("is missing", other, name_, "measured")
+            raise Wrong(f"has points without {score}", "measured", "pruning", rule)
     histogram = (measured.get("dead_inputs") or {}).get("histogram") or {}
     if len({len(histogram.get(key, ())) for key in COUNTS}) > 1 or (
         histogram and len(histogram["edges"]) != len(histogram[COUNTS[0]]) + 1
     ):
-        raise Wrong("has lists of different lengths", "histogram", "dead_inputs", "measured")
+        raise Wrong("has lists of different lengths", "measured", "dead_inputs", "histogram")
     timing = measured.get("timing") or {}
     for kind, ratio in (timing.get("ratio") or {}).items():
         if ratio is not None and not (timing["quartiles"] or {}).get(kind):
-            raise Wrong("is missing", kind, "quartiles", "timing", "measured")
+            raise Wrong("is missing", "measured", "timing", "quartiles", kind)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from focusing.errors import BusyError, DamagedError, UserError, printable
-from focusing.results.record_schema import check_record, parse_record
-from focusing.validation import SCHEMA, below, fields, is_name, short
+from focusing.results.record_schema import SCHEMA, check_record, parse_record
+from focusing.validation import FOLDER, checker, fields, is_name, short
 
 if TYPE_CHECKING:
     import optuna
@@ -34,7 +34,7 @@ FIGURES_COMPLETE = Path("figures", ".complete")
 STUDY_SUFFIX = ".journal"
 MAX_ARCHIVE_BYTES = 2**30
 """Limit on an unpacked archive; all published records take a thirtieth of it."""
-ARCHIVE_LINE = fields({"folder": below})
+ARCHIVE_LINE = checker(fields({"folder": FOLDER}))
 SERIES_DIGITS = 5
 """Significant digits of a series in an archive, more than a figure shows; scores are exact."""
 

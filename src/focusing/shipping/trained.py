@@ -26,20 +26,21 @@ from focusing.training.trainer import (
     resolve_source,
     split_data,
 )
-from focusing.validation import fields, label, number, one_of, text, whole
+from focusing.validation import AT_LEAST_ONE, COUNT, LABEL, PROTOCOL, SHARE, TEXT, checker, fields
 
 PRUNED = "pruned.pt"
-RUN_CONFIG = fields(
-    {
-        "seed": whole(),
-        "data": fields({"_target_": text, "name": label}),
-        "model": fields({"_target_": text, "name": label}),
-        "optim": fields({"batch_size": whole(1)}),
-        "protocol": fields(
-            {"name": one_of("best_test", "holdout", "last"), "holdout": number(0, 1)}
-        ),
-        "paths": fields({"data_dir": text}),
-    }
+_TARGET = fields({"_target_": TEXT, "name": LABEL})
+RUN_CONFIG = checker(
+    fields(
+        {
+            "seed": COUNT,
+            "data": _TARGET,
+            "model": _TARGET,
+            "optim": fields({"batch_size": AT_LEAST_ONE}),
+            "protocol": fields({"name": PROTOCOL, "holdout": SHARE}),
+            "paths": fields({"data_dir": TEXT}),
+        }
+    )
 )
 """The options of ``config.yaml`` that this module reads; others are checked where they are read."""
 

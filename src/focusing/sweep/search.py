@@ -39,6 +39,7 @@ class Options:
     prune: bool
     prune_after_trials: int
     prune_after_epochs: int
+    parallel: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
         """Refuse wrong values."""

@@ -1,21 +1,35 @@
-"""``hydra/sweeper=grid``: all combinations; skips what is done, reports failures at the end."""
+"""``hydra/sweeper=grid``: all combinations; skips what is done, reports failures at the end.
 
-from collections.abc import Sequence
+``hydra/launcher`` chooses where jobs run. Its options go to one of our own classes: Hydra's
+launchers compose all jobs by themselves, so that a wrong value in one would stop the others.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hydra.plugins.launcher import Launcher
+from hydra.core.config_store import ConfigStore
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 if TYPE_CHECKING:
-    from focusing.sweep.clusters import ClusterSweep
     from focusing.sweep.jobs import Job, Outcome
+    from focusing.sweep.task import Sweep
+
+LAUNCHERS = {
+    "basic": "focusing.sweep.local:SerialSweep",
+    "local": "focusing.sweep.local:LocalSweep",
+    "slurm": "focusing.sweep.slurm:Slurm",
+    "ray": "focusing.sweep.ray_cluster:Ray",
+}
+"""Choices of ``hydra/launcher``; basic is Hydra's default, one job after the other."""
 
 
 class GridSweeper(Sweeper):
-    """Runs every combination of the swept options once, with any launcher.
+    """Runs every combination of the swept options once.
 
     Args:
         params: the sweep of an experiment: option -> values; the command line wins.
@@ -24,7 +38,7 @@ class GridSweeper(Sweeper):
 
     hydra_context: HydraContext
     config: DictConfig
-    launcher: Launcher
+    runner: "Sweep"
 
     def __init__(self, params: DictConfig | None = None, parts: DictConfig | None = None) -> None:
         self.params, self.parts = params, parts
@@ -32,57 +46,85 @@ class GridSweeper(Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Set up the launcher."""
-        from hydra.core.plugins import Plugins
-
+        """Make what runs the jobs."""
+        from focusing.errors import UserError
         from focusing.experiments.table1_trials import sweep_task
-        from hydra_plugins.focusing_sweeps.launchers import SerialLauncher
+        from focusing.instantiate import check_arguments
+        from focusing.sweep.task import check_sweep
 
+        check_sweep(config)
+        choice = config.hydra.runtime.choices["hydra/launcher"]
+        if choice not in LAUNCHERS:
+            raise UserError(f"hydra/launcher={choice} is not one of {', '.join(LAUNCHERS)}.")
+        module, _, name = LAUNCHERS[choice].partition(":")
+        options: Any = OmegaConf.to_container(config.hydra.launcher, resolve=True)
+        options.pop("_target_", None)  # of Hydra's own choices
         self.hydra_context, self.config = hydra_context, config
-        task = sweep_task(task_function)
-        if config.hydra.launcher._target_.endswith(".BasicLauncher"):
-            self.launcher = SerialLauncher()
-            self.launcher.setup(hydra_context=hydra_context, task_function=task, config=config)
-        else:
-            self.launcher = Plugins.instance().instantiate_launcher(
-                hydra_context=hydra_context, task_function=task, config=config
-            )
+        make_sweep = getattr(import_module(module), name)
+        check_arguments(make_sweep, options, "hydra.launcher.")
+        self.runner = make_sweep(hydra_context, config, sweep_task(task_function), **options)
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run all jobs of a command line; returns their outcomes."""
         from focusing.sweep.clusters import ClusterSweep
         from focusing.sweep.expansion import expand_parts, is_stack, validate
         from focusing.sweep.jobs import raise_failures
-        from focusing.sweep.status import print_settings
-        from focusing.sweep.task import check_sweep, launch_until_finished
+        from focusing.sweep.status import SweepStatus, print_settings
 
-        check_sweep(self.config)
         stack = is_stack(self.config, arguments)
         params = None if stack else self.params
         jobs = expand_parts(self.hydra_context, params, self.parts, arguments)
         validate(self.hydra_context, self.config, jobs)
-        cluster = getattr(self.launcher, "sweep", None)
-        if stack and isinstance(cluster, ClusterSweep):
-            results = [(job, self._spread(job, cluster)) for job in jobs]
+        if stack and isinstance(self.runner, ClusterSweep):
+            results = [(job, self._spread(job, self.runner)) for job in jobs]
         else:
-            results = launch_until_finished(jobs, self.launch)
+            overrides = [job.overrides for job in jobs]
+            # A stack of runs has a status of its own.
+            status = SweepStatus(overrides, bar=not stack, quiet=stack and len(jobs) == 1)
+            results = self.runner.run_until_finished(iter(jobs), status)
         print_settings(results, self.config, arguments)
         raise_failures(results)
         return [outcome for _, outcome in results]
 
-    def _spread(self, job: "Job", cluster: "ClusterSweep") -> "Outcome":
+    def _spread(self, job: "Job", cluster: Any) -> "Outcome":
         """Run a stack of trials in this process, which trains its groups on the cluster."""
         from focusing.experiments.table1 import run_stacked
         from focusing.experiments.table1_trials import sweep_task
-        from focusing.sweep.expansion import Composer
-        from focusing.sweep.task import execute
+        from focusing.sweep.local import SerialSweep
 
         task = sweep_task(partial(run_stacked, cluster=cluster))
-        return execute(self.hydra_context, Composer(self.hydra_context, self.config), task, job)
+        return SerialSweep(self.hydra_context, self.config, task).execute(job)
 
-    def launch(self, jobs: "Sequence[Job]") -> "list[Outcome]":
-        """Run jobs with the launcher and wait for them."""
-        from focusing.sweep.jobs import Outcome
 
-        returned = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
-        return [Outcome.from_return(value) for value in returned]
+@dataclass
+class RayOptions:
+    """A Ray cluster; needs the extra ``ray`` and a file system that all machines share.
+
+    Attributes:
+        address: ``local`` starts a cluster on this machine; ``auto`` or ``host:port``: one that
+            exists.
+        cpus: of a job.
+        gpus: of a job; 0.5: two jobs share one.
+        runs_per_job: of a job; they share its processors and GPUs.
+        per_gpu: runs of a job that share a GPU.
+        init: more options of ``ray.init``.
+        remote: more options of ``ray.remote``. A job whose machine dies continues elsewhere, as
+            often as ``max_retries`` says.
+    """
+
+    address: str = "local"
+    cpus: int = 1
+    gpus: float = 0
+    runs_per_job: int = 1
+    per_gpu: int = 1
+    init: Any = None  # not a dictionary: it could have no keys but its own
+    remote: Any = None
+
+
+# Not a file in conf/: Hydra would hold it against the options of the published launcher, which has
+# the same name. That one first, so that it cannot replace ours.
+with suppress(ImportError):
+    import_module("hydra_plugins.hydra_ray_launcher._config")
+ConfigStore.instance().store(
+    group="hydra/launcher", name="ray", node=RayOptions, provider="focusing"
+)

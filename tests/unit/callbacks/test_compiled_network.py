@@ -8,9 +8,10 @@ import torch
 
 from focusing.callbacks import ClipFoci, CompiledNetwork, StuckNeurons
 from focusing.reports.terminal import _cost
-from focusing.results.record_schema import _MEASURED
+from focusing.results.record_schema import check_record
 from focusing.training.module import FocusingModule
 from focusing.training.resume import Interrupted
+from tests.unit.reports.records import SMALLEST
 from tests.unit.training.fitting import Signal, data, net, optim, same_weights, trained
 
 
@@ -64,7 +65,7 @@ def test_it_says_what_it_cost_and_leaves_no_trace(tmp_path: Path) -> None:
     module = run(tmp_path, "aot_eager")
     [callback] = [one for one in module.trainer.callbacks if isinstance(one, CompiledNetwork)]
     measured = callback.measurements({})["measured"]
-    _MEASURED(measured)
+    check_record({"schema": 1, **SMALLEST, "measured": measured})
     assert measured["compile"]["seconds"] > 0
     assert "compiled in" in _cost({"measured": measured})
     assert module.net._compiled_call_impl is None

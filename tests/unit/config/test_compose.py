@@ -178,7 +178,7 @@ REFUSED = {
     "sweep.trials=1000000000000": "sweep.trials=1.* must be at most",
     "paths.output_dir='~nosuchuser/x'": "paths.output_dir=~nosuchuser/x: there is no such user",
     "paths.data_dir='~nosuchuser/x'": "paths.data_dir=~nosuchuser/x: there is no such user",
-    "paths.output_dir='a\x1bb'": r"paths.output_dir=a\\x1bb has characters that",
+    "paths.output_dir='a\x1bb'": "paths.output_dir has characters that",
     "~seed": "seed is missing",
     "~name": "name is missing",
     "~paths": "paths is missing",

@@ -107,4 +107,4 @@ def test_a_damaged_libsvm_file(tmp_path: Path, line: str, reason: str) -> None:
     with path.open("a") as file:
         file.write(line)
     with pytest.raises(DamagedError, match=f"dna.scale is damaged: .*{reason}"):
-        read_dna((path,), {"dna.scale": 31})
+        read_dna(path, expected={"dna.scale": 31})

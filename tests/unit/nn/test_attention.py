@@ -176,7 +176,7 @@ def test_foci_are_trained_at_their_rates_and_stay_in_their_ranges() -> None:
         ({"num_heads": 3}, "num_heads=3 does not divide embed_dim=8."),
         ({"sigma": 0.0}, "sigma=0.0 must be finite and greater than 0."),
         ({"sigma": (0.3, 0.1)}, "sigma=.* 0 < low <= high."),
-        ({"sigma": torch.ones(3)}, r"sigma has shape \(3, 1\): .* = \(2, 1\)"),
+        ({"sigma": torch.ones(3)}, r"sigma has shape \(3,\): .* = \(2, 1\)"),
         ({"mu": 2.0}, "mu=2.0 must be in -1 to 1."),
         ({"mu": math.nan}, "mu=nan must be in -1 to 1."),
         ({"sigma_range": (0.0, 1.0)}, "sigma_range"),

@@ -152,18 +152,18 @@ class TestMeasurements:
         focus = {"hidden1": {"moved": 0.25}, "hidden2": {"moved": 0.75}}
         for model, step in (("dense", 0.5), ("focus_s", 0.75)):
             for seed in range(2):
-                timing = {"step": step + seed / 100, "threads": 1, "curve": [1, 2]}
-                measured = {"timing": timing, "note": "text", "ok": True}
+                watch = {"step": step + seed / 100, "threads": 1, "curve": [1, 2]}
+                measured = {"watch": watch, "note": "text", "ok": True}
                 moved = {"focus": focus if model == "focus_s" else None}
                 leave(tmp_path, "mine", "dna", model, seed, [0.5], measured=measured, **moved)
         table = experiment_tables(collect([tmp_path]))[1]
         assert table.name == "experiment_mine_full_text_measured"
         titles = [column.title for column in table.columns]
-        assert titles[2:] == ["runs", "foci moved", "timing step"]
+        assert titles[2:] == ["runs", "foci moved", "watch step"]
         assert texts(table)[0][2:] == ["2", "–", "0.505"]
         assert texts(table)[1][2:] == ["2", "0.5", "0.755"]
-        assert table.notes[2] == "Equal in all runs: timing.threads = 1, seconds = 1.5."
-        steps = [r["mean"] for r in table.records if r["quantity"] == "timing.step"]
+        assert table.notes[2] == "Equal in all runs: watch.threads = 1, seconds = 1.5."
+        steps = [r["mean"] for r in table.records if r["quantity"] == "watch.step"]
         assert steps == pytest.approx([0.505, 0.755])
 
     def test_of_many_some_are_in_the_file_only(self, tmp_path: Path) -> None:

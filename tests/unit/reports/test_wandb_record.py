@@ -26,7 +26,7 @@ def test_copies_of_a_record_are_one_run_and_others_are_not(tmp_path: Path) -> No
 def test_a_record_that_changes_is_sent_again(tmp_path: Path) -> None:
     leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5])
     (before,) = to_send([tmp_path], trials=False)
-    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], measured={"timing": {"epochs": 1}})
+    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], measured={"own": {"epochs": 1}})
     (after,) = to_send([tmp_path], trials=False)
     assert after.id == before.id
     assert after.mark != before.mark

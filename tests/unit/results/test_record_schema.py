@@ -22,7 +22,7 @@ from focusing.reports.terminal import summary
 from focusing.results.collect import Collection, collect, run_of
 from focusing.results.record_schema import check_record
 from focusing.results.store import ARCHIVE, read_lines
-from focusing.validation import Wrong, name
+from focusing.validation import NAME, Wrong, checker
 from tests.unit.reports.records import SMALLEST, leave
 
 PUBLISHED = Path(__file__).parents[3] / "results"
@@ -108,18 +108,27 @@ def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path
         (lambda r: r.update(experiment="../../E"), "experiment is not a name"),
         (lambda r: r.update(experiment="n" * 230), "experiment is not a name"),
         (lambda r: r.update(config_hash="/etc"), "config_hash is not a name"),
-        (lambda r: r.update(seed=True), "seed is not a whole number"),
+        (lambda r: r.update(seed=True), "seed should be a valid integer: True"),
         (lambda r: r["data"].update(fingerprint="../x"), "data.fingerprint is not a name"),
         (lambda r: r["data"].update(informative=[3, 900], inputs=20), "not among the inputs"),
-        (lambda r: r["series"].update({"test/acc": [0.5, float("nan")]}), "series.test/acc has"),
+        (
+            lambda r: r["series"].update({"test/acc": [0.5, float("nan")]}),
+            "series.test/acc.1 is nan: it must be finite",
+        ),
         (lambda r: r["series"].update({"train/acc": [0.5]}), "series have different lengths"),
         (lambda r: r["scores"]["last"].update(epoch=9), "scores.last.epoch is after the last"),
         (lambda r: r["scores"]["best_test"].update(value=1.5), "scores.best_test.value is 1.5"),
         (lambda r: r["scores"].update(best_test=None), "scores.best_test is missing"),
         (lambda r: r["config"]["model"].update(sigma=float("inf")), "config.model.sigma is inf"),
-        (lambda r: r.update(focus={"h": {"moved": "far"}}), "focus.h.moved is not a number: 'far'"),
-        (lambda r: r.update(measured={"stuck": 3}), "measured.stuck is not an object: 3"),
-        (lambda r: r.update(error="\ud800"), "error has control characters"),
+        (
+            lambda r: r.update(focus={"h": {"moved": "far"}}),
+            "focus.h.moved should be a valid number",
+        ),
+        (
+            lambda r: r.update(measured={"stuck": 3}),
+            "measured.stuck should be a valid dictionary: 3",
+        ),
+        (lambda r: r.update(error="\ud800"), "error has characters that cannot be printed"),
     ],
 )
 def test_the_reason_names_the_value(tmp_path: Path, change: Change, reason: str) -> None:
@@ -165,7 +174,7 @@ def test_a_cache_that_somebody_changed_is_made_anew(tmp_path: Path) -> None:
 
 def test_names() -> None:
     for value in ("a", "a b", "seed=0", "é", "x.y", "n" * 100):
-        name(value)
-    for other in ("", ".", "..", ".x", "a/b", "a\\b", "a\n", "\0", "n" * 101, 3):
+        checker(NAME)(value)
+    for other in ("", ".", "..", ".x", "a/b", "a\\b", "a\n", "n" * 101):
         with pytest.raises(Wrong, match="is not a name"):
-            name(other)
+            checker(NAME)(other)

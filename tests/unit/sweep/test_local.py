@@ -64,13 +64,37 @@ def test_all_gpus_are_counted_without_cuda(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"workers": 0}, {"threads": 0}, {"gpus": 1, "per_gpu": 0}, {"gpus": 1, "workers": 2}]
-    + [{"gpus": gpus} for gpus in (-1, "two", True, False, None, [], [0, 0], [0, -3], ["x"])],
+    [
+        {"gpus": 1, "workers": 2},
+        *({"gpus": gpus} for gpus in (-1, "two", True, None, [], [0, 0], [0, -3])),
+    ],
 )
-def test_wrong_numbers_are_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_slots_are_refused(
+    wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(UserError, match=r"hydra\.launcher\."):
         slots(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["local", "workers=0"], "workers=0 must be at least 1"),
+        (["local", "growth_mb=0"], "growth_mb=0 must be at least 1"),
+        (["slurm", "cpus_per_task=0"], "cpus_per_task=0 must be at least 1"),
+        (["slurm", "runs_per_job=0"], "runs_per_job=0 must be at least 1"),
+        (["slurm", "cluster=moon"], "cluster=moon is not one of slurm, local"),
+        (["ray", "gpus=-1"], "gpus=-1.0 must be at least 0"),
+        (["submitit_local"], "launcher=submitit_local is not one of basic, local, slurm, ray"),
+    ],
+)
+def test_options_of_launchers_are_checked(
+    context: HydraContext, load: Load, words: list[str], sentence: str
+) -> None:
+    config = load(f"hydra/launcher={words[0]}", *(f"hydra.launcher.{word}" for word in words[1:]))
+    with pytest.raises(UserError, match=f"hydra.*{sentence}"):
+        GridSweeper().setup(hydra_context=context, task_function=print, config=config)
 
 
 class Sweep:

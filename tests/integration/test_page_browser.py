@@ -11,7 +11,7 @@ import pytest
 from focusing.compose import compose_config
 from focusing.reports import report
 from focusing.reports.foci import read_foci
-from focusing.reports.page import write_page
+from focusing.reports.page.site import write_page
 from focusing.reports.serve import Handler, Server
 from focusing.reports.tables.files import write_tables
 from focusing.results.collect import collect

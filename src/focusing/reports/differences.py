@@ -20,7 +20,7 @@ from focusing.reports.settings import Edition, editions, editions_of
 from focusing.reports.tables import Table, Unit
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
-from focusing.results.stats import Interval, Spread, spread
+from focusing.results.stats import Interval, Spread
 
 SIGNIFICANT = 0.05
 JUDGED = ("focus", "dynamic")
@@ -154,22 +154,21 @@ def _differences(edition: Edition) -> Iterator[Difference]:
     labels = dict(zip(edition.settings, short_labels(edition.settings), strict=True))
     every = group_by(edition.tests, lambda key: key[0])
     judged = group_by(
-        [key for key, tested in edition.tests.items() if tested.p is not None], lambda key: key[0]
+        [key for key, test in edition.tests.items() if test.p_holm is not None], lambda key: key[0]
     )
-    for (setting, protocol), tested in edition.tests.items():
-        comparison = tested.comparison
+    for (setting, protocol), test in edition.tests.items():
         options = setting.overrides if setting.of_paper else labels[setting]
         yield Difference(
             label=(data_name(setting.data), setting.source, *map(option_words, options)),
             data=setting.data,
             model=setting.model,
-            other=tested.other,
+            other=test.other,
             protocol=protocol,
             unit=setting.unit,
-            value=comparison.difference,
-            interval=comparison.interval,
-            p=tested.p,
-            n=comparison.n,
+            value=test.difference,
+            interval=test.interval,
+            p=test.p_holm,
+            n=test.n,
             shown=protocol == _preferred(name for _, name in judged.get(setting, every[setting])),
         )
 
@@ -263,10 +262,8 @@ def kept(collection: Collection) -> list[Kept]:
             for rule, words in RULES.items():
                 shares = [100 * share for share in spared(setting.runs, rule)]
                 if shares:
-                    gone = spread(shares)
-                    gone = replace(gone, interval=Unit("accuracy").possible(gone.interval))
                     where = label, setting.data, setting.model, edition.experiment, edition.size
-                    rows.append(Kept(*where, words, gone))
+                    rows.append(Kept(*where, words, Unit("accuracy").spread(shares)))
     return rows
 
 

@@ -33,7 +33,7 @@ SUMMARY = ".summary.json"
 """What the terminal showed last: a report that did not change shows it again."""
 WRITERS = {
     "figures": ("focusing.reports.figures.gallery", "write_figures"),
-    "page": ("focusing.reports.page", "write_page"),
+    "page": ("focusing.reports.page.site", "write_page"),
 }
 """What comes after the tables, and may draw on them; imported when it is used."""
 PARTS = ("tables", "figures", "pages")

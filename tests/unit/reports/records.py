@@ -10,7 +10,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from focusing.compose import compose_config
-from focusing.reports.figures.chart import Chart, Runs
+from focusing.reports.figures.chart import Chart, Charts, Runs
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import TRIALS_EXPERIMENT, composed
 from focusing.reports.tables import Table
@@ -167,6 +167,6 @@ def of_protocol(table: Table, protocol: str = "best_test") -> list[Mapping[str, 
     return [record for record in table.records if record["protocol"] == protocol]
 
 
-def charts_of(family: Callable[[Runs], Any], collection: Collection) -> list[Chart]:
-    """The figures of a family that can be drawn."""
-    return [chart for chart in family(Runs(collection)) if isinstance(chart, Chart)]
+def charts_of(family: Callable[[Runs], Charts], collection: Collection) -> list[Chart]:
+    """The figures of a family."""
+    return list(family(Runs(collection)))

@@ -40,7 +40,7 @@ def charts(collection: Collection) -> dict[str, Chart]:
 
 
 def charts_of(collection: Collection) -> dict[str, Chart]:
-    return {chart.name: chart for chart in all_figures(collection) if isinstance(chart, Chart)}
+    return {chart.name: chart for chart in all_figures(collection).charts}
 
 
 def rows_where(chart: Chart, **columns: Any) -> list[Any]:

@@ -56,7 +56,7 @@ def test_a_report_does_not_follow_a_folder_elsewhere(tmp_path: Path, folder: str
 def test_a_report_does_not_follow_files_elsewhere(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gallery, "all_figures", lambda collection: ())
+    monkeypatch.setattr(gallery, "all_figures", lambda _: gallery.Figures([]))
     out = tmp_path / "out"
     for name in ("tables/all.md", "figures/all.md", "figures/.all.md.part"):
         (out / name).parent.mkdir(exist_ok=True)

@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped]
+
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.paper import published_tables, width_mean
 from focusing.reports.plans import MAX_OPTION_COLUMNS, UNCHANGED, labels, limits
-from focusing.reports.scores import mean_and_deviation
+from focusing.reports.scores import comparison_lines, mean_and_deviation
 from focusing.reports.settings import Edition, Setting, compare_settings, editions, editions_of
 from focusing.reports.tables import (
     NOTHING,
@@ -23,7 +25,7 @@ from focusing.reports.tables import (
     text,
 )
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import SECONDS
+from focusing.results.frame import SECONDS, measurements
 from focusing.results.stats import Spread
 
 MAX_QUANTITIES = 8
@@ -93,10 +95,10 @@ def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
         tests = compare_settings(settings, [protocol])
         rows = _named(edition, settings)
         for setting, row in rows.items():
-            score, tested = setting.scores[protocol], tests.get((setting, protocol))
+            score, test = setting.scores[protocol], tests.get((setting, protocol))
             row["n"] = score.spread.n
             row["score"] = text(mean_and_deviation(score.spread), score.points())
-            row["difference"] = text(*tested.lines() if tested else [""])
+            row["difference"] = text(*comparison_lines(test) if test else [""])
         name = f"{edition.experiment} {edition.words}"
         columns = (
             *_columns(settings),
@@ -149,11 +151,18 @@ def _scores(name: str, edition: Edition) -> Table:
         if known:
             named["author"] = author[setting]
         for protocol, score in setting.scores.items():
-            tested = tests.get((setting, protocol))
-            cell = text(*score.cell().lines, *(tested.lines() if tested else []))
-            record = {**named, "protocol": protocol, **score.record(), "_cell": cell}
-            records.append(record | (tested.record() if tested else {}))
-    others = {tested.other for tested in tests.values()}
+            record = {**named, "protocol": protocol, **score.record(), "_cell": score.cell()}
+            if test := tests.get((setting, protocol)):
+                record |= {
+                    "_cell": text(*score.cell().lines, *comparison_lines(test)),
+                    "against": test.other,
+                    "difference": test.difference,
+                    **interval_record(test.interval, "difference_"),
+                    "test": test.test,
+                    "p_holm": test.p_holm,
+                }
+            records.append(record)
+    others = {test.other for test in tests.values()}
     notes = {
         NOTE: True,
         NOTE_DENSE: bool(others - {UNCHANGED}),
@@ -198,17 +207,12 @@ def author_mean(setting: Setting) -> float | None:
 def _measured(name: str, edition: Edition) -> list[Table]:
     """One table of measurements, or none where nothing was measured."""
     settings, subject = edition.settings, f"{edition.experiment}."
-    quantities = sorted(
-        dict.fromkeys(quantity for setting in settings for quantity in setting.measured),
-        key=lambda quantity: _preference(quantity, subject),
-    )
+    table = pd.DataFrame([measurements(run) for setting in settings for run in setting.runs])
+    quantities = sorted(table, key=lambda quantity: _preference(quantity, subject))
     if quantities in ([], [SECONDS]):  # every run takes time
         return []
-    constant = {
-        quantity: value
-        for quantity in quantities
-        if (value := _constant(settings, quantity)) is not None
-    }
+    same = table[quantities].nunique(dropna=False) == 1
+    constant = table.iloc[0][quantities][same].to_dict() if len(settings) > 1 else {}
     varying = [quantity for quantity in quantities if quantity not in constant]
     shown, hidden = varying[:MAX_QUANTITIES], varying[MAX_QUANTITIES:]
     notes = [NOTE_MEASURED, *varied_note(settings), *_meanings(settings, quantities)]
@@ -259,18 +263,6 @@ def _meanings(settings: Sequence[Setting], quantities: Sequence[str]) -> list[st
     if len(regions) == 1 and len(region := regions.pop()) == 3:
         meanings[0] += f" (columns {region[0] + 1} to {region[1]} of {region[2]})"
     return [f"{'; '.join(meanings).capitalize()}."]
-
-
-def _constant(settings: Sequence[Setting], quantity: str) -> float | None:
-    """The value that a quantity has in all runs, if it is the same in all."""
-    spreads = [setting.measured.get(quantity) for setting in settings]
-    means = {spread.mean for spread in spreads if spread and not _differs(spread)}
-    complete = all(spread is not None and not _differs(spread) for spread in spreads)
-    return means.pop() if len(settings) > 1 and complete and len(means) == 1 else None
-
-
-def _differs(spread: Spread) -> bool:
-    return (spread.std or 0.0) > 1e-12 * abs(spread.mean)  # equal numbers may have a tiny one
 
 
 def _cell(record: Record) -> Cell:

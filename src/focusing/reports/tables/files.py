@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from textwrap import wrap
+
+import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.reports.report_cache import remember, report_state, unchanged
 from focusing.reports.tables import Cell, Column, Record, Table
@@ -122,12 +122,8 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
 
 def records_csv(records: Sequence[Record]) -> str:
     """Records as CSV, a line per record, with all names that any of them has."""
-    names = list(dict.fromkeys(name for record in records for name in record))
-    file = io.StringIO()
-    writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return file.getvalue()
+    table = pd.DataFrame(list(records), dtype=object)  # whole numbers stay whole beside gaps
+    return str(table.to_csv(index=False, lineterminator="\n"))
 
 
 def markdown(table: Table, level: int = 2) -> str:

@@ -11,11 +11,10 @@ import pytest
 from PIL import Image
 
 from focusing.reports.figures import gallery
-from focusing.reports.figures.chart import Chart, Missing
-from focusing.reports.figures.gallery import write_figures
-from focusing.reports.page import write_page
+from focusing.reports.figures.chart import Chart
+from focusing.reports.figures.gallery import Figures, write_figures
 from focusing.reports.page.exhibits import exhibition
-from focusing.reports.page.site import page_names
+from focusing.reports.page.site import page_names, write_page
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 
@@ -176,8 +175,8 @@ class TestPictures:
     def test_figures_are_inside(
         self, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        lacking = Missing("Films", "python train.py experiment=table3_transfer")
-        monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(), lacking))
+        missing = {"Films": "python train.py experiment=table3_transfer"}
+        monkeypatch.setattr(gallery, "all_figures", lambda _: Figures([self.chart()], missing))
         write_figures(collect([runs]), tmp_path / "report")
         index = make(tmp_path)
         [source] = [link for tag, link in Links(index).links if tag == "img"]
@@ -195,7 +194,7 @@ class TestPictures:
     def test_what_is_too_large_is_linked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(4_000_000),))
+        monkeypatch.setattr(gallery, "all_figures", lambda _: Figures([self.chart(4_000_000)]))
         write_figures(collect([]), tmp_path)
         [[shown]] = exhibition(tmp_path)["sections"].values()
         assert shown["source"] == ""

@@ -121,7 +121,7 @@ def _options(config_path: str, repository: Any) -> Iterator[tuple[str, Origin]]:
         section, _, recipe = name.partition("/")
         for file in sorted((config_dir() / "recipe").glob("*.yaml")):
             content = yaml.compose(file.read_text(encoding="utf-8"))
-            for key, value in _entries(_child(content, section)):
+            for key, value in _entries(dict(_entries(content)).get(section)):
                 if recipe in expand_braces(key):
                     yield from _read(value, file, f" ({section} {recipe})")
     else:
@@ -149,10 +149,6 @@ def _entries(node: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield key.value, value
-
-
-def _child(node: Any, key: str) -> Any:
-    return dict(_entries(node)).get(key)
 
 
 def _leaves(options: Any, prefix: str = "") -> dict[str, Any]:

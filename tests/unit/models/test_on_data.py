@@ -187,13 +187,6 @@ def test_simple_networks_have_the_papers_layers(data: str) -> None:
     assert model["batch_norm"] == (data not in ("boston", "reuters"))
 
 
-@pytest.mark.parametrize("model", ["fasttext_dense", "fasttext_focus"])
-def test_fasttext_on_texts(model: str) -> None:
-    data, net = built(config_of("imdb", model, "data.ngrams=1"))
-    check_step(data, net)
-    assert len(net.embedding.weight) == data.vocabulary
-
-
 @pytest.mark.parametrize(
     ("data", "model", "sentence"),
     [

@@ -75,6 +75,26 @@ def test_the_saliency_is_a_soft_argmax() -> None:
     assert (centres - places).abs().max() < 0.03
 
 
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"features": 0}, {"zoom": True, "glimpses": 2}, {"centre": "regressed"}]
+)
+def test_gradients(frame, options) -> None:
+    torch.manual_seed(0)
+    axes, channels = frame
+    focus = DynamicFocus(frame, (2,) * len(axes), pool=2, kernel=3, dtype=torch.float64, **options)
+    with torch.no_grad():
+        for parameter in focus.parameters():
+            parameter.add_(0.1 * torch.rand_like(parameter))
+    x = torch.rand(2, *axes, channels, dtype=torch.float64, requires_grad=True)
+    names, values = zip(*focus.named_parameters(), strict=True)
+
+    def call(x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(focus, dict(zip(names, parameters, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(call, (x, *values), fast_mode=True)
+
+
 def test_jitter_moves_what_is_read_in_training_only() -> None:
     """A ramp is read at the centre, so that its value says where that was."""
     focus = DynamicFocus((101,), (1,), jitter=0.02, centre="static", aperture=0.1)

@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.func import functional_call
 
 from focusing import FocusedLinear, functional
 from tests.unit.nn.oracle import (
+    BACKENDS,
     FOCI,
     NORMALIZERS,
+    TINY,
     array,
     assert_same,
     coefficients,
@@ -35,6 +38,18 @@ def make(focus: str = "gaussian", axes: int = 1, **options: Any) -> FocusedLinea
 
 def foci(layer: FocusedLinear) -> tuple[np.ndarray, ...]:
     return tuple(map(array, (layer.tau, layer.mu, layer.sigma)))
+
+
+def as_function(layer: FocusedLinear, batch: int) -> tuple[Any, tuple[torch.Tensor, ...]]:
+    """The layer as a function of x and all parameters, and values for them."""
+    names, values = zip(*layer.named_parameters(), strict=True)
+    assert names == ("weight", "bias", "mu", "sigma")
+
+    def function(x: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
+        return functional_call(layer, dict(zip(names, values, strict=True)), x)
+
+    x = torch.randn(batch, INPUTS, dtype=torch.float64, requires_grad=True)
+    return function, (x, *values)
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
@@ -70,6 +85,15 @@ def test_functions_refuse_unknown_names() -> None:
         functional.focus_coefficients(*line, focus="square")
     with pytest.raises(ValueError, match=r"^normalizer='max' is not one of l2, .*\.$"):
         functional.focused_linear(torch.ones(1, 5), torch.ones(3, 5), None, *line, normalizer="max")
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("focus", FOCI)
+def test_gradcheck(focus: str, normalizer: str, axes: int) -> None:
+    for backend in BACKENDS if focus == "gaussian" else ["auto"]:
+        layer = make(focus, axes, normalizer=normalizer, backend=backend, cutoff=TINY).eval()
+        assert torch.autograd.gradcheck(*as_function(layer, batch=2), fast_mode=True), backend
 
 
 @pytest.mark.parametrize(("sigma", "peak"), [(0.025, 4.75), (0.1, 2.38)])

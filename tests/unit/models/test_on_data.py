@@ -55,16 +55,8 @@ MODELS = {
     "transformer_dense": ("Transformer", False),
     "transformer_focus": ("Transformer", False),  # its foci are those of heads
 }
-EVERYWHERE = (
-    "focus_s",
-    "focus_2d",
-    "cnn_focus",
-    "vgg_focus",
-    "fasttext_focus",
-    "transformer_focus",
-)
+EVERYWHERE = ("focus_s", "focus_2d", "cnn_focus", "vgg_focus", "transformer_focus")
 """Models that are tried on every data set that they are for."""
-"""Options that depend on the data or the size of an experiment."""
 HIDDEN = {"synthetic": [4], "boston": [64, 64], "reuters": [150], "dna": [60]}
 """Where the paper has other widths than 800."""
 

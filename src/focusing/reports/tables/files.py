@@ -19,9 +19,12 @@ from focusing.reports.tables.diagnostics import (
     pruning_tables,
     unreadable_tables,
 )
-from focusing.reports.tables.experiments import experiment_tables
+from focusing.reports.tables.experiments import (
+    chosen_tables,
+    experiment_tables,
+    learnt_tables,
+)
 from focusing.reports.tables.paper_tables import paper_tables
-from focusing.reports.tables.seed_tables import chosen_tables, learnt_tables
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
 from focusing.results.store import atomic_write, inside

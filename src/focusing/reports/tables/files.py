@@ -10,7 +10,6 @@ from textwrap import wrap
 
 import pandas as pd  # type: ignore[import-untyped]
 
-from focusing.reports.report_cache import remember, report_state, unchanged
 from focusing.reports.tables import Cell, Column, Record, Table
 from focusing.reports.tables.diagnostics import (
     course_tables,
@@ -101,11 +100,8 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
         out: folder of the report.
 
     Returns:
-        The files; none if they were made from the same records before.
+        The files.
     """
-    state = report_state(collection)
-    if unchanged(out, FOLDER, state):
-        return []
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     tables = all_tables(collection)
@@ -118,9 +114,7 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
             texts[f"{table.name}.csv"] = records_csv(table.records)
     for name, content in texts.items():
         atomic_write(folder / name, content.encode(), sync=False)
-    files = [folder / name for name in texts]
-    remember(out, FOLDER, state, files)
-    return files
+    return [folder / name for name in texts]
 
 
 def records_csv(records: Sequence[Record]) -> str:

@@ -64,7 +64,8 @@ class OptunaSweeper(GridSweeper):
 
         config = self.config
         options = search.Options(**self.options)
-        space, fixed = search.search_space(parse(self.hydra_context, self.params, arguments))
+        overrides = parse(self.hydra_context, self.params, arguments)
+        space, fixed = search.search_space(overrides, options.sampler)
         examples = search.example_jobs(search.example_values(space), fixed)
         validate(self.hydra_context, config, examples)
         data_sets = getattr(space.get("data"), "choices", ()) or (config.data.name,)

@@ -32,7 +32,6 @@ from focusing.experiments.stack_records import (
     record_failures,
     record_if_any,
     rough_seconds,
-    stack_budget,
     train_or_record,
 )
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
@@ -99,8 +98,7 @@ def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float |
                 _count(status, pair, earlier=True)
         while left:
             status.refresh()
-            fitting = groups(left, device, stack_budget(config, device))
-            stacks = sorted(fitting, key=rough_seconds, reverse=True)
+            stacks = sorted(groups(left, device), key=rough_seconds, reverse=True)
             errors |= train_groups(stacks, device, status, cluster)
             left = [pair for pair in left if pair.trial not in errors]
             left = [pair for pair in left if not (config["force"] or _is_finished(pair))]

@@ -78,7 +78,9 @@ def _budget(config: Mapping[str, Any], device: torch.device) -> float:
     """Bytes that a stack may take on its device."""
     if config["sweep"]["stack_mb"] is not None:
         return float(config["sweep"]["stack_mb"] * 2**20)
-    return torch.cuda.mem_get_info(device)[0] / 2 if device.type == "cuda" else math.inf
+    if device.type == "cuda" and torch.cuda.is_available():
+        return torch.cuda.mem_get_info(device)[0] / 2
+    return math.inf  # or a job of a cluster finds out on its own machine
 
 
 def _shape(pair: Pair) -> tuple[int, int, int, int]:
@@ -141,18 +143,18 @@ def train_or_record(group: Sequence[Pair], device: torch.device) -> dict[int, st
     except Exception as error:
         if len(group) > 1:
             return {k: v for pair in group for k, v in train_or_record([pair], device).items()}
+        [pair], text = group, describe_error(error)
         trace = None if isinstance(error, UserError) else traceback.format_exc()
-        return record_failures(group, describe_error(error), trace)
+        record_failure_of(pair, text, trace)
+        return {pair.trial: text}
     return {}
 
 
-def record_failures(group: Sequence[Pair], error: str, trace: str | None = None) -> dict[int, str]:
-    """Record that trials failed, except for runs that have a record."""
-    for pair in group:
-        for config in pair:
-            if not record_if_any(config):
-                record_failure(run_folder(config), config, error, trace)
-    return {pair.trial: error for pair in group}
+def record_failure_of(pair: Pair, error: str, trace: str | None = None) -> None:
+    """Record that a trial failed, except for runs that have a record."""
+    for config in pair:
+        if not record_if_any(config):
+            record_failure(run_folder(config), config, error, trace)
 
 
 def train_group(pairs: Sequence[Pair], device: torch.device) -> int:

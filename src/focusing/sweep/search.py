@@ -79,8 +79,8 @@ class Search:
         )
         self._points: list[dict[str, Any]] = []
         if options.sampler == "grid":
-            choices: Any = [distribution.choices for distribution in self.space.values()]
-            values = itertools.product(*choices)
+            choices: Iterable[Any] = self.space.values()
+            values = itertools.product(*(choice.choices for choice in choices))
             self._points = [dict(zip(self.space, point, strict=True)) for point in values]
         self.total = min(options.n_trials, len(self._points) or options.n_trials)
         # A search may have been killed while it drew a trial: such a trial does not count.

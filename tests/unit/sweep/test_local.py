@@ -11,8 +11,7 @@ from omegaconf import DictConfig
 
 from focusing.errors import UserError
 from focusing.sweep.local import cpu_count, make_slots
-from hydra_plugins.focusing_sweeps.grid_sweeper import GridSweeper
-from hydra_plugins.focusing_sweeps.optuna_sweeper import OptunaSweeper
+from hydra_plugins.focusing_sweeps.sweepers import GridSweeper, OptunaSweeper
 from tests.unit.sweep.conftest import SEARCH, Load
 
 OPTUNA = {**SEARCH, "parallel": 1, "n_trials": 9, "sampler": "grid"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import torch
-from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -338,17 +337,8 @@ def _foci_by_axis(foci: LayerFoci) -> Figure:
     return figure
 
 
-def film_layers(layers: Iterable[LayerFoci], folder: Path) -> list[Path]:
-    """Film the foci of layers with at most two dimensions into ``foci_<layer>.gif``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    flat = {folder / f"foci_{foci.layer}.gif": foci for foci in layers if foci.dimensions <= 2}
-    for path, foci in flat.items():
-        film_layer(path, foci)
-    return list(flat)
-
-
-def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_FRAMES) -> None:
-    """Film the foci of a layer on a line or in the plane, in evenly spaced ``frames`` at most."""
+def film_layer(foci: LayerFoci, *, fps: int = 10, frames: int = MAX_FRAMES) -> bytes:
+    """A GIF of the foci of a layer on a line or in the plane, at evenly spaced times."""
     with figure_style():
         on_line, tau = foci.dimensions == 1, foci.tau[:, 0]
         figure = Figure((COLUMN_WIDTH, 2.2 if on_line else COLUMN_WIDTH), layout="constrained")
@@ -358,7 +348,7 @@ def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_
         fine = np.linspace(tau.min(), tau.max(), CURVE_POINTS)
         tops = [foci.smooth_phi(at, fine, sample).max() for at in times] if on_line else [1.0]
 
-        def draw(at: int) -> list[Any]:
+        def show(at: int) -> None:
             axes.clear()
             if on_line:
                 shade_noise(axes, foci.informative, tau)
@@ -369,20 +359,25 @@ def film_layer(path: Path, foci: LayerFoci, *, fps: int = 10, frames: int = MAX_
                     mark_focus(axes, foci.mu[at, neuron], foci.sigma[at, neuron], colour(index))
                 frame_plane(axes)
             axes.set_title(f"epoch {foci.epochs[at]}", loc="right", pad=3)
-            return []
 
-        draw(times[-1])
+        show(times[-1])
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # all frames share it, and it takes most of the time
-        animation = FuncAnimation(figure, draw, frames=times, init_func=lambda: [])
-        save_film(animation, path, fps=fps, dpi=150)
+        return film(figure, show, times, fps=fps, dpi=150)
 
 
-def save_film(animation: FuncAnimation, path: Path, *, fps: int, dpi: int) -> None:
-    """Write a film under another name first, so that there is never half a one."""
-    partial_path = path.with_name(f".part-{path.name}")  # the suffix tells the writer the kind
-    try:
-        animation.save(partial_path, writer=PillowWriter(fps=fps), dpi=dpi)
-        partial_path.replace(path)
-    finally:
-        partial_path.unlink(missing_ok=True)
+def film(
+    figure: Figure, show: Callable[[int], object], times: Iterable[int], *, fps: int, dpi: int
+) -> bytes:
+    """A GIF of a figure, which ``show`` changes to what it shows at a time."""
+    figure.set_dpi(dpi)
+    canvas: Any = FigureCanvasAgg(figure)
+    frames = []
+    for at in times:
+        show(at)
+        canvas.draw()
+        frames.append(Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB"))
+    content = io.BytesIO()
+    options = {"append_images": frames[1:], "duration": 1000 // fps, "loop": 0}
+    frames[0].save(content, "GIF", save_all=True, **options)
+    return content.getvalue()

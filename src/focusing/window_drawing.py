@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.animation import FuncAnimation
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from focusing.drawing import Array, colour, evenly_spaced, figure_style, save_film
+from focusing.drawing import Array, colour, evenly_spaced, figure_style, film
 from focusing.results.arrays import check_arrays, read_arrays
 
 FILE = "windows.npz"
@@ -67,7 +66,7 @@ class WindowPanels:
                     edge = Rectangle((0, 0), 1, 1, fill=False, lw=1.2, ec=colour(glimpse + 1))
                     self.frames.append((sample, glimpse, panel.add_patch(edge)))
 
-    def show(self, at: int) -> list[Any]:
+    def show(self, at: int) -> None:
         """Put the windows where they were at a recorded time."""
         size = np.array(self.arrays["images"].shape[1:3]) - 1
         for sample, glimpse, frame in self.frames:
@@ -76,7 +75,6 @@ class WindowPanels:
             top, left = centre - extent / 2
             frame.set(xy=(left, top), height=extent[0], width=extent[1])
         self.title.set_text(f"epoch {round(float(self.arrays['epoch'][at]), 1):g}")
-        return []
 
 
 def windows_figure(arrays: dict[str, Array]) -> Figure:
@@ -93,10 +91,8 @@ def film_times(records: int) -> list[int]:
     return [*range(early), *(early + int(at) for at in later)]
 
 
-def film_windows(path: Path, arrays: dict[str, Array], fps: int = 6) -> None:
+def film_windows(arrays: dict[str, Array], fps: int = 6) -> bytes:
     """The same over epochs, as a GIF that rests on its last picture."""
     panels = WindowPanels(arrays)
     times = film_times(len(arrays["epoch"]))
-    frames = [*times, *[times[-1]] * fps]
-    animation = FuncAnimation(panels.figure, panels.show, frames=frames, init_func=lambda: [])
-    save_film(animation, path, fps=fps, dpi=110)
+    return film(panels.figure, panels.show, [*times, *[times[-1]] * fps], fps=fps, dpi=110)

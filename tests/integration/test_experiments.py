@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import config_dir
+from focusing.compose import compose_config
 from focusing.experiments.listing import experiments, jobs_of
 from focusing.run import train
 from tests.integration.commands import record, run_dirs, run_here
@@ -22,9 +21,8 @@ STACKED = "table1"  # its trials train together, which Hydra's sweeper starts
 @pytest.mark.parametrize("name", sorted(set(experiments()) - {STACKED}))
 def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
     runs = jobs_of([f"experiment={name}", "size=smoke", f"paths.output_dir={tmp_path}"])
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        for overrides in runs:
-            train(compose("train", [*overrides, "callbacks.progress=null"]))
+    for overrides in runs:
+        train(compose_config(*overrides, "callbacks.progress=null"))
     records = [record(run_dir) for run_dir in tmp_path.glob("*/*/seed=*")]
     assert len(records) == len(runs)  # no two runs share a folder
     for run in records:
@@ -55,17 +53,3 @@ def test_the_command_runs_all_parts(tmp_path: Path) -> None:
     }
     texts = {("imdb", "fasttext_dense"), ("imdb", "fasttext_focus")}
     assert runs == {("dna", "dense"), ("dna", "focus_s"), *texts}
-
-
-def test_the_list_comes_before_anything_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    done = run_here("experiments", "rescue", "size=smoke", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "rescue" in done.stdout
-    assert "Beyond the paper" in done.stdout
-    assert not run_dirs(tmp_path)
-    wrong = run_here("experiments", "rescu", cwd=tmp_path)
-    assert wrong.returncode == 1
-    assert wrong.stderr == "Error: experiment=rescu does not exist, did you mean rescue?\n"

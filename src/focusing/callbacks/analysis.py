@@ -1,7 +1,8 @@
-"""The base of callbacks that measure a trained network."""
+"""The bases of callbacks that go on after a kill, and that measure a trained network."""
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from collections.abc import Mapping
@@ -16,7 +17,26 @@ from focusing.training.module import FocusingModule
 log = logging.getLogger(__name__)
 
 
-class Analysis(pl.Callback):
+class Resumable(pl.Callback):
+    """Keeps some of its attributes in the checkpoints, so that a resumed run goes on with them.
+
+    Attributes:
+        state: their names, which are also the keys in a checkpoint.
+    """
+
+    state: ClassVar[tuple[str, ...]] = ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        return {name: copy.copy(getattr(self, name)) for name in self.state}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where the checkpoint was written."""
+        for name in self.state:
+            setattr(self, name, copy.copy(state_dict[name]))
+
+
+class Analysis(Resumable):
     """Measures a trained network for the record.
 
     It sees the weights after the last epoch, whatever epoch the protocol chooses: to choose an

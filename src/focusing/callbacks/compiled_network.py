@@ -9,8 +9,10 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from focusing.callbacks.analysis import Resumable
 
-class CompiledNetwork(pl.Callback):
+
+class CompiledNetwork(Resumable):
     """Compiles the network of a run with ``torch.compile``; ``trainer.compile=true`` asks for it.
 
     Every shape of a batch gets graphs of its own. With symbolic shapes the code for a batch would
@@ -20,6 +22,8 @@ class CompiledNetwork(pl.Callback):
     Args:
         backend: of ``torch.compile``.
     """
+
+    state = ("seconds",)
 
     def __init__(self, backend: str = "inductor") -> None:
         self.backend, self.seconds = backend, 0.0
@@ -47,14 +51,6 @@ class CompiledNetwork(pl.Callback):
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """What it adds to the record."""
         return {"measured": {"compile": self.state_dict()}}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Costs so far, so that a resumed run adds to them."""
-        return {"seconds": self.seconds}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Add to what earlier sessions cost."""
-        self.seconds = state_dict["seconds"]
 
     def _begin(self, *_: Any) -> None:
         self._start = time.perf_counter()

@@ -48,6 +48,7 @@ class DeadInputs(Analysis):
     """
 
     name = "dead_inputs"
+    state = ("before",)
 
     def __init__(
         self,
@@ -116,14 +117,6 @@ class DeadInputs(Analysis):
             "small": small / weights.numel(),
             "small_count": small,
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """The weights at the start."""
-        return {"before": self.before}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take them from a checkpoint."""
-        self.before = state_dict["before"]
 
 
 def constant_inputs(batches: Batches) -> Tensor:

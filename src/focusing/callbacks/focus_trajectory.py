@@ -33,6 +33,7 @@ from torch import Tensor
 from focusing.callbacks.analysis import focused_layers
 from focusing.nn import FocusedAttention, FocusedLinear
 from focusing.results.arrays import write_arrays
+from focusing.results.store import atomic_write
 
 if TYPE_CHECKING:
     from focusing.drawing import LayerFoci
@@ -99,10 +100,13 @@ class FocusTrajectory(pl.Callback):
             return
         self._save(trainer)
         if self.movie:
-            from focusing.drawing import film_layers
+            from focusing.drawing import film_layer  # matplotlib takes a second
 
             folder = Path(trainer.default_root_dir) / "figures"
-            film_layers(self._recorded_foci(), folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            for foci in self._recorded_foci():
+                if foci.dimensions <= 2:  # there is no film of a volume
+                    atomic_write(folder / f"foci_{foci.layer}.gif", film_layer(foci), sync=False)
 
     def on_exception(self, trainer: pl.Trainer, *details: Any) -> None:
         """Write what there is."""

@@ -11,14 +11,14 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from focusing.callbacks.analysis import focused_layers
+from focusing.callbacks.analysis import Resumable, focused_layers
 from focusing.nn import FocusedLinear
 from focusing.training.module import FocusingModule
 
 log = logging.getLogger(__name__)
 
 
-class StuckNeurons(pl.Callback):
+class StuckNeurons(Resumable):
     """Counts the neurons whose focus stays where it learns nothing.
 
     A neuron is stuck if both hold:
@@ -43,6 +43,8 @@ class StuckNeurons(pl.Callback):
         samples: of the training data, evenly spaced, that this is measured on.
     """
 
+    state = ("path", "blind", "which")
+
     def __init__(
         self,
         window: Annotated[int, Ge(1)] = 20,
@@ -54,8 +56,8 @@ class StuckNeurons(pl.Callback):
         self.window, self.tolerance = window, tolerance
         self.information, self.samples = information, samples
         self.which: dict[str, Tensor] = {}  # layer -> which of its neurons are stuck
-        self._path: dict[str, Tensor] = {}  # layer -> foci (the last window + 1 epochs, n, 2d)
-        self._blind: dict[str, Tensor] = {}  # layer -> neurons whose output says nothing
+        self.path: dict[str, Tensor] = {}  # layer -> foci (the last window + 1 epochs, n, 2d)
+        self.blind: dict[str, Tensor] = {}  # layer -> neurons whose output says nothing
         self._layers: dict[str, FocusedLinear] = {}
 
     @property
@@ -70,10 +72,10 @@ class StuckNeurons(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Remember where the foci start; a resumed run has done so."""
         for name, layer in self._layers.items():
-            if name not in self._path:
-                self._path[name] = _foci(layer)[None]
-                self._blind[name] = torch.zeros(layer.out_features, dtype=torch.bool)
-                self.which[name] = self._blind[name]
+            if name not in self.path:
+                self.path[name] = _foci(layer)[None]
+                self.blind[name] = torch.zeros(layer.out_features, dtype=torch.bool)
+                self.which[name] = self.blind[name]
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Update the counts and log them."""
@@ -82,14 +84,14 @@ class StuckNeurons(pl.Callback):
         done = trainer.current_epoch + 1
         if done % self.window == 0 or done == trainer.max_epochs:
             for name, share in self._information(pl_module).items():  # type: ignore[arg-type]
-                self._blind[name] = share < self.information
+                self.blind[name] = share < self.information
         for name, layer in self._layers.items():
-            path = torch.cat([self._path[name], _foci(layer)[None]])[-self.window - 1 :]
-            self._path[name] = path
+            path = torch.cat([self.path[name], _foci(layer)[None]])[-self.window - 1 :]
+            self.path[name] = path
             width = layer.neuron_foci().sigma.detach().mean(1, True).float().cpu()
             moved = (path[-1] - path[0]).abs() / width
             still = (moved <= self.tolerance).all(1) & (len(path) > self.window)
-            self.which[name] = still & self._blind[name]
+            self.which[name] = still & self.blind[name]
         stuck = self.stuck
         counts = {f"focus/stuck_{name}": stuck[name] for name in stuck} if len(stuck) > 1 else {}
         values = {"focus/stuck": sum(stuck.values()), **counts}
@@ -146,16 +148,6 @@ class StuckNeurons(pl.Callback):
             for name, flags in self.which.items()
         }
         return {"measured": {"stuck": layers}} if layers else {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The last foci, and the neurons that are blind and stuck."""
-        return {"path": dict(self._path), "blind": dict(self._blind), "which": dict(self.which)}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on counting where the checkpoint was written."""
-        self._path, self._blind, self.which = (
-            dict(state_dict[name]) for name in ("path", "blind", "which")
-        )
 
 
 def explained(values: Tensor, targets: Tensor) -> Tensor:

@@ -46,11 +46,12 @@ class Timing(Analysis):
     """
 
     name = "timing"
+    state = ("epoch_seconds",)
 
     def __init__(self, rounds: Annotated[int, Ge(1)] = 10) -> None:
         super().__init__()
         self.rounds = rounds
-        self.epochs: list[float] = []
+        self.epoch_seconds: list[float] = []
         self._start: float | None = None
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -60,7 +61,7 @@ class Timing(Analysis):
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop the clock: training of the epoch is over."""
         if self._start is not None:
-            self.epochs.append(clock(pl_module.device) - self._start)
+            self.epoch_seconds.append(clock(pl_module.device) - self._start)
             self._start = None
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
@@ -80,21 +81,18 @@ class Timing(Analysis):
             "batch_size": module.batches["train"].size,
             "test_batch_size": samples,
             "rounds": self.rounds,
-            "epochs": len(self.epochs),
-            "epoch_seconds": median(self.epochs) if self.epochs else None,
+            "epochs": len(self.epoch_seconds),
+            "epoch_seconds": median(self.epoch_seconds) if self.epoch_seconds else None,
             "test_seconds": {k: median(times) * 1000 / samples for k, times in testing.items()},
             "step_seconds": {k: median(times) for k, times in training.items()},
             "ratio": {k: values and values[1] for k, values in ratios.items()},
             "quartiles": {k: values and [values[0], values[2]] for k, values in ratios.items()},
         }
 
-    def state_dict(self) -> dict[str, Any]:
-        """Seconds of the epochs so far."""
-        return {"epoch_seconds": list(self.epochs)}
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the checkpoint was written; an epoch that was interrupted does not count."""
-        self.epochs, self._start = list(state_dict["epoch_seconds"]), None
+        super().load_state_dict(state_dict)
+        self._start = None
 
 
 def take_turns(

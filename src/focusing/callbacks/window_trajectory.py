@@ -14,6 +14,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from focusing.callbacks.analysis import Resumable
 from focusing.callbacks.focus_trajectory import log_picture, picture_loggers
 from focusing.models import DynamicNetwork
 from focusing.nn import WindowReader
@@ -28,7 +29,7 @@ PATIENCE = 5
 """Epochs before a warning: windows begin together."""
 
 
-class WindowTrajectory(pl.Callback):
+class WindowTrajectory(Resumable):
     """Records where dynamic foci look on a few test samples; leaves ``windows.npz`` in the folder.
 
     The file has the samples (``images``, in [0, 255]), ``epoch`` and, for every recorded time,
@@ -41,14 +42,16 @@ class WindowTrajectory(pl.Callback):
         early: further records in the first epoch, in which windows move most.
     """
 
+    state = ("epochs", "windows")
+
     def __init__(
         self, samples: Annotated[int, Ge(2)] = 24, early: Annotated[int, Ge(0)] = 10
     ) -> None:
         self.samples, self.early = samples, early
         self._focus: DynamicNetwork | WindowReader | None = None
         self._inputs = torch.empty(0)
-        self._epochs: list[float] = []
-        self._windows: list[Tensor] = []
+        self.epochs: list[float] = []
+        self.windows: list[Tensor] = []
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Find the foci, and choose the samples."""
@@ -59,7 +62,7 @@ class WindowTrajectory(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Record where the windows begin; a resumed run has done so."""
-        if self._focus is not None and not self._epochs:
+        if self._focus is not None and not self.epochs:
             self._record(trainer.current_epoch)
 
     def on_train_batch_end(
@@ -84,7 +87,7 @@ class WindowTrajectory(pl.Callback):
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the file, log its figure, and warn of windows that found nothing."""
-        if not self._windows or not trainer.is_global_zero:
+        if not self.windows or not trainer.is_global_zero:
             return
         arrays = self._arrays()
         write_arrays(Path(trainer.default_root_dir) / FILE, arrays)
@@ -103,18 +106,18 @@ class WindowTrajectory(pl.Callback):
 
     def _arrays(self) -> dict[str, Any]:
         """What the file holds."""
-        centre, extent = torch.stack(self._windows).float().cpu().unbind(1)
+        centre, extent = torch.stack(self.windows).float().cpu().unbind(1)
         low, high = self._inputs.amin(), self._inputs.amax()
         images = (255 * (self._inputs - low) / (high - low).clamp_min(1e-12)).round().byte()
         return {
             "images": images.cpu().numpy(),
-            "epoch": np.array(self._epochs, dtype=float),
+            "epoch": np.array(self.epochs, dtype=float),
             "centre": centre.numpy(),
             "extent": extent.numpy(),
         }
 
     def _warn(self, pl_module: Any) -> None:
-        if self._epochs[-1] < PATIENCE:
+        if self.epochs[-1] < PATIENCE:
             return
         if self._spread() < COINCIDE:
             log.warning(
@@ -127,33 +130,24 @@ class WindowTrajectory(pl.Callback):
 
     def _spread(self) -> float:
         """Standard deviation of the centres over samples, of the axis where it is greatest."""
-        centre = self._windows[-1][0].float()
+        centre = self.windows[-1][0].float()
         return centre.std(dim=0).max().item()
 
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """How far windows follow their samples, for the record."""
-        if not self._windows or not bool(self._windows[-1].isfinite().all()):
+        if not self.windows or not bool(self.windows[-1].isfinite().all()):
             return {}
-        first, last = (self._windows[at][1].float().mean().item() for at in (0, -1))
+        first, last = (self.windows[at][1].float().mean().item() for at in (0, -1))
         windows = {"spread": self._spread(), "extent_first": first, "extent_last": last}
         return {"measured": {"windows": windows}}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The records so far."""
-        return {"epochs": list(self._epochs), "windows": list(self._windows)}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from the records of the checkpoint."""
-        self._epochs = list(state_dict["epochs"])
-        self._windows = list(state_dict["windows"])
 
     @torch.no_grad()
     def _record(self, epoch: float) -> None:
         if self._focus is not None:
             weights = next(self._focus.parameters())
             windows = self._focus.windows(self._inputs.to(weights))
-            self._epochs.append(epoch)
-            self._windows.append(torch.stack([windows.centre, windows.extent]).cpu())
+            self.epochs.append(epoch)
+            self.windows.append(torch.stack([windows.centre, windows.extent]).cpu())
 
 
 def _dynamic_focus(module: pl.LightningModule) -> DynamicNetwork | WindowReader | None:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import copy
 import ctypes
-import math
 import multiprocessing
 import os
-import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
-from rich import box, console
-from rich.table import Table
+from rich.console import Console
 
 from focusing.compose import check, prepare_hydra
 from focusing.config import SCHEMA_TARGETS, FociOptim, Optim, group_schemas
@@ -31,31 +28,31 @@ from focusing.experiments.stack_records import (
     Group,
     Pair,
     groups,
-    record_failures,
+    record_failure_of,
     record_if_any,
     rough_seconds,
-    stack_budget,
     train_or_record,
 )
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
+from focusing.results.collect import Collection, Run, published, runs_at
 from focusing.results.identity import ONLOOKERS, run_folder
 from focusing.sweep.clusters import ClusterSweep
 from focusing.sweep.jobs import (
+    Done,
     Job,
     Outcome,
     Result,
     RunsFailedError,
+    number_jobs,
     print_failures,
 )
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
+from focusing.sweep.task import Sweep
 from focusing.training.trainer import build_trainer
 
 MIN_POOL_SECONDS = 20.0
 """Less work than that is done in this process: starting others would take longer than it saves."""
-POLL_SECONDS = 1.0
-"""How often to check trials that another process runs."""
-CRASHED_TWICE = "The process of this trial's stack died twice; is there enough memory?"
 FREE_OPTIONS = {
     "optim": ("lr", "lr_mu", "lr_sigma", "momentum", "batch_size", "drop_last", "shuffle", "l2"),
     "model": ("name", "hidden", "mu", "sigma", "train_mu", "train_sigma", "init")
@@ -65,7 +62,7 @@ FREE_OPTIONS = {
 
 
 def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float | None:
-    """Run the trials of a config, those of equal shapes together, and print a summary.
+    """Run the trials of a config, those of equal shapes together, and print their table.
 
     Finished runs are not run again, failed ones only with ``sweep.retry_failed=true``. A kill
     loses the groups that are being trained.
@@ -80,52 +77,156 @@ def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float |
     prepare_hydra()
     config = check(cfg)
     check_stackable(config)
-    device = torch.device("cuda" if cluster and cluster.gpus else "cpu")
-    if cluster is None:
-        device = build_trainer(config["trainer"], Path()).strategy.root_device
-    fixed = command_line_options(cfg)
-    overrides = tuple(HydraConfig.get().overrides.task) if cluster else ()
-    numbers = config["sweep"]["only"] or range(config["sweep"]["trials"])
-    trials = [draw(config["seed"], index, config["variant"], fixed) for index in numbers]
-    pairs = [pair_of(config, trial, fixed) for trial in trials]
-    retry = config["sweep"]["retry_failed"]
-    left = [pair for pair in pairs if config["force"] or not _is_finished(pair, retry)]
-    begun, errors = {pair.trial for pair in left}, dict[int, str]()
-    stderr = console.Console(stderr=True, soft_wrap=True)
-    with SweepStatus(
-        console=stderr, total=len(pairs), options=("sweep.trial",), noun="trials"
-    ) as status:
-        for pair in pairs:
-            if pair.trial not in begun:
-                _count(status, pair, earlier=True)
-        while left:
-            status.refresh()
-            fitting = groups(left, device, stack_budget(config, device))
-            stacks = sorted(fitting, key=rough_seconds, reverse=True)
-            if cluster is None:
-                errors |= train_groups(stacks, device, status)
-            else:
-                errors |= train_on_cluster(stacks, cluster, overrides, status)
-            left = [pair for pair in left if pair.trial not in errors]
-            left = [pair for pair in left if not (config["force"] or _is_finished(pair))]
-            if left:
-                time.sleep(POLL_SECONDS)
-    scores, failed = list[tuple[Trial, float, float]](), list[Result]()
-    for trial, pair in zip(trials, pairs, strict=True):
-        error, earlier = errors.get(trial.index), trial.index not in begun
-        results = _results(pair, error, earlier=earlier)
-        failed += [result for result in results if result[1].status == "failed"]
-        values = [outcome.score for _, outcome in results if outcome.score is not None]
-        if len(values) == len(pair):
-            scores.append((trial, values[0], values[1]))
+    trials = StackedTrials(config, command_line_options(cfg), cluster)
+    jobs = list(map(_job, trials.pairs))
+    stderr = Console(stderr=True, soft_wrap=True)
+    status = SweepStatus([job.overrides for job in jobs], console=stderr, noun="trials")
+    results = trials.run_until_finished(iter(jobs), status)
     if not config["sweep"]["only"]:
-        console.Console(soft_wrap=True).print(summarize(trials, scores))
+        _print_table(trials.pairs.values())
+    failed = tuple(run for _, outcome in results for run in outcome.runs)
     if failed:
         in_a_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
         if not in_a_sweep:  # which prints them
             print_failures(failed)
-        raise RunsFailedError(f"{len(failed)} of {2 * len(pairs)} runs failed", tuple(failed))
-    return fmean(focused - dense for _, dense, focused in scores) if scores else None
+        raise RunsFailedError(f"{len(failed)} of {2 * len(jobs)} runs failed", failed)
+    return fmean(outcome.score or 0.0 for _, outcome in results)
+
+
+class StackedTrials(Sweep):
+    """A sweep whose jobs are trials, the dense and the focused network of each.
+
+    Args:
+        config: of the sweep, in plain containers.
+        fixed: options that the command line sets.
+        cluster: where groups train; None: here.
+
+    Attributes:
+        pairs: the configs of the trials by their numbers.
+    """
+
+    def __init__(
+        self, config: dict[str, Any], fixed: Mapping[str, Any], cluster: ClusterSweep | None = None
+    ) -> None:
+        self._config, self._cluster = config, cluster
+        self._device = torch.device("cuda" if cluster and cluster.gpus else "cpu")
+        if cluster is None:
+            self._device = build_trainer(config["trainer"], Path()).strategy.root_device
+        seed, variant = config["seed"], config["variant"]
+        self.pairs = {
+            index: pair_of(config, draw(seed, index, variant, fixed), fixed)
+            for index in config["sweep"]["only"] or range(config["sweep"]["trials"])
+        }
+
+    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+        """Train trials in groups, the longest first."""
+        final = ("done",) if self._config["sweep"]["retry_failed"] else ("done", "failed")
+        left = []
+        for job in jobs:
+            outcome = outcome_of(self.pairs[job.index], earlier=True)
+            if outcome.status in final and not self._config["force"]:
+                done(job, outcome)
+            else:
+                left.append(self.pairs[job.index])
+        status.refresh()
+        stacks = sorted(groups(left, self._device), key=rough_seconds, reverse=True)
+        self._train(stacks, status, done)
+
+    def _train(
+        self, stacks: Sequence[Group], status: SweepStatus, done: Done, *, again: bool = True
+    ) -> None:
+        """Train groups in a pool of processes, or as jobs of a cluster.
+
+        ``again`` tries the trials of a group whose process died once more, one by one.
+        """
+        crashed: list[Group] = []
+
+        def finish(job: Job, outcome: Outcome) -> None:
+            group, errors = stacks[job.index], {run.index: out.error for run, out in outcome.runs}
+            if outcome.crashed and again:
+                crashed.extend([pair] for pair in group)
+                return
+            if outcome.status == "failed" and not errors:
+                errors = dict.fromkeys((pair.trial for pair in group), outcome.error)
+            for pair in group:
+                error = errors.get(pair.trial)
+                if outcome.crashed:
+                    record_failure_of(pair, str(error))
+                done(_job(pair.trial), outcome_of(pair, error))
+            status.refresh()
+
+        if self._cluster is None:
+            self._train_here(stacks, status, finish, again=again)
+        else:
+            common = HydraConfig.get().overrides.task
+            only = (",".join(str(pair.trial) for pair in group) for group in stacks)
+            words = [(*common, f"sweep.only=[{numbers}]") for numbers in only]
+            self._cluster.run(iter(number_jobs(words)), status, finish)
+        if crashed:
+            self._train(crashed, status, done, again=False)
+
+    def _train_here(
+        self, stacks: Sequence[Group], status: SweepStatus, finish: Done, *, again: bool
+    ) -> None:
+        """Train groups on this machine; on a CPU in as many processes as torch has threads.
+
+        Small steps do not divide, so every process has one thread. What has killed a process
+        before gets one to itself.
+        """
+
+        def train(job: Job) -> Outcome:
+            errors = train_or_record(stacks[job.index], self._device)
+            runs = [(Job(trial), Outcome("failed", error=error)) for trial, error in errors.items()]
+            return Outcome("done", runs=tuple(runs))
+
+        def execute(job: Job, announce: Announce) -> Outcome:
+            torch.set_num_threads(1)
+            _keep_memory()
+            return train(job)
+
+        jobs = map(Job, range(len(stacks)))
+        threads = torch.get_num_threads() if again and self._device.type == "cpu" else 1
+        workers = min(threads, len(stacks))
+        pays = workers > 1 and sum(map(rough_seconds, stacks)) >= MIN_POOL_SECONDS
+        forks = hasattr(os, "fork") and not multiprocessing.current_process().daemon
+        if forks and (pays or not again):
+            limits = Limits(jobs=len(stacks), growth_mb=1000)
+            with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
+                for job, outcome in pool.run(jobs, status.refresh):
+                    finish(job, outcome)
+        else:
+            with one_thread():
+                for job in jobs:
+                    finish(job, train(job))
+
+
+def _job(trial: int) -> Job:
+    return Job(trial, (f"sweep.trial={trial}",))
+
+
+def outcome_of(pair: Pair, error: str | None = None, *, earlier: bool = False) -> Outcome:
+    """What became of a trial, whose score is the focused one minus the dense one.
+
+    Args:
+        pair: its configs.
+        error: of a trial that may have no records.
+        earlier: it was so before this sweep.
+    """
+    failed, scores = list[Result](), list[float]()
+    for config in pair:
+        record, run_dir = record_if_any(config), str(run_folder(config))
+        if record.get("status") == "done":
+            scores.append(float(record["scores"][config["protocol"]["name"]]["value"]))
+        elif record or error:
+            names = (f"sweep.trial={pair.trial}", f"model={config['model']['name']}")
+            why = record.get("error") or error
+            failed.append((Job(pair.trial, names), Outcome("failed", earlier, run_dir, error=why)))
+        else:
+            return Outcome("busy", run_dir=run_dir)  # another process has it
+    if failed:
+        why = error or failed[0][1].error
+        return Outcome("failed", earlier, error=why, runs=tuple(failed))
+    return Outcome("done", earlier, score=scores[1] - scores[0])
 
 
 def check_stackable(config: Mapping[str, Any]) -> None:
@@ -172,11 +273,11 @@ def _refusal(name: str, value: Any, supported: str) -> UserError:
     return UserError(f"{name}={value} needs sweep.stacked=false; a stack knows {supported} only.")
 
 
-def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -> Pair:
+def pair_of(config: dict[str, Any], trial: Trial, fixed: Container[str] = ()) -> Pair:
     """The configs of a trial's runs: that of the sweep with the trial, except for fixed options."""
     focused = copy.deepcopy(config)
     focused["sweep"]["only"] = None
-    for name, value in trial.settings.items():
+    for name, value in trial.items():
         if name not in fixed:
             group, _, option = name.partition(".")
             focused[group][option] = value
@@ -185,101 +286,6 @@ def pair_of(config: dict[str, Any], trial: Trial, fixed: Collection[str] = ()) -
     dense["model"] = {name: value for name, value in dense["model"].items() if name in shared}
     dense["model"] |= {"_target_": SCHEMA_TARGETS["model"]["dense"], "name": "dense"}
     return Pair(dense, focused)
-
-
-def train_groups(
-    stacks: Sequence[Group], device: torch.device, status: SweepStatus
-) -> dict[int, str]:
-    """Train all groups in this order; on a CPU in as many processes as torch has threads.
-
-    Small steps do not divide, so every process has one thread. The groups of a process that died
-    are tried once more, each trial by itself. Returns the errors of trials that could not be
-    trained, by the numbers of the trials.
-    """
-    workers = min(torch.get_num_threads() if device.type == "cpu" else 1, len(stacks))
-    forks = hasattr(os, "fork") and not multiprocessing.current_process().daemon
-    errors: dict[int, str] = {}
-    if workers < 2 or not forks or sum(map(rough_seconds, stacks)) < MIN_POOL_SECONDS:
-        with one_thread():
-            for group in stacks:
-                errors |= _finish(group, train_or_record(group, device), status)
-        return errors
-    crashed: list[Group] = []
-    for group, failed in _run_in_pool(stacks, device, workers, status):
-        if failed is None:
-            crashed += [[pair] for pair in group]
-        else:
-            errors |= _finish(group, failed, status)
-    for group, failed in _run_in_pool(crashed, device, 1, status):
-        failed = record_failures(group, CRASHED_TWICE) if failed is None else failed
-        errors |= _finish(group, failed, status)
-    return errors
-
-
-def train_on_cluster(
-    stacks: Sequence[Group],
-    cluster: ClusterSweep,
-    overrides: tuple[str, ...],
-    status: SweepStatus,
-    *,
-    again: bool = True,
-) -> dict[int, str]:
-    """Train groups as the jobs of a cluster: as :func:`train_groups` does, and it returns the same.
-
-    Args:
-        stacks: the groups.
-        cluster: where to.
-        overrides: of the sweep.
-        status: of the trials.
-        again: try the trials of a group whose process died once more, one by one.
-    """
-    errors: dict[int, str] = {}
-    crashed: list[Group] = []
-
-    def done(job: Job, outcome: Outcome) -> None:
-        group, failed = stacks[job.index], {run.index: str(out.error) for run, out in outcome.runs}
-        if outcome.crashed and again:
-            crashed.extend([pair] for pair in group)
-            return
-        if outcome.crashed:
-            failed = record_failures(group, str(outcome.error))
-        elif outcome.status == "failed" and not outcome.runs:
-            failed = {pair.trial: str(outcome.error) for pair in group}
-        errors.update(_finish(group, failed, status))
-
-    names = (",".join(str(pair.trial) for pair in group) for group in stacks)
-    jobs = [Job(place, (*overrides, f"sweep.only=[{name}]")) for place, name in enumerate(names)]
-    cluster.work(iter(jobs), status, done)
-    if crashed:
-        errors |= train_on_cluster(crashed, cluster, overrides, status, again=False)
-    return errors
-
-
-def _finish(group: Group, failed: dict[int, str], status: SweepStatus) -> dict[int, str]:
-    """Show what became of a group; returns the errors of its trials."""
-    for pair in group:
-        _count(status, pair, failed.get(pair.trial))
-    status.refresh()
-    return failed
-
-
-def _run_in_pool(
-    waiting: Sequence[Group], device: torch.device, workers: int, status: SweepStatus
-) -> Iterator[tuple[Group, dict[int, str] | None]]:
-    """Train groups in processes; yields the errors of each, None if its process died."""
-
-    def execute(job: Job, announce: Announce) -> Outcome:
-        torch.set_num_threads(1)
-        _keep_memory()
-        failed = train_or_record(waiting[job.index], device)
-        runs = [(Job(trial), Outcome("failed", error=error)) for trial, error in failed.items()]
-        return Outcome("done", runs=tuple(runs))
-
-    limits = Limits(jobs=max(1, len(waiting)), growth_mb=1000)
-    with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
-        for job, outcome in pool.run(map(Job, range(len(waiting))), status.refresh):
-            errors = {run.index: str(failed.error) for run, failed in outcome.runs}
-            yield waiting[job.index], None if outcome.crashed else errors
 
 
 @contextmanager
@@ -301,71 +307,15 @@ def _keep_memory() -> None:
         mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, the largest that glibc takes
 
 
-def _is_finished(pair: Pair, retry_failed: bool = False) -> bool:
-    """Whether there is nothing to run for a trial."""
-    final = ("done",) if retry_failed else ("done", "failed")
-    return all(record_if_any(config).get("status") in final for config in pair)
+def _print_table(pairs: Iterable[Pair]) -> None:
+    """Print the table of the report for these trials."""
+    from focusing.reports.tables.trial_tables import trial_tables  # pandas and scipy take a second
+    from focusing.reports.terminal import table_lines
 
-
-def _results(pair: Pair, error: str | None = None, *, earlier: bool = False) -> list[Result]:
-    """What became of the runs of a trial; ``error`` is that of a trial that may have no records."""
-    results = []
-    for config in pair:
-        record = record_if_any(config)
-        if record or error:
-            names = (f"sweep.trial={pair.trial}", f"model={config['model']['name']}")
-            done = record.get("status") == "done"
-            score = float(record["scores"][config["protocol"]["name"]]["value"]) if done else None
-            outcome = Outcome(
-                "done" if done else "failed",
-                earlier,
-                run_dir=str(run_folder(config)),
-                score=score,
-                error=None if done else record.get("error") or error,
-            )
-            results.append((Job(pair.trial, names), outcome))
-    return results
-
-
-def _count(
-    status: SweepStatus, pair: Pair, error: str | None = None, *, earlier: bool = False
-) -> None:
-    """Show what became of a trial, unless another process has it."""
-    outcomes = [outcome for _, outcome in _results(pair, error)]
-    if len(outcomes) == len(pair):
-        error = error or outcomes[0].error or outcomes[1].error
-        outcome = Outcome("failed" if error else "done", earlier, error=error)
-        status.add(Job(pair.trial, (f"sweep.trial={pair.trial}",)), outcome)
-
-
-def summarize(
-    trials: Sequence[Trial], scores: Sequence[tuple[Trial, float, float]]
-) -> console.Group:
-    """A table by level and position of the noise, and how many draws were changed."""
-    titles = ("noise", "where", "trials", "dense", "focused", "focused - dense")
-    table = Table(*titles, box=box.SIMPLE_HEAD)
-    for column in table.columns[2:]:
-        column.justify = "right"
-    cells: dict[tuple[str, str], list[tuple[float, float]]] = {("none", ""): []}
-    cells |= {(f"{x:g} x length", where): [] for x in (0.5, 1.0) for where in ("sides", "left")}
-    for trial, dense, focused in scores:
-        key = (f"{trial.noise_level:g} x length", trial.settings["data.noise_position"])
-        cells.setdefault(key if trial.noise_level else ("none", ""), []).append((dense, focused))
-    cells["all", ""] = [(dense, focused) for _, dense, focused in scores]
-    for (level, where), pairs in cells.items():
-        table.add_row(level, where, str(len(pairs)), *_statistics(pairs))
-    changes = Counter(trial.changed.partition(" for ")[0] for trial in trials if trial.changed)
-    what = "; ".join(f"{count} x {change}" for change, count in sorted(changes.items()))
-    note = f"Not possible as drawn: {changes.total()} trials" + (f" ({what})." if what else ".")
-    note += "\nTest accuracy in percent; of differences the mean +- its standard error."
-    return console.Group(table, note)
-
-
-def _statistics(pairs: Sequence[tuple[float, float]]) -> tuple[str, str, str]:
-    """Mean accuracies and the mean difference with its standard error, in percent."""
-    if not pairs:
-        return "", "", ""
-    gaps = [100 * (focused - dense) for dense, focused in pairs]
-    error = f" +- {stdev(gaps) / math.sqrt(len(gaps)):.2f}" if len(gaps) > 1 else ""
-    dense, focused = (100 * fmean(column) for column in zip(*pairs, strict=True))
-    return f"{dense:.2f}", f"{focused:.2f}", f"{fmean(gaps):+.2f}{error}"
+    runs: list[Run] = []
+    for config in (config for pair in pairs for config in pair):
+        archived = published(config)
+        runs += runs_at([run_folder(config)]) or ([archived] if archived else [])
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    for table in trial_tables(Collection(tuple(runs))):
+        console.print(*table_lines(table), sep="\n")

@@ -45,25 +45,8 @@ GRIDS = {
 """The paper's Table 1, and what the author's notebook drew from."""
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One draw.
-
-    Attributes:
-        index: its number.
-        noise_level: columns of noise as a share of the informative ones: 0, .5 or 1.
-        settings: the draw as options of the config.
-    """
-
-    index: int
-    noise_level: float
-    settings: dict[str, Any]
-
-    @property
-    def changed(self) -> str | None:
-        """What had to be changed to make the draw possible; None: nothing."""
-        text: str | None = self.settings["sweep.changed"]
-        return text
+Trial = dict[str, Any]
+"""A draw, as options of the config."""
 
 
 def draw(
@@ -105,7 +88,7 @@ def draw(
     # "sides" is half of the noise on each side; in the notebook all of it on each.
     sides = 2 if position == "sides" and not paper else 1
     raised = f"length {drawn} raised to {length} for {classes} classes x {clusters} clusters"
-    settings = {
+    return {
         "data.n_samples": samples,
         "data.informative": length,
         "data.noise": int(level * length) * sides,
@@ -122,7 +105,6 @@ def draw(
         "sweep.trial": index,
         "sweep.changed": None if length == drawn else raised,
     }
-    return Trial(index, level, settings)
 
 
 def run_job(cfg: DictConfig) -> float | None:
@@ -156,7 +138,7 @@ def apply_trial(cfg: DictConfig) -> None:
     from omegaconf import OmegaConf
 
     fixed = command_line_options(cfg)
-    for name, value in draw(cfg.seed, cfg.sweep.trial, cfg.variant, fixed).settings.items():
+    for name, value in draw(cfg.seed, cfg.sweep.trial, cfg.variant, fixed).items():
         if name not in fixed:
             OmegaConf.update(cfg, name, value)
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.config import USUAL
 from focusing.reports.names import SMALL_SIZES, model_name
 from focusing.reports.paper import published_tables
@@ -48,19 +45,16 @@ def changes(run: Run) -> dict[str, str] | None:
         return None
     if run.trial is not None:
         planned = {name: value for name, value in planned.items() if name not in TRIAL_OPTIONS}
-    own = settings(run)
-    changed = sorted(
-        name
-        for name in own
-        if name not in HARMLESS and (name not in planned or own[name] != planned[name])
-    )
-    signs = {name: "" if name in planned or name == "protocol.holdout" else "+" for name in changed}
-    removed = {
-        name: f"~{name.removesuffix('._target_')}"
-        for name in planned
-        if name.startswith("callbacks.") and name.endswith("._target_") and name not in own
-    }
-    return {name: f"{signs[name]}{name}={show_value(own[name])}" for name in changed} | removed
+    own, changed = settings(run), {}
+    for name, value in sorted(own.items()):
+        added = name not in planned
+        if name not in HARMLESS and (added or planned[name] != value):
+            sign = "+" if added and name != "protocol.holdout" else ""
+            changed[name] = f"{sign}{name}={show_value(value)}"
+    for name in planned:
+        if name.startswith("callbacks.") and name.endswith("._target_") and name not in own:
+            changed[name] = f"~{name.removesuffix('._target_')}"
+    return changed
 
 
 def as_overrides(flat: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...]:
@@ -97,15 +91,9 @@ def composed(
     """The config of an experiment without any change; None if it is not known here."""
     groups = {"experiment": experiment, "size": size, "variant": variant}
     groups |= {"data": data, "model": model}
-    prepare_hydra()
-    sweeping = GlobalHydra.instance().is_initialized()  # at the end of a sweep Hydra still runs
-    ready: Any = (
-        nullcontext() if sweeping else initialize_config_dir(str(config_dir()), version_base="1.3")
-    )
     try:
-        with ready:
-            config = compose("train", [f"{group}={choice}" for group, choice in groups.items()])
-            return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
+        config = compose_config(*(f"{group}={choice}" for group, choice in groups.items()))
+        return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
     except (HydraException, OmegaConfBaseException):  # a data set or network of the user's own
         return None
 

@@ -67,7 +67,7 @@ def _draw_windows(run_dir: Path, folder: Path) -> list[Path]:
         return []
     if windows is None:
         return []
-    film_windows(folder / "windows.gif", windows)
+    atomic_write(folder / "windows.gif", film_windows(windows), sync=False)
     return [
         *drawing.save_figure(windows_figure(windows), folder, "windows"),
         folder / "windows.gif",

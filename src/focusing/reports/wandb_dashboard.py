@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 from focusing.errors import UserError
@@ -23,45 +24,8 @@ LABEL = "config.label"
 """A bar is a mean over runs of one model, size, variant and protocol in one experiment."""
 
 
-@dataclass(frozen=True)
-class Number:
-    """A number of a run's summary, as an axis."""
-
-    name: str
-
-    def __repr__(self) -> str:
-        return f"wr.SummaryMetric({self.name!r})"
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A panel.
-
-    Attributes:
-        kind: its class in ``wandb_workspaces.reports.v2``.
-        options: of that class.
-    """
-
-    kind: str
-    options: Mapping[str, Any]
-
-    def code(self) -> str:
-        """As Python."""
-        options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
-        return f"wr.{self.kind}({options})"
-
-    def build(self) -> Any:
-        """As an object of wandb-workspaces."""
-        import wandb_workspaces.reports.v2 as wr
-        from wandb_workspaces.reports.v2.interface import SummaryMetric
-
-        options = {
-            name: SummaryMetric(value.name) if isinstance(value, Number) else value
-            for name, value in self.options.items()
-        }
-        return getattr(wr, self.kind)(**options)
-
-
+Panel = tuple[str, dict[str, Any]]
+"""A class of ``wandb_workspaces.reports.v2``, and its options."""
 Sections = Mapping[str, Sequence[Panel]]
 
 
@@ -73,7 +37,7 @@ def sections(runs: Sequence[Run]) -> dict[str, list[Panel]]:
     """
     experiments = group_by(sorted(runs, key=lambda run: run.experiment), lambda run: run.experiment)
     layers = sorted({layer for run in runs for layer in run.focus})
-    speed = {"x": Number("wall_seconds"), "y": Number("score/best_test")}
+    speed = {"x": "wall_seconds", "y": "score/best_test"}
     return {name: list(_comparisons(name, members)) for name, members in experiments.items()} | {
         "All runs: training": [
             _line("Training loss", "epoch", "train/loss"),
@@ -81,7 +45,7 @@ def sections(runs: Sequence[Run]) -> dict[str, list[Panel]]:
             _line("Test accuracy", "epoch", "test/acc"),
             _line("Learning rate of the weights", "epoch", "lr/weight"),
             _bars("Training steps per second", "steps_per_second"),
-            Panel("ScatterPlot", {"title": "Score against seconds of training", **speed}),
+            ("ScatterPlot", {"title": "Score against seconds of training", **speed}),
         ],
         **({"All runs: foci": list(_foci(layers))} if layers else {}),
     }
@@ -112,16 +76,16 @@ def _bars(title: str, metric: str) -> Panel:
         "groupby_aggfunc": "mean",
         "groupby_rangefunc": "stddev",
     }
-    return Panel("BarPlot", options)
+    return "BarPlot", options
 
 
 def _line(title: str, x: str, y: str) -> Panel:
-    return Panel("LinePlot", {"title": title, "x": x, "y": [y]})
+    return "LinePlot", {"title": title, "x": x, "y": [y]}
 
 
 def _foci(layers: Sequence[str]) -> Iterator[Panel]:
     for layer in layers:
-        yield Panel("MediaBrowser", {"title": f"Foci of {layer}", "media_keys": [f"focus/{layer}"]})
+        yield "MediaBrowser", {"title": f"Foci of {layer}", "media_keys": [f"focus/{layer}"]}
         yield _bars(f"How far the foci of {layer} moved", f"focus/{layer}/moved")
         for name in ("mu", "sigma"):
             yield _line(f"Mean {name} of {layer}", "epoch", f"focus/{layer}/{name}_mean")
@@ -135,28 +99,17 @@ def _scatter(model: str) -> Panel:
         "chart_fields": {"x": BASE, "y": model},
         "chart_strings": {"title": f"{model} against {BASE}, test accuracy of each trial"},
     }
-    return Panel("CustomChart", options)
+    return "CustomChart", options
 
 
 CODE = '''\
 """A W&B workspace: python {file} makes it, or makes it anew. By focusing wandb dashboard."""
 
-import wandb_workspaces.reports.v2 as wr
-import wandb_workspaces.workspaces as ws
+from focusing.reports.wandb_dashboard import make
 
-from focusing.reports.wandb_dashboard import save
-from focusing.reports.wandb_push import default_entity
-
-workspace = ws.Workspace(
-    entity={entity},
-    project={project!r},
-    name={name!r},
-    sections=[
-{sections}    ],
-    # Runs that differ in their seed only are one line, in the group of their experiment.
-    runset_settings=ws.RunsetSettings(groupby=[ws.Metric("Group"), ws.Config("config_hash")]),
-)
-print(save(workspace))
+# Section -> its panels: a class of wandb_workspaces.reports.v2, and its options.
+sections = {sections}
+print(make(sections, entity={entity!r}, project={project!r}, name={name!r}))
 '''
 
 
@@ -173,7 +126,13 @@ def dashboard(options: argparse.Namespace) -> None:
     described = f"workspace {options.name!r} of {where} with {len(shown)} sections, {panels} panels"
     if options.save or options.dry_run:
         file = options.save or Path("dashboard.py")
-        text = code(shown, options.entity, project, options.name, file.name)
+        text = CODE.format(
+            file=file.name,
+            sections=pformat(shown, width=100, sort_dicts=False),
+            entity=options.entity,
+            project=project,
+            name=options.name,
+        )
         if options.dry_run:
             print(text, end="")
         else:
@@ -186,60 +145,46 @@ def dashboard(options: argparse.Namespace) -> None:
             "pip install 'focusing[wandb-workspaces]'"
         )
     require_server(f"the {described} was not made (--dry-run prints it as code)")
-    entity = options.entity or default_entity()
-    print(save(build(shown, entity, project, options.name)))
+    print(make(shown, entity=options.entity, project=project, name=options.name))
 
 
-def build(shown: Sections, entity: str, project: str, name: str) -> Any:
-    """The workspace, as an object of wandb-workspaces."""
-    import wandb_workspaces.workspaces as ws
+def make(sections: Sections, *, entity: str | None, project: str, name: str) -> str:
+    """Make a workspace; one of the same name is replaced, so that there are never two.
 
-    return ws.Workspace(
-        entity=entity,
-        project=project,
-        name=name,
-        sections=[
-            ws.Section(name=title, panels=[panel.build() for panel in panels], is_open=False)
-            for title, panels in shown.items()
-        ],
-        runset_settings=ws.RunsetSettings(groupby=[ws.Metric("Group"), ws.Config("config_hash")]),
-    )
-
-
-def code(shown: Sections, entity: str | None, project: str, name: str, file: str) -> str:
-    """The same as a Python program that makes it."""
-    lines = []
-    for title, panels in shown.items():
-        lines += [f"        ws.Section(\n            name={title!r},\n            panels=["]
-        lines += [f"                {panel.code()}," for panel in panels]
-        lines += ["            ],\n            is_open=False,\n        ),"]
-    return CODE.format(
-        file=file,
-        entity=repr(entity) if entity else "default_entity()",
-        project=project,
-        name=name,
-        sections="".join(f"{line}\n" for line in lines),
-    )
-
-
-def save(workspace: Any) -> str:
-    """Save a workspace; one of the same name is replaced, so that there are never two.
+    Args:
+        sections: from :func:`sections`.
+        entity: the user or team; None: the one of the key.
+        project: whose runs it shows.
+        name: of the workspace.
 
     Returns:
         Its address.
     """
-    from wandb_workspaces.workspaces import Workspace
+    import wandb_workspaces.reports.v2 as wr
+    import wandb_workspaces.workspaces as ws
 
-    view = digest(workspace.name)[:11]
+    folded = [
+        ws.Section(
+            name=title,
+            panels=[getattr(wr, kind)(**options) for kind, options in panels],
+            is_open=False,
+        )
+        for title, panels in sections.items()
+    ]
+    workspace: Any = ws.Workspace(
+        entity=entity or default_entity(),
+        project=project,
+        name=name,
+        sections=folded,
+        # Runs that differ in their seed only are one line, in the group of their experiment.
+        runset_settings=ws.RunsetSettings(groupby=[ws.Metric("Group"), ws.Config("config_hash")]),
+    )
+    view = digest(name)[:11]
     try:
         workspace._internal_name = f"nw-{view}-v"
         address = f"{workspace.url.partition('?')[0]}?nw={view}"
-        try:
-            earlier = Workspace.from_url(address)
-        except ValueError:  # there is none
-            pass
-        else:
-            workspace._internal_id = earlier._internal_id
+        with suppress(ValueError):  # there is none of this name
+            workspace._internal_id = ws.Workspace.from_url(address)._internal_id
         workspace.save()
     except Exception as error:
         raise UserError(f"W&B did not take the workspace: {sentence(error)}.") from error

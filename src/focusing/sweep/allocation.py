@@ -100,7 +100,13 @@ class Workload:
         sweep = LocalSweep(self.context, self.config, self.task, **self.places)
         sweep.began = lambda job: journal.write(job.index)
         status = SweepStatus([job.overrides for job in jobs])
-        sweep.run(iter(jobs), status, lambda job, outcome: journal.write(job.index, outcome))
+
+        def done(job: Job, outcome: Outcome) -> None:
+            journal.write(job.index, outcome)
+            status.add(job, outcome)
+
+        with status:
+            sweep.run(iter(jobs), status, done)
 
 
 @dataclass(frozen=True)

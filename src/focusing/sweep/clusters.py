@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -25,13 +25,12 @@ from hydra.core.singleton import Singleton
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.errors import UserError
 from focusing.results.store import atomic_write
 from focusing.sweep.allocation import NO_RUN, SHARED_FILE, Allocation, Journal, Workload
-from focusing.sweep.expansion import Composer, is_stack
+from focusing.sweep.expansion import is_stack
 from focusing.sweep.jobs import Done, Job, Outcome, record_failure
 from focusing.sweep.status import SweepStatus
-from focusing.sweep.task import SweepTask
+from focusing.sweep.task import HydraSweep, SweepTask
 
 MAX_WATCH_SECONDS = 15.0
 """Between two questions to the cluster about its jobs; less when they are young."""
@@ -87,7 +86,7 @@ class Submitted:
                 yield self.left.pop(index), outcome
 
 
-class ClusterSweep(ABC):
+class ClusterSweep(HydraSweep):
     """Submits jobs to a cluster and collects the outcomes of their runs.
 
     Args:
@@ -99,12 +98,15 @@ class ClusterSweep(ABC):
     Attributes:
         cluster: its name.
         gpus: of a job.
+        at_once: ask for so many runs, and for the next ones when those are over; 0: as many as the
+            cluster runs at the same time; None: ask for all.
         max_batch: the most jobs that are submitted together.
         poll_seconds: between two looks at the journals.
     """
 
     cluster: str
     max_batch: int
+    at_once: int | None = None
     poll_seconds = 1.0
 
     def __init__(
@@ -112,22 +114,15 @@ class ClusterSweep(ABC):
         context: HydraContext,
         config: DictConfig,
         task: SweepTask,
-        *,
         runs_per_job: int,
         cpus: int,
-        gpus: float,
+        gpus: float | None,
         per_gpu: int,
     ) -> None:
-        numbers = {"runs_per_job": (runs_per_job, 1), "cpus": (cpus, 1), "gpus": (gpus, 0)}
-        for name, (number, least) in {**numbers, "per_gpu": (per_gpu, 1)}.items():
-            if number < least:
-                name = self._option(name)
-                raise UserError(f"hydra.launcher.{name}={number} must be at least {least}.")
-        self._context, self._config, self._task = context, config, task
+        super().__init__(context, config, task)
         task.folder = Path.cwd()
         self._runs_per_job, self._per_gpu = runs_per_job, per_gpu
-        self._cpus, self.gpus = cpus, gpus
-        self._compose = Composer(context, config)
+        self._cpus, self.gpus = cpus, gpus or 0
         sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
         self._folder = sweep_dir / f".{self.cluster}" / uuid.uuid4().hex[:8]
         self._submitted: list[Submitted] = []
@@ -135,32 +130,10 @@ class ClusterSweep(ABC):
         self._last_submission = self._next_watch = 0.0
         self._told: set[str] = set()
 
-    def run(
-        self, jobs: Iterator[Job], status: SweepStatus, done: Done, *, at_once: int | None = None
-    ) -> None:
-        """Run all jobs; ``done`` is called with every job that is over.
-
-        Args:
-            jobs: of the sweep.
-            status: shows the counts.
-            done: takes outcomes.
-            at_once: ask for so many jobs, and for the next ones when those are over; 0: as many
-                as the cluster runs at the same time; None: ask for all.
-        """
-
-        def report(job: Job, outcome: Outcome) -> None:
-            status.add(job, outcome)
-            done(job, outcome)
-
-        with status:
-            self.work(jobs, status, report, at_once=at_once)
-
-    def work(
-        self, jobs: Iterator[Job], status: SweepStatus, done: Done, *, at_once: int | None = None
-    ) -> None:
-        """The same as :meth:`run`, for a caller that counts jobs and shows the status itself."""
-        search = at_once is not None
-        limit = (at_once and -(-at_once // self._runs_per_job)) or self._capacity(search)
+    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+        """Submit jobs, and collect outcomes until none is left."""
+        search = self.at_once is not None
+        limit = -(-(self.at_once or 0) // self._runs_per_job) or self._capacity(search)
         queue, more = deque[Sequence[Job]](), True
         self._submitted = []
         self._losses.clear()
@@ -304,10 +277,6 @@ class ClusterSweep(ABC):
                     record_failure(run_dir, config, text)
                 return str(run_dir)
         return None
-
-    def _option(self, name: str) -> str:
-        """The launcher's name of an option."""
-        return name
 
     @abstractmethod
     def _capacity(self, search: bool) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from filelock import Timeout
-from hydra.core.utils import JobReturn, JobStatus
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -73,16 +72,6 @@ class Outcome:
         """The outcome of a job that raised an error before it had a folder."""
         return cls("failed", error=describe_error(error))
 
-    @classmethod
-    def from_return(cls, returned: JobReturn) -> Outcome:
-        """Read the outcome from a launcher's return value, also of a job that broke early."""
-        value = returned._return_value
-        if isinstance(value, Outcome):
-            return value
-        if isinstance(value, BaseException):
-            return cls.from_error(value)
-        return cls("done", score=value if isinstance(value, float) else None)
-
     def is_better_than(self, other: Outcome | None) -> bool:
         """Compare scores; no score is worse than any."""
         if self.score is None:
@@ -106,13 +95,8 @@ class RunsFailedError(UserError):
 
 
 def number_jobs(overrides: Sequence[Sequence[str]], first: int = 0) -> list[Job]:
-    """Turn what Hydra hands to a launcher into jobs."""
+    """Jobs with these overrides, numbered from ``first``."""
     return [Job(first + place, tuple(words)) for place, words in enumerate(overrides)]
-
-
-def to_return(job: Job, outcome: Outcome) -> JobReturn:
-    """Wrap an outcome as Hydra expects it from a launcher."""
-    return JobReturn(overrides=job.overrides, status=JobStatus.COMPLETED, _return_value=outcome)
 
 
 def describe_error(error: BaseException) -> str:

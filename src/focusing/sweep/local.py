@@ -17,47 +17,34 @@ from omegaconf import DictConfig
 
 from focusing.config import AtLeastOne
 from focusing.errors import UserError
-from focusing.instantiate import check_arguments
-from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import Done, Job, Outcome
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
-from focusing.sweep.task import SweepTask, execute
+from focusing.sweep.task import HydraSweep, SweepTask
 
 
-class SerialSweep:
-    """Runs the jobs of a sweep in this process."""
-
-    def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
-        self._config, self._task = config, task
-        self._execute = partial(execute, context, Composer(context, config), task)
+class SerialSweep(HydraSweep):
+    """Runs the jobs of a sweep in this process, one after the other."""
 
     def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
-        """Run all jobs; ``jobs`` is asked for the next one when the last is over."""
-        first = next(jobs, None)
-        if first is None:
-            return
-        stacked = is_stack(self._config, first.overrides)
-        status.bar = not stacked  # a stack of runs has its own
-        status.quiet = status.total == 1 and stacked
-        with status:
-            for job in chain([first], jobs):
-                status.running = 1
-                status.refresh()
-                outcome = self._execute(job)
-                status.running = 0
-                status.add(job, outcome)
-                done(job, outcome)
+        """Run all jobs."""
+        for job in jobs:
+            status.running = 1
+            status.refresh()
+            outcome = self.execute(job)
+            status.running = 0
+            done(job, outcome)
 
 
-class LocalSweep(SerialSweep):
+class LocalSweep(HydraSweep):
     """Runs the jobs of a sweep in a pool of processes.
 
     Args:
-        context, config, task: as in :class:`SerialSweep`.
+        context, config, task: as of any sweep.
+        workers, gpus, per_gpu, threads, cpus: how many jobs run at once, and where; see
+            :func:`make_slots`.
         jobs_per_worker: a process is replaced after so many jobs.
         growth_mb: or after its memory has grown so much.
-        **places: how many jobs run at once, and where: the options of :func:`make_slots`.
 
     Attributes:
         began: called with every job that begins to train.
@@ -69,21 +56,23 @@ class LocalSweep(SerialSweep):
         config: DictConfig,
         task: SweepTask,
         *,
+        workers: AtLeastOne | None = None,
+        gpus: Any = 0,
+        per_gpu: AtLeastOne = 1,
+        threads: AtLeastOne | None = None,
+        cpus: int | None = None,
         jobs_per_worker: AtLeastOne = 200,
         growth_mb: AtLeastOne = 1000,
-        **places: Any,
     ) -> None:
         super().__init__(context, config, task)
-        own = {"jobs_per_worker": jobs_per_worker, "growth_mb": growth_mb}
-        check_arguments(LocalSweep, own, "hydra.launcher.")
-        self._slots = partial(make_slots, **places)
+        self._slots = partial(make_slots, workers, gpus, per_gpu, threads, cpus)
         self._slots()  # reports wrong options before the sweep begins
         self._limits = Limits(jobs_per_worker, growth_mb)
         self._pause = Path(config.paths.output_dir).expanduser() / ".pause"
         self.began: Callable[[Job], None] = lambda job: None
 
     def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
-        """Run all jobs; ``jobs`` is asked for the next one when a slot is free."""
+        """Run all jobs in a pool of processes."""
         first = next(jobs, None)
         if first is None:
             return
@@ -97,15 +86,14 @@ class LocalSweep(SerialSweep):
             status.running = pool.running
             status.refresh()
 
-        with status, pool:
+        with pool:
             for job, outcome in pool.run(chain([first], jobs), tick):
-                status.add(job, outcome)
                 done(job, outcome)
 
     def _execute_and_announce(self, job: Job, announce: Announce) -> Outcome:
         """What a worker does with a job."""
         self._task.announce = announce
-        return self._execute(job)
+        return self.execute(job)
 
 
 def _preload(slot: Slot) -> None:
@@ -119,12 +107,12 @@ def _preload(slot: Slot) -> None:
 
 
 def make_slots(
-    workers: AtLeastOne | None = None,
+    workers: int | None = None,
     gpus: int | str | Sequence[int] = 0,
-    per_gpu: AtLeastOne = 1,
-    threads: AtLeastOne | None = None,
-    jobs: int | None = None,
+    per_gpu: int = 1,
+    threads: int | None = None,
     cpus: int | None = None,
+    jobs: int | None = None,
 ) -> list[Slot]:
     """The slots of this machine.
 
@@ -133,11 +121,9 @@ def make_slots(
         gpus: 0, a number, ``"all"``, or a list of indices among the visible ones.
         per_gpu: jobs that share a GPU.
         threads: of each job; None: an equal share of the processors.
-        jobs: number of jobs; there are no more slots than that.
         cpus: processors of the slots; None: all that this process may use.
+        jobs: number of jobs; there are no more slots than that.
     """
-    own = {"workers": workers, "per_gpu": per_gpu, "threads": threads}
-    check_arguments(make_slots, own, "hydra.launcher.")
     devices = _devices(gpus)
     if devices and workers is not None:
         raise UserError("hydra.launcher.workers is for a sweep without GPUs: use per_gpu.")

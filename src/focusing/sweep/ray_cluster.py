@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from hydra.types import HydraContext
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from focusing.config import AtLeastOne, NotNegative
 from focusing.errors import UserError
 from focusing.sweep.allocation import Allocation
 from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
@@ -38,9 +39,10 @@ class Ray(ClusterSweep):
     Args:
         context, config, task: as in :class:`ClusterSweep`.
         address: of the cluster; ``"local"`` starts one on this machine.
+        cpus, gpus: of a job; half a GPU is shared by two.
+        runs_per_job, per_gpu: as in :class:`ClusterSweep`.
         init: more options of ``ray.init``.
         remote: more options of ``ray.remote``.
-        **jobs: what a job gets; see :class:`ClusterSweep`.
     """
 
     cluster = "ray"
@@ -53,11 +55,14 @@ class Ray(ClusterSweep):
         task: SweepTask,
         *,
         address: str,
-        init: Any,
-        remote: Any,
-        **jobs: Any,
+        cpus: AtLeastOne,
+        gpus: NotNegative,
+        runs_per_job: AtLeastOne,
+        per_gpu: AtLeastOne,
+        init: dict[str, Any] | None = None,
+        remote: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(context, config, task, **jobs)
+        super().__init__(context, config, task, runs_per_job, cpus, gpus, per_gpu)
         if address == "local":  # no usage reports, and no token in the user's home
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -69,12 +74,12 @@ class Ray(ClusterSweep):
         terminate = signal.getsignal(signal.SIGTERM)
         _knock(address)
         try:
-            ray.init(address=address, **{**QUIET, **_plain(init)})
+            ray.init(address=address, **{**QUIET, **(init or {})})
         except (ConnectionError, ValueError) as error:
             raise UserError(f"hydra.launcher.address={address}: {error}") from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, terminate)  # Ray's handler exits with code 1
-        retried = {"max_retries": 20, **_plain(remote)}  # spot machines come and go
+        retried = {"max_retries": 20, **(remote or {})}  # spot machines come and go
         self._run = ray.remote(num_cpus=self._cpus, num_gpus=self.gpus, **retried)(run_in_process)
         for name, needed, available in self._resources():
             if needed > available:
@@ -134,10 +139,6 @@ class Ray(ClusterSweep):
                 self._ray.cancel(handle, force=False)
             self._ray.wait(list(handles), num_returns=len(handles), timeout=GRACE_SECONDS)
             self._ray.shutdown()
-
-
-def _plain(options: Any) -> dict[str, Any]:
-    return OmegaConf.to_container(OmegaConf.create(options or {}))  # type: ignore[return-value]
 
 
 def _knock(address: str) -> None:

@@ -9,11 +9,12 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 from hydra.types import HydraContext
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from focusing.config import AtLeastOne, Count
 from focusing.errors import UserError
 from focusing.sweep.allocation import Allocation
 from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
@@ -35,7 +36,9 @@ class Slurm(ClusterSweep):
         context, config, task: as in :class:`ClusterSweep`.
         cluster: ``"slurm"``, or ``"local"``: processes on this machine.
         runs_per_job, per_gpu: as in :class:`ClusterSweep`.
-        more: further options of the executor.
+        cpus_per_task, gpus_per_node: of a job.
+        more: further options of the executor; null in the file, because a dictionary there could
+            have no keys but those of the file.
         **options: of the executor.
     """
 
@@ -47,28 +50,19 @@ class Slurm(ClusterSweep):
         config: DictConfig,
         task: SweepTask,
         *,
-        cluster: str,
-        runs_per_job: int,
-        per_gpu: int,
-        more: Any = None,
+        cluster: Literal["slurm", "local"],
+        runs_per_job: AtLeastOne,
+        per_gpu: AtLeastOne,
+        cpus_per_task: AtLeastOne,
+        gpus_per_node: Count | None,
+        more: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        if cluster not in ("slurm", "local"):
-            raise UserError(f"hydra.launcher.cluster={cluster} is neither slurm nor local.")
         self.cluster = cluster
         self.poll_seconds = 1.0 if cluster == "slurm" else 0.2
-        # Null in the file: a dictionary there could have no keys but those of the file.
-        options |= OmegaConf.to_container(OmegaConf.create(more or {}))  # type: ignore[arg-type]
+        super().__init__(context, config, task, runs_per_job, cpus_per_task, gpus_per_node, per_gpu)
+        options |= {"cpus_per_task": cpus_per_task, "gpus_per_node": gpus_per_node, **(more or {})}
         options = {name: value for name, value in options.items() if value is not None}
-        super().__init__(
-            context,
-            config,
-            task,
-            runs_per_job=runs_per_job,
-            cpus=options["cpus_per_task"],
-            gpus=options.get("gpus_per_node", 0),
-            per_gpu=per_gpu,
-        )
         minutes, delay = options["timeout_min"], options["signal_delay_s"]
         if minutes * 60 < delay + START_SECONDS:
             raise UserError(
@@ -93,9 +87,6 @@ class Slurm(ClusterSweep):
         except (RuntimeError, NameError, AssertionError, ValueError) as error:  # or no sbatch
             first = str(error).splitlines()[0]
             raise UserError(f"hydra/launcher=slurm: {first}") from None
-
-    def _option(self, name: str) -> str:
-        return {"cpus": "cpus_per_task", "gpus": "gpus_per_node"}.get(name, name)
 
     def _capacity(self, search: bool) -> int:
         if self.cluster == "local":  # this machine gets no more jobs than fit

@@ -30,10 +30,10 @@ class SweepStatus:
         total, options: number of jobs and options that name one, if the jobs are not known yet.
         noun: what is counted.
         best: also show the best score, as a search does; elsewhere it is that of a lucky seed.
-
-    Attributes:
         bar: draw a bar if there is a terminal.
         quiet: print nothing.
+
+    Attributes:
         running: jobs that are running now.
         queue: what a cluster says of its jobs.
     """
@@ -47,10 +47,12 @@ class SweepStatus:
         options: Collection[str] = (),
         noun: str = "jobs",
         best: bool = False,
+        bar: bool = True,
+        quiet: bool = False,
     ) -> None:
-        self.bar, self.quiet, self.noun, self._show_best = True, False, noun, best
+        self.noun, self._show_best, self._draw_bar = noun, best, bar
         self.total = len(jobs) if total is None else total
-        self.counts = {"done": 0, "failed": 0, "skipped": 0, "busy": 0, "pruned": 0}
+        self.counts = {"done": 0, "failed": 0, "skipped": 0, "pruned": 0}
         self.running, self.queue = 0, ""
         self.best: Result | None = None
         self._not_run = 0
@@ -58,6 +60,7 @@ class SweepStatus:
         self._interval = interval
         self._options = options or swept_options(jobs)
         self._console = console or Console(soft_wrap=True)
+        self._console.quiet = quiet
         self._began = self._next = time.monotonic()
         self._bar: Progress | None = None
 
@@ -68,8 +71,7 @@ class SweepStatus:
 
     def __enter__(self) -> SweepStatus:
         """Start to show the counts."""
-        self._console.quiet = self.quiet
-        if self._console.is_terminal and self.bar:
+        if self._console.is_terminal and self._draw_bar:
             self._bar = Progress(
                 TextColumn(f"[bold]{self.noun}"),
                 MofNCompleteColumn(),
@@ -94,10 +96,12 @@ class SweepStatus:
             self._console.print("Stopped. The same command goes on from here.")
 
     def add(self, job: Job, outcome: Outcome) -> None:
-        """Count a job that is over."""
+        """Count a job that is over; one that another process has is not."""
+        if outcome.status == "busy":
+            return
         skipped = outcome.earlier and outcome.status == "done"
         self.counts["skipped" if skipped else outcome.status] += 1
-        self._not_run += outcome.earlier or outcome.status == "busy"
+        self._not_run += outcome.earlier
         if outcome.is_better_than(self.best[1] if self.best else None):
             self.best = (job, outcome)
         if outcome.status == "failed" and not outcome.earlier and outcome.error != self._told:

@@ -1,6 +1,6 @@
-"""One job of a sweep: skip it if it is done, else run it, and return what became of it.
+"""A sweep, and one job of it: skipped if it is done, else run; and what became of it.
 
-This happens where the job runs, on whatever machine: composing a config takes a tenth of a second,
+A job is composed where it runs, on whatever machine: that a config takes a tenth of a second,
 and the folder of a run follows from the hash of its config.
 """
 
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from filelock import Timeout
@@ -27,9 +28,10 @@ from focusing.errors import BusyError, PrunedError, UserError
 from focusing.instantiate import trust, trusted
 from focusing.results.collect import published
 from focusing.results.identity import run_folder
-from focusing.results.store import has_figures, lock_of, read_record, record_of
+from focusing.results.store import finished, has_figures, lock_of, read_record, record_of
 from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import (
+    Done,
     Job,
     Outcome,
     Result,
@@ -37,10 +39,10 @@ from focusing.sweep.jobs import (
     describe_error,
     record_failure,
 )
+from focusing.sweep.status import SweepStatus
 
 TaskFunction = Callable[[DictConfig], Any]
 Announce = Callable[[Path, dict[str, Any]], None]
-Launch = Callable[[Sequence[Job]], Sequence[Outcome]]
 SIGNAL_EXIT_CODES = (130, 143)
 """Exit codes of a process that Ctrl-C or SIGTERM stopped."""
 POLL_SECONDS = 1.0
@@ -61,9 +63,7 @@ class SweepTask:
     """
 
     def __init__(self, task: TaskFunction, prepare: Callable[[DictConfig], None]) -> None:
-        # Our sweeper wraps the task, and so do our launchers: other sweepers do not.
-        self.task: TaskFunction = task.task if isinstance(task, SweepTask) else task
-        self.prepare = prepare
+        self.task, self.prepare = task, prepare
         self.threads: int | None = None
         self.folder: Path | None = None
         self.trusted = trusted()  # goes along to processes that the user did not start
@@ -84,43 +84,44 @@ class SweepTask:
 
     def _skip_or_run(self, cfg: DictConfig) -> Outcome:
         if is_stack(cfg):
-            return self._run(cfg, None, {})  # many runs in one job: it handles its own records
+            return self._run(cfg)  # many runs in one job: it handles its own records
         try:
             config, run_dir = self.locate(cfg)
-            outcome, done = self._earlier(config, run_dir)
+            outcome = self._skip(config, run_dir)
         except Exception as error:
             return Outcome.from_error(error)
         if outcome is not None:
             return outcome
         if self.announce is not None:
             self.announce(run_dir, config)
-        return self._run(cfg, run_dir, config, earlier=done)
+        return self._run(cfg, run_dir, config)
 
     def peek(self, cfg: DictConfig) -> Outcome | None:
         """What earlier calls left of a job; None: there is something to run."""
         if is_stack(cfg):
             return None
         config, run_dir = self.locate(cfg)
-        outcome, done = self._earlier(config, run_dir)
-        if done and (has_figures(run_dir) or not config["figures"]):
-            return self._run(cfg, run_dir, config, earlier=True)  # only compares its data
-        return outcome
+        if not config["force"] and finished(run_dir):
+            if config["figures"] and not has_figures(run_dir):
+                return None
+            return self._run(cfg, run_dir, config)  # only compares its data
+        return self._skip(config, run_dir)
 
-    def _earlier(self, config: dict[str, Any], run_dir: Path) -> tuple[Outcome | None, bool]:
-        """What became of a job that is not to be run, and whether it is done in its folder."""
-        rerun = config["force"] or config["resume"] == "never"
-        record = record_of(run_dir) or {}
-        status = record.get("status")
+    def _skip(self, config: dict[str, Any], run_dir: Path) -> Outcome | None:
+        """What became of a job that is not to be run; None: run it, if only to compare its data."""
+        if config["force"] or config["resume"] == "never":
+            return None
+        record = record_of(run_dir)
         archived = None if record else published(config)
-        outcome = None
-        if archived is not None and not rerun:
+        if archived is not None:
             score, where = archived.scores[config["protocol"]["name"]], str(archived.path)
-            outcome = Outcome("done", True, run_dir=where, score=score, metric=archived.metric)
-        elif status == "failed" and not rerun and not config["sweep"]["retry_failed"]:
-            outcome = Outcome("failed", True, run_dir=str(run_dir), error=record["error"])
-        elif status == "pruned" and not rerun and config["callbacks"].get("trial"):
-            outcome = Outcome("pruned", True, run_dir=str(run_dir))
-        return outcome, status == "done" and not config["force"]
+            return Outcome("done", True, run_dir=where, score=score, metric=archived.metric)
+        status = record["status"] if record else None
+        if record and status == "failed" and not config["sweep"]["retry_failed"]:
+            return Outcome("failed", True, run_dir=str(run_dir), error=record["error"])
+        if status == "pruned" and config["callbacks"].get("trial"):
+            return Outcome("pruned", True, run_dir=str(run_dir))
+        return None
 
     def locate(self, cfg: DictConfig) -> tuple[dict[str, Any], Path]:
         """The config of a job as its record will have it, and its run folder."""
@@ -132,10 +133,14 @@ class SweepTask:
         return config, run_folder(config)
 
     def _run(
-        self, cfg: DictConfig, run_dir: Path | None, config: dict[str, Any], earlier: bool = False
+        self,
+        cfg: DictConfig,
+        run_dir: Path | None = None,
+        config: Mapping[str, Any] = MappingProxyType({}),
     ) -> Outcome:
         where = None if run_dir is None else str(run_dir)
         try:
+            earlier = run_dir is not None and not config["force"] and bool(finished(run_dir))
             score = self.task(cfg)
         except BusyError as error:
             return Outcome("busy", run_dir=where, error=str(error))
@@ -180,43 +185,80 @@ def named_warnings() -> Iterator[None]:
             handler.removeFilter(add_name)
 
 
-def execute(context: HydraContext, compose: Composer, task: SweepTask, job: Job) -> Outcome:
-    """Compose a job and run it in this process; a value that cannot be composed fails this job."""
-    setup_globals()
-    try:
-        returned = run_job(
-            hydra_context=context,
-            task_function=task,
-            config=compose(job),
-            job_dir_key="hydra.sweep.dir",
-            job_subdir_key="hydra.sweep.subdir",
-        )
-    except Exception as error:
-        return Outcome.from_error(error)
-    return Outcome.from_return(returned)
+class Sweep(ABC):
+    """Runs jobs: in this process, in others, or on other machines."""
+
+    @abstractmethod
+    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+        """Run all jobs.
+
+        Args:
+            jobs: asked for the next one when there is room for it.
+            status: told how many run, and to show itself now and then.
+            done: called with every job that is over, and its outcome.
+        """
+
+    def run_until_finished(
+        self, jobs: Iterator[Job], status: SweepStatus, done: Done = lambda job, outcome: None
+    ) -> list[Result]:
+        """Run jobs until each has finished or failed, here or in another process.
+
+        Args:
+            jobs: as in :meth:`run`.
+            status: shows their counts.
+            done: called with every outcome; ``busy`` is not the last one of a job.
+        """
+        results: dict[int, Result] = {}
+
+        def note(job: Job, outcome: Outcome) -> None:
+            results[job.index] = (job, outcome)
+            status.add(job, outcome)
+            done(job, outcome)
+
+        with status:
+            self.run(jobs, status, note)
+            while busy := [result for result in results.values() if result[1].status == "busy"]:
+                status.print(f"Waiting for {len(busy)} jobs that another process runs.")
+                self.run(iter(_wait_for_release(busy, status)), status, note)
+        return [results[index] for index in sorted(results)]
 
 
-def launch_until_finished(jobs: Sequence[Job], launch: Launch) -> list[Result]:
-    """Launch jobs until each has finished or failed, here or in another process."""
-    results: dict[int, Result] = {}
-    ready = waiting = list(jobs)
-    while waiting:
-        outcomes = launch(ready)
-        results.update((job.index, (job, out)) for job, out in zip(ready, outcomes, strict=True))
-        waiting = [job for job in waiting if results[job.index][1].status == "busy"]
-        if waiting:
-            count = len(waiting)
-            print(f"Waiting for {count} jobs that another process runs.", file=sys.stderr)
-            ready = _wait_for_release([results[job.index] for job in waiting])
-    return [results[job.index] for job in jobs]
+class HydraSweep(Sweep):
+    """Runs jobs whose configs Hydra composes.
+
+    Args:
+        context: Hydra's.
+        config: of the sweep.
+        task: what a job does.
+    """
+
+    def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
+        self._context, self._config, self._task = context, config, task
+        self._compose = Composer(context, config)
+
+    def execute(self, job: Job) -> Outcome:
+        """Run a job in this process; a value that cannot be composed fails this job alone."""
+        setup_globals()
+        try:
+            value = run_job(
+                hydra_context=self._context,
+                task_function=self._task,
+                config=self._compose(job),
+                job_dir_key="hydra.sweep.dir",
+                job_subdir_key="hydra.sweep.subdir",
+            )._return_value
+        except Exception as error:
+            value = error
+        return value if isinstance(value, Outcome) else Outcome.from_error(value)
 
 
-def _wait_for_release(busy: Sequence[Result]) -> list[Job]:
+def _wait_for_release(busy: Sequence[Result], status: SweepStatus) -> list[Job]:
     """Wait until at least one run is no longer locked."""
     while True:
         free = [job for job, out in busy if out.run_dir and not _is_locked(Path(out.run_dir))]
         if free:
             return free
+        status.refresh()
         time.sleep(POLL_SECONDS)
 
 

@@ -14,7 +14,6 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from focusing.compose import check
 from focusing.errors import UserError
@@ -69,8 +68,8 @@ def test_both_networks_of_every_trial_are_recorded_once(
         gaps.append(focused["scores"]["best_test"]["value"] - dense["scores"]["best_test"]["value"])
     assert score == pytest.approx(sum(gaps) / 5)
     shown = capsys.readouterr().out
-    assert "Not possible as drawn: 0 trials." in shown
-    assert f"{100 * sum(gaps) / 5:+.2f}" in shown
+    assert "Table 1, random trials" in shown  # as in the report
+    assert f"{100 * sum(gaps) / 5:+.2f}".replace("-", "−") in shown
 
     lost = run_folder(before[3, "focus_s"]["config"])
     (lost / "result.json").unlink()  # as if killed just before
@@ -90,7 +89,7 @@ class FakeCluster:
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg, self.jobs = cfg, list[str]()
 
-    def work(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
         for job in jobs:
             swept, [*only] = job.overrides[0], OmegaConf.create(job.overrides[1][11:])
             self.jobs.append(f"{swept} {only}")
@@ -118,14 +117,8 @@ def test_groups_train_on_a_cluster_and_the_table_appears_here(
     assert {t for t, _ in finished if finished[t, "dense"]["error"] == "The job died."} == {2}
     assert {record["config"]["sweep"]["only"] for record in finished.values()} == {None}
     shown = capsys.readouterr()
-    assert shown.out.count("focused - dense") == 1  # jobs print none
+    assert shown.out.count("Table 1, random trials") == 1  # jobs print none
     assert "5/5 trials, 4 done, 1 failed" in shown.err
-
-
-def test_impossible_draws_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    Console(width=200).print(table1.summarize([draw(0, index) for index in range(750)], []))
-    shown = capsys.readouterr().out
-    assert "Not possible as drawn: 34 trials (34 x length 4 raised to 5)." in shown
 
 
 def test_a_trial_that_another_process_has_is_left_to_it(cfg: DictConfig, tmp_path: Path) -> None:
@@ -204,6 +197,7 @@ def test_groups_hold_every_trial_once_and_shapes_that_are_equal(cfg: DictConfig)
         assert len({run["data"]["n_samples"] for run in runs}) == 1
         assert len({run["data"]["informative"] + run["data"]["noise"] for run in runs}) == 1
         assert len({(*run["model"]["hidden"], run["optim"]["batch_size"]) for run in runs}) == 1
+    # For a cluster with GPUs, on a machine that has none.
     assert len(list(groups(pairs, torch.device("cuda")))) < len(stacks)
 
 
@@ -293,7 +287,7 @@ def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_trial_alone(
     assert {key: after[key] for key in before} == before
     failed = {key for key, record in after.items() if record["status"] == "failed"}
     assert failed == {(deadly, "dense"), (deadly, "focus_s")}  # not the trials beside it
-    assert "died twice" in after[deadly, "focus_s"]["error"]
+    assert "is there enough memory?" in after[deadly, "focus_s"]["error"]
 
 
 def _children(pid: int) -> list[int]:

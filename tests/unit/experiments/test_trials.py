@@ -13,11 +13,15 @@ from focusing.experiments.table1_trials import GRIDS, apply_trial, draw
 from tests.unit.experiments.composed import composed
 
 
-def drawn(*arguments: Any, **options: Any) -> SimpleNamespace:
+def drawn(seed: int, index: int, variant: str = "text", **options: Any) -> SimpleNamespace:
     """A draw with its options as attributes, without their groups."""
-    trial = draw(*arguments, **options)
-    values = {name.partition(".")[2]: value for name, value in trial.settings.items()}
-    return SimpleNamespace(index=trial.index, noise_level=trial.noise_level, **values)
+    trial = draw(seed, index, variant, **options)
+    values = {name.partition(".")[2]: value for name, value in trial.items()}
+    share = values["noise"] / values["informative"]
+    if variant != "text" and values["noise_position"] == "sides":
+        share /= 2
+    level = min((0.0, 0.5, 1.0), key=lambda level: abs(level - share))  # before it was rounded
+    return SimpleNamespace(noise_level=level, **values)
 
 
 TRIALS = [drawn(0, index) for index in range(750)]
@@ -90,12 +94,12 @@ def test_the_generator_agrees_on_what_is_impossible() -> None:
 def test_what_depends_on_a_fixed_option_follows() -> None:
     plain = next(trial for trial in TRIALS if trial.noise_level == 1 and trial.n_samples == 10000)
     fixed = {"data.n_samples": 60, "data.informative": 6, "optim.lr": 0.5}
-    trial = drawn(0, plain.index, fixed=fixed)
+    trial = drawn(0, plain.trial, fixed=fixed)
     assert (trial.n_samples, trial.informative, trial.noise, trial.changed) == (60, 6, 6, None)
     assert trial.batch_size == plain.batch_size * 60 // 10000
     assert (trial.lr_mu, trial.lr_sigma) == (0.5, 0.05)
     assert (trial.seed, trial.l2) == (plain.seed, plain.l2)  # drawn as ever
-    crowded = drawn(0, plain.index, fixed={"data.classes": 64, "data.clusters": 8})
+    crowded = drawn(0, plain.trial, fixed={"data.classes": 64, "data.clusters": 8})
     assert crowded.informative >= 9
 
 
@@ -113,7 +117,7 @@ def test_a_trial_becomes_ordinary_options() -> None:
     assert config["optim"]["lr"] == trial.lr
     assert config["trainer"]["max_epochs"] == 150
     changed = next(trial for trial in TRIALS if trial.changed)
-    untouched.sweep.trial = changed.index
+    untouched.sweep.trial = changed.trial
     apply_trial(untouched)
     assert untouched.sweep.changed == changed.changed
 

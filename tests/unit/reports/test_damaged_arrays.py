@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from focusing.errors import DamagedError
-from focusing.reports.figures.chart import Chart, Damaged, Runs
-from focusing.reports.figures.gallery import all_figures, write_figures
+from focusing.reports.figures.chart import Chart, Runs
+from focusing.reports.figures.gallery import Figures, all_figures, write_figures
 from focusing.reports.figures.measurement_figures import shap_charts
 from focusing.reports.figures.weight_figures import dead_input_charts
 from focusing.reports.foci import first_and_last, read_foci
@@ -112,20 +112,20 @@ def test_the_figure_is_left_out_and_the_rest_is_drawn(
         (folder / "focus.npz").write_bytes(WHOLE if name == "sides" else b"")
     collection = collect([tmp_path / "runs"])
     figures = all_figures(collection)
-    [left_out] = [figure for figure in figures if isinstance(figure, Damaged)]
-    assert left_out.file.startswith("learning_to_focus/")
-    assert "is damaged (EOFError" in left_out.reason
-    assert any(c.name.startswith("foci_sides") for c in figures if isinstance(c, Chart))
+    [(left_out, reason)] = figures.damaged.items()
+    assert left_out.startswith("learning_to_focus/")
+    assert "is damaged (EOFError" in reason
+    assert any(chart.name.startswith("foci_sides") for chart in figures.charts)
     write_figures(collection, tmp_path / "out")
     folder = tmp_path / "out" / "figures"
-    assert left_out.file in (folder / "all.md").read_text()
+    assert left_out in (folder / "all.md").read_text()
     index = json.loads((folder / "index.json").read_text())
     names = {name for entry in index["figures"] for name in entry["files"]}
     assert names | {"index.json", "all.md"} == {path.name for path in folder.iterdir()}
     with Image.open(folder / "film_sides_full_text.gif") as film:
         assert film.n_frames == 5  # the foci move
     write_page(collection, tmp_path / "out")
-    assert left_out.file in (tmp_path / "out" / "index.html").read_text()
+    assert left_out in (tmp_path / "out" / "index.html").read_text()
     archive([str(tmp_path / "runs"), "--out", str(tmp_path / "archive")])
     assert "Left out: " in capsys.readouterr().err
     assert len(list((tmp_path / "archive").rglob("focus.npz"))) == 1
@@ -156,7 +156,8 @@ def test_numbers_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.Monkey
         raise ValueError("Axis limits cannot be NaN or Inf")
 
     chart = Chart("a", "A", "b", (), draw)
-    monkeypatch.setattr("focusing.reports.figures.gallery.all_figures", lambda _: (chart,))
+    monkeypatch.setattr("focusing.reports.figures.gallery.all_figures", lambda _: Figures([chart]))
     leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5])
-    assert write_figures(collect([tmp_path / "runs"]), tmp_path) == []
+    files = write_figures(collect([tmp_path / "runs"]), tmp_path)
+    assert [path.name for path in files] == ["index.json", "all.md"]
     assert "Axis limits" in (tmp_path / "figures" / "all.md").read_text()

@@ -35,8 +35,8 @@ def test_a_report_deletes_nothing_elsewhere(kept: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "old").write_text("x")
     names = ["../kept", str(kept), "..", ".", "a/../../kept", "old"]
-    (out / FILE).write_text(json.dumps({"tables": {"state": "", "files": names}}))
-    remember(out, "tables", "new", [])
+    (out / FILE).write_text(json.dumps({"state": "", "files": names}))
+    remember(out, "new", [])
     assert not (out / "old").exists()
     assert kept.read_text() == "precious"
 
@@ -56,7 +56,7 @@ def test_a_report_does_not_follow_a_folder_elsewhere(tmp_path: Path, folder: str
 def test_a_report_does_not_follow_files_elsewhere(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gallery, "all_figures", lambda collection: ())
+    monkeypatch.setattr(gallery, "all_figures", lambda _: gallery.Figures([]))
     out = tmp_path / "out"
     for name in ("tables/all.md", "figures/all.md", "figures/.all.md.part"):
         (out / name).parent.mkdir(exist_ok=True)

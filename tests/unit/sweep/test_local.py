@@ -11,8 +11,7 @@ from omegaconf import DictConfig
 
 from focusing.errors import UserError
 from focusing.sweep.local import cpu_count, make_slots
-from hydra_plugins.focusing_sweeps.grid_sweeper import GridSweeper
-from hydra_plugins.focusing_sweeps.optuna_sweeper import OptunaSweeper
+from hydra_plugins.focusing_sweeps.sweepers import GridSweeper, OptunaSweeper
 from tests.unit.sweep.conftest import SEARCH, Load
 
 OPTUNA = {**SEARCH, "parallel": 1, "n_trials": 9, "sampler": "grid"}
@@ -64,13 +63,37 @@ def test_all_gpus_are_counted_without_cuda(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"workers": 0}, {"threads": 0}, {"gpus": 1, "per_gpu": 0}, {"gpus": 1, "workers": 2}]
-    + [{"gpus": gpus} for gpus in (-1, "two", True, False, None, [], [0, 0], [0, -3], ["x"])],
+    [
+        {"gpus": 1, "workers": 2},
+        *({"gpus": gpus} for gpus in (-1, "two", True, None, [], [0, 0], [0, -3])),
+    ],
 )
-def test_wrong_numbers_are_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_slots_are_refused(
+    wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(UserError, match=r"hydra\.launcher\."):
         slots(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["local", "workers=0"], "workers=0 must be at least 1"),
+        (["local", "growth_mb=0"], "growth_mb=0 must be at least 1"),
+        (["slurm", "cpus_per_task=0"], "cpus_per_task=0 must be at least 1"),
+        (["slurm", "runs_per_job=0"], "runs_per_job=0 must be at least 1"),
+        (["slurm", "cluster=moon"], "cluster=moon is not one of slurm, local"),
+        (["ray", "gpus=-1"], "gpus=-1.0 must be at least 0"),
+        (["submitit_local"], "launcher=submitit_local is not one of basic, local, slurm, ray"),
+    ],
+)
+def test_options_of_launchers_are_checked(
+    context: HydraContext, load: Load, words: list[str], sentence: str
+) -> None:
+    config = load(f"hydra/launcher={words[0]}", *(f"hydra.launcher.{word}" for word in words[1:]))
+    with pytest.raises(UserError, match=f"hydra.*{sentence}"):
+        GridSweeper().setup(hydra_context=context, task_function=print, config=config)
 
 
 class Sweep:
@@ -105,7 +128,7 @@ def lines(text: str, *words: str) -> Sequence[str]:
 
 
 def test_a_value_that_cannot_be_composed_fails_alone(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+    sweep: Sweep, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates, error = sweep(GridSweeper(), "optim.lr=0.1,abc,0.3")
     assert rates == [0.1, 0.3]
@@ -113,18 +136,11 @@ def test_a_value_that_cannot_be_composed_fails_alone(
     shown = capsys.readouterr()
     assert lines(shown.out, "3/3 jobs, 2 done, 1 failed")
     assert lines(shown.err, "optim.lr=abc", "'abc'")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal, where a bar shows one job
     sweep(GridSweeper(), "optim.lr=0.25")
-    assert "1/1 jobs, 1 done\n" in capsys.readouterr().out
-
-
-def test_a_serial_sweep_shows_a_bar(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
-    sweep(GridSweeper(), "optim.lr=0.1,0.2")
-    shown = capsys.readouterr().out
-    assert "━" in shown
-    assert "1 running" in shown
+    shown = capsys.readouterr()
+    assert "━" in shown.out
+    assert "1 running" in shown.out
 
 
 def test_a_search_keeps_what_failed_in_its_study(

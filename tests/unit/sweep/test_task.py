@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from focusing.errors import BusyError, PrunedError, UserError
 from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record, write_record
 from focusing.sweep import task as task_module
-from focusing.sweep.jobs import Job, Outcome, number_jobs
-from focusing.sweep.task import check_sweep, launch_until_finished
+from focusing.sweep.jobs import Done, Job, Outcome, number_jobs
+from focusing.sweep.status import SweepStatus
+from focusing.sweep.task import Sweep, check_sweep
 from tests.unit.experiments.composed import composed
 from tests.unit.reports.records import SMALLEST
 
@@ -156,25 +157,40 @@ def test_others_and_searches_may_stop_a_job(cfg: Callable[..., DictConfig]) -> N
         sweep_task(raising(SystemExit(143)))(cfg())  # a signal stops the sweep
 
 
+class TwoCalls(Sweep):
+    """Another process runs the second job, at the first call."""
+
+    def __init__(self, lock: FileLock, run_dir: Path) -> None:
+        self.lock, self.run_dir, self.calls = lock, run_dir, list[list[int]]()
+
+    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+        self.calls.append([])
+        for job in jobs:
+            self.calls[-1].append(job.index)
+            busy = job.index == 1 and len(self.calls) == 1
+            done(job, Outcome("busy", run_dir=str(self.run_dir)) if busy else Outcome("done"))
+        threading.Timer(0.1, self.lock.release).start()
+
+
 def test_jobs_of_others_are_waited_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_module, "POLL_SECONDS", 0.02)
     lock = FileLock(tmp_path / ".seed=1.lock", thread_local=False)
     lock.acquire()
-    calls: list[list[int]] = []
-
-    def launch(jobs: Sequence[Job]) -> list[Outcome]:
-        calls.append([job.index for job in jobs])
-        if len(calls) == 1:
-            threading.Timer(0.1, lock.release).start()
-            return [Outcome("done"), Outcome("busy", run_dir=str(tmp_path / "seed=1"))]
-        return [Outcome("done", earlier=True)]
-
-    results = launch_until_finished(number_jobs([["seed=0"], ["seed=1"]]), launch)
-    assert calls == [[0, 1], [1]]
-    assert [outcome.status for _, outcome in results] == ["done", "done"]
-    assert "Waiting for 1 jobs" in capsys.readouterr().err
+    sweep, jobs = TwoCalls(lock, tmp_path / "seed=1"), number_jobs([["seed=0"], ["seed=1"]])
+    told: list[str] = []
+    results = sweep.run_until_finished(
+        iter(jobs),
+        SweepStatus([job.overrides for job in jobs]),
+        lambda job, outcome: told.append(outcome.status),
+    )
+    assert sweep.calls == [[0, 1], [1]]
+    assert told == ["done", "busy", "done"]
+    assert [(job.index, outcome.status) for job, outcome in results] == [(0, "done"), (1, "done")]
+    shown = capsys.readouterr().out
+    assert "Waiting for 1 jobs" in shown
+    assert "2/2 jobs, 2 done" in shown
 
 
 @pytest.mark.parametrize("devices", [2, -1, "auto", [0, 1], True])

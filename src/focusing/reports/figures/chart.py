@@ -79,36 +79,22 @@ class Chart:
             return self.plot()
 
 
-@dataclass(frozen=True)
-class Missing:
-    """A figure that lacks its runs, and the command that makes them."""
-
-    title: str
-    command: str
-
-    @classmethod
-    def of(cls, title: str, experiment: str, *options: str) -> Missing:
-        """The figure of an experiment that was not run."""
-        return cls(title, command(experiment, "full", "text", options))
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """A damaged file, whose content is left out of a figure, and what is wrong with it."""
-
-    file: str
-    reason: str
-
-
-Charts = Iterator[Chart | Missing]
+Charts = Iterator[Chart]
 
 
 class Runs:
-    """The runs of a report, as figures see them; it notes the damaged files that it meets."""
+    """The runs of a report, as figures see them.
+
+    Attributes:
+        collection: the runs.
+        missing: titles of figures that lack their runs -> the commands that make these.
+        damaged: files whose content had to be left out -> what is wrong with them.
+    """
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
-        self.damaged: dict[Damaged, None] = {}
+        self.missing: dict[str, str] = {}
+        self.damaged: dict[str, str] = {}
 
     @cached_property
     def editions(self) -> list[Edition]:
@@ -126,6 +112,10 @@ class Runs:
                 settings = [setting for setting in edition.settings if setting.model == model]
                 yield edition, model, sorted(settings, key=lambda s: data_order(s.data))
 
+    def lack(self, title: str, experiment: str, *options: str) -> None:
+        """Note that a figure is missing, and the experiment and options that make its runs."""
+        self.missing[title] = command(experiment, "full", "text", options)
+
     @contextmanager
     def noting_damage(self) -> Iterator[None]:
         """Leave out what a damaged file would show, and note the file."""
@@ -133,7 +123,7 @@ class Runs:
             yield
         except DamagedError as error:
             location = "/".join(error.path.parts[-4:])
-            self.damaged[Damaged(printable(location), printable(error.reason))] = None
+            self.damaged[printable(location)] = printable(error.reason)
 
     def foci(self, run: Run) -> list[LayerFoci]:
         """The foci of a run; none if their file is damaged."""
@@ -247,10 +237,8 @@ def numbers(counts: Iterable[int]) -> str:
 
 def run_count(counts: Iterable[int]) -> str:
     """Numbers of runs in words: 1 run, 5 runs, 3 to 5 runs."""
-    distinct = sorted(set(counts))
-    if len(distinct) > 1:
-        return f"{distinct[0]} to {distinct[-1]} runs"
-    return f"{distinct[0]} run{'s' if distinct[0] > 1 else ''}"
+    count = numbers(counts).removeprefix("n = ")
+    return "1 run" if count == "1" else f"{count} runs"
 
 
 def joined(values: Iterable[Any]) -> str:

@@ -18,7 +18,6 @@ from focusing.reports.figures.chart import (
     PROTOCOL_TITLES,
     Chart,
     Charts,
-    Missing,
     Row,
     Rows,
     Runs,
@@ -294,7 +293,10 @@ def _draw_timing(rows: Rows) -> Figure:
 def optimism_charts(runs: Runs) -> Charts:
     """How much the best test epoch flatters: the optimism tables as figures, from three runs on."""
     tables = optimism_tables(runs.collection)
+    if not tables:
+        runs.lack(OPTIMISM_TITLE, "table2_simple", "protocol=holdout")
     for table in tables:
+        # Errors have a table only: another unit.
         records = [row for row in table.records if row["unit"] == "percent" and "data" in row]
         if max((row["n"] for row in records), default=0) < 3:
             continue
@@ -308,8 +310,6 @@ def optimism_charts(runs: Runs) -> Charts:
         )
         tags = {"protocol": "best_test holdout"}
         yield _table_chart(table.name, OPTIMISM_TITLE, [], caption, rows, _draw_optimism, **tags)
-    if not tables:  # errors have a table only: another unit
-        yield Missing.of(OPTIMISM_TITLE, "table2_simple", "protocol=holdout")
 
 
 def _optimism_order(row: Row) -> tuple[Any, ...]:

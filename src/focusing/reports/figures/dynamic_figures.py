@@ -20,7 +20,6 @@ from focusing.reports.figures.chart import (
     describe_run,
     median_run,
 )
-from focusing.reports.figures.focus_figures import film_bytes
 from focusing.reports.figures.plotting import BLUE
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.plans import is_unchanged
@@ -61,7 +60,7 @@ def window_charts(runs: Runs) -> Charts:
             figures: list[tuple[str, str, str, Callable[[], Figure | bytes], tuple[str, ...]]]
             figures = [("windows", "Windows", "after training.", picture, PICTURES)]
             if setting is filmed:
-                film = partial(film_bytes, film_windows, arrays)
+                film = partial(film_windows, arrays)
                 figures.append(("window_film", "Moving windows", "over epochs.", film, (".gif",)))
             for name, title, when, plot, suffixes in figures:
                 yield chart(
@@ -72,7 +71,7 @@ def window_charts(runs: Runs) -> Charts:
 
 def _gain(edition: Edition, setting: Setting) -> float:
     tests = [edition.tests.get((setting, protocol)) for protocol in PROTOCOLS]
-    return max((test.comparison.difference for test in tests if test), default=0.0)
+    return max((test.difference for test in tests if test), default=0.0)
 
 
 def _window_rows(arrays: Mapping[str, Array]) -> list[Row]:

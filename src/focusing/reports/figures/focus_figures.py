@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -299,7 +296,7 @@ def film_charts(runs: Runs) -> Charts:
             edition, ("film",), FILM_TITLE,
             f"{_describe(setting, run, foci)}: {len(neurons)} of {foci.neurons} neurons from the "
             f"start to epoch {foci.epochs[-1]}.{_noise_note(foci)}",
-            rows, partial(film_bytes, drawing.film_layer, foci, fps=FPS, frames=FRAMES),
+            rows, partial(drawing.film_layer, foci, fps=FPS, frames=FRAMES),
             data=[run.data], model=[run.model], suffixes=(".gif",),
         )  # fmt: skip
         return
@@ -308,11 +305,3 @@ def film_charts(runs: Runs) -> Charts:
 def _distance(setting: Setting) -> float:
     moved = setting.measured.get(FOCI["moved"][0])
     return moved.mean if moved else 0.0
-
-
-def film_bytes(film: Callable[..., object], *arguments: Any, **options: Any) -> bytes:
-    """What a function writes that makes a film from a path and its arguments."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "film.gif")
-        film(path, *arguments, **options)
-        return path.read_bytes()

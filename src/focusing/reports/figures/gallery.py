@@ -6,8 +6,8 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ from focusing.reports.figures import (
     measurement_figures,
     weight_figures,
 )
-from focusing.reports.figures.chart import Chart, Charts, Damaged, Missing, Runs
-from focusing.reports.report_cache import code_version, remember, report_state, unchanged
+from focusing.reports.figures.chart import Chart, Runs
+from focusing.reports.report_cache import code_version
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by
@@ -36,23 +36,12 @@ INDEX = "index.json"
 class Family(NamedTuple):
     """Figures of one kind."""
 
-    charts: Callable[[Runs], Charts]
+    charts: Callable[[Runs], Iterator[Chart]]
     title: str = ""
     """What is missing if there is none of them, and the experiment and options that make one."""
     makes: tuple[str, ...] = ()
     expected: Mapping[str, str] = {}
     """What is missing of experiments that were not run: experiment -> title."""
-
-    def figures(self, runs: Runs) -> Charts:
-        """The figures of a report, and what is missing."""
-        figures = list(self.charts(runs))
-        yield from figures
-        if self.makes and not figures:
-            yield Missing.of(self.title, *self.makes)
-        ran = {edition.experiment for edition in runs.editions}
-        for experiment, title in self.expected.items():
-            if experiment not in ran:
-                yield Missing.of(title, experiment)
 
 
 FAMILIES = {
@@ -97,23 +86,40 @@ Entry = dict[str, Any]
 """A figure, a missing one or a damaged file in the index."""
 
 
+class Figures(NamedTuple):
+    """The figures of a report; none is drawn yet."""
+
+    charts: Sequence[Chart]
+    missing: Mapping[str, str] = {}
+    """Title of a figure that lacks its runs -> the command that makes them."""
+    damaged: Mapping[str, str] = {}
+    """File whose content is left out -> what is wrong with it."""
+
+
 @lru_cache(maxsize=1)  # files and the page show the same ones
-def all_figures(collection: Collection) -> tuple[Chart | Missing | Damaged, ...]:
-    """Every figure that can be drawn, and what is missing or damaged; nothing is drawn yet.
+def all_figures(collection: Collection) -> Figures:
+    """Every figure that can be drawn, and what is missing or damaged.
 
     Figures that differ in nothing that is in their names, such as the source of data, are numbered.
     """
-    runs, figures = Runs(collection), []
+    runs = Runs(collection)
+    charts: list[Chart] = []
     copies: Counter[str] = Counter()
+    ran = {edition.experiment for edition in runs.editions}
     for section, families in FAMILIES.items():
-        for figure in (figure for family in families for figure in family.figures(runs)):
-            if isinstance(figure, Chart):
+        for family in families:
+            figures = list(family.charts(runs))
+            for figure in figures:
                 copies[figure.name] += 1
                 number = f"_{copies[figure.name]}" if copies[figure.name] > 1 else ""
                 place = APPENDIX if figure.minor else section
-                figure = replace(figure, name=f"{figure.name}{number}", section=place)
-            figures.append(figure)
-    return (*figures, *runs.damaged)
+                charts.append(replace(figure, name=f"{figure.name}{number}", section=place))
+            if family.makes and not figures:
+                runs.lack(family.title, *family.makes)
+            for experiment, title in family.expected.items():
+                if experiment not in ran:
+                    runs.lack(title, experiment)
+    return Figures(charts, runs.missing, runs.damaged)
 
 
 def write_figures(
@@ -121,21 +127,20 @@ def write_figures(
 ) -> list[Path]:
     """Write ``figures/<name>.png``, ``.svg``, ``.pdf`` and ``.csv``, ``all.md`` and ``index.json``.
 
-    A figure whose numbers, caption and title are as they were is not drawn again; figures of runs
-    that are gone are removed. If no record changed at all, nothing is even looked at.
+    A figure whose numbers, caption and title are as they were is not drawn again.
 
     Args:
         collection: the runs.
         out: folder of the report.
         progress: called with the number of figures that are ready, and of all.
+
+    Returns:
+        All files, drawn now or before.
     """
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
-    before, state = _read_index(folder), report_state(collection)
-    if unchanged(out, FOLDER, state):
-        return [folder / name for entry in before.values() for name in entry["files"]]
-    figures = all_figures(collection)
-    charts = [figure for figure in figures if isinstance(figure, Chart)]
+    before = _read_index(folder)
+    charts, missing, damaged = all_figures(collection)
     index: dict[str, list[Entry]] = {"figures": [], "missing": [], "damaged": []}
     for number, chart in enumerate(charts):
         entry = _entry(chart)
@@ -155,14 +160,13 @@ def write_figures(
     index["figures"].sort(
         key=lambda entry: [*FAMILIES, APPENDIX, entry["section"]].index(entry["section"])
     )
-    index["missing"] = [asdict(figure) for figure in figures if isinstance(figure, Missing)]
-    index["damaged"] += [asdict(figure) for figure in figures if isinstance(figure, Damaged)]
+    index["missing"] = [{"title": title, "command": typed} for title, typed in missing.items()]
+    index["damaged"] += [{"file": file, "reason": why} for file, why in damaged.items()]
     text = json.dumps(index, indent=1, ensure_ascii=False)
     atomic_write(folder / INDEX, f"{text}\n".encode(), sync=False)
     atomic_write(folder / "all.md", _markdown(**index).encode(), sync=False)
-    paths = [folder / name for entry in index["figures"] for name in entry["files"]]
-    remember(out, FOLDER, state, [*paths, folder / INDEX, folder / "all.md"])
-    return paths
+    names = [name for entry in index["figures"] for name in entry["files"]]
+    return [folder / name for name in (*names, INDEX, "all.md")]
 
 
 def _entry(chart: Chart) -> Entry:

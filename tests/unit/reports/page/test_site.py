@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 
 from focusing.reports.figures import gallery
-from focusing.reports.figures.chart import Chart, Missing
-from focusing.reports.figures.gallery import write_figures
-from focusing.reports.page import write_page
+from focusing.reports.figures.chart import Chart
+from focusing.reports.figures.gallery import Figures, write_figures
 from focusing.reports.page.exhibits import exhibition
-from focusing.reports.page.site import page_names
+from focusing.reports.page.site import page_names, write_page
+from focusing.reports.report_cache import remember
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 
@@ -42,7 +42,9 @@ class Links(HTMLParser):
 def make(tmp_path: Path) -> Path:
     out = tmp_path / "report"
     out.mkdir(exist_ok=True)
-    return write_page(collect([tmp_path / "runs"]), out)
+    pages = write_page(collect([tmp_path / "runs"]), out)
+    remember(out, "", pages)
+    return pages[0]
 
 
 @pytest.fixture
@@ -126,13 +128,11 @@ def test_a_damaged_list_of_pages_or_a_record_that_goes_meanwhile(
     make(tmp_path)
     pages = tmp_path / "report" / "runs"
     (pages / ".written.json").write_text("[")
-    (tmp_path / "report" / ".made.json").unlink()
     make(tmp_path)
     assert len(list(pages.glob("*.html"))) == 4
     collection = collect([runs])
     (collection.runs[0].path / "result.json").unlink()
-    write_page(collection, tmp_path / "report")
-    assert len(list(pages.glob("*.html"))) == 3
+    assert len(write_page(collection, tmp_path / "report")) == 1 + 3
 
 
 def test_names_are_unique_in_any_file_system(tmp_path: Path) -> None:
@@ -176,8 +176,8 @@ class TestPictures:
     def test_figures_are_inside(
         self, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        lacking = Missing("Films", "python train.py experiment=table3_transfer")
-        monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(), lacking))
+        missing = {"Films": "python train.py experiment=table3_transfer"}
+        monkeypatch.setattr(gallery, "all_figures", lambda _: Figures([self.chart()], missing))
         write_figures(collect([runs]), tmp_path / "report")
         index = make(tmp_path)
         [source] = [link for tag, link in Links(index).links if tag == "img"]
@@ -195,7 +195,7 @@ class TestPictures:
     def test_what_is_too_large_is_linked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(gallery, "all_figures", lambda _: (self.chart(4_000_000),))
+        monkeypatch.setattr(gallery, "all_figures", lambda _: Figures([self.chart(4_000_000)]))
         write_figures(collect([]), tmp_path)
         [[shown]] = exhibition(tmp_path)["sections"].values()
         assert shown["source"] == ""

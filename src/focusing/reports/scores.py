@@ -23,6 +23,12 @@ from focusing.results.frame import overlap, replicate_key, tested_on
 from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, Spread, spread
 
 ALL_DATA, WITHOUT_VALIDATION = "all", "without the validation split"
+SCORES_NOTE = (
+    "Test accuracy in percent (MAE: mean absolute error, less is better, MSE: mean squared error "
+    "at the same epochs): mean ± standard deviation (ddof=1), 95 % interval of the mean "
+    "(Student's t; bootstrap from 20 runs on), number of runs"
+)
+"""What the cells of scores hold."""
 
 
 @dataclass(frozen=True)

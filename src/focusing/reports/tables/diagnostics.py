@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -308,12 +309,8 @@ def _pruned(setting: Setting, dense: Setting | None) -> dict[str, Any]:
 
 def _keeps(curve: Sequence[dict[str, Any]], accuracy: float) -> dict[str, Any]:
     """The last point before the accuracy falls below this one."""
-    good = curve[0]
-    for point in curve:
-        if point["score"] < accuracy - TOLERANCE - 1e-9:
-            break
-        good = point
-    return good
+    good = takewhile(lambda point: point["score"] >= accuracy - TOLERANCE - 1e-9, curve)
+    return [curve[0], *good][-1]
 
 
 def failed_tables(collection: Collection) -> list[Table]:

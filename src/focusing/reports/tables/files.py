@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, count
 from pathlib import Path
 from textwrap import wrap
 
 import pandas as pd  # type: ignore[import-untyped]
 
-from focusing.reports.report_cache import remember, report_state, unchanged
 from focusing.reports.tables import Cell, Column, Record, Table
 from focusing.reports.tables.diagnostics import (
     course_tables,
@@ -19,9 +19,12 @@ from focusing.reports.tables.diagnostics import (
     pruning_tables,
     unreadable_tables,
 )
-from focusing.reports.tables.experiments import experiment_tables
+from focusing.reports.tables.experiments import (
+    chosen_tables,
+    experiment_tables,
+    learnt_tables,
+)
 from focusing.reports.tables.paper_tables import paper_tables
-from focusing.reports.tables.seed_tables import chosen_tables, learnt_tables
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
 from focusing.results.store import atomic_write, inside
@@ -79,15 +82,12 @@ def all_tables(collection: Collection) -> tuple[Table, ...]:
 def unique_names(names: Sequence[str]) -> list[str]:
     """The same names, numbered where two experiments would share files: ``a b`` and ``a-b``."""
     taken = {"all"}  # also where A and a are one file
-    unique_names = []
+    unique = []
     for name in names:
-        copy, unique = 1, name
-        while unique.casefold() in taken:
-            copy += 1
-            unique = f"{name}_{copy}"
-        taken.add(unique.casefold())
-        unique_names.append(unique)
-    return unique_names
+        numbered = chain([name], (f"{name}_{copy}" for copy in count(2)))
+        unique.append(next(copy for copy in numbered if copy.casefold() not in taken))
+        taken.add(unique[-1].casefold())
+    return unique
 
 
 def write_tables(collection: Collection, out: Path) -> list[Path]:
@@ -98,11 +98,8 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
         out: folder of the report.
 
     Returns:
-        The files; none if they were made from the same records before.
+        The files.
     """
-    state = report_state(collection)
-    if unchanged(out, FOLDER, state):
-        return []
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     tables = all_tables(collection)
@@ -115,9 +112,7 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
             texts[f"{table.name}.csv"] = records_csv(table.records)
     for name, content in texts.items():
         atomic_write(folder / name, content.encode(), sync=False)
-    files = [folder / name for name in texts]
-    remember(out, FOLDER, state, files)
-    return files
+    return [folder / name for name in texts]
 
 
 def records_csv(records: Sequence[Record]) -> str:

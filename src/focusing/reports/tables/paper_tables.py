@@ -8,6 +8,7 @@ from itertools import product
 from focusing.reports.names import MODELS, PROTOCOLS, dense_twin, model_name
 from focusing.reports.paper import Published, PublishedTable, published_tables
 from focusing.reports.plans import command
+from focusing.reports.scores import SCORES_NOTE
 from focusing.reports.settings import Edition, Setting, block_head, editions
 from focusing.reports.tables import (
     NOTHING,
@@ -30,10 +31,7 @@ from focusing.results.stats import Comparison
 
 SIGNIFICANT = 0.05
 NOTES = (
-    "Test accuracy in percent (MAE: mean absolute error, less is better, MSE: mean squared error "
-    "at the same epochs): mean ± standard deviation (ddof=1), 95 % interval of the mean "
-    "(Student's t; bootstrap from 20 runs on), "
-    "number of runs, and p against the first model of the block, Holm-corrected over this table "
+    f"{SCORES_NOTE}, and p against the first model of the block, Holm-corrected over this table "
     "under the same protocol: of the paired t-test where repeats are folds or splits of the data, "
     "else of Welch's. A data set counts once in that correction, however many lengths it was run "
     "at (the one as published, else the longest). Resampled: p of the corrected resampled t-test, "

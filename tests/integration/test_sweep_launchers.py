@@ -61,14 +61,6 @@ def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:
     assert len(run_dirs(tmp_path)) == 7
 
 
-def test_more_than_one_device_is_refused(tmp_path: Path) -> None:
-    done = run_here("train", "-m", "seed=0,1", "trainer.devices=[0,1]", cwd=tmp_path)
-    assert done.returncode == 1
-    [line] = done.stderr.splitlines()
-    assert "a run uses one device" in line
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("package", "choice"),
     [

@@ -54,29 +54,15 @@ class Pair(NamedTuple):
 Group = Sequence[Pair]
 
 
-def stack_budget(config: Mapping[str, Any], device: torch.device) -> float:
-    """Bytes that a stack may take on its device."""
-    if config["sweep"]["stack_mb"] is not None:
-        return float(config["sweep"]["stack_mb"] * 2**20)
-    return torch.cuda.mem_get_info(device)[0] / 2 if device.type == "cuda" else math.inf
-
-
-def groups(
-    pairs: Sequence[Pair], device: torch.device, budget: float = math.inf
-) -> Iterator[list[Pair]]:
-    """Trials that train together: of equal shapes, no more than pay off or fit into a budget.
-
-    Args:
-        pairs: the trials.
-        device: where they train.
-        budget: bytes that a stack may take there.
-    """
+def groups(pairs: Sequence[Pair], device: torch.device) -> Iterator[list[Pair]]:
+    """Trials that train together on a device: of equal shapes, no more than pay off or fit."""
     max_values = MAX_VALUES.get(device.type, MAX_VALUES["cuda"])
     for (inputs, neurons, samples, batch), same in groupby(sorted(pairs, key=_shape), _shape):
         members = list(same)
         classes = max(pair.focused["data"]["classes"] for pair in members)
         itemsize = DTYPES[members[0].focused["trainer"]["precision"]].itemsize
         needed = trial_bytes(inputs, neurons, classes, samples, batch, itemsize)
+        budget = _budget(members[0].focused, device)
         if needed > budget:
             raise UserError(
                 f"Trial {members[0].trial} takes {format_bytes(needed)} of {device}: "
@@ -86,6 +72,15 @@ def groups(
         size = int(min(size, budget // needed))
         for first in range(0, len(members), size):
             yield members[first : first + size]
+
+
+def _budget(config: Mapping[str, Any], device: torch.device) -> float:
+    """Bytes that a stack may take on its device."""
+    if config["sweep"]["stack_mb"] is not None:
+        return float(config["sweep"]["stack_mb"] * 2**20)
+    if device.type == "cuda" and torch.cuda.is_available():
+        return torch.cuda.mem_get_info(device)[0] / 2
+    return math.inf  # or a job of a cluster finds out on its own machine
 
 
 def _shape(pair: Pair) -> tuple[int, int, int, int]:
@@ -148,18 +143,18 @@ def train_or_record(group: Sequence[Pair], device: torch.device) -> dict[int, st
     except Exception as error:
         if len(group) > 1:
             return {k: v for pair in group for k, v in train_or_record([pair], device).items()}
+        [pair], text = group, describe_error(error)
         trace = None if isinstance(error, UserError) else traceback.format_exc()
-        return record_failures(group, describe_error(error), trace)
+        record_failure_of(pair, text, trace)
+        return {pair.trial: text}
     return {}
 
 
-def record_failures(group: Sequence[Pair], error: str, trace: str | None = None) -> dict[int, str]:
-    """Record that trials failed, except for runs that have a record."""
-    for pair in group:
-        for config in pair:
-            if not record_if_any(config):
-                record_failure(run_folder(config), config, error, trace)
-    return {pair.trial: error for pair in group}
+def record_failure_of(pair: Pair, error: str, trace: str | None = None) -> None:
+    """Record that a trial failed, except for runs that have a record."""
+    for config in pair:
+        if not record_if_any(config):
+            record_failure(run_folder(config), config, error, trace)
 
 
 def train_group(pairs: Sequence[Pair], device: torch.device) -> int:

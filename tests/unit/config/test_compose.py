@@ -142,13 +142,15 @@ WRONG = {
     "variant=null": "variant=null is no choice; variant is one of ",
     "callbacks=null": "callbacks=null is no choice; callbacks is one of ",
     "logger=5": "logger=5 is no choice; logger is one of ",
+    "hydra=null": "Config group override must be a string or a list. Got NoneType",
+    "~size=5": "Config group override deletion value must be a string",
     "~data": "data is missing: give it a value, and leave out the ~ that removes it.",
 }
 
 
 @pytest.mark.parametrize("override", WRONG)
 def test_a_wrong_name_type_or_choice_is_named_with_the_nearest(override: str) -> None:
-    with pytest.raises((HydraException, UserError)) as raised:
+    with pytest.raises((HydraException, UserError, ValueError)) as raised:
         compose_config(override)
     sentence = str(explain(raised.value))
     assert sentence.startswith(WRONG[override])

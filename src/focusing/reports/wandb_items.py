@@ -88,7 +88,7 @@ def account(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"project": logged.get("project") or PROJECT, "entity": logged.get("entity")}
 
 
-def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "online") -> None:
+def send(item: Item, project: str, entity: str) -> None:
     """Open the W&B run, fill it and close it, whatever happens.
 
     A run that W&B has in part, because an earlier attempt was cut short or because it was logged
@@ -97,8 +97,7 @@ def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "on
     Args:
         item: what to send.
         project: where to.
-        entity: the user or team; None: the one of the key.
-        mode: ``"offline"`` leaves files in the current folder instead.
+        entity: the user or team.
     """
     import wandb
 
@@ -112,9 +111,8 @@ def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "on
             job_type=item.job_type,
             tags=list(item.tags),
             config=dict(item.config),
-            resume="allow" if mode == "online" else None,
-            mode=mode,
-            dir=folder if mode == "online" else ".",
+            resume="allow",
+            dir=folder,
             reinit="create_new",  # never a run that somebody left open
             settings=wandb.Settings(
                 init_timeout=INIT_SECONDS,
@@ -168,7 +166,7 @@ def item_of(run: Run) -> Item:
 
 
 def rows_of(
-    record: Mapping[str, Any], more: Mapping[int, Mapping[str, float]] | None = None
+    record: Mapping[str, Any], more: Mapping[int, Mapping[str, float]]
 ) -> Iterator[dict[str, float]]:
     """The history of a run: a row per epoch, then the curves that callbacks measured.
 
@@ -176,7 +174,7 @@ def rows_of(
         record: of the run.
         more: epoch -> what else its row has.
     """
-    series, more = record.get("series") or {}, more or {}
+    series = record.get("series") or {}
     epochs = max(map(len, series.values()), default=0)
     for epoch in sorted({*range(epochs), *more}):
         row = {name: values[epoch] for name, values in series.items() if epoch < len(values)}

@@ -74,8 +74,8 @@ def test_trials_become_runs_if_asked(tmp_path: Path) -> None:
 
 def test_history_has_a_row_for_each_epoch() -> None:
     series = {"train/loss": [3.0, 2.0], "test/acc": [0.5, None], "val/acc": [0.1]}
-    assert list(rows_of({"series": series})) == [
+    assert list(rows_of({"series": series}, {})) == [
         {"epoch": 0, "train/loss": 3.0, "test/acc": 0.5, "val/acc": 0.1},
         {"epoch": 1, "train/loss": 2.0},
     ]
-    assert list(rows_of({"series": {}})) == []
+    assert list(rows_of({"series": {}}, {})) == []

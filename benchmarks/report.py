@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.reports.archive import write_archives
 from focusing.reports.report import CACHE, write_report
 from focusing.reports.tables.files import all_tables
@@ -43,9 +42,7 @@ GOALS = {"total": 60.0, "collect_again": 1.0}
 
 def real_run(folder: Path) -> tuple[dict[str, Any], bytes]:
     """The record and the trajectory of a real run."""
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        train(compose("train", [*SMALL, f"paths.output_dir={folder}"]))
+    train(compose_config(*SMALL, f"paths.output_dir={folder}"))
     [path] = folder.glob("*/*/seed=*/result.json")
     return json.loads(path.read_text()), (path.parent / "focus.npz").read_bytes()
 

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.compose import check, config_dir, prepare_hydra
+from focusing.compose import check, compose_config
 from focusing.experiments.stack_records import Pair, groups, rough_seconds
 from focusing.experiments.table1 import pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
@@ -34,10 +33,8 @@ GOAL_MINUTES, GOAL_RATIO = 15.0, 10.0
 
 def sweep_config(trials: int, folder: str, *more: str) -> DictConfig:
     """The config of a sweep whose results are thrown away."""
-    prepare_hydra()
     overrides = [f"sweep.trials={trials}", f"paths.output_dir={folder}", "trainer.accelerator=cpu"]
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        return compose("train", ["experiment=table1", "callbacks.progress=null", *overrides, *more])
+    return compose_config("experiment=table1", "callbacks.progress=null", *overrides, *more)
 
 
 def one_by_one(pairs: list[Pair]) -> list[float]:

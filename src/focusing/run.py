@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from pytorch_lightning.loggers.logger import Logger
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from focusing.callbacks import CompiledNetwork
 from focusing.compose import check, prepare_hydra
@@ -88,7 +88,7 @@ def _reuse(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str,
     console.print("Finished earlier; force=true runs it again.")
     if config["figures"] and not has_figures(run_dir):  # it was stopped before it had them
         _draw(run_dir)
-    _print(console, closing(record, run_dir, *_command_line()))
+    console.print(*closing(record, run_dir, *_command_line()), sep="\n", highlight=False)
     return record
 
 
@@ -99,11 +99,6 @@ def _command_line() -> tuple[list[str], str]:
     program = Path(sys.argv[0]).name
     command = f"python {program}" if program.endswith(".py") else "focusing train"
     return list(HydraConfig.get().overrides.task), command
-
-
-def _print(console: Console, parts: Iterable[RenderableType]) -> None:
-    for part in parts:
-        console.print(part, highlight=False)
 
 
 def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:
@@ -118,7 +113,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     when_compiling(lambda: console.print("[dim]Compiling CPU kernels, once: about 6 s.[/]"))
     sizes = ", ".join(f"{len(split.targets)} {name}" for name, split in splits.items())
     about = f"{data.name} ({data.source}: {sizes})"
-    _print(console, opening(config, _command_line()[0], about, net))
+    console.print(*opening(config, _command_line()[0], about, net), sep="\n", highlight=False)
     optim = Optim(**config["optim"])
     if config["trainer"]["precision"] == "16-mixed":
         optim = fuse_optimizer(optim)
@@ -150,7 +145,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     except Interrupted as stop:
         console.print(f"Stopped by signal {stop.signum}. The same command goes on from {run_dir}")
         raise
-    _print(console, closing(record, run_dir, *_command_line()))
+    console.print(*closing(record, run_dir, *_command_line()), sep="\n", highlight=False)
     return record
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from torch import Tensor
 
-from focusing.compose import check, config_dir, prepare_hydra
+from focusing.compose import check, compose_config
 from focusing.run import train
 from focusing.training.trainer import build_net, load_data
 from tests.integration.commands import record
@@ -89,11 +88,9 @@ def order(seed: int, epoch: int, count: int) -> Tensor:
 
 
 def test_training_follows_algorithm_3(tmp_path: Path) -> None:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        cfg = compose("train", [*SETTINGS, f"paths.output_dir={tmp_path}"])
-        train(cfg)
-        config = check(cfg)
+    cfg = compose_config(*SETTINGS, f"paths.output_dir={tmp_path}")
+    train(cfg)
+    config = check(cfg)
     [run_dir] = tmp_path.glob("*/*/seed=5")
     data = load_data(config)
     x, y = data.train.inputs.double().flatten(1), data.train.targets

@@ -62,26 +62,6 @@ def test_a_sweep_and_an_experiment_stop_without_data(tmp_path: Path, mode: str) 
     assert not run_dirs(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["data=synthetic", "protocol=holdout"],
-        ["data=mnist", "data.pad=4"],
-        ["data=cifar10", "data.split=kfold4", "data.fold=1"],
-        ["data=lfw"],
-        ["data=fsdd"],
-        ["data=boston", "data.pad=5"],
-        ["data=dna", "protocol=holdout"],
-        ["data=reuters"],
-    ],
-    ids=lambda options: options[0],
-)
-def test_training_on_every_kind_of_data(tmp_path: Path, options: list[str]) -> None:
-    train(tmp_path, "data.fake=true", *options)
-    [folder] = run_dirs(tmp_path)
-    assert record(folder)["data"]["source"] == "fake"
-
-
 def test_training_on_data_that_stays_as_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

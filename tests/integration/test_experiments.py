@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import config_dir
+from focusing.compose import compose_config
 from focusing.experiments.listing import experiments, jobs_of
 from focusing.run import train
 from tests.integration.commands import record, run_dirs, run_here
@@ -22,9 +21,8 @@ STACKED = "table1"  # its trials train together, which Hydra's sweeper starts
 @pytest.mark.parametrize("name", sorted(set(experiments()) - {STACKED}))
 def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
     runs = jobs_of([f"experiment={name}", "size=smoke", f"paths.output_dir={tmp_path}"])
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        for overrides in runs:
-            train(compose("train", [*overrides, "callbacks.progress=null"]))
+    for overrides in runs:
+        train(compose_config(*overrides, "callbacks.progress=null"))
     records = [record(run_dir) for run_dir in tmp_path.glob("*/*/seed=*")]
     assert len(records) == len(runs)  # no two runs share a folder
     for run in records:

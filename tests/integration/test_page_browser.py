@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.reports import report
 from focusing.reports.foci import read_foci
 from focusing.reports.page.site import write_page
@@ -144,12 +143,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report on four real runs and three that never were."""
     folder = tmp_path_factory.mktemp("page")
     small = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false", "protocol=holdout"]
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        for model in ("dense", "focus_s"):
-            for seed in (0, 1):
-                mine = [f"model={model}", f"seed={seed}", "name=mine"]
-                train(compose("train", [*small, *mine, f"paths.output_dir={folder / 'outputs'}"]))
+    for model in ("dense", "focus_s"):
+        for seed in (0, 1):
+            mine = [f"model={model}", f"seed={seed}", "name=mine"]
+            train(compose_config(*small, *mine, f"paths.output_dir={folder / 'outputs'}"))
     for path in (folder / "outputs").glob("*/*/seed=*/focus.npz"):
         np.savez(path.with_name("windows.npz"), **WINDOWS)
     for seed in (0, 1):

@@ -50,16 +50,6 @@ def sentence(done: "subprocess.CompletedProcess[str]") -> str:
     return line
 
 
-def test_again_says_so_and_draws_what_a_kill_prevented(finished: Path, tmp_path: Path) -> None:
-    stamp = (finished / "result.json").stat().st_mtime_ns
-    assert not (finished / "figures").exists()
-    again = run_here("train", *OPTIONS, "figures=true", cwd=tmp_path)
-    assert again.returncode == 0
-    assert "Finished earlier" in again.stdout
-    assert (finished / "figures" / "losses.png").exists()
-    assert (finished / "result.json").stat().st_mtime_ns == stamp
-
-
 def test_force_repeats_bit_for_bit_and_keeps_the_result_if_it_cannot_begin(
     finished: Path, tmp_path: Path
 ) -> None:
@@ -108,23 +98,10 @@ def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
         assert None not in run["scores"].values()
 
 
-@pytest.mark.parametrize(("model", "optim"), [("focus_s", "adam"), ("fixed_s", "rmsprop")])
-def test_every_option_of_the_optimizer_runs(tmp_path: Path, model: str, optim: str) -> None:
-    options = [
-        *("l2=1e-4", "sigma_l2=1e-4", "clip_value=1", "accumulate=2", "decay_epochs=[1]"),
-        *("anneal_from=2", "anneal_epochs=2"),
-    ]
-    names = [f"model={model}", f"optim={optim}", "data.noise_position=none"]
-    done = run_here("train", *names, *(f"optim.{o}" for o in options), *SMALL, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("model.sgima=0.1", "Error: model.sgima is not an option, did you mean model.sigma?"),
         (f"+callbacks.x={SUBPROCESS}", "SubprocessHandler is refused"),
-        ("callbacks.trajectory.every=abc", "callbacks.trajectory"),
         ("+callbacks.x=3", "callbacks.x"),
         ("+logger.wandb.timeout=abc", "logger.wandb"),
         ("paths.output_dir=/proc/nowhere", "/proc/nowhere: No such file or directory"),

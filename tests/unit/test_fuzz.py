@@ -22,14 +22,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from hydra import compose, initialize_config_dir
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from PIL import Image
 
 from focusing import cli
-from focusing.compose import check, config_dir, prepare_hydra
+from focusing.compose import check, compose_config, config_dir
 from focusing.config import Optim
 from focusing.data.decoders import load_npy, load_npz, read_cifar, read_idx
 from focusing.data.image_sets import open_image
@@ -140,9 +139,7 @@ GROUPS = {
 @cache
 def option_names(groups: tuple[str, ...]) -> list[str]:
     """Every option of a run that chooses so."""
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        config = OmegaConf.to_container(compose("train", list(groups)), resolve=False)
+    config = OmegaConf.to_container(compose_config(*groups), resolve=False)
 
     def names(node: Any, prefix: str) -> Iterator[str]:
         for key, value in node.items():
@@ -185,8 +182,8 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 @settings(fuzz, max_examples=max(6, EXAMPLES // 2))  # each composes a config, which takes long
 def test_options(place: Path, overrides: list[str]) -> None:
     """As far as training, which would take what it takes."""
-    with only_sentences(place), initialize_config_dir(str(config_dir()), version_base="1.3"):
-        config = check(compose("train", overrides))
+    with only_sentences(place):
+        config = check(compose_config(*overrides))
         run_folder(config)
         config["data"]["fake"] = config["data"]["name"] != "synthetic"
         data = load_data(config)

@@ -3,33 +3,28 @@
 import errno
 import os
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytorch_lightning as pl
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import focusing.run
 import focusing.training.trainer
 from focusing import drawing
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.errors import DivergedError, UserError
 from focusing.results.store import has_figures, read_record
 from focusing.run import train
 from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import PlainCheckpointIO
-from focusing.training.resume import Interrupted
 
 
 def config(folder: Path, *overrides: str, data: str = "synthetic") -> DictConfig:
-    prepare_hydra()
     fewer = "data.n_samples=100" if data == "synthetic" else "data.fake=true"
     small = [f"data={data}", fewer, "trainer.max_epochs=2", f"paths.output_dir={folder}"]
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        return compose("train", [*small, "figures=false", *overrides])
+    return compose_config(*small, "figures=false", *overrides)
 
 
 def folder_of(folder: Path) -> Path:
@@ -114,23 +109,6 @@ def test_divergence_is_recorded(tmp_path: Path) -> None:
         train(cfg)
 
 
-class Raise(pl.Callback):
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    def on_train_batch_start(self, *_: Any) -> None:
-        raise self.error
-
-
-def with_callback(monkeypatch: pytest.MonkeyPatch, callback: pl.Callback) -> None:
-    build = focusing.run.build_trainer
-
-    def more(*args: Any, callbacks: Any, **kwargs: Any) -> pl.Trainer:
-        return build(*args, callbacks=[*callbacks, callback], **kwargs)
-
-    monkeypatch.setattr(focusing.run, "build_trainer", more)
-
-
 class Measures(pl.Callback):
     """One whose measurement no record can hold."""
 
@@ -197,27 +175,6 @@ def test_figures_that_were_not_all_drawn_are_drawn_again(
     assert len(list((folder / "figures").iterdir())) > drawn + 1
 
 
-def test_a_signal_leaves_no_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Stop(pl.Callback):
-        def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-            if trainer.current_epoch == 1:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    with_callback(monkeypatch, Stop())
-    with pytest.raises(Interrupted) as stopped:
-        train(config(tmp_path))
-    assert stopped.value.code == 143
-    assert "The same command goes on" in capsys.readouterr().out
-    folder = folder_of(tmp_path)
-    assert read_record(folder) is None
-    assert (folder / "checkpoints" / "last.ckpt").exists()
-    monkeypatch.undo()
-    train(config(tmp_path))
-    assert len((read_record(folder) or {})["series"]["test/acc"]) == 2
-
-
 def test_a_full_disk_and_other_trouble_are_sentences(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,33 +200,15 @@ def test_missing_data_is_a_sentence_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("override", "sentence"),
-    [
-        ("optim.batch_size=1", r"^optim\.batch_size=1: batch norm needs 2 or more samples"),
-        (
-            "optim.batch_size=3 optim.drop_last=false",
-            r"^optim\.drop_last=false leaves a last",
-        ),
-        ("data.limit_train=1", r"^There is 1 training sample: batch norm needs 2 or more"),
-    ],
-)
-def test_batch_norm_of_a_single_sample_is_a_sentence_and_leaves_nothing(
-    tmp_path: Path, override: str, sentence: str
-) -> None:
-    with pytest.raises(UserError, match=sentence):
-        train(config(tmp_path, "model=dense", *override.split()))
-    assert list(tmp_path.iterdir()) == []
-    train(config(tmp_path, "model=dense", *override.split(), "model.batch_norm=false"))
-
-
 class TestEvaluate:
-    def test_a_folder_without_a_run_and_one_that_has_only_begun(
+    def test_a_run_that_has_only_begun(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        with pytest.raises(UserError, match="not a run folder"):
-            evaluate(tmp_path)
-        with_callback(monkeypatch, Raise(RuntimeError("early")))
+        class Raise(pl.Callback):
+            def on_train_batch_start(self, *_: Any) -> None:
+                raise RuntimeError("early")
+
+        monkeypatch.setattr(focusing.run, "build_callbacks", lambda *_: [Raise()])
         with pytest.raises(RuntimeError):
             train(config(tmp_path))
         assert (read_record(folder_of(tmp_path)) or {})["error"] == "RuntimeError('early')"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from focusing.reports.names import (
@@ -20,7 +21,7 @@ from focusing.reports.settings import Edition, editions, editions_of
 from focusing.reports.tables import Table, Unit
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
-from focusing.results.stats import Interval, Spread, spread
+from focusing.results.stats import Interval, Spread
 
 SIGNIFICANT = 0.05
 JUDGED = ("focus", "dynamic")
@@ -125,13 +126,9 @@ def findings(collection: Collection) -> list[Finding]:
     """Focused networks with enough runs for a test: what the page judges."""
     judged = []
     for finding in all_differences(collection):
-        rows = [
-            row
-            for row in finding.rows
-            if row.p is not None and any(part in row.model for part in JUDGED)
-        ]
-        if rows:
-            judged.append(replace(finding, rows=tuple(rows)))
+        tested = [row for row in finding.rows if row.p is not None]
+        rows = tuple(row for row in tested if any(part in row.model for part in JUDGED))
+        judged += [replace(finding, rows=rows)] if rows else []
     return judged
 
 
@@ -152,26 +149,25 @@ def all_differences(collection: Collection) -> list[Finding]:
 def _differences(edition: Edition) -> Iterator[Difference]:
     """Settings against their dense twins, or against what they are without a change."""
     labels = dict(zip(edition.settings, short_labels(edition.settings), strict=True))
-    every = group_by(edition.tests, lambda key: key[0])
-    judged = group_by(
-        [key for key, tested in edition.tests.items() if tested.p is not None], lambda key: key[0]
-    )
-    for (setting, protocol), tested in edition.tests.items():
-        comparison = tested.comparison
+    for setting, keys in group_by(edition.tests, lambda key: key[0]).items():
         options = setting.overrides if setting.of_paper else labels[setting]
-        yield Difference(
-            label=(data_name(setting.data), setting.source, *map(option_words, options)),
-            data=setting.data,
-            model=setting.model,
-            other=tested.other,
-            protocol=protocol,
-            unit=setting.unit,
-            value=comparison.difference,
-            interval=comparison.interval,
-            p=tested.p,
-            n=comparison.n,
-            shown=protocol == _preferred(name for _, name in judged.get(setting, every[setting])),
-        )
+        tests = {protocol: edition.tests[setting, protocol] for _, protocol in keys}
+        judged = [protocol for protocol, test in tests.items() if test.p_holm is not None]
+        preferred = _preferred(judged or tests)
+        for protocol, test in tests.items():
+            yield Difference(
+                label=(data_name(setting.data), setting.source, *map(option_words, options)),
+                data=setting.data,
+                model=setting.model,
+                other=test.other,
+                protocol=protocol,
+                unit=setting.unit,
+                value=test.difference,
+                interval=test.interval,
+                p=test.p_holm,
+                n=test.n,
+                shown=protocol == preferred,
+            )
 
 
 def _preferred(protocols: Iterable[str]) -> str:
@@ -263,10 +259,8 @@ def kept(collection: Collection) -> list[Kept]:
             for rule, words in RULES.items():
                 shares = [100 * share for share in spared(setting.runs, rule)]
                 if shares:
-                    gone = spread(shares)
-                    gone = replace(gone, interval=Unit("accuracy").possible(gone.interval))
                     where = label, setting.data, setting.model, edition.experiment, edition.size
-                    rows.append(Kept(*where, words, gone))
+                    rows.append(Kept(*where, words, Unit("accuracy").spread(shares)))
     return rows
 
 
@@ -280,9 +274,5 @@ def _spared(curve: Sequence[Mapping[str, Any]]) -> float | None:
     points = sorted(curve, key=lambda point: point["sparsity"])
     if points[0]["sparsity"] > 0:
         return None  # what was there before is not known
-    share = 0.0
-    for point in points:
-        if point["acc"] < points[0]["acc"] - LOSS:
-            break
-        share = float(point["sparsity"])
-    return share
+    good = takewhile(lambda point: point["acc"] >= points[0]["acc"] - LOSS, points)
+    return float(list(good)[-1]["sparsity"])

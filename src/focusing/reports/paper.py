@@ -54,7 +54,7 @@ class Published:
 class PublishedTest:
     """A t-test as printed: ``models[0] - models[1]``."""
 
-    models: tuple[str, str]
+    models: tuple[str, ...]
     t: float
     p: float
 
@@ -84,16 +84,11 @@ def published_tables() -> dict[str, PublishedTable]:
             experiment=experiment,
             title=table["title"],
             cells={
-                data: {
-                    model: Published(cell["mean"], str(cell["std"]), cell["best"])
-                    for model, cell in models.items()
-                }
+                data: {model: Published(**cell) for model, cell in models.items()}
                 for data, models in table["cells"].items()
             },
             tests={
-                data: PublishedTest(
-                    (test["models"][0], test["models"][1]), float(test["t"]), float(test["p"])
-                )
+                data: PublishedTest(tuple(test["models"]), float(test["t"]), float(test["p"]))
                 for data, test in table["tests"].items()
             },
         )

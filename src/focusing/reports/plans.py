@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.config import USUAL
 from focusing.reports.names import SMALL_SIZES, model_name
 from focusing.reports.paper import published_tables
@@ -97,15 +94,9 @@ def composed(
     """The config of an experiment without any change; None if it is not known here."""
     groups = {"experiment": experiment, "size": size, "variant": variant}
     groups |= {"data": data, "model": model}
-    prepare_hydra()
-    sweeping = GlobalHydra.instance().is_initialized()  # at the end of a sweep Hydra still runs
-    ready: Any = (
-        nullcontext() if sweeping else initialize_config_dir(str(config_dir()), version_base="1.3")
-    )
     try:
-        with ready:
-            config = compose("train", [f"{group}={choice}" for group, choice in groups.items()])
-            return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
+        config = compose_config(*(f"{group}={choice}" for group, choice in groups.items()))
+        return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
     except (HydraException, OmegaConfBaseException):  # a data set or network of the user's own
         return None
 

@@ -36,8 +36,6 @@ WRITERS = {
     "page": ("focusing.reports.page.site", "write_page"),
 }
 """What comes after the tables, and may draw on them; imported when it is used."""
-PARTS = ("tables", "figures", "pages")
-"""Under these names a report remembers what it was made from."""
 PIPE_WIDTH = 120
 """Columns of what is printed to no terminal."""
 MAX_ROWS = 10
@@ -89,22 +87,22 @@ def write_report(collection: Collection, out: Path, show: Show | None = None) ->
 
     Args:
         collection: the runs.
-        out: folder of the report. Parts that were made from the same records stay as they are.
+        out: folder of the report. One that was made from the same records stays as it is.
         show: told of the progress.
     """
     state = report_state(collection)
-    if all(unchanged(out, part, state) for part in PARTS):
+    if unchanged(out, state):
         return  # and matplotlib is not even imported
     show = show or (lambda part, ready, total: None)
     out.mkdir(parents=True, exist_ok=True)
     show("tables", 0, 1)
-    if write_tables(collection, out) or not (out / SUMMARY).exists():
-        rows = differences(collection)
-        atomic_write(out / SUMMARY, json.dumps(rows).encode(), sync=False)
+    files = [*write_tables(collection, out), out / SUMMARY]
+    atomic_write(out / SUMMARY, json.dumps(differences(collection)).encode(), sync=False)
     for part, (module, function) in WRITERS.items():
         show(part, 0, 1)
-        getattr(import_module(module), function)(collection, out, partial(show, part))
-    remember(out, "pages", state, [out / SUMMARY, *out.glob("*.html"), *out.glob("runs/*.html")])
+        write = getattr(import_module(module), function)
+        files += write(collection, out, partial(show, part))
+    remember(out, state, files)
 
 
 def differences(collection: Collection) -> list[list[str]]:

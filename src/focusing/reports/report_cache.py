@@ -1,8 +1,4 @@
-"""What the parts of a report were made from: a part whose inputs did not change is kept.
-
-The tables, the figures and the page of a report are each made by one function, which begins with
-``if unchanged(out, part, state): return`` and ends with ``remember(out, part, state, files)``.
-"""
+"""What a report was made from, and its files: one whose inputs did not change is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from focusing.compose import config_dir
 from focusing.results.collect import Collection
@@ -56,35 +51,31 @@ def report_state(collection: Collection) -> str:
     return digest.hexdigest()[:16]
 
 
-def unchanged(out: Path, part: str, state: str) -> bool:
-    """Whether a part of the report in ``out`` was made from ``state``, and all its files exist."""
-    made = _load(out).get(part, {})
-    return made.get("state") == state and all((out / name).exists() for name in made["files"])
+def unchanged(out: Path, state: str) -> bool:
+    """Whether the report in ``out`` was made from ``state``, and all its files exist."""
+    known, files = _load(out)
+    return known == state and all((out / name).exists() for name in files)
 
 
-def remember(out: Path, part: str, state: str, files: Iterable[Path]) -> None:
-    """Note that a part of the report was made from ``state``, and the files that it consists of.
+def remember(out: Path, state: str, files: Iterable[Path]) -> None:
+    """Note what the report in ``out`` was made from, and the files that it consists of.
 
     Files that it consisted of before are removed, but none outside ``out``: names come from a file.
     """
-    made = _load(out)
     names = sorted(str(path.relative_to(out)) for path in files)
-    for old in set(made.get(part, {}).get("files", ())) - set(names):
+    for old in set(_load(out)[1]) - set(names):
         path = out / old
         below = path.parent.resolve().is_relative_to(out.resolve())
         if below and (path.is_symlink() or path.is_file()):
             path.unlink()
-    content = {**made, part: {"state": state, "files": names}}
-    atomic_write(out / FILE, json.dumps(content).encode(), sync=False)
+    content = json.dumps({"state": state, "files": names})
+    atomic_write(out / FILE, content.encode(), sync=False)
 
 
-def _load(out: Path) -> dict[str, dict[str, Any]]:
-    """State and files by part; of a damaged file nothing: all is made again."""
+def _load(out: Path) -> tuple[str, list[str]]:
+    """State and files; of a damaged file nothing: all is made again."""
     try:
-        content = json.loads((out / FILE).read_bytes())
-        return {
-            str(part): {"state": str(made["state"]), "files": list(map(str, made["files"]))}
-            for part, made in content.items()
-        }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return {}
+        made = json.loads((out / FILE).read_bytes())
+        return str(made["state"]), list(map(str, made["files"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return "", []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,12 @@ from focusing.results.frame import overlap, replicate_key, tested_on
 from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, Spread, spread
 
 ALL_DATA, WITHOUT_VALIDATION = "all", "without the validation split"
+SCORES_NOTE = (
+    "Test accuracy in percent (MAE: mean absolute error, less is better, MSE: mean squared error "
+    "at the same epochs): mean ± standard deviation (ddof=1), 95 % interval of the mean "
+    "(Student's t; bootstrap from 20 runs on), number of runs"
+)
+"""What the cells of scores hold."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +108,10 @@ def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
         return None
     unit = Unit(chosen[0].metric)
     values = {replicate_key(run): unit.factor * run.scores[protocol] for run in chosen}
-    summary = spread(list(values.values()), lower_is_better=unit.lower_is_better)
     held = protocol != "holdout" and chosen[0].holdout
     return Scored(
         values,
-        replace(summary, interval=unit.possible(summary.interval)),
+        unit.spread(list(values.values())),
         WITHOUT_VALIDATION if held else ALL_DATA,
         len(set(map(tested_on, chosen))) > 1,
         overlap(chosen),
@@ -114,31 +119,11 @@ def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
     )
 
 
-@dataclass(frozen=True)
-class Tested:
-    """A comparison with another setting, and its p after Holm's correction: usual and resampled."""
-
-    other: str
-    comparison: Comparison
-    p: float | None
-    p_resampled: float | None
-
-    def lines(self) -> list[str]:
-        """In a cell."""
-        interval = between(self.comparison.interval, sign=True)
-        difference = f"{signed(self.comparison.difference)} {interval}".rstrip()
-        line = f"− {model_name(self.other)}: {difference}"
-        return [line] if self.p is None else [line, f"p={p_value(self.p)}"]
-
-    def record(self) -> dict[str, Any]:
-        """For a CSV file."""
-        return {
-            "against": self.other,
-            "difference": self.comparison.difference,
-            **interval_record(self.comparison.interval, "difference_"),
-            "test": self.comparison.test,
-            "p_holm": self.p,
-        }
+def comparison_lines(test: Comparison) -> list[str]:
+    """A comparison in a cell."""
+    difference = f"{signed(test.difference)} {between(test.interval, sign=True)}".rstrip()
+    line = f"− {model_name(test.other)}: {difference}"
+    return [line] if test.p_holm is None else [line, f"p={p_value(test.p_holm)}"]
 
 
 def _squared(runs: Sequence[Run], protocol: str) -> Spread | None:

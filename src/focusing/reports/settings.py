@@ -19,7 +19,7 @@ from focusing.reports import plans
 from focusing.reports.names import MODELS, PROTOCOLS, SIZES, data_name, dense_twin, edition_order
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import UNCHANGED, show_option
-from focusing.reports.scores import Scored, Tested, scored
+from focusing.reports.scores import Scored, scored
 from focusing.reports.tables import NOTHING, Cell, Unit, text
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import (
@@ -123,6 +123,7 @@ class Setting:
         return compare(
             ours.values,
             theirs.values,
+            other=UNCHANGED if same_model else base.model,
             lower_is_better=self.unit.lower_is_better,
             paired=same_model or (ours.paired and theirs.paired),
             overlap=ours.overlap,
@@ -131,14 +132,8 @@ class Setting:
     @cached_property
     def measured(self) -> Mapping[str, Spread]:
         """Mean and so on of every measurement that is a single number and that any run has."""
-        spreads = {}
-        for name, column in pd.DataFrame([measurements(run) for run in self.runs]).items():
-            summary = spread(column.dropna().tolist())
-            if name.endswith("(%)") or name == SECONDS:  # a share, or at least not below 0
-                unit = Unit("accuracy" if name.endswith("(%)") else SECONDS)
-                summary = replace(summary, interval=unit.possible(summary.interval))
-            spreads[name] = summary
-        return spreads
+        table = pd.DataFrame([measurements(run) for run in self.runs])
+        return {name: _described(name, column.dropna()) for name, column in table.items()}
 
     @property
     def options(self) -> dict[str, str]:
@@ -165,6 +160,13 @@ class Setting:
     def head(self) -> Cell:
         """The cell that names its block."""
         return block_head(self.data, self.unit, self.source, *self.overrides)
+
+
+def _described(name: str, values: Sequence[float]) -> Spread:
+    """A measurement: a share is between none and all, a time not below 0."""
+    if name.endswith("(%)"):
+        return Unit("accuracy").spread(values)
+    return Unit(SECONDS).spread(values) if name == SECONDS else spread(values)
 
 
 def block_head(data: str, unit: Unit, *lines: str) -> Cell:
@@ -207,7 +209,7 @@ class Edition:
         return settings_of(self.runs)
 
     @cached_property
-    def tests(self) -> dict[tuple[Setting, str], Tested]:
+    def tests(self) -> dict[tuple[Setting, str], Comparison]:
         """What can be compared, by setting and protocol."""
         return compare_settings(self.settings)
 
@@ -295,7 +297,7 @@ def _comparable(value: Any) -> tuple[Any, ...]:
 
 def compare_settings(
     settings: Sequence[Setting], protocols: Sequence[str] = PROTOCOLS
-) -> dict[tuple[Setting, str], Tested]:
+) -> dict[tuple[Setting, str], Comparison]:
     """Test every setting against its base, where both were trained on equal data.
 
     Holm's correction is made under each protocol, for protocols are views of the same runs; fake
@@ -309,22 +311,19 @@ def compare_settings(
         for protocol in protocols
         if setting in bases and (test := setting.compare(bases[setting], protocol))
     }
-    tested = {}
     by_rank = sorted(tests, key=lambda key: key[0].rank)
     for family in group_by(by_rank, lambda key: (key[1], key[0].fake)).values():
         labels = [_counts_as(setting) for setting, _ in family]
-        usual = holm([tests[key].p for key in family], labels)
-        resampled = holm([_resampled_else_usual(tests[key]) for key in family], labels)
+        members = [tests[key] for key in family]
+        usual = holm([test.p for test in members], labels)
+        resampled = holm(
+            [test.p if test.p_resampled is None else test.p_resampled for test in members], labels
+        )
         for key, p, p_resampled in zip(family, usual, resampled, strict=True):
             known = tests[key].p_resampled is not None
-            other = bases[key[0]].model
-            other = UNCHANGED if key[0].model == other else other
-            tested[key] = Tested(other, tests[key], p, p_resampled if known else None)
-    return {key: tested[key] for key in tests}
-
-
-def _resampled_else_usual(test: Comparison) -> float | None:
-    return test.p if test.p_resampled is None else test.p_resampled
+            p_resampled = p_resampled if known else None
+            tests[key] = replace(tests[key], p_holm=p, p_resampled_holm=p_resampled)
+    return tests
 
 
 def _counts_as(setting: Setting) -> Hashable:

@@ -6,7 +6,6 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,6 @@ from focusing.results.store import (
     RECORD_FILE,
     atomic_write,
     read_lines,
-    read_record,
     read_run,
 )
 
@@ -163,15 +161,11 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
         file: the archive that holds it; None: it is in the run folder.
     """
     config = upgrade(record["config"], (record.get("data") or {}).get("train"))
-    data = record.get("data") or {"name": config["data"]["name"]}  # it may fail before it has any
-    sizes = dict(data)
-    source, fingerprint, content = (
-        sizes.pop(name, default)
-        for name, default in (("source", UNSTATED), ("fingerprint", UNSTATED), ("content", None))
-    )
-    experiment, own = record["experiment"], f"{sizes['name']}_{config['model']['name']}"
-    if experiment == own:  # version 0.1 named runs after their model, too, if not told otherwise
-        experiment = "learning_to_focus" if sizes["name"] == "synthetic" else sizes["name"]
+    # A run may fail before it has any data.
+    sizes = dict(record.get("data") or {"name": config["data"]["name"]})
+    data, model, experiment = sizes.pop("name"), config["model"]["name"], record["experiment"]
+    if experiment == f"{data}_{model}":  # as version 0.1 named runs, if not told otherwise
+        experiment = "learning_to_focus" if data == "synthetic" else data
     scores = {name: score for name, score in record["scores"].items() if score}
     on_gpu = "gpu" in (record.get("machine") or {})
     # On a CPU its own time, which other processes and pauses do not lengthen.
@@ -182,12 +176,12 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
         experiment=experiment,
         status=record["status"],
         error=record.get("error"),
-        data=sizes.pop("name"),
-        source=source,
-        fingerprint=fingerprint,
-        content=content,
+        data=data,
+        source=sizes.pop("source", UNSTATED),
+        fingerprint=sizes.pop("fingerprint", UNSTATED),
+        content=sizes.pop("content", None),
         validation=_validation(record),
-        model=config["model"]["name"],
+        model=model,
         size=config.get("size", UNSTATED),
         variant=config.get("variant", UNSTATED),
         protocol=config["protocol"]["name"],
@@ -259,17 +253,9 @@ def published(config: Mapping[str, Any]) -> Run | None:
 
 def runs_at(folders: Iterable[Path], archive: Path | None = None) -> list[Run]:
     """The finished runs of some run folders, whose records are there or in an archive."""
-    archived = {run.path: run for run in _finished(archive).values()} if archive else {}
-    runs = []
-    for folder in folders:
-        if folder in archived:
-            runs.append(archived[folder])
-            continue
-        with suppress(UserError):
-            record = read_record(folder)
-            if record and record["status"] == "done":
-                runs.append(run_of(folder, record))
-    return runs
+    wanted = set(folders)
+    archived = [run for run in _finished(archive).values() if run.path in wanted] if archive else []
+    return [*archived, *collect(sorted(wanted)).runs]
 
 
 def record_files(folders: Sequence[Path]) -> Iterator[Path]:

@@ -1,7 +1,6 @@
-"""Runs as one tidy table: a row per run, columns for options, scores and measurements.
+"""What a run has to tell in a table: its options and measurements, and which runs belong together.
 
-:func:`frame` makes the table. The other functions say which rows belong together: which runs are
-replicates of one another, which options tell the others apart, and which runs had other data.
+Runs are replicates of one another, are told apart by some of their options, or had other data.
 """
 
 from __future__ import annotations
@@ -21,9 +20,6 @@ Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 Settings = Mapping[str, Any]
 
-FACTS = ("experiment", "size", "variant", "data", "source", "model", "protocol", "seed", "trial",
-         "metric", "holdout", "fingerprint", "content", "config_hash", "finished")  # fmt: skip
-"""What the columns of ``frame(runs)["run"]`` hold: attributes of :class:`Run`."""
 REPLICATE_OPTIONS = ("seed", "data.fold", "data.split_seed")
 """Options in which replicates of an experiment differ."""
 NO_SETTING = (*IRRELEVANT, "protocol", "size", "variant")
@@ -57,30 +53,6 @@ FOCI_STUCK = "foci stuck (%)"
 SECONDS = "seconds"
 
 
-def frame(runs: Sequence[Run]) -> pd.DataFrame:
-    """The tidy table of some runs.
-
-    Returns:
-        A row per run, which is also its index. The columns have two levels: ``run`` (the names of
-        ``FACTS``), ``score`` (by protocol, as in the record), ``option`` (dotted names; None if a
-        run does not have it) and ``measured`` (numbers that callbacks measured).
-    """
-    index = pd.Index(runs, dtype=object)
-    parts = {
-        "run": [{name: getattr(run, name) for name in FACTS} for run in runs],
-        "score": [run.scores for run in runs],
-        "option": [settings(run) for run in runs],
-        "measured": [measurements(run) for run in runs],
-    }
-    return pd.concat(
-        {
-            name: pd.DataFrame(rows, index=index, dtype=object if name == "option" else None)
-            for name, rows in parts.items()
-        },
-        axis=1,
-    )
-
-
 def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
     """Items by a key, both in the order of their appearance."""
     groups: dict[Key, list[Item]] = defaultdict(list)
@@ -109,10 +81,13 @@ def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in config.items():
         if name not in NO_SETTING:
             flat.update(_flatten(name, value))
-    for name in (*REPLICATE_OPTIONS, *(f"trainer.{option}" for option in IRRELEVANT_TO_TRAINER)):
-        flat.pop(name, None)
+    ignored = *REPLICATE_OPTIONS, *(f"trainer.{option}" for option in IRRELEVANT_TO_TRAINER)
     onlookers = tuple(f"callbacks.{name}." for name in ONLOOKERS)
-    return {name: value for name, value in flat.items() if not f"{name}.".startswith(onlookers)}
+    return {
+        name: value
+        for name, value in flat.items()
+        if name not in ignored and not f"{name}.".startswith(onlookers)
+    }
 
 
 def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -220,6 +195,10 @@ def data_versions(runs: Sequence[Run]) -> dict[Run, int]:
     fingerprints if the seed splits the data, or keeps a part of it out of the statistics that scale
     it. Their contents are compared instead, where the records have them.
     """
+
+    def splits_by_seed(run: Run) -> bool:
+        return run.data_options.get("split_seed", 0) is None
+
     ordered = sorted(runs, key=lambda run: run.finished)
     if not ordered:
         return {}
@@ -227,7 +206,7 @@ def data_versions(runs: Sequence[Run]) -> dict[Run, int]:
         {
             "options": [_json([run.data_options, run.source]) for run in ordered],
             "split": [
-                (run.holdout, run.seed if run.holdout or _split_by_seed(run) else None)
+                (run.holdout, run.seed if run.holdout or splits_by_seed(run) else None)
                 for run in ordered
             ],
             "fingerprint": [run.fingerprint for run in ordered],
@@ -237,10 +216,6 @@ def data_versions(runs: Sequence[Run]) -> dict[Run, int]:
     by_split = table.groupby(["options", "split"])["fingerprint"].transform(_ordinal)
     by_content = table.groupby("options")["content"].transform(_ordinal)  # -1 without content
     return dict(zip(ordered, map(int, by_split.combine(by_content, max)), strict=True))
-
-
-def _split_by_seed(run: Run) -> bool:
-    return run.data_options.get("split_seed", 0) is None
 
 
 def _ordinal(values: Any) -> Any:

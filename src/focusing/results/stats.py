@@ -57,14 +57,17 @@ class Comparison:
         test: the one that counts, ``paired`` or ``Welch``.
         interval: of the difference, of that test; not corrected for other tests.
         p: two-sided, of that test.
-        t: Student's statistic, equal variances, as in the paper.
+        t_student: Student's statistic, equal variances, as in the paper.
         p_student: two-sided.
         p_welch: two-sided, variances may differ.
         p_paired: two-sided, of the paired test.
         p_resampled: the same, corrected for test sets that overlap (Nadeau and Bengio 2003); None
             where they do not.
-        g: Hedges' g, the difference in units of the pooled deviation, corrected for few values.
-        improvement: probability that a run of the model beats a run of the other.
+        hedges_g: the difference in units of the pooled deviation, corrected for few values.
+        probability_of_improvement: that a run of the model beats a run of the other.
+        other: name of the other.
+        p_holm: p after Holm's correction over the tests of its table, once that is made.
+        p_resampled_holm: the same of p_resampled.
     """
 
     n: tuple[int, int]
@@ -73,13 +76,16 @@ class Comparison:
     test: str
     interval: Interval | None
     p: float | None
-    t: float | None
+    t_student: float | None
     p_student: float | None
     p_welch: float | None
     p_paired: float | None
     p_resampled: float | None
-    g: float | None
-    improvement: float
+    hedges_g: float | None
+    probability_of_improvement: float
+    other: str = ""
+    p_holm: float | None = None
+    p_resampled_holm: float | None = None
 
 
 def spread(values: Sequence[float], *, lower_is_better: bool = False) -> Spread:
@@ -97,6 +103,7 @@ def compare(
     ours: Mapping[Any, float],
     theirs: Mapping[Any, float],
     *,
+    other: str = "",
     lower_is_better: bool = False,
     paired: bool = False,
     overlap: float | None = None,
@@ -106,6 +113,7 @@ def compare(
     Args:
         ours: score of every replicate of a model, by its seed (or whatever makes a pair).
         theirs: scores of the other model.
+        other: its name.
         lower_is_better: the score is an error.
         paired: replicates have something in common that scores depend on, such as their test data:
             the paired test counts, if all pair up. Equal seeds alone are no such thing.
@@ -125,13 +133,16 @@ def compare(
         test="paired" if by_pairs else "Welch",
         interval=mean_interval(gaps) if by_pairs else difference_interval(x, y),
         p=paired_p(gaps) if by_pairs else welch and welch[1],
-        t=student and student[0],
+        t_student=student and student[0],
         p_student=student and student[1],
         p_welch=welch and welch[1],
         p_paired=paired_p(gaps),
         p_resampled=None if overlap is None else resampled_p(gaps, overlap),
-        g=hedges_g(x, y),
-        improvement=probability_of_improvement(x, y, lower_is_better=lower_is_better),
+        hedges_g=hedges_g(x, y),
+        probability_of_improvement=probability_of_improvement(
+            x, y, lower_is_better=lower_is_better
+        ),
+        other=other,
     )
 
 

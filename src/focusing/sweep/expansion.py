@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
-from hydra import initialize_config_dir
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -24,7 +23,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.types import HydraContext
 from omegaconf import DictConfig, open_dict
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import hydra_ready
 from focusing.errors import UserError
 from focusing.sweep.jobs import Job, number_jobs
 
@@ -40,8 +39,7 @@ MAX_CACHED_CONFIGS = 64
 @contextmanager
 def hydra_context() -> Iterator[HydraContext]:
     """Hydra's context with our configs, outside of a Hydra command."""
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+    with hydra_ready():
         loader = GlobalHydra.instance().config_loader()
         yield HydraContext(config_loader=loader, callbacks=Callbacks())
 

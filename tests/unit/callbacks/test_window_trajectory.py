@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 
 from focusing.callbacks import WindowTrajectory, window_trajectory
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.reports.page.run_page import windows_of
 from focusing.reports.run_figures import draw_run
 from focusing.results.store import read_record
@@ -38,10 +37,7 @@ SMALL = [
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("windows")
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        cfg = compose("train", ["model=dynamic_2d", *SMALL, f"paths.output_dir={folder}"])
-    train(cfg)
+    train(compose_config("model=dynamic_2d", *SMALL, f"paths.output_dir={folder}"))
     [run] = folder.glob("*/*/seed=0")
     return run
 

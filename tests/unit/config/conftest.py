@@ -4,26 +4,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
 
-from focusing.compose import check, config_dir, prepare_hydra
+from focusing.compose import check, compose_config, config_dir, hydra_ready
 
 
 @pytest.fixture(scope="module")
 def hydra() -> Iterator[None]:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+    with hydra_ready():
         yield
-
-
-def composed(*overrides: str) -> DictConfig:
-    return compose("train", list(overrides))
 
 
 def config(*overrides: str) -> dict[str, Any]:
     """A checked config; needs the fixture ``hydra``."""
-    return check(composed(*overrides))
+    return check(compose_config(*overrides))
 
 
 def files(*groups: str) -> list[str]:

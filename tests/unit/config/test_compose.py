@@ -9,11 +9,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from focusing.compose import check, config_dir, explain
+from focusing.compose import check, compose_config, config_dir, explain
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.training.trainer import build_net, load_data
-from tests.unit.config.conftest import composed, config
+from tests.unit.config.conftest import config
 
 pytestmark = pytest.mark.usefixtures("hydra")
 GROUPS = ("protocol", "trainer", "experiment", "debug", "size", "variant")
@@ -22,13 +22,13 @@ GROUPS = ("protocol", "trainer", "experiment", "debug", "size", "variant")
 
 @pytest.fixture(scope="module")
 def default(hydra: None) -> DictConfig:
-    return composed()
+    return compose_config()
 
 
 def changed(default: DictConfig, overrides: str) -> DictConfig:
     """The default config with other values; what chooses, adds or removes is composed."""
     if re.search(r"[+~]|^\w+=\w+ |^(data|optim|model)=", overrides):
-        return composed(*overrides.split())
+        return compose_config(*overrides.split())
     config = copy.deepcopy(default)
     for override in OverridesParser.create().parse_overrides(overrides.split()):
         OmegaConf.update(config, override.key_or_group, override.value())
@@ -46,11 +46,11 @@ def test_every_file_of_every_group_composes(choice: str) -> None:
 
 
 def test_an_experiment_speaks_only_for_its_own_model() -> None:
-    assert composed("experiment=stuck").model.mu == 0.25
-    assert composed("experiment=stuck").model.sigma == 0.025
-    assert composed("experiment=sides").model.mu == "spread"
-    assert composed("experiment=stuck", "model.mu=0.3").model.mu == 0.3
-    assert composed("experiment=stuck", "model=fixed_s").model.sigma == 0.1
+    assert compose_config("experiment=stuck").model.mu == 0.25
+    assert compose_config("experiment=stuck").model.sigma == 0.025
+    assert compose_config("experiment=sides").model.mu == "spread"
+    assert compose_config("experiment=stuck", "model.mu=0.3").model.mu == 0.3
+    assert compose_config("experiment=stuck", "model=fixed_s").model.sigma == 0.1
 
 
 def test_there_are_not_too_many_files_and_all_teach() -> None:
@@ -76,18 +76,18 @@ def test_the_default_is_the_papers_learning_to_focus() -> None:
 
 
 def test_a_recipe_speaks_only_for_its_own_model_and_optimizer() -> None:
-    assert composed("model=fixed_s").model.sigma == 0.1
-    assert composed("model=focus_c").model.mu == "center"
-    assert composed("optim=sgd").optim.lr == 0.1
-    assert composed("optim=adam").optim.lr == 1e-3
-    assert composed("optim=adam").optim.momentum is None
+    assert compose_config("model=fixed_s").model.sigma == 0.1
+    assert compose_config("model=focus_c").model.mu == "center"
+    assert compose_config("optim=sgd").optim.lr == 0.1
+    assert compose_config("optim=adam").optim.lr == 1e-3
+    assert compose_config("optim=adam").optim.momentum is None
 
 
 @pytest.mark.parametrize("model", ["dense", "focus_s", "fixed_s"])
 def test_networks_on_the_same_data_are_one_experiment(model: str) -> None:
-    assert composed(f"model={model}").name == "learning_to_focus"
-    assert composed(f"model={model}", "data=clt").name == "clt"
-    assert composed(f"model={model}", "experiment=sides").name == "sides"
+    assert compose_config(f"model={model}").name == "learning_to_focus"
+    assert compose_config(f"model={model}", "data=clt").name == "clt"
+    assert compose_config(f"model={model}", "experiment=sides").name == "sides"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ WRONG = {
 @pytest.mark.parametrize("override", WRONG)
 def test_a_wrong_name_type_or_choice_is_named_with_the_nearest(override: str) -> None:
     with pytest.raises((HydraException, ValueError)) as raised:
-        composed(override)
+        compose_config(override)
     sentence = str(explain(raised.value))
     assert sentence.startswith(WRONG[override])
     assert "\n" not in sentence
@@ -194,7 +194,7 @@ def test_an_impossible_value_is_refused(default: DictConfig, override: str) -> N
 
 
 def test_what_only_foci_use_is_refused_without_them(default: DictConfig) -> None:
-    dense = composed("data=cifar10", "model=cnn_dense", "variant=author")
+    dense = compose_config("data=cifar10", "model=cnn_dense", "variant=author")
     check(dense)  # the recipes have none of it
     for option in ("sigma_l1=1", "mu_repulsion=1", "anneal_epochs=3"):
         with pytest.raises(UserError, match=r"optim\..* is of no use to model=cnn_dense"):
@@ -205,18 +205,18 @@ def test_what_only_foci_use_is_refused_without_them(default: DictConfig) -> None
 @pytest.mark.parametrize("override", ["=1", "+='1'", "~", "+@model=1", ""])
 def test_an_option_has_a_name(override: str) -> None:
     with pytest.raises(UserError, match="an option has a name"):
-        composed(override)
+        compose_config(override)
 
 
 def test_what_a_command_needs_before_the_check_is_named_too() -> None:
     with pytest.raises(AttributeError) as raised:
-        _ = composed("~sweep").sweep
+        _ = compose_config("~sweep").sweep
     assert str(explain(raised.value)).startswith("sweep is missing")
 
 
 def test_an_interpolation_does_not_go_on_for_ever() -> None:
     with pytest.raises(OmegaConfBaseException) as raised:
-        check(composed("model.hidden=${focusing.spread:0,1,1000000000}"))
+        check(compose_config("model.hidden=${focusing.spread:0,1,1000000000}"))
     sentence = "model.hidden: focusing.spread: 1000000000 is not a number from 1 to 100000."
     assert explain(raised.value) == sentence
 

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from focusing import instantiate as module
 from focusing.callbacks import ClipFoci
 from focusing.cli import take_trust
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config, config_dir, prepare_hydra
 from focusing.config import SCHEMA_TARGETS
 from focusing.data import DataSet
 from focusing.errors import UserError
@@ -25,7 +25,6 @@ from focusing.experiments.table1_trials import sweep_task
 from focusing.instantiate import TARGETS, check_hydra, instantiate, trust
 from focusing.models import Network
 from focusing.sweep import search
-from tests.unit.config.conftest import composed
 
 NAMES = """
 os.system builtins.eval subprocess.Popen numpy.zeros focusing_evil.Thing focusing focusing.data
@@ -281,7 +280,7 @@ def test_a_callback_of_ones_own_needs_trust(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("choice", ["default", "none"])
 @pytest.mark.usefixtures("hydra")
 def test_hydras_own_choices_of_loggers_pass(choice: str) -> None:
-    assert composed(f"hydra/job_logging={choice}")
+    assert compose_config(f"hydra/job_logging={choice}")
 
 
 @pytest.mark.usefixtures("hydra")
@@ -290,5 +289,5 @@ def test_whatever_composes_is_guarded(tmp_path: Path) -> None:
     prepare_hydra()  # again
     evil = f"+hydra.callbacks.x={{_target_:{EVIL['_target_']},entrypoint:touch,args:[{file}]}}"
     with pytest.raises(UserError, match=r"hydra\.callbacks\.x\._target_"):
-        composed(evil)
+        compose_config(evil)
     assert not file.exists()

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import check, config_dir, family, prepare_hydra
+from focusing.compose import check, compose_config, family, hydra_ready
 from focusing.config import Optim
 from focusing.data import DataSet
 from focusing.errors import UserError
@@ -72,15 +71,14 @@ HIDDEN = {"synthetic": [4], "boston": [64, 64], "reuters": [150], "dna": [60]}
 
 @pytest.fixture(autouse=True)
 def hydra() -> Iterator[None]:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+    with hydra_ready():
         yield
 
 
 @cache
 def config_of(data: str, model: str, *overrides: str) -> dict[str, Any]:
     fake = [] if data == "synthetic" else ["data.fake=true"]
-    return check(compose("train", [f"data={data}", f"model={model}", *fake, *overrides]))
+    return check(compose_config(f"data={data}", f"model={model}", *fake, *overrides))
 
 
 def built(config: dict[str, Any]) -> tuple[DataSet, Network]:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.reports.figures.chart import Chart, Charts, Runs
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import TRIALS_EXPERIMENT, composed
@@ -34,9 +33,7 @@ SMALLEST: dict[str, Any] = {
 
 @cache  # it takes half a second
 def focus_config(data: str) -> dict[str, Any]:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        cfg = compose("train", [f"data={data}", "model=focus_s"])
+    cfg = compose_config(f"data={data}", "model=focus_s")
     return OmegaConf.to_container(cfg, resolve=True)  # type: ignore[return-value]
 
 

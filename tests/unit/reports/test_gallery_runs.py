@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.reports.archive import write_archives
 from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.gallery import all_figures
@@ -29,11 +28,9 @@ SMALL = ["name=learning_to_focus", "figures=false", "data.n_samples=200", "train
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     folder = tmp_path_factory.mktemp("outputs")
-    prepare_hydra()
     runs = [[*MEASURED, "model=focus_s"], [*MEASURED, "model=dense"], SMALL]
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        for options in runs:
-            train(compose("train", [*options, f"paths.output_dir={folder}"]))
+    for options in runs:
+        train(compose_config(*options, f"paths.output_dir={folder}"))
     return collect([folder])
 
 

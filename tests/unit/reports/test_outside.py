@@ -35,8 +35,8 @@ def test_a_report_deletes_nothing_elsewhere(kept: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "old").write_text("x")
     names = ["../kept", str(kept), "..", ".", "a/../../kept", "old"]
-    (out / FILE).write_text(json.dumps({"tables": {"state": "", "files": names}}))
-    remember(out, "tables", "new", [])
+    (out / FILE).write_text(json.dumps({"state": "", "files": names}))
+    remember(out, "new", [])
     assert not (out / "old").exists()
     assert kept.read_text() == "precious"
 

@@ -101,6 +101,7 @@ def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "def write(collection, out, progress):\n"
         "    tables = sorted(path.name for path in out.glob('tables/*.md'))\n"
         "    (out / 'index.html').write_text(f'{len(collection.runs)} {tables}')\n"
+        "    return [out / 'index.html']\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     writers = {"own": ("own_writer", "write")}
@@ -109,13 +110,18 @@ def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_report(collect([tmp_path / "runs"]), tmp_path / "report")
     page = tmp_path / "report" / "index.html"
     assert page.read_text().startswith("1 ['all.md'")
-    monkeypatch.setattr(report, "PARTS", ("tables", "pages"))
     page.write_text("kept")
     write_report(collect([tmp_path / "runs"]), tmp_path / "report")
     assert page.read_text() == "kept"  # of the same records nothing is made again
     page.unlink()
     write_report(collect([tmp_path / "runs"]), tmp_path / "report")
     assert page.exists()
+    (tmp_path / "report" / "mine.md").touch()
+    leave(tmp_path / "others", "other", "dna", "dense", 0, [0.5])
+    write_report(collect([tmp_path / "others"]), tmp_path / "report")
+    left = {path.name for path in tmp_path.glob("report/**/*.md")}
+    assert "experiment_mine_full_text.md" not in left  # its runs are gone
+    assert {"experiment_other_full_text.md", "mine.md"} <= left
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A part of a report is made again if, and only if, what it is made from has changed."""
+"""A report is made again if, and only if, what it is made from has changed."""
 
 import os
 from pathlib import Path
@@ -24,17 +24,15 @@ def test_the_state_follows_records_and_arrays(tmp_path: Path) -> None:
     assert report_state(collection)
 
 
-@pytest.mark.parametrize("damage", ["", "[", "[]", '{"page": 3}'])
-def test_a_part_is_kept_until_its_state_or_a_file_changes(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["", "[", "[]", '{"files": 3}'])
+def test_it_is_kept_until_its_state_or_a_file_changes(tmp_path: Path, damage: str) -> None:
     page = tmp_path / "index.html"
-    assert not unchanged(tmp_path, "page", "a")
+    assert not unchanged(tmp_path, "a")
     page.write_text("x")
-    remember(tmp_path, "tables", "b", [])
-    remember(tmp_path, "page", "a", [page])
-    assert unchanged(tmp_path, "page", "a")
-    assert unchanged(tmp_path, "tables", "b")
-    assert not unchanged(tmp_path, "page", "b")
-    remember(tmp_path, "page", "a", [])
-    assert not page.exists()  # what a part no longer consists of goes
+    remember(tmp_path, "a", [page])
+    assert unchanged(tmp_path, "a")
+    assert not unchanged(tmp_path, "b")
+    remember(tmp_path, "a", [])
+    assert not page.exists()  # what a report no longer consists of goes
     (tmp_path / FILE).write_text(damage)
-    assert not unchanged(tmp_path, "page", "a")
+    assert not unchanged(tmp_path, "a")

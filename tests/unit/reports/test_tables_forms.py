@@ -180,16 +180,6 @@ def test_files(tmp_path: Path) -> None:
         check_structure(content, header.count(" | ") + 1)
 
 
-def test_tables_of_runs_that_are_gone_go(tmp_path: Path) -> None:
-    folder = a_report(tmp_path)
-    mine = folder / "mine.md"
-    mine.touch()
-    shutil.rmtree(tmp_path / "mine")
-    write_tables(collect([tmp_path]), tmp_path / "report")
-    assert not (folder / "experiment_mine_full_text.md").exists()
-    assert mine.exists()
-
-
 def test_latex_compiles(tmp_path: Path) -> None:
     compiler = shutil.which("pdflatex") or shutil.which("tectonic")
     if compiler is None:

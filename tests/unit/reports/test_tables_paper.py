@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from scipy import stats as scipy_stats
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import hydra_ready
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import composed
 from focusing.reports.settings import settings_of
@@ -96,9 +96,8 @@ def test_a_table_without_runs_is_one_command(tmp_path: Path) -> None:
 
 def test_the_commands_are_those_of_conf() -> None:
     """The sweep of every experiment has the data sets and models of its table."""
-    prepare_hydra()
     for experiment, table in published_tables().items():
-        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        with hydra_ready():
             cfg = compose("train", [f"experiment={experiment}"], return_hydra_config=True)
         assert cfg.name == experiment
         cells = set()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from focusing.reports.tables.seed_tables import chosen_tables, learnt_tables
+from focusing.reports.tables.experiments import chosen_tables, learnt_tables
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave, texts
 

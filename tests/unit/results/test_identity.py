@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import _note, check, config_dir, current_overrides, prepare_hydra
+from focusing.compose import _note, check, compose_config, current_overrides
 from focusing.results.collect import Run, collect
 from focusing.results.identity import config_hash, run_folder, upgrade
 from focusing.results.store import finished
@@ -112,9 +111,7 @@ class TestOldNames:
         assert current[-2:] == ["name=paper", "optim=paper"]
         assert capsys.readouterr().err.count("is now called") == len(overrides)
         assert current_overrides(["size=quick,paper"]) == ["size=quick,full"]
-        prepare_hydra()
-        with initialize_config_dir(str(config_dir()), version_base="1.3"):
-            assert compose("train", overrides) == compose("train")
+        assert compose_config(*overrides) == compose_config()
 
     def test_a_record_of_that_time_is_the_same_run(self, tmp_path: Path) -> None:
         config = {**composed(), "paths": {"output_dir": str(tmp_path)}}
@@ -137,9 +134,7 @@ class TestOldNames:
 
 @cache
 def composed(choice: str = "model=focus_s") -> dict[str, Any]:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        return check(compose("train", [choice]))
+    return check(compose_config(choice))
 
 
 def composed_anew(run: Run) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.run import train
 
 SMALL = ["figures=false", "trainer.max_epochs=2", "callbacks=none", "size=full"]
@@ -13,10 +12,7 @@ SYNTHETIC = ["data.n_samples=300", "model.hidden=[8]", "optim.batch_size=32"]
 
 
 def make_run(folder: Path, *overrides: str) -> Path:
-    prepare_hydra()
-    with initialize_config_dir(str(config_dir()), version_base="1.3"):
-        cfg = compose("train", [*SMALL, f"paths.output_dir={folder}", *overrides])
-    train(cfg)
+    train(compose_config(*SMALL, f"paths.output_dir={folder}", *overrides))
     [run] = folder.glob("*/*/seed=*")
     return run
 

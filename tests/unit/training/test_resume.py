@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from focusing.callbacks import ClipFoci, DeadInputs, FocusTrajectory, StuckNeurons, Throughput
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.errors import UserError
 from focusing.run import train
 from focusing.training import resume, trainer
@@ -228,14 +227,12 @@ class TestOtherData:
         monkeypatch.setenv("FOCUSING_CACHE_DIR", str(tmp_path / "cache"))
         monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody answers there
         makers.digits(tmp_path / "data" / "mnist")
-        prepare_hydra()
         overrides = [
             *("data=mnist", "data.on_missing=error", "model=dense", "model.hidden=[4,4]"),
             *("debug=fast", "callbacks=none", "figures=false"),
             *(f"paths.data_dir={tmp_path / 'data'}", f"paths.output_dir={tmp_path / 'outputs'}"),
         ]
-        with initialize_config_dir(str(config_dir()), version_base="1.3"):
-            return compose("train", overrides)
+        return compose_config(*overrides)
 
     def test_a_finished_run_is_not_finished(
         self,

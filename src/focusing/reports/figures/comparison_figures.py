@@ -200,25 +200,24 @@ def _synthetic_points(records: Rows) -> Iterator[Row]:
 def _beyond_points(runs: Runs) -> Iterator[Row]:
     """Networks that the paper does not have, as their experiments have them, on held-out data."""
     for edition, setting in runs.settings():
-        tested = edition.tests.get((setting, "holdout"))
+        test = edition.tests.get((setting, "holdout"))
         if (
             edition.experiment not in BEYOND
             or (edition.size, edition.variant) != ("full", "text")
             or setting.model not in BEYOND_MODELS
             or setting.fake
-            or tested is None
+            or test is None
             or not is_unchanged(setting)
         ):
             continue
-        comparison = tested.comparison
         yield {
             "group": "Beyond the paper",
             "row": f"{data_name(setting.data)}, {model_name(setting.model)}",
             "column": 1,
             "series": "holdout",
-            "difference": comparison.difference,
-            **interval_record(comparison.interval),
-            "n": comparison.n[0],
+            "difference": test.difference,
+            **interval_record(test.interval),
+            "n": test.n[0],
             "size": edition.size,
             "as_published": True,
         }

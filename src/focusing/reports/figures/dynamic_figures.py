@@ -71,7 +71,7 @@ def window_charts(runs: Runs) -> Charts:
 
 def _gain(edition: Edition, setting: Setting) -> float:
     tests = [edition.tests.get((setting, protocol)) for protocol in PROTOCOLS]
-    return max((test.comparison.difference for test in tests if test), default=0.0)
+    return max((test.difference for test in tests if test), default=0.0)
 
 
 def _window_rows(arrays: Mapping[str, Array]) -> list[Row]:

@@ -23,7 +23,7 @@ from focusing.reports.figures import (
     weight_figures,
 )
 from focusing.reports.figures.chart import Chart, Runs
-from focusing.reports.report_cache import code_version, remember, report_state, unchanged
+from focusing.reports.report_cache import code_version
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by
@@ -127,19 +127,19 @@ def write_figures(
 ) -> list[Path]:
     """Write ``figures/<name>.png``, ``.svg``, ``.pdf`` and ``.csv``, ``all.md`` and ``index.json``.
 
-    A figure whose numbers, caption and title are as they were is not drawn again; figures of runs
-    that are gone are removed. If no record changed at all, nothing is even looked at.
+    A figure whose numbers, caption and title are as they were is not drawn again.
 
     Args:
         collection: the runs.
         out: folder of the report.
         progress: called with the number of figures that are ready, and of all.
+
+    Returns:
+        All files, drawn now or before.
     """
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
-    before, state = _read_index(folder), report_state(collection)
-    if unchanged(out, FOLDER, state):
-        return [folder / name for entry in before.values() for name in entry["files"]]
+    before = _read_index(folder)
     charts, missing, damaged = all_figures(collection)
     index: dict[str, list[Entry]] = {"figures": [], "missing": [], "damaged": []}
     for number, chart in enumerate(charts):
@@ -165,9 +165,8 @@ def write_figures(
     text = json.dumps(index, indent=1, ensure_ascii=False)
     atomic_write(folder / INDEX, f"{text}\n".encode(), sync=False)
     atomic_write(folder / "all.md", _markdown(**index).encode(), sync=False)
-    paths = [folder / name for entry in index["figures"] for name in entry["files"]]
-    remember(out, FOLDER, state, [*paths, folder / INDEX, folder / "all.md"])
-    return paths
+    names = [name for entry in index["figures"] for name in entry["files"]]
+    return [folder / name for name in (*names, INDEX, "all.md")]
 
 
 def _entry(chart: Chart) -> Entry:

@@ -30,7 +30,7 @@ from focusing.reports.page.overview import (
     verdicts,
 )
 from focusing.reports.page.run_page import run_view
-from focusing.reports.report_cache import code_version, remember, report_state, unchanged
+from focusing.reports.report_cache import code_version
 from focusing.reports.settings import editions
 from focusing.reports.tables import Table, between, file_name, number, p_value, signed
 from focusing.reports.tables.files import all_tables, unique_names
@@ -89,20 +89,17 @@ def _asset(name: str) -> str:
 
 def write_page(
     collection: Collection, out: Path, progress: Callable[[int, int], object] | None = None
-) -> Path:
+) -> list[Path]:
     """Write ``index.html`` and ``runs/<run>.html``; no page needs another file.
 
     Args:
         collection: the runs.
         out: folder of the report, with what figures it has in ``figures/``.
         progress: called with the number of pages of runs that are ready, and of all.
+
+    Returns:
+        All pages, ``index.html`` first, written now or before.
     """
-    path, state = out / "index.html", report_state(collection)
-    index = out / "figures" / "index.json"
-    if index.exists():
-        state += hashlib.sha256(index.read_bytes()).hexdigest()[:16]
-    if unchanged(out, "page", state):
-        return path
     runs = [*collection.runs, *collection.failed]
     names = page_names(runs)
     pages = _write_runs(collection, names, inside(out, RUNS), progress)
@@ -132,9 +129,8 @@ def write_page(
         runs=run_rows(runs, names),
         names={"data": DATA, "model": MODELS},
     )
-    atomic_write(path, page.encode(), sync=False)
-    remember(out, "page", state, [path, *pages])
-    return path
+    atomic_write(out / "index.html", page.encode(), sync=False)
+    return [out / "index.html", *pages]
 
 
 def _parts(items: Sequence[Item], is_minor: Callable[[Item], bool]) -> dict[str, list[Item]]:

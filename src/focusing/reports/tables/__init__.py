@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from focusing.results.stats import Interval
+from focusing.results.stats import Interval, Spread, spread
 
 NOTHING = "–"
 MAX_NAME_BYTES = 200
@@ -118,6 +118,7 @@ def table_of(
     *,
     tags: Sequence[str] = ("data", "model"),
     across: str = "protocol",
+    hidden: Sequence[str] = (),
     commands: Mapping[str, str] | None = None,
 ) -> Table:
     """A table with a row per record, or per records of the same ``_row``.
@@ -132,6 +133,7 @@ def table_of(
         notes: sentences below it.
         tags: keys of records that rows are filtered by.
         across: the key that tells records of a row apart.
+        hidden: further keys that are for the columns alone.
         commands: mark of missing cells -> the command that fills them.
     """
     rows, last = [], object()
@@ -148,7 +150,7 @@ def table_of(
         ]
         rows.append(Row(tuple(cells), {tag: first[tag] for tag in tags if tag in first}, begins))
     public = tuple(
-        {key: value for key, value in record.items() if key[0] != "_"}
+        {key: value for key, value in record.items() if key[0] != "_" and key not in hidden}
         for record in records
         if "_missing" not in record
     )
@@ -176,12 +178,15 @@ class Unit:
         """Whether the score is an error."""
         return self.metric == "mae"
 
-    def possible(self, interval: Interval | None) -> Interval | None:
-        """The part of an interval in which scores can be: none is above 100 %."""
-        if interval is None:
-            return None
+    def spread(self, scores: Sequence[float]) -> Spread:
+        """Describe some scores; their interval has no part where no score can be."""
+        described = spread(scores, lower_is_better=self.lower_is_better)
+        if described.interval is None:
+            return described
+        low, high = described.interval.low, described.interval.high
         highest = 100.0 if self.metric == "accuracy" else math.inf
-        return replace(interval, low=max(interval.low, 0.0), high=min(interval.high, highest))
+        possible = replace(described.interval, low=max(low, 0.0), high=min(high, highest))
+        return replace(described, interval=possible)
 
 
 def file_name(*parts: str) -> str:

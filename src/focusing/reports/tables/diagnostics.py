@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,7 +31,7 @@ from focusing.reports.tables import (
     text,
 )
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import frame, group_by, replicate_key
+from focusing.results.frame import group_by, replicate_key
 from focusing.results.stats import spread
 
 PAPER_THRESHOLD = 1.0
@@ -81,47 +82,45 @@ def optimism_tables(collection: Collection) -> list[Table]:
     groups = group_by(held, lambda run: (run.size, run.variant))
     tables = []
     for size, variant in sorted(groups, key=lambda key: edition_order(*key)):
-        records = list(_optimism_records(groups[size, variant], size, variant))
+        records = list(_optimism_records(groups[size, variant]))
         title = f"Optimism of the paper's protocol (size={size}, variant={variant})"
         name = f"optimism_{size}_{variant}"
         tables.append(table_of(name, title, OPTIMISM_COLUMNS, records, [NOTE_OPTIMISM]))
     return tables
 
 
-def _optimism_records(runs: Sequence[Run], size: str, variant: str) -> Iterator[dict[str, Any]]:
-    settings = [(one.experiment, setting) for one in editions_of(runs) for setting in one.settings]
-    for experiment, setting in settings:
+def _optimism_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+    """A row per setting of runs of the same size and variant, and one for all of a source."""
+    settings = [(edition, setting) for edition in editions_of(runs) for setting in edition.settings]
+    for edition, setting in settings:
         yield {
-            "experiment": experiment,
-            "size": size,
-            "variant": variant,
+            **edition.about,
             **setting.columns(),
             "model": setting.model,
             **_optimism(setting.runs),
-            "_experiment": experiment,
+            "_experiment": edition.experiment,
             "_head": setting.head(),
-            "_block": experiment,
+            "_block": edition.experiment,
         }
     accurate = [run for run in runs if run.metric == "accuracy" and run.source != "fake"]
-    for source, members in group_by(accurate, lambda run: run.source).items():
-        if len(settings) > 1:
-            yield {
-                "experiment": "all",
-                "size": size,
-                "variant": variant,
-                "source": source,
-                **_optimism(members),
-                "_experiment": "all of these",
-                "_head": source,
-                "_block": ("all", source),
-            }
+    totals = group_by(accurate, lambda run: run.source) if len(settings) > 1 else {}
+    for source, members in totals.items():
+        yield {
+            **settings[0][0].about,
+            "experiment": "all",
+            "source": source,
+            **_optimism(members),
+            "_experiment": "all of these",
+            "_head": source,
+            "_block": ("all", source),
+        }
 
 
 def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
     """Both scores of the same runs, in print units, every run once."""
     once = {(run.experiment, run.config_hash, replicate_key(run)): run for run in runs}
     unit = Unit(runs[0].metric)
-    scores = unit.factor * frame(list(once.values()))["score"]
+    scores = unit.factor * pd.DataFrame([run.scores for run in once.values()])
     gaps = (scores["best_test"] - scores["holdout"]).tolist()
     optimism = spread(gaps, lower_is_better=unit.lower_is_better)
     return {
@@ -171,18 +170,24 @@ def _course_records(edition: Edition) -> Iterator[dict[str, Any]]:
         courses = pd.DataFrame([course for run in full if (course := _course(run))])
         if len(courses):
             yield {
-                **edition.about,
-                "data": setting.data,
-                "options": " ".join(setting.overrides),
-                "model": setting.model,
-                "epochs": setting.epochs,
+                **_named(edition, setting),
                 "n": len(courses),
                 **courses.mean().to_dict(),
                 "highest": float(courses["highest"].max()),
                 **_apertures(full),
-                "_head": setting.head(),
                 "_block": setting.block,
             }
+
+
+def _named(edition: Edition, setting: Setting) -> dict[str, Any]:
+    return {
+        **edition.about,
+        "data": setting.data,
+        "options": " ".join(setting.overrides),
+        "model": setting.model,
+        "epochs": setting.epochs,
+        "_head": setting.head(),
+    }
 
 
 def _course(run: Run) -> dict[str, float]:
@@ -237,18 +242,11 @@ def pruning_tables(collection: Collection) -> list[Table]:
     ]
     tables = []
     for edition in editions_of(measured):
-        records = []
-        for setting in edition.settings:
-            pruned = _pruned(setting, edition.dense_twin(setting))
-            named = {
-                **edition.about,
-                "data": setting.data,
-                "options": " ".join(setting.overrides),
-                "model": setting.model,
-                "epochs": setting.epochs,
-                "_head": setting.head(),
-            }
-            records += [named | pruned] if pruned else []
+        records = [
+            _named(edition, setting) | pruned
+            for setting in edition.settings
+            if (pruned := _pruned(setting, edition.dense_twin(setting)))
+        ]
         if records:
             name = "_".join(("pruning", *edition.about.values()))
             title = f"Pruning (experiment {edition.experiment}, {edition.words[1:]}"
@@ -311,12 +309,8 @@ def _pruned(setting: Setting, dense: Setting | None) -> dict[str, Any]:
 
 def _keeps(curve: Sequence[dict[str, Any]], accuracy: float) -> dict[str, Any]:
     """The last point before the accuracy falls below this one."""
-    good = curve[0]
-    for point in curve:
-        if point["score"] < accuracy - TOLERANCE - 1e-9:
-            break
-        good = point
-    return good
+    good = takewhile(lambda point: point["score"] >= accuracy - TOLERANCE - 1e-9, curve)
+    return [curve[0], *good][-1]
 
 
 def failed_tables(collection: Collection) -> list[Table]:

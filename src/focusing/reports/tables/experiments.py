@@ -1,15 +1,22 @@
-"""Tables of any experiment that is not the paper's: scores and measurements of every setting."""
+"""Tables of any experiment that is not the paper's: scores and measurements of every setting.
+
+And what its seeds say: how many of them learnt, and which options validation chooses.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
 from typing import Any
+
+import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.paper import published_tables, width_mean
 from focusing.reports.plans import MAX_OPTION_COLUMNS, UNCHANGED, labels, limits
-from focusing.reports.scores import mean_and_deviation
+from focusing.reports.scores import SCORES_NOTE, comparison_lines, mean_and_deviation
 from focusing.reports.settings import Edition, Setting, compare_settings, editions, editions_of
 from focusing.reports.tables import (
     NOTHING,
@@ -23,17 +30,11 @@ from focusing.reports.tables import (
     text,
 )
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import SECONDS
+from focusing.results.frame import SECONDS, group_by, measurements
 from focusing.results.stats import Spread
 
 MAX_QUANTITIES = 8
 """Columns of measurements; the CSV file has all."""
-NOTE = (
-    "Test accuracy in percent (MAE: mean absolute error, less is better, MSE: mean squared error "
-    "at the same epochs): mean ± standard deviation (ddof=1), 95 % interval of the mean "
-    "(Student's t; bootstrap from 20 runs on), "
-    "number of runs."
-)
 NOTE_DENSE = (
     "− Dense: difference to the dense network of the same setting with its 95 % interval, and p, "
     "Holm-corrected over this table under the same protocol: of the paired t-test where repeats "
@@ -52,6 +53,18 @@ NOTE_NO_TWIN = "No dense network of the same settings is among these runs: there
 NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the paper has a figure."
 NOTE_HELD = "† from runs that kept part of the training data for validation."
 NOTE_MEASURED = "Means over runs with 95 % interval (Student's t; bootstrap from 20 runs on)."
+LEARNT = 0.5
+"""Share of the way from chance to all test samples right from which a network has learnt."""
+NOTE_LEARNT = (
+    "A run has learnt if its test accuracy is at least half-way from chance to 100 %: 55 % with "
+    "ten classes. Spread: standard deviation of the windows' centres over test samples, in frames; "
+    "about 0 means that all look at the same place."
+)
+NOTE_CHOSEN = (
+    "Of settings of the same model on the same data, the one with the best mean score on the "
+    "validation split; the test data has no part in the choice. Test: holdout score, mean over "
+    "runs."
+)
 MEANINGS = {
     "foci inside": "foci inside: centres among the informative columns",
     "foci moved": "moved: mean distance of centres from their start (inputs lie between 0 and 1)",
@@ -63,7 +76,8 @@ MEANINGS = {
 """How the name of a measurement begins -> what it means."""
 
 
-DATA = Column("data", show=lambda r: text(data_name(r["data"]), r["source"]), once=True)
+SETTING_DATA = Column("data", show=lambda r: text(data_name(r["data"]), r["source"]))
+DATA = replace(SETTING_DATA, once=True)
 MODEL = Column("model", show=lambda r: model_name(r["model"]))
 
 
@@ -93,10 +107,10 @@ def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
         tests = compare_settings(settings, [protocol])
         rows = _named(edition, settings)
         for setting, row in rows.items():
-            score, tested = setting.scores[protocol], tests.get((setting, protocol))
+            score, test = setting.scores[protocol], tests.get((setting, protocol))
             row["n"] = score.spread.n
             row["score"] = text(mean_and_deviation(score.spread), score.points())
-            row["difference"] = text(*tested.lines() if tested else [""])
+            row["difference"] = text(*comparison_lines(test) if test else [""])
         name = f"{edition.experiment} {edition.words}"
         columns = (
             *_columns(settings),
@@ -118,6 +132,7 @@ def _named(edition: Edition, settings: Sequence[Setting]) -> dict[Setting, dict[
             **setting.about(),
             **{f"_{name}": value for name, value in setting.options.items()},
             "_setting": short[place] if short else "",
+            "_label": ", ".join(setting.label()),
             "_row": setting,
             "_block": (setting.data, setting.source),
         }
@@ -149,13 +164,20 @@ def _scores(name: str, edition: Edition) -> Table:
         if known:
             named["author"] = author[setting]
         for protocol, score in setting.scores.items():
-            tested = tests.get((setting, protocol))
-            cell = text(*score.cell().lines, *(tested.lines() if tested else []))
-            record = {**named, "protocol": protocol, **score.record(), "_cell": cell}
-            records.append(record | (tested.record() if tested else {}))
-    others = {tested.other for tested in tests.values()}
+            record = {**named, "protocol": protocol, **score.record(), "_cell": score.cell()}
+            if test := tests.get((setting, protocol)):
+                record |= {
+                    "_cell": text(*score.cell().lines, *comparison_lines(test)),
+                    "against": test.other,
+                    "difference": test.difference,
+                    **interval_record(test.interval, "difference_"),
+                    "test": test.test,
+                    "p_holm": test.p_holm,
+                }
+            records.append(record)
+    others = {test.other for test in tests.values()}
     notes = {
-        NOTE: True,
+        f"{SCORES_NOTE}.": True,
         NOTE_DENSE: bool(others - {UNCHANGED}),
         NOTE_UNCHANGED: UNCHANGED in others,
         **dict.fromkeys((*varied_note(settings), *limited_note(settings)), True),
@@ -198,17 +220,12 @@ def author_mean(setting: Setting) -> float | None:
 def _measured(name: str, edition: Edition) -> list[Table]:
     """One table of measurements, or none where nothing was measured."""
     settings, subject = edition.settings, f"{edition.experiment}."
-    quantities = sorted(
-        dict.fromkeys(quantity for setting in settings for quantity in setting.measured),
-        key=lambda quantity: _preference(quantity, subject),
-    )
+    table = pd.DataFrame([measurements(run) for setting in settings for run in setting.runs])
+    quantities = sorted(table, key=lambda quantity: _preference(quantity, subject))
     if quantities in ([], [SECONDS]):  # every run takes time
         return []
-    constant = {
-        quantity: value
-        for quantity in quantities
-        if (value := _constant(settings, quantity)) is not None
-    }
+    same = table[quantities].nunique(dropna=False) == 1
+    constant = table.iloc[0][quantities][same].to_dict() if len(settings) > 1 else {}
     varying = [quantity for quantity in quantities if quantity not in constant]
     shown, hidden = varying[:MAX_QUANTITIES], varying[MAX_QUANTITIES:]
     notes = [NOTE_MEASURED, *varied_note(settings), *_meanings(settings, quantities)]
@@ -261,18 +278,6 @@ def _meanings(settings: Sequence[Setting], quantities: Sequence[str]) -> list[st
     return [f"{'; '.join(meanings).capitalize()}."]
 
 
-def _constant(settings: Sequence[Setting], quantity: str) -> float | None:
-    """The value that a quantity has in all runs, if it is the same in all."""
-    spreads = [setting.measured.get(quantity) for setting in settings]
-    means = {spread.mean for spread in spreads if spread and not _differs(spread)}
-    complete = all(spread is not None and not _differs(spread) for spread in spreads)
-    return means.pop() if len(settings) > 1 and complete and len(means) == 1 else None
-
-
-def _differs(spread: Spread) -> bool:
-    return (spread.std or 0.0) > 1e-12 * abs(spread.mean)  # equal numbers may have a tiny one
-
-
 def _cell(record: Record) -> Cell:
     spread: Spread = record["_spread"]
     interval = spread.interval
@@ -284,3 +289,106 @@ def _cell(record: Record) -> Cell:
 def _digits(value: float) -> str:
     """Three significant ones."""
     return (f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}").replace("-", "−")
+
+
+def learnt_tables(collection: Collection) -> list[Table]:
+    """For every experiment with dynamic foci: how many seeds of each setting learnt."""
+    tables = []
+    for edition in editions(collection):
+        named = _named(edition, edition.settings)
+        records = [named[setting] | seeds for setting in named if (seeds := _learnt(setting))]
+        if records:
+            name, title = _titles("learnt", edition, "seeds that learnt")
+            tables.append(table_of(name, title, LEARNT_COLUMNS, records, [NOTE_LEARNT]))
+    return tables
+
+
+def _learnt(setting: Setting) -> dict[str, Any]:
+    first = setting.runs[0]
+    classes = first.sizes.get("classes")
+    if "windows" not in first.measured or not classes or first.metric != "accuracy":
+        return {}
+    threshold = 1 / classes + LEARNT * (1 - 1 / classes)
+    scores = [run.scores[run.protocol] for run in setting.runs]
+    failed = sorted(run.seed for run in setting.runs if run.scores[run.protocol] < threshold)
+    spread = setting.measured.get("windows.spread")
+    return {
+        "protocol": first.protocol,
+        "threshold": 100 * threshold,
+        "runs": len(scores),
+        "learnt": len(scores) - len(failed),
+        "failed_seeds": " ".join(map(str, failed)),
+        "worst": 100 * min(scores),
+        "mean": 100 * fmean(scores),
+        "best": 100 * max(scores),
+        "spread": spread and spread.mean,
+    }
+
+
+def chosen_tables(collection: Collection) -> list[Table]:
+    """For every experiment that swept options of a model: which values validation chooses."""
+    tables = []
+    for edition in editions(collection):
+        named = _named(edition, edition.settings)
+        validated = [s for s in named if all(run.validation is not None for run in s.runs)]
+        records = [
+            _chosen({setting: named[setting] for setting in rivals})
+            for rivals in group_by(validated, _network).values()
+            if len(rivals) > 1 and "holdout" in rivals[0].scores
+        ]
+        if records:
+            name, title = _titles("chosen", edition, "chosen by validation")
+            tables.append(table_of(name, title, CHOSEN_COLUMNS, records, [NOTE_CHOSEN]))
+    return tables
+
+
+def _network(setting: Setting) -> tuple[Any, ...]:
+    """What the settings that validation chooses from share; fixed foci are no rivals of trained."""
+    model = setting.runs[0].config["model"]
+    fixed = not (model.get("train_mu", True) or model.get("train_sigma", True))
+    data = {name: value for name, value in setting.values.items() if name.startswith("data.")}
+    return setting.data, setting.source, str(data), setting.model, fixed
+
+
+def _chosen(rivals: dict[Setting, dict[str, Any]]) -> dict[str, Any]:
+    unit = next(iter(rivals)).unit
+    means = {s: unit.factor * fmean(run.validation or 0.0 for run in s.runs) for s in rivals}
+    best = (min if unit.lower_is_better else max)(rivals, key=lambda setting: means[setting])
+    others = [named["_label"] for setting, named in rivals.items() if setting is not best]
+    return {
+        **rivals[best],
+        "chosen": rivals[best]["_label"],
+        "among": "; ".join(others),
+        "runs": len(best.runs),
+        "unit": unit.name,
+        "validation": means[best],
+        "test": unit.factor * fmean(run.scores["holdout"] for run in best.runs),
+    }
+
+
+def _titles(kind: str, edition: Edition, what: str) -> tuple[str, str]:
+    """File name and title of a table."""
+    return file_name(kind, *edition.about.values()), f"{edition.title} {edition.words}: {what}"
+
+
+LEARNT_COLUMNS = (
+    SETTING_DATA,
+    MODEL,
+    Column("setting", show="_label"),
+    Column("learnt", "right", lambda record: f"{record['learnt']} of {record['runs']}"),
+    Column("from", "right", "threshold", digits=0),
+    Column("worst", "right", "worst"),
+    Column("mean", "right", "mean"),
+    Column("best", "right", "best"),
+    Column("spread", "right", "spread", digits=3),
+    Column("seeds that did not", show=lambda record: record["failed_seeds"] or "none"),
+)
+CHOSEN_COLUMNS = (
+    SETTING_DATA,
+    MODEL,
+    Column("chosen", show="chosen"),
+    Column("among", show="among"),
+    Column("runs", "right", "runs"),
+    Column("validation", "right", "validation"),
+    Column("test", "right", "test"),
+)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from textwrap import wrap
 
-from focusing.reports.report_cache import remember, report_state, unchanged
+import pandas as pd  # type: ignore[import-untyped]
+
 from focusing.reports.tables import Cell, Column, Record, Table
 from focusing.reports.tables.diagnostics import (
     course_tables,
@@ -19,9 +18,12 @@ from focusing.reports.tables.diagnostics import (
     pruning_tables,
     unreadable_tables,
 )
-from focusing.reports.tables.experiments import experiment_tables
+from focusing.reports.tables.experiments import (
+    chosen_tables,
+    experiment_tables,
+    learnt_tables,
+)
 from focusing.reports.tables.paper_tables import paper_tables
-from focusing.reports.tables.seed_tables import chosen_tables, learnt_tables
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
 from focusing.results.store import atomic_write, inside
@@ -98,11 +100,8 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
         out: folder of the report.
 
     Returns:
-        The files; none if they were made from the same records before.
+        The files.
     """
-    state = report_state(collection)
-    if unchanged(out, FOLDER, state):
-        return []
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     tables = all_tables(collection)
@@ -115,19 +114,13 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
             texts[f"{table.name}.csv"] = records_csv(table.records)
     for name, content in texts.items():
         atomic_write(folder / name, content.encode(), sync=False)
-    files = [folder / name for name in texts]
-    remember(out, FOLDER, state, files)
-    return files
+    return [folder / name for name in texts]
 
 
 def records_csv(records: Sequence[Record]) -> str:
     """Records as CSV, a line per record, with all names that any of them has."""
-    names = list(dict.fromkeys(name for record in records for name in record))
-    file = io.StringIO()
-    writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return file.getvalue()
+    table = pd.DataFrame(list(records), dtype=object)  # whole numbers stay whole beside gaps
+    return str(table.to_csv(index=False, lineterminator="\n"))
 
 
 def markdown(table: Table, level: int = 2) -> str:

@@ -8,7 +8,7 @@ from itertools import product
 from focusing.reports.names import MODELS, PROTOCOLS, dense_twin, model_name
 from focusing.reports.paper import Published, PublishedTable, published_tables
 from focusing.reports.plans import command
-from focusing.reports.scores import Tested
+from focusing.reports.scores import SCORES_NOTE
 from focusing.reports.settings import Edition, Setting, block_head, editions
 from focusing.reports.tables import (
     NOTHING,
@@ -27,13 +27,11 @@ from focusing.reports.tables import (
 )
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by
+from focusing.results.stats import Comparison
 
 SIGNIFICANT = 0.05
 NOTES = (
-    "Test accuracy in percent (MAE: mean absolute error, less is better, MSE: mean squared error "
-    "at the same epochs): mean ± standard deviation (ddof=1), 95 % interval of the mean "
-    "(Student's t; bootstrap from 20 runs on), "
-    "number of runs, and p against the first model of the block, Holm-corrected over this table "
+    f"{SCORES_NOTE}, and p against the first model of the block, Holm-corrected over this table "
     "under the same protocol: of the paired t-test where repeats are folds or splits of the data, "
     "else of Welch's. A data set counts once in that correction, however many lengths it was run "
     "at (the one as published, else the longest). Resampled: p of the corrected resampled t-test, "
@@ -76,7 +74,7 @@ def paper_tables(collection: Collection) -> list[Table]:
             title = f"{edition.title} {edition.words}"
             blocks = list(_blocks(edition, published))
             tables.append(_scores_table(name, title, edition, published, blocks))
-            if any(tested.comparison.t is not None for tested in edition.tests.values()):
+            if any(test.t_student is not None for test in edition.tests.values()):
                 tables.append(_tests_table(name, title, edition, published, blocks))
     return tables
 
@@ -100,7 +98,7 @@ def _scores_table(
     name: str, title: str, edition: Edition, published: PublishedTable, blocks: Sequence[Block]
 ) -> Table:
     records: list[Record] = []
-    missing: dict[tuple[str, tuple[str, ...], str], list[str]] = {}  # models that a command adds
+    missing: dict[tuple[str, tuple[str, ...], str], dict[str, None]] = {}  # models of a command
     for place, (data, block) in enumerate(blocks):
         settings = [setting for setting in block.values() if setting]
         typed = settings[0].overrides if settings else ()
@@ -114,17 +112,15 @@ def _scores_table(
                 **{"_row": (place, model), "_block": place, "_head": head, "_printed": printed},
             }
             if setting and protocol in setting.scores:
-                tested = edition.tests.get((setting, protocol))
+                test = edition.tests.get((setting, protocol))
                 bold = setting is winners[protocol]
-                cell = setting.scores[protocol].cell(*_ps(tested), bold=bold)
-                record = _record(edition, setting, protocol, printed, tested)
+                cell = setting.scores[protocol].cell(*_ps(test), bold=bold)
+                record = _record(edition, setting, protocol, printed)
                 records.append({**record, **about, "_cell": cell})
                 continue
-            trained = "holdout" if protocol == "holdout" else "best_test"
-            models = missing.setdefault((data, typed, trained), [])
-            models += [model] if model not in models else []
-            mark = list(missing).index((data, typed, trained)) + 1
-            cell = text(f"missing [{mark}]", dim=True)
+            run = data, typed, "holdout" if protocol == "holdout" else "best_test"
+            missing.setdefault(run, {})[model] = None
+            cell = text(f"missing [{list(missing).index(run) + 1}]", dim=True)
             records.append({**about, "_missing": True, "_cell": cell})
     commands = {
         str(mark): edition.command([f"data={data}", f"model={','.join(models)}", *typed], trained)
@@ -147,31 +143,21 @@ def _winner(edition: Edition, settings: Sequence[Setting], protocol: str) -> Set
     sign = -1 if scored[0].unit.lower_is_better else 1
     first, second = sorted(scored, key=lambda one: -sign * one.scores[protocol].spread.mean)[:2]
     is_base = first.model == dense_twin(second.model)
-    tested = edition.tests.get((second if is_base else first, protocol))
-    return first if tested and tested.p is not None and tested.p < SIGNIFICANT else None
+    test = edition.tests.get((second if is_base else first, protocol))
+    return first if test and test.p_holm is not None and test.p_holm < SIGNIFICANT else None
 
 
-def _ps(tested: Tested | None) -> Iterator[str]:
-    if tested and min(tested.comparison.n) > 1:
-        yield f"p={p_value(tested.p)}"
-    if tested and tested.comparison.p_resampled is not None:
-        yield f"resampled {p_value(tested.p_resampled)}"
+def _ps(test: Comparison | None) -> Iterator[str]:
+    if test and min(test.n) > 1:
+        yield f"p={p_value(test.p_holm)}"
+    if test and test.p_resampled is not None:
+        yield f"resampled {p_value(test.p_resampled_holm)}"
 
 
-def _minus_published(setting: Setting, protocol: str, printed: Published | None) -> float | None:
-    if printed is None or not setting.as_published:
-        return None
-    return setting.scores[protocol].spread.mean - printed.mean
-
-
-def _record(
-    edition: Edition,
-    setting: Setting,
-    protocol: str,
-    printed: Published | None,
-    tested: Tested | None,
-) -> Record:
-    test = tested and tested.comparison
+def _record(edition: Edition, setting: Setting, protocol: str, printed: Published | None) -> Record:
+    test = edition.tests.get((setting, protocol))
+    score = setting.scores[protocol]
+    comparable = printed if setting.as_published else None
     return {
         "table": edition.experiment,
         "size": edition.size,
@@ -183,21 +169,20 @@ def _record(
         "model": setting.model,
         "protocol": protocol,
         "unit": setting.unit.name,
-        **setting.scores[protocol].record(),
+        **score.record(),
         "published_mean": printed and printed.mean,
         "published_std_ddof0": printed and printed.std_points,
         "published_std_printed": printed and printed.std,
         "published_best": printed and printed.best,
-        "minus_published": _minus_published(setting, protocol, printed),
-        "test": test and test.test,
-        "p": test and test.p,
-        "p_holm": tested and tested.p,
-        "p_resampled": test and test.p_resampled,
-        "p_resampled_holm": tested and tested.p_resampled,
-        "difference": test and test.difference,
+        "minus_published": comparable and score.spread.mean - comparable.mean,
+        **_of_test(test, "test p p_holm p_resampled p_resampled_holm difference"),
         **interval_record(test.interval if test else None, "difference_"),
         "epochs": setting.epochs,
     }
+
+
+def _of_test(test: Comparison | None, names: str) -> Record:
+    return {name: getattr(test, name, None) for name in names.split()}
 
 
 def _tests_table(
@@ -208,20 +193,19 @@ def _tests_table(
     for place, (data, block) in enumerate(blocks):
         for protocol in PROTOCOLS:
             for setting in filter(None, block.values()):
-                tested = edition.tests.get((setting, protocol))
-                if tested is None or tested.comparison.t is None:
+                test = edition.tests.get((setting, protocol))
+                if test is None or test.t_student is None:
                     continue
                 printed = published.tests.get(data)
                 as_published = setting.as_published and protocol == "best_test"
-                compared = (tested.other, setting.model)
+                compared = (test.other, setting.model)
                 if not as_published or printed is None or printed.models != compared:
                     printed = None
-                test = tested.comparison
                 records.append(
                     {
                         **setting.columns(),
                         "model": setting.model,
-                        "other": tested.other,
+                        "other": test.other,
                         "protocol": protocol,
                         "n_model": test.n[0],
                         "n_other": test.n[1],
@@ -229,17 +213,9 @@ def _tests_table(
                         "difference": test.difference,
                         **interval_record(test.interval),
                         "interval": test.interval and test.interval.method,
-                        "t_student": test.t,
-                        "p_student": test.p_student,
-                        "p_welch": test.p_welch,
-                        "p_paired": test.p_paired,
-                        "p_resampled": test.p_resampled,
-                        "p_resampled_holm": tested.p_resampled,
-                        "test": test.test,
-                        "p": test.p,
-                        "p_holm": tested.p,
-                        "hedges_g": test.g,
-                        "probability_of_improvement": test.improvement,
+                        **_of_test(test, "t_student p_student p_welch p_paired"),
+                        **_of_test(test, "p_resampled p_resampled_holm test p p_holm"),
+                        **_of_test(test, "hedges_g probability_of_improvement"),
                         # The paper subtracts the other way round.
                         "published_t": printed and -printed.t,
                         "published_p": printed and printed.p,

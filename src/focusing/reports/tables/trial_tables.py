@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd  # type: ignore[import-untyped]
@@ -179,19 +178,20 @@ def noise_level(run: Run) -> str:
 def _summary(trials: Any) -> dict[str, Any]:
     """Means, differences and tests of some pairs."""
     gaps, ours, base = trials["difference"].tolist(), trials["model"], trials["base"]
-    interval = mean_interval(gaps) if gaps else None
-    improvement = probability_of_improvement(ours.tolist(), base.tolist()) if gaps else None
+    if not gaps:
+        return {"pairs": 0, "p_paired": None}
+    interval = mean_interval(gaps)
     return {
         "pairs": len(gaps),
-        "mean_model": float(ours.mean()) if gaps else None,
-        "mean_other": float(base.mean()) if gaps else None,
-        "difference": sum(gaps) / len(gaps) if gaps else None,
+        "mean_model": float(ours.mean()),
+        "mean_other": float(base.mean()),
+        "difference": sum(gaps) / len(gaps),
         **interval_record(interval),
         "interval": interval and interval.method,
         "p_paired": paired_p(gaps),
         "p_paired_holm": None,
-        "wins": float(((ours > base) + 0.5 * (ours == base)).mean()) if gaps else None,
-        "probability_of_improvement": improvement,
+        "wins": float(((ours > base) + 0.5 * (ours == base)).mean()),
+        "probability_of_improvement": probability_of_improvement(ours.tolist(), base.tolist()),
         "_interval": interval,
     }
 
@@ -287,15 +287,10 @@ def _by_parameter(trials: Trials, protocol: str) -> Table:
         *_columns(trials.model, list(SUBSETS)),
     ]
     name, title = trials.file_name("by_parameter"), f"{trials.title()}: by parameter"
-    table = table_of(
+    return table_of(
         name, title, columns, records, [NOTE_PARAMETERS], tags=("model", "parameter"),
-        across="trials",
+        across="trials", hidden=HIDDEN,
     )  # fmt: skip
-    fewer = [
-        {key: value for key, value in record.items() if key not in HIDDEN}
-        for record in table.records
-    ]
-    return replace(table, records=tuple(fewer))
 
 
 def _notebook(level: str, where: str) -> float | None:

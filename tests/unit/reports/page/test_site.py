@@ -15,6 +15,7 @@ from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.gallery import Figures, write_figures
 from focusing.reports.page.exhibits import exhibition
 from focusing.reports.page.site import page_names, write_page
+from focusing.reports.report_cache import remember
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 
@@ -41,7 +42,9 @@ class Links(HTMLParser):
 def make(tmp_path: Path) -> Path:
     out = tmp_path / "report"
     out.mkdir(exist_ok=True)
-    return write_page(collect([tmp_path / "runs"]), out)
+    pages = write_page(collect([tmp_path / "runs"]), out)
+    remember(out, "", pages)
+    return pages[0]
 
 
 @pytest.fixture
@@ -125,13 +128,11 @@ def test_a_damaged_list_of_pages_or_a_record_that_goes_meanwhile(
     make(tmp_path)
     pages = tmp_path / "report" / "runs"
     (pages / ".written.json").write_text("[")
-    (tmp_path / "report" / ".made.json").unlink()
     make(tmp_path)
     assert len(list(pages.glob("*.html"))) == 4
     collection = collect([runs])
     (collection.runs[0].path / "result.json").unlink()
-    write_page(collection, tmp_path / "report")
-    assert len(list(pages.glob("*.html"))) == 3
+    assert len(write_page(collection, tmp_path / "report")) == 1 + 3
 
 
 def test_names_are_unique_in_any_file_system(tmp_path: Path) -> None:

@@ -179,10 +179,8 @@ class FocusTrajectory(pl.Callback):
     def _recorded_foci(self) -> list[LayerFoci]:
         from focusing.drawing import LayerFoci
 
-        return [
-            LayerFoci.of(name, layer, self.trajectory.epochs, self.trajectory.foci(name))
-            for name, layer in self._layers.items()
-        ]
+        recorded = {name: self.trajectory.arrays(name, self._layers[name]) for name in self._layers}
+        return [LayerFoci.of(name, arrays) for name, arrays in recorded.items()]
 
 
 def picture_loggers(trainer: pl.Trainer) -> list[Logger]:
@@ -295,19 +293,24 @@ class Trajectory:
         """
         arrays: dict[str, Any] = {"epoch": np.array(self.epochs, dtype=np.int64)}
         for name, layer in layers.items():
-            mu, sigma = self.foci(name)
-            values = {
-                "mu": mu.numpy(),
-                "sigma": sigma.numpy(),
-                "tau": layer.tau.detach().float().cpu().numpy(),
-                "shown": stored_neurons(layer.out_features),
-                "weight_first": self._weight_first[name].numpy(),
-                "weight_last": _weights(layer).numpy(),
-                "focus": np.array(layer.focus),
-                "normalizer": np.array(layer.normalizer),
-            }
-            arrays |= {f"{name}/{key}": value for key, value in values.items()}
+            stored = self.arrays(name, layer)
+            arrays |= {f"{name}/{key}": stored[key] for key in stored if key != "epoch"}
         write_arrays(path, arrays)
+
+    def arrays(self, name: str, layer: FocusedLinear) -> dict[str, Any]:
+        """What the file holds of a layer, which is as it is at the end."""
+        mu, sigma = self.foci(name)
+        return {
+            "epoch": np.array(self.epochs, dtype=np.int64),
+            "mu": mu.numpy(),
+            "sigma": sigma.numpy(),
+            "tau": layer.tau.detach().float().cpu().numpy(),
+            "shown": stored_neurons(layer.out_features),
+            "weight_first": self._weight_first[name].numpy(),
+            "weight_last": _weights(layer).numpy(),
+            "focus": np.array(layer.focus),
+            "normalizer": np.array(layer.normalizer),
+        }
 
 
 def _by_domain(mu: Tensor, tau: Tensor, domains: Mapping[str, tuple[int, int]]) -> dict[str, float]:

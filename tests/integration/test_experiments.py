@@ -53,17 +53,3 @@ def test_the_command_runs_all_parts(tmp_path: Path) -> None:
     }
     texts = {("imdb", "fasttext_dense"), ("imdb", "fasttext_focus")}
     assert runs == {("dna", "dense"), ("dna", "focus_s"), *texts}
-
-
-def test_the_list_comes_before_anything_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    done = run_here("experiments", "rescue", "size=smoke", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "rescue" in done.stdout
-    assert "Beyond the paper" in done.stdout
-    assert not run_dirs(tmp_path)
-    wrong = run_here("experiments", "rescu", cwd=tmp_path)
-    assert wrong.returncode == 1
-    assert wrong.stderr == "Error: experiment=rescu does not exist, did you mean rescue?\n"

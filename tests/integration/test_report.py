@@ -45,13 +45,6 @@ def test_a_sweep_of_the_readme_is_compared(tmp_path: Path) -> None:
     assert "there is no difference to judge" not in (tmp_path / "here/index.html").read_text()
 
 
-def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
-    done = run_here("report", ".", cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr == "Error: No finished runs below .: python train.py makes one.\n"
-    assert done.stdout == ""
-
-
 def test_a_report_while_a_sweep_runs(tmp_path: Path) -> None:
     for seed in range(2):
         leave(tmp_path / "outputs", "x", "mnist", "focus_s", seed, [0.5, 0.6])

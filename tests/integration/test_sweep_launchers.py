@@ -3,13 +3,13 @@
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.commands import TRAIN, record, run_dirs, run_here
 from tests.integration.forked import Forked, run_forked
+from tests.processes import children, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -26,15 +26,11 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> N
     pytest.importorskip("submitit")
     long = ["data.n_samples=3000", "optim.batch_size=8", "trainer.max_epochs=3", *SMALL[2:]]
     process = Forked(TRAIN, "-m", *SLURM, *long, cwd=tmp_path)
-    until = time.monotonic() + 200
-    while not list(tmp_path.glob("outputs/*/*/*/checkpoints/last.ckpt")):
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    checkpoint = "outputs/*/*/*/checkpoints/last.ckpt"
+    wait_until(lambda: list(tmp_path.glob(checkpoint)), seconds=200, process=process)
     [log] = tmp_path.glob("outputs/.multirun/.local/*/*_log.out")
-    [controller] = {int(log.name.partition("_")[0])}
-    [job] = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()
-    os.kill(int(job), signal.SIGUSR2)  # what SLURM sends before it ends a job
+    [job] = children(int(log.name.partition("_")[0]))
+    os.kill(job, signal.SIGUSR2)  # what SLURM sends before it ends a job
     output = "".join(process.communicate(timeout=200))
     assert process.returncode == 0, output
     assert "1/1 jobs, 1 done" in output
@@ -59,14 +55,6 @@ def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert "7 of 7 trials are finished already." in again.stdout
     assert len(run_dirs(tmp_path)) == 7
-
-
-def test_more_than_one_device_is_refused(tmp_path: Path) -> None:
-    done = run_here("train", "-m", "seed=0,1", "trainer.devices=[0,1]", cwd=tmp_path)
-    assert done.returncode == 1
-    [line] = done.stderr.splitlines()
-    assert "a run uses one device" in line
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

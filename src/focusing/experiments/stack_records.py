@@ -16,10 +16,9 @@ import yaml
 
 from focusing.callbacks import Throughput
 from focusing.callbacks.focus_trajectory import Trajectory
-from focusing.config import drops_rest
 from focusing.data import DataSet, Split
 from focusing.errors import BusyError, UserError
-from focusing.experiments.stack import History, Rates, Stack, fit_stack, trial_bytes
+from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
 from focusing.models import Network
 from focusing.results.collect import published
 from focusing.results.identity import run_folder
@@ -31,7 +30,6 @@ from focusing.training.metrics import detailed_metrics
 from focusing.training.trainer import build_net, load_data, split_data
 from focusing.validation import format_bytes
 
-CHOSEN_BY = {"best_test": "test/acc", "holdout": "val/acc", "last": None}
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
 MAX_VALUES = {"cpu": 2**17, "cuda": 2**24}
 """Weights or activations of a stack: more than the CPU's cache holds would slow it down."""
@@ -54,29 +52,15 @@ class Pair(NamedTuple):
 Group = Sequence[Pair]
 
 
-def stack_budget(config: Mapping[str, Any], device: torch.device) -> float:
-    """Bytes that a stack may take on its device."""
-    if config["sweep"]["stack_mb"] is not None:
-        return float(config["sweep"]["stack_mb"] * 2**20)
-    return torch.cuda.mem_get_info(device)[0] / 2 if device.type == "cuda" else math.inf
-
-
-def groups(
-    pairs: Sequence[Pair], device: torch.device, budget: float = math.inf
-) -> Iterator[list[Pair]]:
-    """Trials that train together: of equal shapes, no more than pay off or fit into a budget.
-
-    Args:
-        pairs: the trials.
-        device: where they train.
-        budget: bytes that a stack may take there.
-    """
+def groups(pairs: Sequence[Pair], device: torch.device) -> Iterator[list[Pair]]:
+    """Trials that train together on a device: of equal shapes, no more than pay off or fit."""
     max_values = MAX_VALUES.get(device.type, MAX_VALUES["cuda"])
     for (inputs, neurons, samples, batch), same in groupby(sorted(pairs, key=_shape), _shape):
         members = list(same)
         classes = max(pair.focused["data"]["classes"] for pair in members)
         itemsize = DTYPES[members[0].focused["trainer"]["precision"]].itemsize
         needed = trial_bytes(inputs, neurons, classes, samples, batch, itemsize)
+        budget = _budget(members[0].focused, device)
         if needed > budget:
             raise UserError(
                 f"Trial {members[0].trial} takes {format_bytes(needed)} of {device}: "
@@ -86,6 +70,15 @@ def groups(
         size = int(min(size, budget // needed))
         for first in range(0, len(members), size):
             yield members[first : first + size]
+
+
+def _budget(config: Mapping[str, Any], device: torch.device) -> float:
+    """Bytes that a stack may take on its device."""
+    if config["sweep"]["stack_mb"] is not None:
+        return float(config["sweep"]["stack_mb"] * 2**20)
+    if device.type == "cuda" and torch.cuda.is_available():
+        return torch.cuda.mem_get_info(device)[0] / 2
+    return math.inf  # or a job of a cluster finds out on its own machine
 
 
 def _shape(pair: Pair) -> tuple[int, int, int, int]:
@@ -148,18 +141,18 @@ def train_or_record(group: Sequence[Pair], device: torch.device) -> dict[int, st
     except Exception as error:
         if len(group) > 1:
             return {k: v for pair in group for k, v in train_or_record([pair], device).items()}
+        [pair], text = group, describe_error(error)
         trace = None if isinstance(error, UserError) else traceback.format_exc()
-        return record_failures(group, describe_error(error), trace)
+        record_failure_of(pair, text, trace)
+        return {pair.trial: text}
     return {}
 
 
-def record_failures(group: Sequence[Pair], error: str, trace: str | None = None) -> dict[int, str]:
-    """Record that trials failed, except for runs that have a record."""
-    for pair in group:
-        for config in pair:
-            if not record_if_any(config):
-                record_failure(run_folder(config), config, error, trace)
-    return {pair.trial: error for pair in group}
+def record_failure_of(pair: Pair, error: str, trace: str | None = None) -> None:
+    """Record that a trial failed, except for runs that have a record."""
+    for config in pair:
+        if not record_if_any(config):
+            record_failure(run_folder(config), config, error, trace)
 
 
 def train_group(pairs: Sequence[Pair], device: torch.device) -> int:
@@ -207,8 +200,7 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
         data = load_data(pair.dense)
         splits.append(split_data(pair.dense, data))
         runs += [_prepare(*run, data, splits[-1]) for run in zip(pair, both, strict=True)]
-    config = runs[0].config
-    optim, dtype = config["optim"], DTYPES[config["trainer"]["precision"]]
+    dtype = DTYPES[runs[0].config["trainer"]["precision"]]
     stacked = {
         name: Split(
             torch.stack([trial[name].inputs for trial in splits]).to(device, dtype),
@@ -216,27 +208,14 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
         )
         for name in splits[0]
     }
-    samples = len(splits[0]["train"].targets)
-    drop_last = drops_rest(optim["drop_last"], samples, optim["batch_size"], batch_norm=True)
     del splits
     stack = Stack(
         [run.net.to(dtype) for run in runs[0::2]],
         [run.net.to(dtype) for run in runs[1::2]],
-        [Rates(*(run.config["optim"][name] for name in Rates._fields)) for run in runs[1::2]],
-        optim["momentum"],
+        [run.config["optim"] for run in runs[1::2]],
         device,
     )
-    history = fit_stack(
-        stack,
-        stacked.pop("train"),
-        stacked,
-        epochs=config["trainer"]["max_epochs"],
-        batch_size=optim["batch_size"],
-        seed=config["seed"] if optim["shuffle"] else None,
-        limit=config["trainer"]["limit_batches"],
-        drop_last=drop_last,
-        chosen_by=CHOSEN_BY[config["protocol"]["name"]],
-    )
+    history = fit_stack(stack, stacked.pop("train"), stacked, runs[0].config)
     seconds = (time.perf_counter() - began) / len(runs)
     measured = {
         "wall_seconds": seconds,

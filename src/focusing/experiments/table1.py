@@ -7,8 +7,7 @@ import ctypes
 import multiprocessing
 import os
 import sys
-import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -29,10 +28,9 @@ from focusing.experiments.stack_records import (
     Group,
     Pair,
     groups,
-    record_failures,
+    record_failure_of,
     record_if_any,
     rough_seconds,
-    stack_budget,
     train_or_record,
 )
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
@@ -50,12 +48,11 @@ from focusing.sweep.jobs import (
 )
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
+from focusing.sweep.task import Sweep
 from focusing.training.trainer import build_trainer
 
 MIN_POOL_SECONDS = 20.0
 """Less work than that is done in this process: starting others would take longer than it saves."""
-POLL_SECONDS = 1.0
-"""How often to check trials that another process runs."""
 FREE_OPTIONS = {
     "optim": ("lr", "lr_mu", "lr_sigma", "momentum", "batch_size", "drop_last", "shuffle", "l2"),
     "model": ("name", "hidden", "mu", "sigma", "train_mu", "train_sigma", "init")
@@ -80,46 +77,156 @@ def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float |
     prepare_hydra()
     config = check(cfg)
     check_stackable(config)
-    device = torch.device("cuda" if cluster and cluster.gpus else "cpu")
-    if cluster is None:
-        device = build_trainer(config["trainer"], Path()).strategy.root_device
-    fixed = command_line_options(cfg)
-    numbers = config["sweep"]["only"] or range(config["sweep"]["trials"])
-    trials = [draw(config["seed"], index, config["variant"], fixed) for index in numbers]
-    pairs = [pair_of(config, trial, fixed) for trial in trials]
-    retry = config["sweep"]["retry_failed"]
-    left = [pair for pair in pairs if config["force"] or not _is_finished(pair, retry)]
-    begun, errors = {pair.trial for pair in left}, dict[int, str]()
+    trials = StackedTrials(config, command_line_options(cfg), cluster)
+    jobs = list(map(_job, trials.pairs))
     stderr = Console(stderr=True, soft_wrap=True)
-    with SweepStatus(
-        console=stderr, total=len(pairs), options=("sweep.trial",), noun="trials"
-    ) as status:
-        for pair in pairs:
-            if pair.trial not in begun:
-                _count(status, pair, earlier=True)
-        while left:
-            status.refresh()
-            fitting = groups(left, device, stack_budget(config, device))
-            stacks = sorted(fitting, key=rough_seconds, reverse=True)
-            errors |= train_groups(stacks, device, status, cluster)
-            left = [pair for pair in left if pair.trial not in errors]
-            left = [pair for pair in left if not (config["force"] or _is_finished(pair))]
-            if left:
-                time.sleep(POLL_SECONDS)
-    results = [
-        _results(pair, errors.get(pair.trial), earlier=pair.trial not in begun) for pair in pairs
-    ]
+    status = SweepStatus([job.overrides for job in jobs], console=stderr, noun="trials")
+    results = trials.run_until_finished(iter(jobs), status)
     if not config["sweep"]["only"]:
-        _print_table(pairs)
-    failed = [(job, out) for both in results for job, out in both if out.status == "failed"]
+        _print_table(trials.pairs.values())
+    failed = tuple(run for _, outcome in results for run in outcome.runs)
     if failed:
         in_a_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
         if not in_a_sweep:  # which prints them
             print_failures(failed)
-        raise RunsFailedError(f"{len(failed)} of {2 * len(pairs)} runs failed", tuple(failed))
-    scores = [[out.score for _, out in both if out.score is not None] for both in results]
-    gaps = [both[1] - both[0] for both in scores if len(both) == len(Pair._fields)]
-    return fmean(gaps) if gaps else None
+        raise RunsFailedError(f"{len(failed)} of {2 * len(jobs)} runs failed", failed)
+    return fmean(outcome.score or 0.0 for _, outcome in results)
+
+
+class StackedTrials(Sweep):
+    """A sweep whose jobs are trials, the dense and the focused network of each.
+
+    Args:
+        config: of the sweep, in plain containers.
+        fixed: options that the command line sets.
+        cluster: where groups train; None: here.
+
+    Attributes:
+        pairs: the configs of the trials by their numbers.
+    """
+
+    def __init__(
+        self, config: dict[str, Any], fixed: Mapping[str, Any], cluster: ClusterSweep | None = None
+    ) -> None:
+        self._config, self._cluster = config, cluster
+        self._device = torch.device("cuda" if cluster and cluster.gpus else "cpu")
+        if cluster is None:
+            self._device = build_trainer(config["trainer"], Path()).strategy.root_device
+        seed, variant = config["seed"], config["variant"]
+        self.pairs = {
+            index: pair_of(config, draw(seed, index, variant, fixed), fixed)
+            for index in config["sweep"]["only"] or range(config["sweep"]["trials"])
+        }
+
+    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+        """Train trials in groups, the longest first."""
+        final = ("done",) if self._config["sweep"]["retry_failed"] else ("done", "failed")
+        left = []
+        for job in jobs:
+            outcome = outcome_of(self.pairs[job.index], earlier=True)
+            if outcome.status in final and not self._config["force"]:
+                done(job, outcome)
+            else:
+                left.append(self.pairs[job.index])
+        status.refresh()
+        stacks = sorted(groups(left, self._device), key=rough_seconds, reverse=True)
+        self._train(stacks, status, done)
+
+    def _train(
+        self, stacks: Sequence[Group], status: SweepStatus, done: Done, *, again: bool = True
+    ) -> None:
+        """Train groups in a pool of processes, or as jobs of a cluster.
+
+        ``again`` tries the trials of a group whose process died once more, one by one.
+        """
+        crashed: list[Group] = []
+
+        def finish(job: Job, outcome: Outcome) -> None:
+            group, errors = stacks[job.index], {run.index: out.error for run, out in outcome.runs}
+            if outcome.crashed and again:
+                crashed.extend([pair] for pair in group)
+                return
+            if outcome.status == "failed" and not errors:
+                errors = dict.fromkeys((pair.trial for pair in group), outcome.error)
+            for pair in group:
+                error = errors.get(pair.trial)
+                if outcome.crashed:
+                    record_failure_of(pair, str(error))
+                done(_job(pair.trial), outcome_of(pair, error))
+            status.refresh()
+
+        if self._cluster is None:
+            self._train_here(stacks, status, finish, again=again)
+        else:
+            common = HydraConfig.get().overrides.task
+            only = (",".join(str(pair.trial) for pair in group) for group in stacks)
+            words = [(*common, f"sweep.only=[{numbers}]") for numbers in only]
+            self._cluster.run(iter(number_jobs(words)), status, finish)
+        if crashed:
+            self._train(crashed, status, done, again=False)
+
+    def _train_here(
+        self, stacks: Sequence[Group], status: SweepStatus, finish: Done, *, again: bool
+    ) -> None:
+        """Train groups on this machine; on a CPU in as many processes as torch has threads.
+
+        Small steps do not divide, so every process has one thread. What has killed a process
+        before gets one to itself.
+        """
+
+        def train(job: Job) -> Outcome:
+            errors = train_or_record(stacks[job.index], self._device)
+            runs = [(Job(trial), Outcome("failed", error=error)) for trial, error in errors.items()]
+            return Outcome("done", runs=tuple(runs))
+
+        def execute(job: Job, announce: Announce) -> Outcome:
+            torch.set_num_threads(1)
+            _keep_memory()
+            return train(job)
+
+        jobs = map(Job, range(len(stacks)))
+        threads = torch.get_num_threads() if again and self._device.type == "cpu" else 1
+        workers = min(threads, len(stacks))
+        pays = workers > 1 and sum(map(rough_seconds, stacks)) >= MIN_POOL_SECONDS
+        forks = hasattr(os, "fork") and not multiprocessing.current_process().daemon
+        if forks and (pays or not again):
+            limits = Limits(jobs=len(stacks), growth_mb=1000)
+            with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
+                for job, outcome in pool.run(jobs, status.refresh):
+                    finish(job, outcome)
+        else:
+            with one_thread():
+                for job in jobs:
+                    finish(job, train(job))
+
+
+def _job(trial: int) -> Job:
+    return Job(trial, (f"sweep.trial={trial}",))
+
+
+def outcome_of(pair: Pair, error: str | None = None, *, earlier: bool = False) -> Outcome:
+    """What became of a trial, whose score is the focused one minus the dense one.
+
+    Args:
+        pair: its configs.
+        error: of a trial that may have no records.
+        earlier: it was so before this sweep.
+    """
+    failed, scores = list[Result](), list[float]()
+    for config in pair:
+        record, run_dir = record_if_any(config), str(run_folder(config))
+        if record.get("status") == "done":
+            scores.append(float(record["scores"][config["protocol"]["name"]]["value"]))
+        elif record or error:
+            names = (f"sweep.trial={pair.trial}", f"model={config['model']['name']}")
+            why = record.get("error") or error
+            failed.append((Job(pair.trial, names), Outcome("failed", earlier, run_dir, error=why)))
+        else:
+            return Outcome("busy", run_dir=run_dir)  # another process has it
+    if failed:
+        why = error or failed[0][1].error
+        return Outcome("failed", earlier, error=why, runs=tuple(failed))
+    return Outcome("done", earlier, score=scores[1] - scores[0])
 
 
 def check_stackable(config: Mapping[str, Any]) -> None:
@@ -181,89 +288,6 @@ def pair_of(config: dict[str, Any], trial: Trial, fixed: Container[str] = ()) ->
     return Pair(dense, focused)
 
 
-def train_groups(
-    stacks: Sequence[Group],
-    device: torch.device,
-    status: SweepStatus,
-    cluster: ClusterSweep | None = None,
-    *,
-    again: bool = True,
-) -> dict[int, str]:
-    """Train all groups in this order, in a pool of processes or as jobs of a cluster.
-
-    Args:
-        stacks: the groups.
-        device: where they train.
-        status: of the trials.
-        cluster: where to; None: here.
-        again: try the trials of a group whose process died once more, one by one.
-
-    Returns:
-        The errors of trials that could not be trained, by their numbers.
-    """
-    errors: dict[int, str] = {}
-    crashed: list[Group] = []
-
-    def done(job: Job, outcome: Outcome) -> None:
-        group, failed = stacks[job.index], {run.index: str(out.error) for run, out in outcome.runs}
-        if outcome.crashed and again:
-            crashed.extend([pair] for pair in group)
-            return
-        if outcome.crashed:
-            failed = record_failures(group, str(outcome.error))
-        elif outcome.status == "failed" and not outcome.runs:
-            failed = {pair.trial: str(outcome.error) for pair in group}
-        errors.update(failed)
-        for pair in group:
-            _count(status, pair, failed.get(pair.trial))
-        status.refresh()
-
-    if cluster is None:
-        _train_here(stacks, device, status, done, again=again)
-    else:
-        common = HydraConfig.get().overrides.task
-        only = (",".join(str(pair.trial) for pair in group) for group in stacks)
-        words = [(*common, f"sweep.only=[{numbers}]") for numbers in only]
-        cluster.run(iter(number_jobs(words)), status, done)
-    if crashed:
-        errors |= train_groups(crashed, device, status, cluster, again=False)
-    return errors
-
-
-def _train_here(
-    stacks: Sequence[Group], device: torch.device, status: SweepStatus, done: Done, *, again: bool
-) -> None:
-    """Train groups on this machine; on a CPU in as many processes as torch has threads.
-
-    Small steps do not divide, so every process has one thread. What has killed a process before
-    gets one to itself.
-    """
-
-    def train(job: Job) -> Outcome:
-        failed = train_or_record(stacks[job.index], device)
-        runs = [(Job(trial), Outcome("failed", error=error)) for trial, error in failed.items()]
-        return Outcome("done", runs=tuple(runs))
-
-    def execute(job: Job, announce: Announce) -> Outcome:
-        torch.set_num_threads(1)
-        _keep_memory()
-        return train(job)
-
-    jobs = map(Job, range(len(stacks)))
-    workers = min(torch.get_num_threads() if again and device.type == "cpu" else 1, len(stacks))
-    pays = workers > 1 and sum(map(rough_seconds, stacks)) >= MIN_POOL_SECONDS
-    forks = hasattr(os, "fork") and not multiprocessing.current_process().daemon
-    if forks and (pays or not again):
-        limits = Limits(jobs=len(stacks), growth_mb=1000)
-        with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
-            for job, outcome in pool.run(jobs, status.refresh):
-                done(job, outcome)
-    else:
-        with one_thread():
-            for job in jobs:
-                done(job, train(job))
-
-
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let torch use one thread."""
@@ -283,44 +307,7 @@ def _keep_memory() -> None:
         mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, the largest that glibc takes
 
 
-def _is_finished(pair: Pair, retry_failed: bool = False) -> bool:
-    """Whether there is nothing to run for a trial."""
-    final = ("done",) if retry_failed else ("done", "failed")
-    return all(record_if_any(config).get("status") in final for config in pair)
-
-
-def _results(pair: Pair, error: str | None = None, *, earlier: bool = False) -> list[Result]:
-    """What became of the runs of a trial; ``error`` is that of a trial that may have no records."""
-    results = []
-    for config in pair:
-        record = record_if_any(config)
-        if record or error:
-            names = (f"sweep.trial={pair.trial}", f"model={config['model']['name']}")
-            done = record.get("status") == "done"
-            score = float(record["scores"][config["protocol"]["name"]]["value"]) if done else None
-            outcome = Outcome(
-                "done" if done else "failed",
-                earlier,
-                run_dir=str(run_folder(config)),
-                score=score,
-                error=None if done else record.get("error") or error,
-            )
-            results.append((Job(pair.trial, names), outcome))
-    return results
-
-
-def _count(
-    status: SweepStatus, pair: Pair, error: str | None = None, *, earlier: bool = False
-) -> None:
-    """Show what became of a trial, unless another process has it."""
-    outcomes = [outcome for _, outcome in _results(pair, error)]
-    if len(outcomes) == len(pair):
-        error = error or outcomes[0].error or outcomes[1].error
-        outcome = Outcome("failed" if error else "done", earlier, error=error)
-        status.add(Job(pair.trial, (f"sweep.trial={pair.trial}",)), outcome)
-
-
-def _print_table(pairs: Sequence[Pair]) -> None:
+def _print_table(pairs: Iterable[Pair]) -> None:
     """Print the table of the report for these trials."""
     from focusing.reports.tables.trial_tables import trial_tables  # pandas and scipy take a second
     from focusing.reports.terminal import table_lines

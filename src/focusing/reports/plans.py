@@ -45,19 +45,16 @@ def changes(run: Run) -> dict[str, str] | None:
         return None
     if run.trial is not None:
         planned = {name: value for name, value in planned.items() if name not in TRIAL_OPTIONS}
-    own = settings(run)
-    changed = sorted(
-        name
-        for name in own
-        if name not in HARMLESS and (name not in planned or own[name] != planned[name])
-    )
-    signs = {name: "" if name in planned or name == "protocol.holdout" else "+" for name in changed}
-    removed = {
-        name: f"~{name.removesuffix('._target_')}"
-        for name in planned
-        if name.startswith("callbacks.") and name.endswith("._target_") and name not in own
-    }
-    return {name: f"{signs[name]}{name}={show_value(own[name])}" for name in changed} | removed
+    own, changed = settings(run), {}
+    for name, value in sorted(own.items()):
+        added = name not in planned
+        if name not in HARMLESS and (added or planned[name] != value):
+            sign = "+" if added and name != "protocol.holdout" else ""
+            changed[name] = f"{sign}{name}={show_value(value)}"
+    for name in planned:
+        if name.startswith("callbacks.") and name.endswith("._target_") and name not in own:
+            changed[name] = f"~{name.removesuffix('._target_')}"
+    return changed
 
 
 def as_overrides(flat: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...]:

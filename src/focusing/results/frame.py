@@ -255,28 +255,21 @@ def with_varied_data(
     ]
 
 
-def varying_options(
-    table: Sequence[Settings], known: Sequence[str] = (), prefix: str = ""
-) -> list[str]:
+def varying_options(table: Sequence[Settings], known: Sequence[str] = ()) -> list[str]:
     """Options that tell settings apart, none of which follows from those before it.
 
     Args:
         table: the settings.
         known: options that are known anyway.
-        prefix: only options whose names begin like this.
     """
-    names = {name for row in table for name in row if name.startswith(prefix)} - set(known)
-    groups = pd.Series([tuple(_json(row.get(name)) for name in known) for row in table])
-    codes = _ordinal(groups)
+    names = {name for row in table for name in row} - set(known)
+    groups = [tuple(_json(row.get(name)) for name in known) for row in table]
     varying = []
     for name in sorted(names, key=_preference):
-        values = [_json(row.get(name)) for row in table]
-        if len(set(values)) < 2:
-            continue
-        split = _ordinal(pd.Series(list(zip(codes, values, strict=True))))
-        if split.max() > codes.max():
+        divided = [(*group, _json(row.get(name))) for group, row in zip(groups, table, strict=True)]
+        if len(set(divided)) > len(set(groups)):
             varying.append(name)
-            codes = split
+            groups = divided
     return varying
 
 

@@ -30,7 +30,7 @@ from focusing.sweep.allocation import NO_RUN, SHARED_FILE, Allocation, Journal, 
 from focusing.sweep.expansion import is_stack
 from focusing.sweep.jobs import Done, Job, Outcome, record_failure
 from focusing.sweep.status import SweepStatus
-from focusing.sweep.task import Sweep, SweepTask
+from focusing.sweep.task import HydraSweep, SweepTask
 
 MAX_WATCH_SECONDS = 15.0
 """Between two questions to the cluster about its jobs; less when they are young."""
@@ -86,7 +86,7 @@ class Submitted:
                 yield self.left.pop(index), outcome
 
 
-class ClusterSweep(Sweep):
+class ClusterSweep(HydraSweep):
     """Submits jobs to a cluster and collects the outcomes of their runs.
 
     Args:

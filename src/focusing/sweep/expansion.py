@@ -13,13 +13,13 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import islice, product
 
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
+from hydra.core.override_parser.types import Override
 from hydra.types import HydraContext
 from omegaconf import DictConfig, open_dict
 
@@ -31,7 +31,7 @@ Values = Mapping[str, object]
 Parts = Mapping[str, Values | None]
 
 MAX_JOBS = 100_000
-"""Of a sweep: Hydra lists all of them before the first begins."""
+"""Of a sweep: all of them are listed before the first begins."""
 MAX_CACHED_CONFIGS = 64
 """Configs that a composer keeps."""
 
@@ -84,21 +84,26 @@ def expand_parts(
 
 def expand(overrides: Iterable[Override], first: int = 0) -> list[Job]:
     """All combinations of the swept values, numbered from ``first``."""
-    overrides = list(overrides)
-    if math.prod(map(_count, overrides)) > MAX_JOBS:
-        raise UserError(f"These are more than {MAX_JOBS} jobs: sweep over fewer values.")
-    [combinations] = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-    return number_jobs(combinations, first)
+    words = [
+        [f"{override.get_key_element()}={value}" for value in islice(_values(override), MAX_JOBS)]
+        for override in overrides
+    ]
+    if math.prod(map(len, words)) >= MAX_JOBS:
+        raise UserError(f"These are {MAX_JOBS} jobs or more: sweep over fewer values.")
+    return number_jobs(list(product(*words)), first)
 
 
-def _count(override: Override) -> float:
-    """Count the values of an override without listing them."""
-    swept = override.value()
-    if isinstance(swept, RangeSweep):
-        if not swept.step:
-            raise UserError(f"{override.input_line}: the step of a range is not 0.")
-        return max(0.0, ((swept.stop or 0) - (swept.start or 0)) / swept.step)
-    return len(swept.list) if isinstance(swept, ChoiceSweep) else 1
+def _values(override: Override) -> Iterator[str]:
+    """The values of an override, one if it is not swept."""
+    if not override.is_sweep_override():
+        return iter([override.get_value_element_as_str()])
+    if not override.is_discrete_sweep():
+        key = override.get_key_element()
+        raise UserError(f"{key} is an interval: say hydra/sweeper=optuna to search it.")
+    try:
+        return override.sweep_string_iterator()
+    except ValueError as error:  # a range with a step of 0
+        raise UserError(f"{override.input_line}: {error}.") from None
 
 
 def _narrow(context: HydraContext, part: Values, arguments: Sequence[str]) -> list[str] | None:
@@ -109,18 +114,13 @@ def _narrow(context: HydraContext, part: Values, arguments: Sequence[str]) -> li
         key = override.get_key_element()
         if key in part and context.config_loader.get_group_options(key):
             [own] = parser.parse_overrides([f"{key}={part[key]}"])
-            shared = [choice for choice in _choices(override) if choice in _choices(own)]
+            choices = set(_values(own))
+            shared = [choice for choice in _values(override) if choice in choices]
             if not shared:
                 return None
             argument = f"{key}={','.join(shared)}"
         narrowed.append(argument)
     return narrowed
-
-
-def _choices(override: Override) -> list[str]:
-    if override.is_sweep_override():
-        return list(override.sweep_string_iterator())
-    return [override.get_value_element_as_str()]
 
 
 def is_stack(config: DictConfig, arguments: Sequence[str] = ()) -> bool:

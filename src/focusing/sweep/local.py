@@ -20,10 +20,10 @@ from focusing.errors import UserError
 from focusing.sweep.jobs import Done, Job, Outcome
 from focusing.sweep.pool import Announce, Limits, Pool, Slot
 from focusing.sweep.status import SweepStatus
-from focusing.sweep.task import Sweep, SweepTask
+from focusing.sweep.task import HydraSweep, SweepTask
 
 
-class SerialSweep(Sweep):
+class SerialSweep(HydraSweep):
     """Runs the jobs of a sweep in this process, one after the other."""
 
     def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
@@ -36,7 +36,7 @@ class SerialSweep(Sweep):
             done(job, outcome)
 
 
-class LocalSweep(Sweep):
+class LocalSweep(HydraSweep):
     """Runs the jobs of a sweep in a pool of processes.
 
     Args:

@@ -7,6 +7,7 @@ local sweep and the stacks of Table 1, and works as well inside an allocation of
 from __future__ import annotations
 
 import gc
+import math
 import multiprocessing as mp
 import os
 import signal
@@ -62,22 +63,6 @@ class Limits:
 
     jobs: int
     growth_mb: int
-
-
-@dataclass(frozen=True)
-class _Began:
-    """A worker's message: its job has a run folder and begins."""
-
-    run_dir: Path
-    config: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """A worker's message: its job is over; ``leaving``: the worker exits, too."""
-
-    outcome: Outcome
-    leaving: bool
 
 
 class Pool:
@@ -199,7 +184,8 @@ class _Worker:
         self.slot = slot
         self.job: Job | None = None
         self.gone = self.leaving = False
-        self._began: _Began | None = None
+        self._limits, self._jobs, self._initial_mb = limits, 0, math.inf
+        self._begun: tuple[Path | None, dict[str, Any]] = (None, {})
         self._outcome: Outcome | None = None
         self._exit_code: int | None = None
         self._unfinished_line = b""
@@ -207,14 +193,14 @@ class _Worker:
         self._messages, theirs = fork.Pipe()
         self._output, output = os.pipe()
         os.set_blocking(self._output, False)
-        arguments = (slot, theirs, output, life, execute, limits)
+        arguments = (slot, theirs, output, life, execute)
         self._process = fork.Process(target=_work, args=arguments)
         self._process.start()
         theirs.close()  # or the worker's death would not end the pipe
         os.close(output)
 
     def begin(self, job: Job) -> None:
-        self.job, self._began, self._outcome = job, None, None
+        self.job, self._begun, self._outcome = job, (None, {}), None
         with suppress(OSError):  # it has just died: the next poll notices
             self._messages.send(job)
 
@@ -228,15 +214,22 @@ class _Worker:
         dead = not self._process.is_alive()  # asked first, so that no last message is lost
         with suppress(EOFError, OSError):
             while self._messages.poll():
-                message = self._messages.recv()
-                if isinstance(message, _Began):
-                    self._began, began = message, True
-                elif isinstance(message, _Ended):
-                    self._outcome, self.leaving = message.outcome, message.leaving
+                match self._messages.recv():
+                    case Outcome() as outcome, memory_mb:
+                        self._outcome = outcome
+                        self._dismiss_if_worn(memory_mb)
+                    case begun:
+                        self._begun, began = begun, True
         self._print(say)
         if dead:
             self._join()
         return began
+
+    def _dismiss_if_worn(self, memory_mb: float) -> None:
+        self._jobs += 1
+        self._initial_mb = min(self._initial_mb, memory_mb)
+        if self._jobs == self._limits.jobs or memory_mb - self._initial_mb > self._limits.growth_mb:
+            self.dismiss()
 
     def ended(self) -> Iterator[Result]:
         """The job and its outcome, if it is over."""
@@ -244,8 +237,7 @@ class _Worker:
             return
         outcome = self._outcome
         if outcome is None:
-            run_dir = self._began.run_dir if self._began else None
-            config = self._began.config if self._began else {}
+            run_dir, config = self._begun
             error = record_crash(run_dir, config, self._exit_code)
             where = str(run_dir) if run_dir else None
             outcome = Outcome("failed", run_dir=where, error=error, crashed=True)
@@ -253,6 +245,8 @@ class _Worker:
         yield job, outcome
 
     def dismiss(self) -> None:
+        """Tell the worker to leave when it has no job."""
+        self.leaving = True
         with suppress(OSError):
             self._messages.send(None)
 
@@ -284,43 +278,30 @@ class _Worker:
 
 
 def _work(
-    slot: Slot,
-    messages: Connection,
-    output: int,
-    pool_life: tuple[int, int],
-    execute: Execute,
-    limits: Limits,
+    slot: Slot, messages: Connection, output: int, pool_life: tuple[int, int], execute: Execute
 ) -> None:
     """Run jobs one after the other: the process of one slot.
 
     Args:
         slot: what it may use.
-        messages: jobs in, messages out.
+        messages: jobs in; out come run folder and config of a job that begins, and its outcome
+            with the memory of this process.
         output: where stdout and stderr go.
         pool_life: a pipe that ends when the pool stops or dies.
         execute: what to do with a job.
-        limits: when to leave.
     """
     life, writer = pool_life
     os.close(writer)  # or the pipe would never end
     _detach(output, life)
     slot.occupy()
     gc.freeze()  # nothing inherited is ever freed: do not look through it, nor copy it
-    initial_mb = None
-    for count in range(1, limits.jobs + 1):
-        if life in wait([messages, life]):
-            return
+    while life not in wait([messages, life]):
         job: Job | None = messages.recv()
         if job is None:
             return
-        outcome = execute(job, lambda run_dir, config: messages.send(_Began(run_dir, config)))
+        outcome = execute(job, lambda run_dir, config: messages.send((run_dir, config)))
         _clean_up(slot)
-        memory = _memory_mb()
-        initial_mb = memory if initial_mb is None else initial_mb
-        leaving = count == limits.jobs or memory - initial_mb > limits.growth_mb
-        messages.send(_Ended(outcome, leaving))
-        if leaving:
-            return
+        messages.send((outcome, _memory_mb()))
 
 
 def _detach(output: int, life: int) -> None:

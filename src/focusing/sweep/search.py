@@ -77,10 +77,12 @@ class Search:
             after_epochs=options.prune_after_epochs,
             direction=options.direction,
         )
-        self._points = grid(self.space) if options.sampler == "grid" else None
-        self.total = options.n_trials
-        if self._points is not None:
-            self.total = min(self.total, len(self._points))
+        self._points: list[dict[str, Any]] = []
+        if options.sampler == "grid":
+            choices: Iterable[Any] = self.space.values()
+            values = itertools.product(*(choice.choices for choice in choices))
+            self._points = [dict(zip(self.space, point, strict=True)) for point in values]
+        self.total = min(options.n_trials, len(self._points) or options.n_trials)
         # A search may have been killed while it drew a trial: such a trial does not count.
         trials = [t for t in self._trials() if set(t.params) == set(self.space)]
         failed = [trial for trial in trials if trial.state.name == "FAIL"]
@@ -115,7 +117,7 @@ class Search:
         if not any(trial.state.name == "WAITING" for trial in trials):
             if self._retried:
                 self.study.enqueue_trial(self._retried.pop(0))
-            elif self._points is not None:
+            elif self._points:
                 tried = [trial.params for trial in trials]
                 self.study.enqueue_trial(next(p for p in self._points if p not in tried))
         seed = self.options.seed * 1_000_003 + len(trials)
@@ -185,16 +187,20 @@ def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Opt
     return output.joinpath(config["name"], ".studies", f"{digest}{STUDY_SUFFIX}")
 
 
-def search_space(overrides: Iterable[Override]) -> tuple[dict[str, BaseDistribution], list[str]]:
+def search_space(
+    overrides: Iterable[Override], sampler: str = "tpe"
+) -> tuple[dict[str, BaseDistribution], list[str]]:
     """Translate Hydra's overrides into what is searched, option -> distribution, and is fixed."""
     space: dict[str, BaseDistribution] = {}
     fixed: list[str] = []
     for override in overrides:
         key = override.get_key_element()
-        if override.is_sweep_override():
-            space[key] = _distribution(override)
-        else:
+        if not override.is_sweep_override():
             fixed.append(f"{key}={override.get_value_element_as_str()}")
+        elif override.is_discrete_sweep() or sampler != "grid":
+            space[key] = _distribution(override, in_order=sampler == "grid")
+        else:
+            raise UserError(f"hydra.sweeper.sampler=grid needs values, not an interval, for {key}.")
     if not space:
         raise UserError(
             "hydra/sweeper=optuna has nothing to search: give values, as in "
@@ -203,7 +209,8 @@ def search_space(overrides: Iterable[Override]) -> tuple[dict[str, BaseDistribut
     return space, fixed
 
 
-def _distribution(override: Override) -> BaseDistribution:
+def _distribution(override: Override, *, in_order: bool) -> BaseDistribution:
+    """What an option is drawn from; values that are tried in order are choices without a scale."""
     from optuna.distributions import (
         CategoricalDistribution,
         FloatDistribution,
@@ -211,14 +218,13 @@ def _distribution(override: Override) -> BaseDistribution:
     )
 
     sweep = override.value()
-    if isinstance(sweep, RangeSweep):
-        values = sorted(sweep.range())
-        if not values:
-            raise UserError(f"{override.input_line} is empty.")
-        low, high, step = values[0], values[-1], abs(sweep.step)
-        if isinstance(low, int):
-            return IntDistribution(low, int(high), step=int(step))
-        return FloatDistribution(float(low), float(high), step=float(step))
+    if isinstance(sweep, RangeSweep) and not list(sweep.range()):
+        raise UserError(f"{override.input_line} is empty.")
+    if isinstance(sweep, RangeSweep) and not in_order:
+        values, step = sorted(sweep.range()), abs(sweep.step)
+        if isinstance(values[0], int):
+            return IntDistribution(values[0], int(values[-1]), step=int(step))
+        return FloatDistribution(float(values[0]), float(values[-1]), step=float(step))
     if isinstance(sweep, IntervalSweep):
         start, end, log = bounds_of(override)
         if isinstance(start, int) and isinstance(end, int):
@@ -247,22 +253,3 @@ def example_jobs(values: Mapping[str, Sequence[Any]], fixed: Sequence[str]) -> l
 def example_values(space: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
     """All choices of a distribution, or one value."""
     return {key: getattr(some, "choices", ()) or [some.low] for key, some in space.items()}
-
-
-def grid(space: Mapping[str, BaseDistribution]) -> list[dict[str, Any]]:
-    """All points of a space without intervals."""
-    values = [_grid_values(key, distribution) for key, distribution in space.items()]
-    return [dict(zip(space, point, strict=True)) for point in itertools.product(*values)]
-
-
-def _grid_values(key: str, distribution: Any) -> list[Any]:
-    from optuna.distributions import CategoricalDistribution, IntDistribution
-
-    if isinstance(distribution, CategoricalDistribution):
-        return list(distribution.choices)
-    if isinstance(distribution, IntDistribution) and not distribution.log:
-        return list(range(distribution.low, distribution.high + 1, distribution.step))
-    if getattr(distribution, "step", None) and not distribution.log:
-        count = round((distribution.high - distribution.low) / distribution.step) + 1
-        return [distribution.low + index * distribution.step for index in range(count)]
-    raise UserError(f"hydra.sweeper.sampler=grid needs values, not an interval, for {key}.")

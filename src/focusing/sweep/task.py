@@ -186,17 +186,7 @@ def named_warnings() -> Iterator[None]:
 
 
 class Sweep(ABC):
-    """Runs jobs: in this process, in others, or on other machines.
-
-    Args:
-        context: Hydra's.
-        config: of the sweep.
-        task: what a job does.
-    """
-
-    def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
-        self._context, self._config, self._task = context, config, task
-        self._compose = Composer(context, config)
+    """Runs jobs: in this process, in others, or on other machines."""
 
     @abstractmethod
     def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
@@ -231,6 +221,20 @@ class Sweep(ABC):
                 status.print(f"Waiting for {len(busy)} jobs that another process runs.")
                 self.run(iter(_wait_for_release(busy, status)), status, note)
         return [results[index] for index in sorted(results)]
+
+
+class HydraSweep(Sweep):
+    """Runs jobs whose configs Hydra composes.
+
+    Args:
+        context: Hydra's.
+        config: of the sweep.
+        task: what a job does.
+    """
+
+    def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
+        self._context, self._config, self._task = context, config, task
+        self._compose = Composer(context, config)
 
     def execute(self, job: Job) -> Outcome:
         """Run a job in this process; a value that cannot be composed fails this job alone."""

@@ -18,7 +18,7 @@ from focusing.compose import check
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
-from focusing.experiments.stack_records import Pair, _shape, groups, stack_budget, train_group
+from focusing.experiments.stack_records import Pair, _shape, groups, train_group
 from focusing.experiments.table1 import pair_of
 from focusing.experiments.table1_trials import apply_trial, draw
 from focusing.results.identity import run_folder
@@ -63,32 +63,27 @@ def gap(stacked: dict[str, Any], single: dict[str, Any], name: str) -> float:
     return max((one[key] - other[key]).abs().max().item() for key in one)
 
 
-def test_twenty_trials_end_with_the_weights_of_single_runs(
-    tmp_path: Path, device: torch.device
+@pytest.mark.parametrize(
+    ("trials", "options", "sizes"),
+    [
+        (SAMPLED, ["trainer.max_epochs=1"], [1] * 4 + [2] * 2 + [3] * 4),
+        ([19, 117], ["model.normalizer=mean", "model.grid=index", "trainer.max_epochs=6"], [2]),
+        ([19, 117], ["model.normalizer=sum", "model.grid=linspace", "trainer.max_epochs=6"], [2]),
+    ],
+)
+def test_trials_end_with_the_weights_of_single_runs(
+    tmp_path: Path, trials: list[int], options: list[str], sizes: list[int], device: torch.device
 ) -> None:
-    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", "trainer.max_epochs=1")
-    pairs = [pair_of(config, draw(0, index)) for index in SAMPLED]
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *options)
+    pairs = [pair_of(config, draw(0, index)) for index in trials]
     stacks = list(groups(pairs, CPU))
-    assert sorted(map(len, stacks)) == [1] * 4 + [2] * 2 + [3] * 4
+    assert sorted(map(len, stacks)) == sizes
     for group in stacks:
         assert train_group(group, device) == len(group)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             worst = gap(stacked, single, "last.ckpt")
             assert worst < 1e-11, (stacked["sweep"]["trial"], stacked["model"]["name"], worst)
-
-
-@pytest.mark.parametrize(("normalizer", "grid"), [("mean", "index"), ("sum", "linspace")])
-def test_other_neurons_do_not_drift_apart_either(
-    tmp_path: Path, normalizer: str, grid: str, device: torch.device
-) -> None:
-    neuron = (f"model.normalizer={normalizer}", f"model.grid={grid}", "trainer.max_epochs=6")
-    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *neuron)
-    pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
-    train_group(pairs, device)
-    for pair in pairs:
-        for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
-            assert gap(stacked, single, "last.ckpt") < 1e-11
 
 
 def test_records_are_those_of_single_runs(tmp_path: Path, device: torch.device) -> None:
@@ -151,29 +146,26 @@ def test_a_stack_keeps_to_its_budget(
     """All bytes of tensors that live at once while it trains, of as many trials as fit."""
     options = (f"trainer.precision={precision}", "protocol=last", "trainer.max_epochs=1")
     config = sweep_config(tmp_path, "sweep.stack_mb=12", *options)
-    budget = stack_budget(config, CPU)
-    assert budget == 12 * 2**20
     pairs = [pair_of(config, draw(0, trial)) for _ in range(64)]
     for index, pair in enumerate(pairs):
         for run in pair:
             run["sweep"]["trial"] = run["data"]["seed"] = index
-    group, *_ = groups(pairs, CPU, budget)
-    assert len(group) <= len(next(groups(pairs, CPU)))
+    group, *_ = groups(pairs, CPU)
     peaks = []
 
-    def measured(stack: Stack, train: Split, evaluated: dict[str, Split], **rest: Any) -> History:
+    def measured(stack: Stack, train: Split, evaluated: dict[str, Split], config: Any) -> History:
         with PeakMemory() as peak:
             held = [*train, *(values for split in evaluated.values() for values in split)]
             for tensor in [*held, *(v for v in vars(stack).values() if isinstance(v, Tensor))]:
                 peak.track(tensor)
-            history = fit_stack(stack, train, evaluated, **rest)
+            history = fit_stack(stack, train, evaluated, config)
         peaks.append(peak.peak)
         return history
 
     monkeypatch.setattr("focusing.experiments.stack_records.fit_stack", measured)
     train_group(group, CPU)
     [peak] = peaks
-    assert peak <= budget
+    assert peak <= 12 * 2**20
     inputs, neurons, samples, batch = _shape(group[0])
     itemsize = 4 if precision == "32-true" else 8
     classes = group[0].focused["data"]["classes"]
@@ -182,6 +174,6 @@ def test_a_stack_keeps_to_its_budget(
 
 
 def test_a_trial_that_is_too_large_says_what_it_takes(tmp_path: Path) -> None:
-    pairs = [pair_of(sweep_config(tmp_path), draw(0, 19))]
-    with pytest.raises(UserError, match=r"^Trial 19 takes .* of cpu: sweep.stack_mb must be at le"):
-        list(groups(pairs, CPU, budget=1000))
+    pairs = [pair_of(sweep_config(tmp_path, "sweep.stack_mb=1"), draw(0, 4))]
+    with pytest.raises(UserError, match=r"^Trial 4 takes .* of cpu: sweep.stack_mb must be at lea"):
+        list(groups(pairs, CPU))

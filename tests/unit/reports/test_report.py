@@ -10,7 +10,7 @@ import pytest
 
 from focusing.errors import UserError
 from focusing.reports import report
-from focusing.reports.report import search_folders, write_report
+from focusing.reports.report import write_report
 from focusing.reports.serve import Server, serve
 from focusing.results.collect import Collection, collect
 from tests.command_line import report as main
@@ -87,13 +87,6 @@ def test_one_sentence(
     with pytest.raises(UserError) as error:
         main(arguments)
     assert str(error.value).startswith(sentence)
-
-
-def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "results").mkdir()
-    assert search_folders([]) == [Path("results")]
-    assert search_folders(["results", "."]) == [Path("results"), Path()]
 
 
 def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,20 +92,6 @@ class TestRows:
         twin = "CNN+Dns: +0.00 [−2.27, +2.27] p=1.00"
         assert [row[2].endswith(twin) for row in rows] == [False, False, True]
 
-    def test_sizes_and_sources_stay_apart(self, tmp_path: Path) -> None:
-        leave(tmp_path, "mine", "dna", "dense", 0, [0.5])
-        leave(tmp_path, "mine", "dna", "dense", 1, [0.5], source="other", fingerprint="f1")
-        leave(tmp_path, "mine", "dna", "dense", 2, [0.5], size="quick")
-        tables = experiment_tables(collect([tmp_path]))
-        assert [len(table.rows) for table in tables] == [2, 1]
-
-    def test_a_callback_alone_makes_another_setting(self, tmp_path: Path) -> None:
-        clip = {"_target_": "focusing.callbacks.Clip"}
-        for score, callbacks in ((0.9, {"clip": clip}), (0.5, {})):
-            leave(tmp_path, "mine", "dna", "dense", 0, [score], options={"callbacks": callbacks})
-        [table] = experiment_tables(collect([tmp_path]))
-        assert sorted(r["mean"] for r in of_protocol(table)) == pytest.approx([50.0, 90.0])
-
     def test_tables_of_the_paper_are_not_repeated(self, tmp_path: Path) -> None:
         leave(tmp_path, "table2_simple", "dna", "dense", 0, [0.5])
         leave(tmp_path, "table1", "synthetic", "dense", 0, [0.5], options={"sweep.trial": 3})

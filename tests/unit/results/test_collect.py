@@ -52,13 +52,6 @@ def test_other_files_are_skipped_and_counted(tmp_path: Path, content: bytes) -> 
         assert "Left out 2 unreadable records" in str(collection.warning())
 
 
-def test_one_skipped_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "result.json").write_text("{")
-    assert collect([tmp_path]).warning() == (
-        f"Left out a record that cannot be read: {tmp_path / 'result.json'} (not JSON)"
-    )
-
-
 def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
     cache = tmp_path / "report" / "cache.json"
     first = leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5] * 10_000)

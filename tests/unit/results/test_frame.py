@@ -68,7 +68,6 @@ def test_options_that_follow_from_others_are_left_out() -> None:
     ]
     assert varying_options(table) == ["data.name", "optim.sigma_l2"]
     assert varying_options(table, known=["data.name"]) == ["optim.sigma_l2"]
-    assert varying_options(table, prefix="data.") == ["data.name"]
     assert varying_options([{"a": 1}, {"a": 1}]) == varying_options([]) == []
     lists = [{"model.hidden": [8]}, {"model.hidden": [8, 8]}, {}]
     assert varying_options(lists) == ["model.hidden"]

@@ -42,7 +42,11 @@ def test_all_combinations_and_the_command_line_wins(context: HydraContext) -> No
         ("model.hidden=[40,8]",),
     ]
     assert expanded(context, None) == [()]
-    for words, message in (("seed=range(200000)", "more than 100000"), ("seed=range(0,3,0)", "0")):
+    for words, message in (
+        ("seed=range(1000000000)", "100000 jobs or more"),
+        ("seed=range(0,3,0)", "must not be zero"),
+        ("optim.lr=interval(0,1)", "optim.lr is an interval: say hydra/sweeper=optuna"),
+    ):
         with pytest.raises(UserError, match=message):
             expanded(context, None, words)
 

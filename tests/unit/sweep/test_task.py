@@ -107,17 +107,6 @@ def test_what_is_finished_in_an_archive_is_not_run_again(
     assert "is not a folder" in (never(cfg("sweep.archive=nowhere")).error or "")
 
 
-def test_a_damaged_record_is_kept_aside_and_the_job_runs(
-    cfg: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
-) -> None:
-    _, run_dir = sweep_task(print).locate(cfg())
-    run_dir.mkdir(parents=True)
-    (run_dir / "result.json").write_text("{")
-    assert sweep_task(lambda _: 0.5)(cfg()).score == 0.5
-    assert (run_dir / "result.json.damaged").read_text() == "{"
-    assert "is kept as result.json.damaged" in caplog.text
-
-
 def test_what_failed_before_is_run_again_only_on_request(cfg: Callable[..., DictConfig]) -> None:
     run_dir = leave(cfg(), status="failed", error="It diverged.")
     never = raising(AssertionError("was run"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, count
 from pathlib import Path
 from textwrap import wrap
 
@@ -81,15 +82,12 @@ def all_tables(collection: Collection) -> tuple[Table, ...]:
 def unique_names(names: Sequence[str]) -> list[str]:
     """The same names, numbered where two experiments would share files: ``a b`` and ``a-b``."""
     taken = {"all"}  # also where A and a are one file
-    unique_names = []
+    unique = []
     for name in names:
-        copy, unique = 1, name
-        while unique.casefold() in taken:
-            copy += 1
-            unique = f"{name}_{copy}"
-        taken.add(unique.casefold())
-        unique_names.append(unique)
-    return unique_names
+        numbered = chain([name], (f"{name}_{copy}" for copy in count(2)))
+        unique.append(next(copy for copy in numbered if copy.casefold() not in taken))
+        taken.add(unique[-1].casefold())
+    return unique
 
 
 def write_tables(collection: Collection, out: Path) -> list[Path]:

@@ -156,9 +156,10 @@ class LayerFoci:
     def of(cls, name: str, arrays: Mapping[str, Array], times: int | None = None) -> LayerFoci:
         """What ``focus.npz`` holds of a layer, at the first ``times`` or at all."""
         epochs, mu, sigma = (arrays[key][:times] for key in ("epoch", "mu", "sigma"))
-        names = (str(arrays[key]) for key in ("focus", "normalizer"))
-        weights = (arrays[key] for key in ("shown", "weight_first", "weight_last"))
-        return cls(name, epochs, arrays["tau"], mu, sigma, *names, *weights)
+        focus, normalizer = (str(arrays[key]) for key in ("focus", "normalizer"))
+        shown, first, last = (arrays[key] for key in ("shown", "weight_first", "weight_last"))
+        tau = arrays["tau"]
+        return cls(name, epochs, tau, mu, sigma, focus, normalizer, shown, first, last)
 
     @property
     def neurons(self) -> int:

@@ -33,28 +33,6 @@ def test_a_fresh_machine_trains_on_the_sample(tmp_path: Path) -> None:
     assert record(folder)["config"]["data"]["on_missing"] == "sample"
 
 
-def test_get_tries_all_and_ends_in_a_sentence(tmp_path: Path) -> None:
-    done = run_here("data", "get", "dna", "clt60", "imdb", cwd=tmp_path)
-    assert done.returncode == 1
-    *lines, last = done.stderr.splitlines()
-    assert lines[0].startswith("DNA splice junctions: dna.scale, dna.scale.t not found in ")
-    assert [line.partition(":")[0] for line in lines[1:]] == [
-        "Cluttered MNIST 60x60, the original file",
-        "IMDB reviews",
-    ]
-    assert last == "Error: dna, clt60, imdb could not be had, see above."
-
-
-def test_words_need_a_model_that_embeds_them(tmp_path: Path) -> None:
-    path = tmp_path / "data" / "imdb" / "imdb.npz"
-    path.parent.mkdir()
-    path.write_bytes(b"is not read")
-    errors = train(tmp_path, "data=imdb", code=1)
-    assert "data=imdb is made of words: " in errors
-    assert "model=fasttext_focus" in errors
-    assert path.exists()
-
-
 @pytest.mark.parametrize("mode", ["hydra.mode=MULTIRUN", "experiment=learning_to_focus"])
 def test_a_sweep_and_an_experiment_stop_without_data(tmp_path: Path, mode: str) -> None:
     errors = train(tmp_path, "data=mnist", mode, code=1)

@@ -191,7 +191,7 @@ def test_options(place: Path, overrides: list[str]) -> None:
         check_single(config, net, split_data(config, data)["train"])
         build_optimizer(net, Optim(**config["optim"]))
         check_loggers(config["logger"])
-        build_callbacks(config["callbacks"])
+        build_callbacks(config)
 
 
 @given(

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,24 +63,18 @@ def decoded(name: str, origin: Mapping[str, Any], build: Callable[[], Arrays]) -
     entry = _open(folder)
     if entry:
         return entry
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except OSError:
-        arrays = _build(build)
-        return Decoded(arrays, _content(arrays))
-    try:
+    with ExitStack() as locks:
+        with suppress(OSError):  # a folder that cannot be written: the run can do without
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            locks.enter_context(FileLock(folder.with_name(f".{folder.name}.lock")))
         entry = _open(folder)
         if entry:
             return entry
         with Console(stderr=True).status(f"Decoding {name}, this once"):  # in a terminal
             arrays = _build(build)
-        with suppress(OSError):  # a full disk, say: the run can do without
+        with suppress(OSError):  # or a full disk
             _write(folder, arrays)
         return _open(folder) or Decoded(arrays, _content(arrays))
-    finally:
-        lock.release()
 
 
 def decode_files(

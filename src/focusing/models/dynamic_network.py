@@ -44,6 +44,7 @@ class DynamicNetwork(Network):
         self.focus, self.net = focus, net
         self.axes = tuple(range(len(frame) - 1) if axes is None else axes)
         self.rest = tuple(axis for axis in range(len(frame) - 1) if axis not in self.axes)
+        self._first = list(range(1, 1 + len(self.axes)))
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, *frame) to (N, outputs)."""
@@ -66,21 +67,17 @@ class DynamicNetwork(Network):
         """Samples as ``focus`` takes them: its axes first, the others among the channels."""
         if not self.rest:
             return input
-        order = [1 + axis for axis in (*self.axes, *self.rest)]
-        return input.permute(0, *order, len(self.shape)).flatten(1 + len(self.axes))
+        places = [1 + axis for axis in self.axes]
+        return input.movedim(places, self._first).flatten(1 + len(self.axes))
 
     def _restored(self, read: Tensor) -> Tensor:
         """Windows with the axes of the samples; glimpses are channels."""
         if not self.rest:
             return read
-        moved = len(self.axes)
         sizes = [self.shape[axis] for axis in self.rest]
         read = read.reshape(*read.shape[:-1], self.focus.glimpses, *sizes, self.shape[-1])
-        order = [
-            1 + self.axes.index(axis) if axis in self.axes else 2 + moved + self.rest.index(axis)
-            for axis in range(len(self.shape) - 1)
-        ]
-        return read.permute(0, *order, 1 + moved, read.dim() - 1).flatten(-2)
+        read = read.movedim(1 + len(self.axes), -2).flatten(-2)
+        return read.movedim(self._first, [1 + axis for axis in self.axes])
 
     def _dense(self, widths: Sequence[int]) -> Network:
         """The twin has no foci of either kind: it sees the whole frame."""

@@ -9,6 +9,7 @@ import struct
 import tarfile
 import wave
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,40 @@ def cifar(folder: Path, count: int = 20) -> np.ndarray:
         (folder / name).write_bytes(pickle.dumps(content, protocol=2))
         images.append(data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return np.concatenate(images)
+
+
+TABLE = np.random.default_rng(0).random((506, 14)).round(4)
+
+
+def housing(folder: Path) -> None:
+    """The table of Boston housing, with random numbers."""
+    folder.mkdir(parents=True)
+    lines = (" " + "  ".join(map(str, row)) + "\n" for row in TABLE)
+    (folder / "housing.data").write_text("".join(lines))
+
+
+def newswires(folder: Path) -> None:
+    """The file of Reuters with 60 short texts."""
+    folder.mkdir(parents=True)
+    texts = [random.integers(1, 30, 5).tolist() for _ in range(60)]
+    (folder / "reuters.npz").write_bytes(npz(x=lists(texts), y=np.arange(60) % 46))
+
+
+def recordings(folder: Path) -> None:
+    """A test and a training recording of every digit by Ann and by Bob; later digits are longer."""
+    for digit, speaker, number in product(range(10), ("ann", "bob"), (4, 5)):
+        time = np.arange(1500 + 100 * digit) / 8000
+        noise = 0.1 * random.standard_normal(len(time)).clip(-3, 3)
+        tone = 0.3 * np.sin(2 * np.pi * 440 * time)
+        recording(folder / f"{digit}_{speaker}_{number}.wav", tone + noise)
+
+
+def people(folder: Path) -> None:
+    """Photographs: five of Al, four of Bo and two of Cy; the folder is Bo's."""
+    for number, (person, count) in enumerate([("Bo", 4), ("Al", 5), ("Cy", 2)]):
+        for photo in range(1, count + 1):
+            path = folder.parent / person / f"{person}_{photo:04}.jpg"
+            photograph(path, tint=60 * number)
 
 
 def lists(values: Sequence[Sequence[int]]) -> np.ndarray:

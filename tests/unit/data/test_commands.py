@@ -33,11 +33,6 @@ def test_get_names_the_files(data_dir: Path, capsys: pytest.CaptureFixture[str])
     assert str(data_dir / "mnist/t10k-labels-idx1-ubyte.gz") in capsys.readouterr().out
 
 
-def test_get_without_a_network_is_a_sentence(data_dir: Path) -> None:
-    with pytest.raises(UserError, match="Reuters newswires: reuters.npz not found in .*reuters"):
-        get_data(["reuters"])
-
-
 def test_get_goes_on_after_a_failure(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     makers.digits(data_dir / "mnist")
     with pytest.raises(UserError, match="^reuters, clt60 could not be had, see above.$"):

@@ -1,14 +1,30 @@
 """Data sets as a whole: their options, their fakes, their fingerprints."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from focusing.compose import config_dir
-from focusing.data import boston, catsdogs, dna, hold_out, imdb, lfw, mnist
+from focusing.data import (
+    boston,
+    catsdogs,
+    cifar10,
+    clt,
+    dna,
+    fsdd,
+    hold_out,
+    imdb,
+    lfw,
+    mnist,
+    multi_domain,
+    reuters,
+    synthetic,
+)
 from focusing.data.commands import read_data
+from focusing.errors import UserError
 from tests.unit.data import makers
 
 SHAPES = {
@@ -108,3 +124,86 @@ def test_a_large_set_keeps_its_bytes_and_is_prepared_by_the_batch(
     assert raw.prepare is not None
     np.testing.assert_array_equal(raw.prepare(raw.test.inputs), ready.test.inputs)
     assert raw.fingerprint == ready.fingerprint
+
+
+REFUSED = [
+    *(
+        (synthetic, options, sentence)
+        for options, sentence in (
+            ({"generator": "moons"}, "generator=moons is not one of"),
+            ({"noise_position": "top"}, "noise_position=top"),
+            ({"noise_kind": "pink"}, "noise_kind=pink"),
+            ({"fake": False, "test_share": 1.0}, "leaves one part"),
+            ({"limit_test": 0}, "data.limit_test=0 must be at least 1"),
+            (
+                {"fake": False, "generator": "classification", "informative": 1, "classes": 4},
+                "data: n_classes",
+            ),
+        )
+    ),
+    *(
+        (clt, {"variant": "small", option: 28}, f"data.{option}=28 is for data.variant=generated")
+        for option in ("size", "patches", "patch_size", "seed", "train", "test")
+    ),
+    (clt, {"size": 20}, "data.size=20 must be at least 28"),
+    (clt, {"patch_size": 29}, "data.patch_size=29 must be at most 28"),
+    (clt, {"patches": -1}, "data.patches=-1 must be at least 0"),
+    (clt, {"variant": "big"}, "data.variant=big is not one of generated, original, small"),
+    (mnist, {"pad": -1}, "data.pad=-1 must be at least 0"),
+    (mnist, {"preprocess": "zscore"}, "data.preprocess=zscore is not one of author, unit"),
+    (mnist, {"augment": {"shift": 2}}, "data.augment.shift=2 must be at most 1"),
+    (mnist, {"augment": {"shear": 90}}, "data.augment.shear=90 must be less than 90"),
+    (boston, {"preprocess": "unit"}, "preprocess=unit is for values from 0 to a known largest"),
+    (lfw, {}, "these files have none, use data.split=random"),
+    (lfw, {"min_faces": -1}, "data.min_faces=-1 must be at least 1"),
+    (catsdogs, {"interpolation": "cubic"}, "interpolation=cubic is not one of nearest, bilinear"),
+    (fsdd, {"coefficients": 50}, "coefficients=50 must be at most bands=40"),
+    (fsdd, {"hop": 0}, "hop=0 must be at least 1"),
+    (fsdd, {"window": 1}, "data.window=1 is too short for data.bands=40"),
+    (multi_domain, {"split": "random"}, "data.split=random: pairs share recordings"),
+    (reuters, {"words": 3}, "words=3 must be at least 4"),
+    (imdb, {"ngrams": 4}, "ngrams=4 must be at most 3"),
+    (imdb, {"length": 0}, "length=0 must be at least 1"),
+    (imdb, {"preprocess": "unit"}, "data=imdb has nothing to scale"),
+    (imdb, {"ngrams": 2, "split": "kfold5"}, "ngrams=2 are those of the official training data"),
+]
+
+
+@pytest.mark.parametrize(("load", "options", "sentence"), REFUSED)
+def test_impossible_options_are_refused(load, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        load(**{"fake": True, **options})
+
+
+DAMAGED = {  # what makes the files, the one that is damaged, and how to read them
+    "mnist": (makers.digits, "mnist/train-images-idx3-ubyte.gz", mnist, {}),
+    "mnist labels": (makers.digits, "mnist/t10k-labels-idx1-ubyte.gz", mnist, {}),
+    "cifar10": (makers.cifar, "cifar10/cifar-10-batches-py/data_batch_3", cifar10, {}),
+    "boston": (makers.housing, "boston/housing.data", boston, {}),
+    "reuters": (makers.newswires, "reuters/reuters.npz", reuters, {}),
+    "fsdd": (makers.recordings, "fsdd/recordings/1_ann_4.wav", fsdd, {"speakers": ["ann"]}),
+    "lfw": (makers.people, "lfw/lfw/Bo/Bo_0002.jpg", lfw, {"min_faces": 3, "split": "random"}),
+}
+
+
+@pytest.mark.parametrize("keep", [0, 20, 0.5, -100])
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_truncated_file_stops_this_run_and_the_next(
+    tmp_path: Path, name: str, keep: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody answers there
+    make, file, load, options = DAMAGED[name]
+    path = tmp_path / file
+    make(path.parent)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content)) if isinstance(keep, float) else keep])
+    aside = rf"{path.name} is damaged \(.*\): it is now {path.name}\.corrupt; put"
+    with pytest.raises(UserError, match=aside):
+        load(data_dir=tmp_path, **options)
+    assert not path.exists()
+    gone = "not found|No such file|was damaged: put a good copy"
+    with pytest.raises((UserError, FileNotFoundError), match=gone):
+        load(data_dir=tmp_path, **options)
+    path.with_name(f"{path.name}.corrupt").unlink()
+    path.write_bytes(content)
+    assert load(data_dir=tmp_path, **options).source == "local"

@@ -74,22 +74,6 @@ def test_a_fake_has_the_same_shape() -> None:
     assert fake.classes == 3
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"generator": "moons"}, "generator=moons is not one of"),
-        ({"noise_position": "top"}, "noise_position=top"),
-        ({"noise_kind": "pink"}, "noise_kind=pink"),
-        ({"test_share": 1.0}, "leaves one part"),
-        ({"limit_test": 0}, "data.limit_test=0 must be at least 1"),
-        ({"generator": "classification", "informative": 1, "classes": 4}, "data: n_classes"),
-    ],
-)
-def test_impossible_options_are_refused(options: dict[str, object], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        synthetic(n_samples=50, **options)  # type: ignore[arg-type]
-
-
 def test_an_image_is_its_digit_and_its_patches_added_and_clipped() -> None:
     images, which = clutter(DIGITS, 30, 60, 6, 8, [7])
     # The same numbers in the same order, one image and one patch at a time.
@@ -168,18 +152,3 @@ def test_clutter_from_a_file(
     path.write_bytes(makers.npz(x_train=arrays["x_train"]))
     with pytest.raises(UserError, match="it has no x_test"):
         clt(data_dir=tmp_path, variant=variant)
-
-
-@pytest.mark.parametrize("option", ["size", "patches", "patch_size", "seed", "train", "test"])
-def test_options_of_the_generator_are_refused_for_a_file(tmp_path: Path, option: str) -> None:
-    for fake in (True, False):
-        with pytest.raises(UserError, match=f"data.{option}=28 is for data.variant=generated, not"):
-            clt(data_dir=tmp_path, variant="small", fake=fake, **{option: 28})
-
-
-@pytest.mark.parametrize(
-    "options", [{"size": 20}, {"patch_size": 29}, {"patches": -1}, {"variant": "big"}, {"seed": -1}]
-)
-def test_impossible_options_of_clutter(tmp_path: Path, options) -> None:
-    with pytest.raises(UserError, match="data"):
-        clt(data_dir=tmp_path, **options)

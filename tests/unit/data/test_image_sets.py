@@ -35,21 +35,6 @@ def test_unpacked_idx_files_and_torchvision_folders(tmp_path: Path) -> None:
     assert mnist(data_dir=tmp_path).train.inputs.shape == (60, 28, 28, 1)
 
 
-@pytest.mark.parametrize("name", DIGIT_FILES)
-@pytest.mark.parametrize("keep", [0, 5, 0.5, -1])
-def test_a_truncated_idx_file_is_set_aside(tmp_path: Path, name: str, keep: float) -> None:
-    makers.digits(tmp_path / "mnist")
-    path = tmp_path / "mnist" / name
-    content = path.read_bytes()
-    path.write_bytes(content[: int(keep * len(content)) if isinstance(keep, float) else keep])
-    with pytest.raises(
-        UserError, match=rf"{name} is damaged \(.*\): it is now {name}\.corrupt; put"
-    ):
-        mnist(data_dir=tmp_path)
-    assert not path.exists()
-    assert path.with_name(f"{name}.corrupt").exists()
-
-
 @pytest.mark.parametrize(
     ("number", "content", "sentence", "gone"),
     [
@@ -81,8 +66,6 @@ def test_a_border_of_black(tmp_path: Path, fake: bool) -> None:
     assert data.test.inputs.sum() == plain.test.inputs.sum()
     author = mnist(data_dir=tmp_path, fake=fake, pad=1, preprocess="author")
     assert author.test.inputs[:, 0].eq(-2).all()
-    with pytest.raises(UserError, match="data.pad=-1 must be at least 0"):
-        mnist(data_dir=tmp_path, fake=fake, pad=-1)
 
 
 @pytest.mark.parametrize("folder", ["cifar10", "."])
@@ -94,21 +77,6 @@ def test_cifar_batches(tmp_path: Path, folder: str) -> None:
     np.testing.assert_array_equal(data.test.inputs, images[100:])
     # Flattened, the colours of a pixel are neighbours.
     assert data.train.inputs[0].flatten()[(5 * 32 + 7) * 3 + 1] == images[0, 5, 7, 1]
-
-
-@pytest.mark.parametrize("keep", [0, 100, -100, None])
-def test_a_damaged_cifar_batch_is_set_aside(tmp_path: Path, keep: int | None) -> None:
-    folder = tmp_path / "cifar10/cifar-10-batches-py"
-    makers.cifar(folder)
-    path, sentence = folder / "data_batch_3", r".* now data_batch_3\.corrupt; put"
-    if keep is None:
-        path.write_bytes(b"cos\nsystem\n(S'false'\ntR.")
-        sentence = r".*it wants to run os\.system"
-    else:
-        path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(UserError, match=f"data_batch_3 is damaged {sentence}"):
-        cifar10(data_dir=tmp_path)
-    assert (folder / "data_batch_3.corrupt").exists()
 
 
 @pytest.fixture
@@ -171,10 +139,7 @@ def test_the_sample_is_real_digits() -> None:
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    for number, (person, count) in enumerate([("Bo", 4), ("Al", 5), ("Cy", 2)]):
-        for photo in range(1, count + 1):
-            path = tmp_path / f"lfw/lfw/{person}/{person}_{photo:04}.jpg"
-            makers.photograph(path, tint=60 * number)
+    makers.people(tmp_path / "lfw/lfw/Bo")
     return tmp_path
 
 
@@ -185,6 +150,8 @@ def test_people_with_enough_photographs(people: Path) -> None:
     labels = np.concatenate([data.train.targets, data.test.targets])
     assert np.bincount(labels).tolist() == [5, 4]
     assert lfw(data_dir=people, min_faces=2, **RANDOM).classes == 3
+    with pytest.raises(UserError, match="data.min_faces=5 leaves 1 people"):
+        lfw(data_dir=people, min_faces=5, **RANDOM)
     stretched = lfw(data_dir=people, min_faces=4, stretch=True, split="random")
     assert stretched.train.inputs.mean() != data.train.inputs.mean()
 
@@ -198,31 +165,6 @@ def test_faces_are_those_of_scikit_learn(people: Path) -> None:
     faces = np.concatenate([data.train.inputs, data.test.inputs])[..., 0]
     for face in faces:
         assert np.abs(expected - face).max((1, 2)).min() < 1e-6
-
-
-def test_a_truncated_photograph_stops_this_run_and_the_next(people: Path) -> None:
-    path = people / "lfw/lfw/Bo/Bo_0002.jpg"
-    path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(UserError, match=r"Bo_0002.jpg is damaged .* now Bo_0002\.jpg\.corrupt"):
-        lfw(data_dir=people, min_faces=3, **RANDOM)
-    with pytest.raises(UserError, match="Bo_0002.jpg.corrupt was damaged: put a good copy"):
-        lfw(data_dir=people, min_faces=3, **RANDOM)
-    path.with_name("Bo_0002.jpg.corrupt").unlink()
-    makers.photograph(path)
-    assert lfw(data_dir=people, min_faces=3, **RANDOM).classes == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"min_faces": 4}, "these files have none, use data.split=random"),
-        ({"min_faces": -1}, "data.min_faces=-1 must be at least 1"),
-        ({"min_faces": 5}, "data.min_faces=5 leaves 1 people"),
-    ],
-)
-def test_impossible_options_of_faces(people: Path, options, sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        lfw(data_dir=people, **options)
 
 
 @pytest.mark.parametrize(
@@ -259,5 +201,3 @@ def test_one_kind_of_pets_alone_is_refused(tmp_path: Path, kind: str, absent: st
         makers.photograph(tmp_path / f"train/{kind}.{number}.jpg", (30, 30))
     with pytest.raises(UserError, match=f"train holds no pictures of {absent}"):
         catsdogs(data_dir=tmp_path, **RANDOM)
-    with pytest.raises(UserError, match="interpolation=cubic is not one of nearest, bilinear"):
-        catsdogs(data_dir=tmp_path, interpolation="cubic", **RANDOM)

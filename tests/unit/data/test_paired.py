@@ -8,7 +8,6 @@ import torch
 
 from focusing.data import mnist, multi_domain
 from focusing.data.audio import SPEAKERS
-from focusing.errors import UserError
 from tests.unit.data import makers
 
 
@@ -70,8 +69,3 @@ def test_digits_and_recordings_are_used_equally_often(folder: Path) -> None:
     assert len(images.unique(dim=0)) == 60
     sounds = data.train.inputs[:, 28:].flatten(1).unique(dim=0, return_counts=True)[1]
     assert sounds.max() - sounds.min() <= 1
-
-
-def test_only_the_official_split(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"data.split=random: pairs share recordings"):
-        multi_domain(data_dir=folder, split="random")

@@ -63,15 +63,6 @@ def test_files_in_the_data_folder_come_first(tmp_path: Path, server: Server, wan
     assert not server.requests
 
 
-def test_a_file_without_a_published_hash_is_not_hashed(tmp_path: Path) -> None:
-    (tmp_path / "thing").mkdir()
-    (tmp_path / "thing/a").write_bytes(b"a")
-    files = find(entry((File("a"),)), tmp_path)
-    assert files is not None
-    (tmp_path / "thing/a").unlink()  # reading it would fail
-    assert files.source == "local"
-
-
 def test_any_complete_choice_will_do(tmp_path: Path) -> None:
     (tmp_path / "thing").mkdir()
     for name in ("a", "c"):

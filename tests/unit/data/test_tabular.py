@@ -10,16 +10,13 @@ from focusing.data.decoders import DamagedError
 from focusing.data.tabular import read_dna
 from focusing.errors import UserError
 from tests.unit.data import makers
-
-TABLE = np.random.default_rng(0).random((506, 14)).round(4)
+from tests.unit.data.makers import TABLE
 
 
 @pytest.fixture
 def housing(tmp_path: Path) -> Path:
-    (tmp_path / "boston").mkdir()
-    path = tmp_path / "boston" / "housing.data"
-    path.write_text("".join(" " + "  ".join(map(str, row)) + "\n" for row in TABLE))
-    return path
+    makers.housing(tmp_path / "boston")
+    return tmp_path / "boston" / "housing.data"
 
 
 def test_boston_is_split_as_in_keras(tmp_path: Path, housing: Path) -> None:
@@ -50,16 +47,6 @@ def test_zeros_on_either_side(tmp_path: Path, housing: Path) -> None:
     assert not data.train.inputs[:, 18:].any()
     assert data.informative == (5, 18)
     np.testing.assert_allclose(data.train.inputs[:, 5:18].mean(0), 0, atol=1e-6)
-    with pytest.raises(UserError, match="data.preprocess=author is for values from 0 to a known"):
-        boston(data_dir=tmp_path, preprocess="author")
-
-
-@pytest.mark.parametrize("change", [lambda text: text[:5000], lambda text: text + " x"])
-def test_a_damaged_table_is_set_aside(tmp_path: Path, housing: Path, change) -> None:
-    housing.write_text(change(housing.read_text()))
-    with pytest.raises(UserError, match=r"housing.data is damaged .* now housing\.data\.corrupt"):
-        boston(data_dir=tmp_path)
-    assert not housing.exists()
 
 
 ROWS = np.random.default_rng(1).integers(0, 2, (3186, 180))

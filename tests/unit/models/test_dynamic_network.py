@@ -96,12 +96,6 @@ def test_a_finder_that_is_not_trained_stays() -> None:
     assert not any(weights.requires_grad for weights in net.focus.finder.parameters())
 
 
-def test_only_the_first_layer_focuses() -> None:
-    assert list(build(FOCUSED).focused_layers()) == ["net.hidden1"]
-    assert isinstance(build(FOCUSED).net.hidden2, nn.Linear)
-    assert isinstance(build({**FOCUSED, "focus_layers": "all"}).net.hidden2, FocusedLinear)
-
-
 def test_the_summary_counts_the_windows() -> None:
     layers = {layer.name: layer for layer in build(DENSE).summary().layers}
     assert layers["focus"].multiply_adds == 8 * 20 * 20 + 8 * 8 * 20

@@ -54,17 +54,8 @@ MODELS = {
     "transformer_dense": ("Transformer", False),
     "transformer_focus": ("Transformer", False),  # its foci are those of heads
 }
-FIRST = {
-    "simple": "focus_s",
-    "cnn": "cnn_focus",
-    "vgg": "vgg_focus",
-    "fasttext": "fasttext_focus",
-    "transformer": "transformer_focus",
-}
-EVERYWHERE = (*FIRST.values(), "focus_2d")
+EVERYWHERE = ("focus_s", "focus_2d", "cnn_focus", "vgg_focus", "transformer_focus")
 """Models that are tried on every data set that they are for."""
-SIZES = ("hidden", "dropout", "batch_norm", "filters", "features", "pretrained")
-"""Options that depend on the data or the size of an experiment."""
 HIDDEN = {"synthetic": [4], "boston": [64, 64], "reuters": [150], "dna": [60]}
 """Where the paper has other widths than 800."""
 
@@ -99,29 +90,6 @@ def check_step(data: DataSet, net: Network) -> None:
         assert (parameter.grad is not None) == parameter.requires_grad, name
 
 
-@cache
-def data_of(name: str) -> DataSet:
-    return load_data(config_of(name, FIRST[family_on(name)], "size=smoke"))
-
-
-def family_on(data: str) -> str:
-    """A kind of network that the data is for."""
-    return "fasttext" if data == "imdb" else "simple"
-
-
-def pair(data: str, model: str) -> dict[str, Any]:
-    """The config of a small network on a data set.
-
-    Composing takes most of the time. Each kind of network is composed on each data set, and each
-    model once; what is asked of it is put together from the two.
-    """
-    kind = family(model)
-    config = config_of(data, FIRST[kind], "size=smoke")
-    file = config_of(ON[kind][0], model, "size=smoke")["model"]
-    sizes = {name: config["model"][name] for name in SIZES if name in file}
-    return {**config, "model": {**file, **sizes}}
-
-
 @pytest.mark.parametrize(
     ("model", "data"),
     [
@@ -132,19 +100,20 @@ def pair(data: str, model: str) -> dict[str, Any]:
     ],
 )
 def test_every_network_on_every_data_set(model: str, data: str) -> None:
-    net = build_net(pair(data, model), data_of(data))
+    config = config_of(data, model, "size=smoke")
+    samples, net = built(config)
     assert (type(net).__name__, bool(net.focused_layers())) == MODELS[model]
-    check_step(data_of(data), net)
+    check_step(samples, net)
     trained = not model.endswith("dense") and not model.startswith("fixed")
-    groups = build_optimizer(net, Optim(**pair(data, model)["optim"])).param_groups
+    groups = build_optimizer(net, Optim(**config["optim"])).param_groups
     assert ({"mu", "sigma"} <= {group["name"] for group in groups}) is trained
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_pixels_in_their_places(name: str) -> None:
-    data = data_of(name)
+    data, net = built(config_of(name, "focus_2d", "size=smoke"))
     height, width, channels = data.train.inputs.shape[1:]
-    [first] = build_net(pair(name, "focus_2d"), data).focused_layers().values()
+    [first] = net.focused_layers().values()
     assert repr(first.topology) == repr(
         ((height, width), channels) if channels > 1 else (height, width)
     )
@@ -158,9 +127,8 @@ def test_a_former_focus_2d_has_two_focused_layers() -> None:
     model = {**config["model"], "later_sigma": 0.025}
     for option in ("focus_layers", "margin", "later_topology", "units_per_focus", "anchored"):
         del model[option]
-    first, second = (
-        build_net({**config, "model": model}, data_of("mnist")).focused_layers().values()
-    )
+    _, net = built({**config, "model": model})
+    first, second = net.focused_layers().values()
     assert first.mu.min().item() == pytest.approx(0.2)
     assert (second.mu.shape[1], second.sigma.mean().item()) == (1, pytest.approx(0.025))
 
@@ -183,13 +151,6 @@ def test_simple_networks_have_the_papers_layers(data: str) -> None:
     dropout = {"mnist": [0.2, 0.25], "reuters": [0.5]}  # of Reuters, Keras' example
     assert model["dropout"] == dropout.get(data, [])
     assert model["batch_norm"] == (data not in ("boston", "reuters"))
-
-
-@pytest.mark.parametrize("model", ["fasttext_dense", "fasttext_focus"])
-def test_fasttext_on_texts(model: str) -> None:
-    data, net = built(config_of("imdb", model, "data.ngrams=1"))
-    check_step(data, net)
-    assert len(net.embedding.weight) == data.vocabulary
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from focusing.models import Transfer, focused_transfer
+from focusing.models import Transfer
 from focusing.models.extractors import EXTRACTORS, ResNet18, vgg16
-from tests.unit.models.small import FOCUS
 
 CONVOLUTIONS = [0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28]
 """Of VGG16, as torchvision numbers them."""
@@ -99,15 +98,6 @@ def test_the_head_pools_pads_and_classifies(pad: int) -> None:
     zeros = torch.zeros(2, pad)
     y = functional.relu(net.norm(net.hidden(torch.cat([zeros, pooled, zeros], 1))))
     torch.testing.assert_close(net(x), net.output(y), rtol=1e-4, atol=1e-4)
-
-
-def test_options_reach_the_head() -> None:
-    net = focused_transfer(
-        (8, 8, 1), 4, features="small", pretrained=False, batch_norm=False, dropout=0.4, **FOCUS
-    )
-    assert isinstance(net.norm, nn.Identity)
-    assert net.dropout.p == 0.4
-    assert net.focused_layers()["hidden"].mu.shape == (40, 1)
 
 
 @pytest.mark.parametrize("name", EXTRACTORS)

@@ -82,18 +82,6 @@ def test_every_engine_gives_the_same_gradients(backend: str) -> None:
         assert_same(parameter.grad, reference.get_parameter(name).grad)
 
 
-def test_gradcheck() -> None:
-    torch.manual_seed(0)
-    layer = AnchoredLinear(30, 4, taps=4, topology=(5, 6), sigma=0.17, mu="random").double()
-    x = torch.randn(3, 30, dtype=torch.float64, requires_grad=True)
-
-    def call(x: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
-        names = ("taps", "mu", "sigma")
-        return torch.func.functional_call(layer, dict(zip(names, values, strict=True)), x)
-
-    assert torch.autograd.gradcheck(call, (x, layer.taps, layer.mu, layer.sigma))
-
-
 def test_weights_travel_with_the_focus() -> None:
     layer = AnchoredLinear(31, 1, taps=9, mu=0.4, sigma=0.1, dtype=torch.float64)
     before = layer.effective_weight().detach()

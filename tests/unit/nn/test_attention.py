@@ -123,18 +123,6 @@ def test_a_wide_focus_is_torchs_attention(
         assert_same(list(focused(*alone)), list(plain(*alone)))
 
 
-def test_gradcheck() -> None:
-    layer = made(4, 2, topology=(2, 3), mu=0.1, sigma=0.4)
-    x = torch.randn(2, 6, 4, dtype=torch.float64, requires_grad=True)
-
-    def call(x: torch.Tensor, mu: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
-        foci = {"mu": mu, "sigma": sigma}
-        options = {"need_weights": False}
-        return torch.func.functional_call(layer, foci, (x, x, x), options)[0]
-
-    assert torch.autograd.gradcheck(call, (x, layer.mu, layer.sigma))
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_in_torchs_own_encoder(training: bool) -> None:
     """Whose fast path for inference reads the weights of attention, and would skip the focus."""

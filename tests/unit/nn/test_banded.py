@@ -145,18 +145,6 @@ def test_double_precision_has_tiles(samples: int, fastest: str) -> None:
 
 
 @every_product
-def test_layers_that_stay_whole(fastest: str) -> None:
-    layer = FocusedLinear(60, 40, mu="random", sigma=0.2).eval()
-    layer.prune(0.3)
-    banded = layer.banded()
-    assert banded.work == 1
-    for samples in (0, 1, 3, 40):
-        x = torch.randn(samples, 60)
-        assert_same(banded(x), layer(x))
-        assert_same(banded(x.requires_grad_()), layer(x))
-
-
-@every_product
 def test_weights_and_biases_may_change(fastest: str) -> None:
     banded, x = make_banded(), torch.randn(4, 400)
     before = banded(x)

@@ -2,7 +2,6 @@
 
 import copy
 import errno
-import math
 import os
 import subprocess
 import sys
@@ -11,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numba
-import numpy as np
 import pytest
 import torch
 from numba.core.caching import IndexDataCacheFile
 
 from focusing import FocusedLinear
 from focusing.nn.ops import kernels
-from focusing.nn.ops.cpu import PLAN_STEPS, BufferPool, when_compiling
-from focusing.nn.ops.kernels import _exp2
+from focusing.nn.ops.cpu import PLAN_STEPS, when_compiling
 from tests.unit.nn.oracle import (
     FAST_BACKENDS,
     Result,
@@ -49,23 +46,6 @@ def test_no_plan_of_former_foci_misleads(backend: str, topology: Any) -> None:
                     expected[mu, sigma] = derivatives(layer, x, grad_y)
                 results, title = measured(layer, x, grad_y), f"from {start} to {end}"
                 expected[mu, sigma].check(results, 2e-4, title)
-
-
-@pytest.mark.parametrize("backend", FAST_BACKENDS)
-def test_slow_drift_over_many_steps(backend: str) -> None:
-    """As in training: steps so small that a plan for the last foci nearly fits the next."""
-    layer = FocusedLinear(256, 160, sigma=0.03, backend=backend)
-    x, grad_y = torch.randn(2, 256), torch.randn(2, 160)
-    for step in range(150):
-        with torch.no_grad():
-            layer.mu += 0.004 * torch.randn(160, 1)
-            layer.sigma *= torch.exp(0.05 * torch.randn(160, 1) + 0.005)
-            layer.constrain_()
-        if step % 5 == 0:
-            expected = derivatives(layer, x, grad_y)
-            expected.check(measured(layer, x, grad_y), 1e-4, f"step {step}")
-        else:
-            layer(x)
 
 
 def test_the_nearest_input_may_be_far_along_the_first_axis() -> None:
@@ -135,19 +115,6 @@ def test_small_moves_reuse_the_plan_until_it_wears_out() -> None:
             layer.mu.add_(1e-6)
     assert len({id(plan) for plan in plans}) == 2
     assert plans[0] is plans[PLAN_STEPS]
-
-
-def test_a_buffer_comes_back_and_is_not_lent_twice() -> None:
-    single, double = np.dtype(np.float32), np.dtype(np.float64)
-    pool = BufferPool()
-    first, second = pool.lend(10, single), pool.lend(10, single)
-    assert first.data_ptr() != second.data_ptr()
-    place = first.data_ptr()
-    del first
-    assert pool.lend(8, single).data_ptr() == place
-    assert pool.lend(8, double).dtype == torch.float64
-    assert len(pool.lend(11, single)) == 11
-    assert len(pool._free) == 1
 
 
 @pytest.mark.parametrize("sigma", [0.02, 0.3])
@@ -229,21 +196,6 @@ def test_threads_may_share_a_layer(sigma: float) -> None:
         sys.setswitchinterval(interval)
     for y, wanted in zip(results, expected, strict=True):
         assert torch.equal(torch.stack(y), torch.stack(wanted))
-
-
-@numba.njit
-def powers(x, out):
-    for j in range(len(x)):
-        out[j] = _exp2(x[j])
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 5e-7), (np.float64, 1e-14)])
-def test_powers_of_two(dtype: type, tolerance: float) -> None:
-    x = np.concatenate([np.linspace(-60, 12, 100_003), np.arange(-60, 12), [math.nan]])
-    x = x.astype(dtype)
-    out = np.empty_like(x)
-    powers(x, out)
-    np.testing.assert_allclose(out, np.exp2(x.astype(np.float64)), rtol=tolerance)
 
 
 def test_no_folder_for_compiled_code_only_costs_time() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from focusing import FocusedLinear, focusify, param_groups
+from focusing import FocusedLinear
 from tests.unit.nn import oracle
 from tests.unit.nn.oracle import BACKENDS, FOCI, assert_same
 
@@ -38,21 +38,6 @@ class TestUnitsPerFocus:
             expected = torch.stack([line[row], line[column]])
             torch.testing.assert_close(places[row, column, unit], expected)
 
-    @pytest.mark.parametrize("backend", BACKENDS)
-    def test_one_focus_each_gives_the_same_with_summed_gradients(self, backend: str) -> None:
-        shared = fields(backend=backend)
-        single = FocusedLinear(36, 36, topology=(6, 6), backend=backend)
-        foci = dict(zip(("mu", "sigma"), shared.neuron_foci(), strict=True))
-        single.load_state_dict({**shared.state_dict(), **foci})
-        x = torch.randn(5, 36)
-        assert_same(shared(x), single(x))
-        for layer in (shared, single):
-            layer(x).square().sum().backward()
-        assert_same(shared.weight.grad, single.weight.grad)
-        for name in ("mu", "sigma"):
-            summed = single.get_parameter(name).grad.view(9, 4, 2).sum(1)
-            assert_same(shared.get_parameter(name).grad, summed)
-
     def test_fold_prune_banded_and_state(self) -> None:
         layer = fields().eval()
         assert 0 < layer.prune(0.3) < 1
@@ -66,24 +51,6 @@ class TestUnitsPerFocus:
         with pytest.raises(RuntimeError, match="size mismatch for mu"):
             fields(units_per_focus=1).load_state_dict(layer.state_dict())
         assert "units_per_focus=4" in repr(layer)
-
-    def test_focusify_and_param_groups(self) -> None:
-        net = nn.Sequential(nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 4))
-        net = focusify(net, keep_weights=True, units_per_focus=4)
-        assert [layer.mu.shape for layer in net[::2]] == [(2, 1), (1, 1)]
-        sizes = {
-            group["name"]: sum(p.numel() for p in group["params"]) for group in param_groups(net)
-        }
-        assert sizes == {"weight": 36 * 8 + 8 * 4, "other": 12, "mu": 3, "sigma": 3}
-
-    def test_gradcheck(self) -> None:
-        layer = fields().double()
-        x = torch.randn(3, 36, dtype=torch.float64, requires_grad=True)
-
-        def call(x: torch.Tensor, mu: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
-            return torch.func.functional_call(layer, {"mu": mu, "sigma": sigma}, x)
-
-        assert torch.autograd.gradcheck(call, (x, layer.mu, layer.sigma))
 
 
 class TestPrevious:

@@ -96,10 +96,6 @@ def test_gradcheck(focus: str, normalizer: str, axes: int) -> None:
         assert torch.autograd.gradcheck(*as_function(layer, batch=2), fast_mode=True), backend
 
 
-def test_second_derivatives_of_the_reference() -> None:
-    assert torch.autograd.gradgradcheck(*as_function(make(backend="reference"), batch=1))
-
-
 @pytest.mark.parametrize(("sigma", "peak"), [(0.025, 4.75), (0.1, 2.38)])
 def test_peak_of_phi(sigma: float, peak: float) -> None:
     """Section 1.2 of paper_facts.md."""

@@ -142,10 +142,6 @@ def test_a_gpu_that_triton_cannot_serve_is_left_to_torch(monkeypatch: pytest.Mon
     ops._triton_runs_on.cache_clear()
 
 
-def test_the_first_launch_runs_both_kernels() -> None:
-    gpu.launch_once(DEVICE)
-
-
 def test_weights_need_not_be_contiguous() -> None:
     class Transposed(torch.nn.Module):
         def forward(self, weight: torch.Tensor) -> torch.Tensor:
@@ -183,16 +179,6 @@ def test_foci_of_any_bits_are_no_error(name: str, bits: int) -> None:
     y = layer(torch.ones(2, 20, device=DEVICE))
     y.sum().backward()
     assert y.isnan().all() or bits != 0x7FC00000
-
-
-@pytest.mark.parametrize("trained", ["x", "weight", "bias", "mu", "sigma"])
-def test_any_parameter_may_be_trained_alone(trained: str) -> None:
-    layer = make_layer(30, 2, sigma=0.1)
-    for name, parameter in layer.named_parameters():
-        parameter.requires_grad_(name == trained)
-    x = torch.randn(3, 30, device=DEVICE, requires_grad=trained == "x")
-    grad_y = torch.randn(3, 2, device=DEVICE)
-    derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-4, trained)
 
 
 @pytest.mark.parametrize("watched", [False, True])

@@ -222,14 +222,6 @@ def test_methods_refuse_too() -> None:
             layer.regularization(p)
 
 
-def test_a_bound_is_allowed() -> None:
-    layer = FocusedLinear(6, 3, mu=torch.tensor([0.0, 0.8, 1.0]), sigma=(0.1, 0.1))
-    assert (layer.sigma == layer.sigma[0]).all()
-    FocusedLinear(6, 3, mu=torch.tensor([0.1, 0.2, 0.8]), mu_range=(0.1, 0.8))
-    FocusedLinear(6, 3, mu=0.5, mu_range=(0.5, 0.5), sigma_range=(0.1, 0.1)).constrain_()
-    FocusedLinear(1, 1)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_inputs_of_a_wrong_size_or_type_are_refused(backend: str) -> None:
     for bias in (True, False):

@@ -41,16 +41,6 @@ def test_shapes(
     assert layer.mu.shape == layer.sigma.shape == (3, expected.shape[1])
 
 
-def test_an_image_flattened_with_channels_last_meets_its_positions() -> None:
-    """Input (row, column, channel) of a flattened image is where the layer thinks it is."""
-    layer = FocusedLinear(32 * 32 * 3, 2, topology=(32, 32, 3))
-    image = torch.zeros(32, 32, 3)
-    image[5, 17] = 1
-    where = image.flatten().nonzero()[:, 0]
-    assert where.tolist() == [(5 * 32 + 17) * 3 + channel for channel in range(3)]
-    torch.testing.assert_close(layer.tau[where], torch.tensor([[5 / 31, 17 / 31]]).expand(3, 2))
-
-
 def test_tensors_are_used_as_they_are() -> None:
     tau = torch.rand(9, 2, dtype=torch.float64)
     for dtype in (torch.float32, torch.float64):

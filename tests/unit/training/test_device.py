@@ -18,13 +18,13 @@ from torch.utils._pytree import tree_leaves
 from focusing.callbacks import ClipFoci
 from focusing.compose import config_dir, family
 from focusing.config import Optim
-from focusing.data.batches import Augment, Batches, Preparation, resident
+from focusing.data.batches import Batches, resident
 from focusing.nn.ops import fused
 from focusing.training.module import FocusingModule
 from focusing.training.trainer import build_net, build_trainer, load_data
 from tests.conftest import pytest_configure
 from tests.unit.experiments.composed import checked
-from tests.unit.training.fitting import OPTIONS, data, net, optim, trained
+from tests.unit.training.fitting import OPTIONS, net, optim, trained
 
 META = torch.device("meta")
 MODELS = sorted(path.stem for path in (config_dir() / "model").glob("*.yaml"))
@@ -122,16 +122,6 @@ def test_the_engine_of_torch_operations_never_waits(axes: int, normalizer: str) 
         parameters = (x, weight.requires_grad_(), bias, mu, sigma)
         fused.focused_linear(*parameters, tau, mask, normalizer).sum().backward()
     assert mu.grad is not None
-
-
-def test_batches_on_the_device_stay_there() -> None:
-    """Shuffled, prepared and augmented: only the order and random numbers come from the host."""
-    images = torch.zeros(20, 8, 8, 3, dtype=torch.uint8, device=META)
-    split = data().train._replace(inputs=images, targets=torch.zeros(20, device=META))
-    prepare = Preparation.fit("unit", torch.zeros(2, 8, 8, 3).numpy())
-    batches = Batches(split, 5, 0, prepare=prepare, augment=Augment(flip=True, shift=0.1))
-    assert batches.prepare.factor.device == META
-    assert [batch.inputs.device for batch in batches] == [META] * 4
 
 
 class Reads(TorchDispatchMode):

@@ -169,16 +169,3 @@ class TestRepulsion:
         expected = sum(math.exp(-2 * square) for square in squares) / 4
         assert self.of(four)[0].item() == pytest.approx(expected)
         assert self.of([[0.3]])[0].item() == 0  # nobody to avoid
-
-    def test_it_pushes_apart_what_is_close(self) -> None:
-        _, crowd = self.of([[0.45], [0.5], [0.55]])
-        left, middle, right = crowd.mu.grad[:, 0].tolist()
-        assert left > 0 > right  # a step against the gradient takes them outwards
-        assert middle == pytest.approx(0)
-
-    def test_it_hardly_reaches_beyond_an_even_distance(self) -> None:
-        _, far = self.of([[0.0], [3 / 10], *[[0.95]] * 8])
-        _, near = self.of([[0.0], [1 / 10], *[[0.95]] * 8])
-        # The force is n d e^(-(n d)^2 / 2): at 3 it is an eighteenth of that at 1.
-        ratio = far.mu.grad[0, 0].item() / near.mu.grad[0, 0].item()
-        assert ratio == pytest.approx(3 * math.exp(-4.5) / math.exp(-0.5))

@@ -8,7 +8,6 @@ over an image, over a copy of them. The smaller blocks of ``blocks.py`` are grou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,8 @@ Bools = npt.NDArray[np.bool_]
 
 BLOCK = 16
 """Neurons are counted in blocks of this size, which is what a matrix product fills anyway."""
-MAX_BLOCKS = 64
-"""Blocks to begin with; all pairs of them are compared."""
+CALL_FACTORS = (1, 2, 4, 8, 16, 32, 64)
+"""Costs of a tile to try, in calls."""
 MAX_SINGLE_SHARE = 0.8
 """Tiles must promise to need less than this share of a single sample's time."""
 MAX_CANDIDATES = 256
@@ -51,7 +50,7 @@ class Tile:
     def cost(self, call: float = CALL, move: float = MOVE, load: float = LOAD) -> float:
         """Multiply-adds per sample, or what takes as long."""
         per_input = load + (0 if isinstance(self.columns, slice) else move)
-        return float(_cost(len(self.rows), self.width, call, per_input))
+        return call + (-(-len(self.rows) // BLOCK) * BLOCK + per_input) * self.width
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,9 @@ def choose_tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Ti
     rows = np.arange(neurons)
     best = Tiling([Tile(rows, slice(0, inputs))])
     cost, limit = best.cost(), MAX_SINGLE_SHARE * best.cost(single=True)
-    size = BLOCK * -(-neurons // (BLOCK * MAX_BLOCKS))
-    in_order = np.split(rows, range(size, neurons, size))
-    for blocks in (in_order, _halve(used, _extent(used, positions), rows, size)):
-        for factor in (1, 4, 16, 64):  # fewer tiles, if many are too many for one sample
-            tiling = Tiling(_merge(used, blocks, factor * CALL, neighbours=blocks is in_order))
+    for keys in (rows[:, None].astype(np.float64), _extent(used, positions)):
+        for factor in CALL_FACTORS:  # fewer tiles, if many are too many for one sample
+            tiling = Tiling(_halve(used, keys, rows, factor * CALL))
             if tiling.cost(single=True, restore=restore) <= limit:
                 if tiling.cost(restore=restore) < cost:
                     best, cost = tiling, tiling.cost(restore=restore)
@@ -110,71 +107,31 @@ def choose_tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Ti
 
 
 def _extent(used: Bools, positions: Floats) -> Floats:
-    """Where the inputs of each neuron begin and end on each axis, (n, 2d)."""
-    sides = [
-        extreme(np.where(used, axis, outside), axis=1)
-        for axis in positions.T
-        for extreme, outside in ((np.min, np.inf), (np.max, -np.inf))
-    ]
-    extent = np.stack(sides, axis=1)
+    """Where the inputs of each neuron begin and end on each axis, and how far that is, (n, 3d)."""
+    first = np.stack([np.where(used, axis, np.inf).min(1) for axis in positions.T], axis=1)
+    last = np.stack([np.where(used, axis, -np.inf).max(1) for axis in positions.T], axis=1)
+    extent = np.concatenate([first, last, last - first], axis=1)
     return np.where(np.isfinite(extent), extent, 0.0)  # of neurons that need nothing
 
 
-def _halve(used: Bools, extent: Floats, rows: Ints, size: int) -> list[Ints]:
-    """Blocks of neurons that need nearly the same inputs: halves of halves of halves.
-
-    Neurons are sorted by the side of their extent whose halves are cheapest.
-    """
-    if len(rows) <= size:
-        return [rows]
-    half = max(1, round(len(rows) / 2 / size)) * size
-    orders = [rows[np.argsort(side, kind="stable")] for side in extent[rows].T]
-    pairs = [(np.sort(order[:half]), np.sort(order[half:])) for order in orders]
-    pair = min(pairs, key=lambda pair: sum(_tile(used, part).cost() for part in pair))
-    return [block for part in pair for block in _halve(used, extent, part, size)]
-
-
-def _merge(used: Bools, blocks: list[Ints], call: float, *, neighbours: bool) -> list[Tile]:
-    """Join the two tiles that save most by it, and so on, as long as any do.
+def _halve(used: Bools, keys: Floats, rows: Ints, call: float) -> list[Tile]:
+    """Tiles of neurons that need nearly the same inputs: halves of halves, as long as these pay.
 
     Args:
         used: which inputs each neuron needs.
-        blocks: the neurons of each tile to begin with.
+        keys: to sort all neurons by, (n, k); halves are cut along the one that makes them cheapest.
+        rows: the neurons to divide.
         call: cost of a tile beyond its arithmetic.
-        neighbours: join no others, such that the neurons stay in their order.
     """
-    tiles = list(blocks)
-    needs = np.stack([used[rows].any(0) for rows in blocks]).astype(np.float32)
-    while len(tiles) > 1:
-        size, count = np.array([len(rows) for rows in tiles]), needs.sum(1)
-        first = np.where(count, needs.argmax(1), needs.shape[1])
-        last = np.where(count, needs.shape[1] - needs[:, ::-1].argmax(1), 0)
-        one, other = np.triu_indices(len(tiles), 1)
-        if neighbours:
-            one, other = one[other == one + 1], other[other == one + 1]
-        own = _cheaper(size, (last - first).clip(0), count, call)
-        span = np.maximum(last[one], last[other]) - np.minimum(first[one], first[other])
-        either = count[one] + count[other] - (needs @ needs.T)[one, other]
-        joint = _cheaper(size[one] + size[other], span.clip(0), either, call)
-        saved = own[one] + own[other] - joint
-        best = saved.argmax()
-        if saved[best] <= 0:
-            break
-        kept, joined = one[best], other[best]
-        tiles[kept] = np.sort(np.concatenate([tiles[kept], tiles.pop(joined)]))
-        needs[kept] = np.maximum(needs[kept], needs[joined])
-        needs = np.delete(needs, joined, 0)
-    return [_tile(used, rows) for rows in tiles]
-
-
-def _cost(rows: Any, width: Any, call: float = CALL, per_input: float = LOAD) -> Any:
-    return call + (-(-rows // BLOCK) * BLOCK + per_input) * width
-
-
-def _cheaper(rows: Ints, span: Ints, count: Floats, call: float) -> Floats:
-    """Cost of tiles on the slice from their first to their last input, or on a copy of each."""
-    cost: Floats = np.minimum(_cost(rows, span, call), _cost(rows, count, call, LOAD + MOVE))
-    return cost
+    whole = _tile(used, rows)
+    if len(rows) <= BLOCK:
+        return [whole]
+    half = max(1, round(len(rows) / 2 / BLOCK)) * BLOCK
+    orders = [rows[np.argsort(key, kind="stable")] for key in keys[rows].T]
+    pairs = [(np.sort(order[:half]), np.sort(order[half:])) for order in orders]
+    pair = min(pairs, key=lambda pair: sum(_tile(used, part).cost(call) for part in pair))
+    tiles = [tile for part in pair for tile in _halve(used, keys, part, call)]
+    return tiles if sum(tile.cost(call) for tile in tiles) < whole.cost(call) else [whole]
 
 
 def _tile(used: Bools, rows: Ints) -> Tile:

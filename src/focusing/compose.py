@@ -102,8 +102,8 @@ def _check_override(text: str) -> None:
     name = text.partition("=")[0].lstrip("+")
     choices = sorted(path.stem for path in (config_dir() / name).glob("*.yaml"))
     if choices and "=" in text:
-        choice = OverridesParser.create().parse_override(text).value()
-        if not isinstance(choice, str | list):  # such as size=null
+        override = OverridesParser.create().parse_override(text)
+        if not override.is_sweep_override() and not isinstance(override.value(), str | list):
             raise UserError(f"{text} is no choice; {name} is one of {', '.join(choices)}.")
 
 

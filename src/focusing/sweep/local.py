@@ -88,6 +88,9 @@ class LocalSweep(HydraSweep):
 
         with pool:
             for job, outcome in pool.run(chain([first], jobs), tick):
+                if outcome.crashed:
+                    run_dir = self.record_failure(job, str(outcome.error))
+                    outcome = replace(outcome, run_dir=run_dir)
                 done(job, outcome)
 
     def _execute_and_announce(self, job: Job, announce: Announce) -> Outcome:

@@ -42,7 +42,6 @@ from focusing.sweep.jobs import (
 from focusing.sweep.status import SweepStatus
 
 TaskFunction = Callable[[DictConfig], Any]
-Announce = Callable[[Path, dict[str, Any]], None]
 SIGNAL_EXIT_CODES = (130, 143)
 """Exit codes of a process that Ctrl-C or SIGTERM stopped."""
 POLL_SECONDS = 1.0
@@ -59,7 +58,7 @@ class SweepTask:
     Attributes:
         threads: of a job; None: torch's default.
         folder: the working directory of the sweep, for machines where jobs start elsewhere.
-        announce: called with the run folder and the config before the job begins.
+        announce: called before a job begins that is not skipped.
     """
 
     def __init__(self, task: TaskFunction, prepare: Callable[[DictConfig], None]) -> None:
@@ -67,7 +66,7 @@ class SweepTask:
         self.threads: int | None = None
         self.folder: Path | None = None
         self.trusted = trusted()  # goes along to processes that the user did not start
-        self.announce: Announce | None = None
+        self.announce: Callable[[], None] = lambda: None
 
     def __call__(self, cfg: DictConfig) -> Outcome:
         """Run one job."""
@@ -92,8 +91,7 @@ class SweepTask:
             return Outcome.from_error(error)
         if outcome is not None:
             return outcome
-        if self.announce is not None:
-            self.announce(run_dir, config)
+        self.announce()
         return self._run(cfg, run_dir, config)
 
     def peek(self, cfg: DictConfig) -> Outcome | None:
@@ -250,6 +248,25 @@ class HydraSweep(Sweep):
         except Exception as error:
             value = error
         return value if isinstance(value, Outcome) else Outcome.from_error(value)
+
+    def compose(self, job: Job) -> DictConfig:
+        """The config of a job as its task gets it."""
+        cfg = self._compose(job)
+        HydraConfig.instance().set_config(cfg)
+        OmegaConf.set_struct(cfg, False)
+        del cfg["hydra"]
+        return cfg
+
+    def record_failure(self, job: Job, error: str, *, write: bool = True) -> str | None:
+        """Record the failure of a job whose process is gone; returns its run folder."""
+        with suppress(Exception):  # its config may be the problem
+            cfg = self.compose(job)
+            if not is_stack(cfg):  # whose runs have records of their own
+                config, run_dir = self._task.locate(cfg)
+                if write:
+                    record_failure(run_dir, config, error)
+                return str(run_dir)
+        return None
 
 
 def _wait_for_release(busy: Sequence[Result], status: SweepStatus) -> list[Job]:

@@ -140,7 +140,7 @@ def test_who_cancels_a_job_leaves_no_record_and_a_run_is_not_lost_for_ever(
 
 def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> None:
     job = Job(1, ("seed=1", *_fixed(cluster)))
-    _, run_dir = cluster._task.locate(cluster._settle(job))
+    _, run_dir = cluster._task.locate(cluster.compose(job))
     run_dir.mkdir(parents=True)
     write_record(run_dir, {**SMALLEST, "status": "failed", "error": "It diverged."})
     outcomes = run(3)

@@ -312,13 +312,11 @@ def legend_start_and_end(figure: Figure, colour: str) -> None:
     legend_above(figure, [start, legend_entry("end", colour, marker="^")])
 
 
-def end_labels(
-    axes: Axes, entries: Sequence[tuple[float, float, str, str]], height: float, gap: float = 4
-) -> None:
+def end_labels(axes: Axes, entries: Sequence[tuple[float, float, str, str]], height: float) -> None:
     """Write names at the right ends of lines, moved apart where they would overlap.
 
-    ``entries`` are x, y, text and colour; ``height`` of the axes, which have their final limits,
-    and ``gap`` between a line and its name are in points.
+    ``entries`` are x, y, text and colour; ``height`` of the axes, which have their final limits, is
+    in points.
     """
     low, high = axes.get_ylim()
     scale = axes.get_yaxis().get_transform().transform  # serves a logarithmic axis, too
@@ -327,7 +325,7 @@ def end_labels(
     wanted = [(float(scale(y)) - bottom) / (top - bottom) * height for _, y, _, _ in ordered]
     for (x, y, text, colour), at, moved in zip(ordered, wanted, spread_apart(wanted), strict=True):
         axes.annotate(
-            text, (x, y), (gap, moved - at), textcoords="offset points", color=colour,
+            text, (x, y), (4, moved - at), textcoords="offset points", color=colour,
             fontsize=7, va="center", annotation_clip=False,
         )  # fmt: skip
 

@@ -10,7 +10,6 @@ from focusing.reports.figures.plotting import (
     MODEL_STYLES,
     Dot,
     draw_dots,
-    end_labels,
     header_lines,
     model_style,
     panel_title,
@@ -34,14 +33,6 @@ from focusing.reports.names import MODELS, class_name, label_words, option_words
 )
 def test_labels_move_apart_as_little_as_needed(wanted: list[float], places: list[float]) -> None:
     assert spread_apart(wanted, 10.0) == pytest.approx(places)
-
-
-def test_labels_of_equal_lines_do_not_overlap() -> None:
-    axes = Figure().subplots()
-    axes.set_ylim(0, 1)
-    end_labels(axes, [(1, 0.5, "a", "k"), (1, 0.5, "b", "k")], height=100)
-    low, high = sorted(text.xyann[1] for text in axes.texts)
-    assert high - low == pytest.approx(LINE_HEIGHT)
 
 
 @pytest.mark.parametrize(("count", "rows", "columns"), [(1, 1, 1), (4, 1, 4), (5, 2, 3), (6, 2, 3)])

@@ -60,6 +60,14 @@ def test_whiskers_end_at_the_interval_and_few_runs_have_none() -> None:
     assert [text.get_text() for text in axes.texts] == ["n=2"]
 
 
+def test_the_bar_of_the_paper_is_on_no_note_and_in_its_own_half_of_the_row() -> None:
+    axes = Figure().subplots()
+    dots = [Dot(0, 5.0, ("k", "o"), 4.0, 6.0, published=8.0, shift=-0.18, note="5")]
+    draw_dots(axes, dots)
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[8, -0.36], [8, 0]], atol=1e-12)
+    assert [text.xy for text in axes.texts] == [(8.0, -0.18)]
+
+
 def test_no_two_models_look_alike() -> None:
     assert MODEL_STYLES.keys() == MODELS.keys()
     assert len({colour for colour, _ in MODEL_STYLES.values()}) == len(MODELS)

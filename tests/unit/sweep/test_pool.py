@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from focusing.results.store import read_record
 from tests.processes import state, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -55,10 +54,7 @@ def test_workers_are_started_kept_replaced_and_die_alone(tmp_path: Path) -> None
     assert "ended by SIGKILL" in outcomes[1][1]
     assert "exit code 3" in outcomes[3][1]
     assert {"hello from a", "hello from d"} <= set(results["mortal"]["said"])  # workers print
-    record = read_record(tmp_path / "runs" / "seed=0")
-    assert record is not None
-    assert (record["status"], record["experiment"]) == ("failed", "mortal")
-    assert "SIGKILL" in record["error"]
+    assert results["mortal"]["began"] == [1]  # what workers announce
 
     assert len(set(processes(results["kept"]))) <= 2
     assert len(set(processes(results["replaced"]))) == 8  # one each

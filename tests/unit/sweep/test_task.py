@@ -51,13 +51,12 @@ def leave(cfg: DictConfig, **record: Any) -> Path:
 
 def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     fresh = cfg()
-    seen: list[Path] = []
+    begun: list[str] = []
     task = sweep_task(lambda _: 0.5)
-    task.threads = 1
-    task.announce = lambda run_dir, config: seen.append(run_dir)
+    task.announce = lambda: begun.append("now")
     outcome = task(fresh)
     assert (outcome.status, outcome.earlier, outcome.score) == ("done", False, 0.5)
-    assert seen == [Path(outcome.run_dir or "")]
+    assert begun == ["now"]
     leave(fresh, status="done", metric="accuracy")
     outcome = task(fresh)
     assert (outcome.earlier, outcome.metric) == (True, "accuracy")

@@ -316,7 +316,8 @@ def explain(error: BaseException) -> str | None:
     if removed:  # a group that others depend on
         gone = set(re.findall(r"\$\{(\w+)\}", removed[1])) - set(removed[2].split(", "))
         return missing(min(gone, default=removed[1]))
-    if isinstance(error, ConfigCompositionException | HydraException):
+    plain_words = isinstance(error, ConfigCompositionException | HydraException)
+    if plain_words or str(error).startswith("Config group override"):  # of a group of Hydra's own
         return " ".join(str(error).split())
     return None
 

@@ -98,8 +98,7 @@ def test_a_dead_worker_takes_only_its_job_with_it(tmp_path: Path) -> None:
     jobs = ["-m", "optim.lr=0.1,0.05,1e12", "model=dense", "model.batch_norm=false", "name=mortals"]
     jobs += ["data.n_samples=500", "trainer.max_epochs=3", "figures=false"]
     one = ["hydra/launcher=local", "hydra.launcher.workers=1"]
-    deadly = [sys.executable, "-m", "tests.integration.deadly_train"]
-    done = run_forked(deadly, *jobs, *one, cwd=tmp_path)
+    done = run_forked(COUNTED, *jobs, *one, cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
     rates = {record(folder)["config"]["optim"]["lr"]: folder for folder in run_dirs(tmp_path)}

@@ -23,6 +23,7 @@ from hydra.core.singleton import Singleton
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
+from focusing.instantiate import trusted
 from focusing.results.store import atomic_write
 from focusing.sweep.allocation import NO_RUN, SHARED_FILE, Allocation, Journal, Workload
 from focusing.sweep.jobs import Done, Job, Outcome
@@ -117,7 +118,6 @@ class ClusterSweep(HydraSweep):
         per_gpu: int,
     ) -> None:
         super().__init__(context, config, task)
-        task.folder = Path.cwd()
         self._runs_per_job, self._per_gpu = runs_per_job, per_gpu
         self._cpus, self.gpus = cpus, gpus or 0
         sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
@@ -194,8 +194,15 @@ class ClusterSweep(HydraSweep):
         cloudpickle: Any = import_module("cloudpickle")  # which has no types
         gpus = math.ceil(self.gpus)  # half of a GPU is a GPU to see
         places = {"cpus": self._cpus, "gpus": gpus, "per_gpu": self._per_gpu}
-        state = Singleton.get_state()
-        workload = Workload(self._context, self._config, self._task, state, places)
+        workload = Workload(
+            self._context,
+            self._config,
+            self._task,
+            places,
+            folder=Path.cwd(),
+            trusted=trusted(),
+            singletons=Singleton.get_state(),
+        )
         self._folder.mkdir(parents=True, exist_ok=True)
         atomic_write(self._folder / SHARED_FILE, cloudpickle.dumps(workload))
 

@@ -7,7 +7,6 @@ and the folder of a run follows from the hash of its config.
 from __future__ import annotations
 
 import logging
-import os
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -25,7 +24,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import check, check_devices, prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
-from focusing.instantiate import trust, trusted
 from focusing.results.collect import published
 from focusing.results.identity import run_folder
 from focusing.results.store import finished, has_figures, lock_of, read_record, record_of
@@ -56,27 +54,15 @@ class SweepTask:
         prepare: writes into a job's config what the config asks for, such as a random trial.
 
     Attributes:
-        threads: of a job; None: torch's default.
-        folder: the working directory of the sweep, for machines where jobs start elsewhere.
         announce: called before a job begins that is not skipped.
     """
 
     def __init__(self, task: TaskFunction, prepare: Callable[[DictConfig], None]) -> None:
         self.task, self.prepare = task, prepare
-        self.threads: int | None = None
-        self.folder: Path | None = None
-        self.trusted = trusted()  # goes along to processes that the user did not start
         self.announce: Callable[[], None] = lambda: None
 
     def __call__(self, cfg: DictConfig) -> Outcome:
         """Run one job."""
-        trust(self.trusted)
-        if self.folder is not None:
-            os.chdir(self.folder)
-        if self.threads is not None:
-            import torch
-
-            torch.set_num_threads(self.threads)
         prepare_hydra()
         with named_warnings():
             return self._skip_or_run(cfg)

@@ -53,7 +53,6 @@ def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     fresh = cfg()
     begun: list[str] = []
     task = sweep_task(lambda _: 0.5)
-    task.threads = 1
     task.announce = lambda: begun.append("now")
     outcome = task(fresh)
     assert (outcome.status, outcome.earlier, outcome.score) == ("done", False, 0.5)

@@ -23,6 +23,7 @@ from hydra import compose, initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, _utils, base, grammar_parser
@@ -86,13 +87,24 @@ def _guarded(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
         loader: Any, config_name: str, overrides: Any, run_mode: RunMode, **more: Any
     ) -> Any:
         for override in overrides:
-            if re.match(r"\s*[+~]*(@[^=]*)?(=|$)", override):
-                raise UserError(f"{override}: an option has a name, option=value.")
+            _check_override(override)
         config = load(loader, config_name, current_overrides(overrides), run_mode, **more)
         check_hydra(config.hydra, sweeps=run_mode == RunMode.MULTIRUN)
         return config
 
     return checked
+
+
+def _check_override(text: str) -> None:
+    """Refuse what Hydra would refuse without saying which override it is about."""
+    if re.match(r"\s*[+~]*(@[^=]*)?(=|$)", text):
+        raise UserError(f"{text}: an option has a name, option=value.")
+    name = text.partition("=")[0].lstrip("+")
+    choices = sorted(path.stem for path in (config_dir() / name).glob("*.yaml"))
+    if choices and "=" in text:
+        override = OverridesParser.create().parse_override(text)
+        if not override.is_sweep_override() and not isinstance(override.value(), str | list | dict):
+            raise UserError(f"{text} is no choice; {name} is one of {', '.join(choices)}.")
 
 
 def current_overrides(overrides: Sequence[str]) -> list[str]:
@@ -293,8 +305,6 @@ def explain(error: BaseException) -> str | None:
         return f"There is not enough memory for this: {' '.join(str(error).split())}."
     if isinstance(error, MissingConfigException):
         return _missing_choice(error)
-    if isinstance(error, ValueError) and str(error).startswith("Config group override"):
-        return _no_choice(error)
     if isinstance(error, ValueError) and str(error).startswith("Only one of --run"):
         return "-m, --cfg, --info and --shell-completion exclude each other: leave out all but one."
     cause: BaseException | None = error
@@ -306,7 +316,8 @@ def explain(error: BaseException) -> str | None:
     if removed:  # a group that others depend on
         gone = set(re.findall(r"\$\{(\w+)\}", removed[1])) - set(removed[2].split(", "))
         return missing(min(gone, default=removed[1]))
-    if isinstance(error, ConfigCompositionException | HydraException):
+    plain_words = isinstance(error, ConfigCompositionException | HydraException)
+    if plain_words or str(error).startswith("Config group override"):  # of a group of Hydra's own
         return " ".join(str(error).split())
     return None
 
@@ -324,20 +335,6 @@ def _missing_choice(error: MissingConfigException) -> str:
     if choice == OLD_NAME and group in USUAL:  # in a file of the user's own
         return f"{group}={choice} is now called {group}={USUAL[group]}."
     return f"{group}={choice} does not exist{hint(choice, options, f'{group}=')}"
-
-
-def _no_choice(error: ValueError) -> str:
-    """Hydra does not say which override it is about; the frame that raised the error knows."""
-    frame = error.__traceback__
-    while frame and frame.tb_next:
-        frame = frame.tb_next
-    override = frame.tb_frame.f_locals.get("override") if frame else None
-    if override is None:
-        return " ".join(str(error).split())
-    group = override.key_or_group
-    choices = sorted(path.stem for path in (config_dir() / group).glob("*.yaml"))
-    known = f"; {group} is one of {', '.join(choices)}" if choices else ""
-    return f"{override.input_line} is no choice{known}."
 
 
 def _wrong_option(error: OmegaConfBaseException) -> str:

@@ -9,8 +9,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -181,22 +181,16 @@ def _data_folder() -> Finding:
 
 def self_test(device: torch.device) -> Iterator[Finding]:
     """Try what a run does on a device, about ten seconds long."""
-    checks: dict[str, Callable[[torch.device], Iterator[Finding]]] = {
-        "engines": check_engines,
-        "training": check_steps,
-        "checkpoint": check_checkpoint,
-        "precision": check_precision,
-    }
-    for name, check in checks.items():
+    for check in (check_engines, check_steps, check_checkpoint, check_precision):
         start = time.perf_counter()
         try:
             for finding in check(device):
-                subject = f"{device} {finding.subject}"
-                yield Finding(subject, finding.status, finding.detail, finding.remedy)
+                yield replace(finding, subject=f"{device} {finding.subject}")
         except Exception as error:
+            subject = f"{device} {check.__name__.removeprefix('check_')}"
             text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             seconds = f"after {time.perf_counter() - start:.1f} s"
-            yield Finding(f"{device} {name}", "broken", f"{text} ({seconds})", REPORT)
+            yield Finding(subject, "broken", f"{text} ({seconds})", REPORT)
 
 
 def check_engines(device: torch.device) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,6 @@ from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
 from PIL import Image, ImageChops, ImageStat
 
-from focusing.nn import FocusedLinear
 from focusing.nn.focus import coefficients
 from focusing.results.store import atomic_write
 
@@ -135,10 +134,10 @@ class LayerFoci:
         sigma: apertures, (E, n, d).
         focus: name of the focus function.
         normalizer: name of the normaliser.
-        informative: first column of the inputs that is not noise, and the one after the last.
         shown: neurons whose weights are stored, (k,).
         first: their focused weights phi o W at the start, (k, m).
         last: their focused weights at the end, (k, m).
+        informative: first column of the inputs that is not noise, and the one after the last.
     """
 
     layer: str
@@ -148,23 +147,19 @@ class LayerFoci:
     sigma: Array
     focus: str
     normalizer: str
-    informative: Sequence[int] | None = None
     shown: Array = field(default_factory=lambda: np.empty(0, dtype=int))
     first: Array = field(default_factory=lambda: np.empty((0, 0)))
     last: Array = field(default_factory=lambda: np.empty((0, 0)))
+    informative: Sequence[int] | None = None
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        layer: FocusedLinear,
-        epochs: Sequence[int],
-        foci: tuple[torch.Tensor, torch.Tensor],
-    ) -> LayerFoci:
-        """Foci (mu, sigma) that were recorded of a layer."""
-        mu, sigma = (values.numpy() for values in foci)
-        tau = layer.tau.detach().cpu().numpy()
-        return cls(name, np.asarray(epochs), tau, mu, sigma, layer.focus, layer.normalizer)
+    def of(cls, name: str, arrays: Mapping[str, Array], times: int | None = None) -> LayerFoci:
+        """What ``focus.npz`` holds of a layer, at the first ``times`` or at all."""
+        epochs, mu, sigma = (arrays[key][:times] for key in ("epoch", "mu", "sigma"))
+        focus, normalizer = (str(arrays[key]) for key in ("focus", "normalizer"))
+        shown, first, last = (arrays[key] for key in ("shown", "weight_first", "weight_last"))
+        tau = arrays["tau"]
+        return cls(name, epochs, tau, mu, sigma, focus, normalizer, shown, first, last)
 
     @property
     def neurons(self) -> int:

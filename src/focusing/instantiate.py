@@ -62,8 +62,6 @@ LOG_FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
 STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
 PLAIN_TYPES = (bool, dict, float, int, list, str, tuple, NoneType)
 
-Option = tuple[tuple[str, ...], Any]
-"""The path of an option of Hydra's, and its value."""
 T = TypeVar("T")
 _trusted: set[str] = set()
 
@@ -213,14 +211,14 @@ def check_hydra(hydra: DictConfig, *, sweeps: bool) -> None:
     if hydra.job.env_set:
         raise UserError("hydra.job.env_set is refused: set variables in your shell instead.")
     for part in ("callbacks", "launcher", "sweeper") if sweeps else ("callbacks",):
-        for path, value in _options(hydra, part, resolve=True):
-            plugin = path in (("launcher", "_target_"), ("sweeper", "_target_"))  # Hydra knows them
-            if path[-1] == "_target_" and not plugin and value not in trusted():
-                raise _refusal(path, value, f" If it is your own, add --trust-target {value}.")
+        for name, value in _options(hydra, part, resolve=True):
+            plugin = name in ("hydra.launcher._target_", "hydra.sweeper._target_")  # Hydra's own
+            if name.endswith("._target_") and not plugin and value not in trusted():
+                raise _refusal(name, value, f" If it is your own, add --trust-target {value}.")
     for part in ("hydra_logging", "job_logging"):
-        for path, value in _options(hydra, part, resolve=False):
-            if not _may_log(path[-1], value):
-                raise _refusal(path, value)
+        for name, value in _options(hydra, part, resolve=False):
+            if not _may_log(name.rpartition(".")[2], value):
+                raise _refusal(name, value)
 
 
 def _may_log(key: str, value: Any) -> bool:
@@ -232,14 +230,14 @@ def _may_log(key: str, value: Any) -> bool:
     return "${" not in text and ("://" not in text or value in STREAMS)
 
 
-def _options(hydra: DictConfig, part: str, *, resolve: bool) -> Iterator[Option]:
-    """The options below a part of Hydra's, with their paths."""
+def _options(hydra: DictConfig, part: str, *, resolve: bool) -> Iterator[tuple[str, Any]]:
+    """Name and value of the options below a part of Hydra's."""
     if not resolve and OmegaConf.is_interpolation(hydra, part):
-        raise _refusal((part,), "${...}")
+        raise _refusal(f"hydra.{part}", "${...}")
     if OmegaConf.is_config(hydra[part]):
-        yield from leaves(OmegaConf.to_container(hydra[part], resolve=resolve), part)
+        options = OmegaConf.to_container(hydra[part], resolve=resolve)
+        yield from leaves(options, "hydra", part, lists=True)
 
 
-def _refusal(path: tuple[str, ...], value: Any, more: str = "") -> UserError:
-    name = ".".join(("hydra", *path))
+def _refusal(name: str, value: Any, more: str = "") -> UserError:
     return UserError(f"{name}={value!r} is refused: a config must not run programs.{more}")

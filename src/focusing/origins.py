@@ -23,6 +23,7 @@ from rich.markup import escape
 
 from focusing.compose import config_dir, current_overrides, expand_braces, hydra_ready
 from focusing.errors import UserError, hint
+from focusing.validation import leaves
 
 SIGNATURE = "its signature in Python"
 HIDDEN_GROUPS = ("hydra", "recipe")
@@ -105,8 +106,8 @@ def trace(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, list[Origin]]
         name, _, value = override.lstrip("+").partition("=")
         if OmegaConf.select(config, name) is not None and not (config_dir() / name).is_dir():
             origins.setdefault(name, []).append(Origin("the command line", value))
-    leaves = dict.fromkeys(_leaves(OmegaConf.to_container(config)))  # in the order of the config
-    return config, {name: origins[name] for name in leaves if name in origins}
+    names = [name for name, _ in leaves(OmegaConf.to_container(config))]  # in the config's order
+    return config, {name: origins[name] for name in names if name in origins}
 
 
 def _options(config_path: str, repository: Any) -> Iterator[tuple[str, Origin]]:
@@ -114,14 +115,14 @@ def _options(config_path: str, repository: Any) -> Iterator[tuple[str, Origin]]:
     group, _, name = config_path.partition("/")
     if group == "schema":
         schema = OmegaConf.to_container(repository.load_config(config_path).config)
-        for key, value in _leaves(schema).items():
+        for key, value in leaves(schema):
             if value != "???":
                 yield key, Origin(SIGNATURE, value)
     elif group == "recipe":
         section, _, recipe = name.partition("/")
         for file in sorted((config_dir() / "recipe").glob("*.yaml")):
             content = yaml.compose(file.read_text(encoding="utf-8"))
-            for key, value in _entries(_child(content, section)):
+            for key, value in _entries(dict(_entries(content)).get(section)):
                 if recipe in expand_braces(key):
                     yield from _read(value, file, f" ({section} {recipe})")
     else:
@@ -149,20 +150,6 @@ def _entries(node: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield key.value, value
-
-
-def _child(node: Any, key: str) -> Any:
-    return dict(_entries(node)).get(key)
-
-
-def _leaves(options: Any, prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in options.items():
-        if isinstance(value, Mapping) and value:
-            leaves |= _leaves(value, f"{prefix}{key}.")
-        else:
-            leaves[f"{prefix}{key}"] = value
-    return leaves
 
 
 def _shown(value: Any) -> str:

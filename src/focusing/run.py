@@ -122,10 +122,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     trainer = build_trainer(  # it notices what this machine lacks
         config["trainer"],
         run_dir,
-        callbacks=[
-            *build_callbacks(config["callbacks"]),
-            *([CompiledNetwork()] if config["trainer"]["compile"] else []),
-        ],
+        callbacks=build_callbacks(config),
         best_of=judge and f"{judge}/{SERIES_OF[data.metric]}",
         metric=data.metric,
     )
@@ -208,16 +205,16 @@ def _fit_and_record(
     return record
 
 
-def build_callbacks(options: Mapping[str, Any]) -> list[pl.Callback]:
+def build_callbacks(config: Mapping[str, Any]) -> list[pl.Callback]:
     """The callbacks of a config; an option that is null stands for none."""
     callbacks: list[pl.Callback] = []
-    for name, target in options.items():
+    for name, target in config["callbacks"].items():
         if target:
             try:
                 callbacks.append(instantiate(target, pl.Callback))
             except UserError as error:
                 raise UserError(f"callbacks.{name}: {error}") from None
-    return callbacks
+    return [*callbacks, CompiledNetwork()] if config["trainer"]["compile"] else callbacks
 
 
 def measurements(callbacks: Iterable[Any], record: Mapping[str, Any]) -> dict[str, Any]:

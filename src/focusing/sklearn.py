@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Gt, Lt
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # type: ignore[import-untyped]
@@ -18,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets  # type: ignor
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor
 
-from focusing.config import AtLeastOne, NotNegative, Optim, Positive, drops_rest
+from focusing.config import AtLeastOne, NotNegative, Optim, Positive, Share, drops_rest
 from focusing.instantiate import check_arguments
 from focusing.models import MLP, focused_mlp
 from focusing.nn import FocusConstraint
@@ -37,6 +38,7 @@ class Foci(NamedTuple):
     sigma: Array
 
 
+@dataclass(eq=False, repr=False)
 class FocusEstimator(BaseEstimator):  # type: ignore[misc]
     """What both estimators share.
 
@@ -70,40 +72,22 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
         net_: the trained network, for inference: foci and batch norms folded.
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes: Sequence[AtLeastOne] | AtLeastOne = (100,),
-        *,
-        mu: Any = "spread",
-        sigma: Any = 0.25,
-        topology: Any = None,
-        dropout: Annotated[float, Ge(0), Lt(1)] = 0.0,
-        learning_rate: Positive = 0.01,
-        learning_rate_mu: NotNegative = 0.01,
-        learning_rate_sigma: NotNegative = 0.01,
-        batch_size: AtLeastOne = 32,
-        drop_last: Literal["auto", True, False] = "auto",
-        max_iter: AtLeastOne = 100,
-        early_stopping: bool = True,
-        validation_fraction: Annotated[float, Gt(0), Lt(1)] = 0.1,
-        n_iter_no_change: AtLeastOne = 10,
-        random_state: Any = None,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.mu = mu
-        self.sigma = sigma
-        self.topology = topology
-        self.dropout = dropout
-        self.learning_rate = learning_rate
-        self.learning_rate_mu = learning_rate_mu
-        self.learning_rate_sigma = learning_rate_sigma
-        self.batch_size = batch_size
-        self.drop_last = drop_last
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.random_state = random_state
+    hidden_layer_sizes: Sequence[AtLeastOne] | AtLeastOne = (100,)
+    _: KW_ONLY
+    mu: Any = "spread"
+    sigma: Any = 0.25
+    topology: Any = None
+    dropout: Share = 0.0
+    learning_rate: Positive = 0.01
+    learning_rate_mu: NotNegative = 0.01
+    learning_rate_sigma: NotNegative = 0.01
+    batch_size: AtLeastOne = 32
+    drop_last: Literal["auto", True, False] = "auto"
+    max_iter: AtLeastOne = 100
+    early_stopping: bool = True
+    validation_fraction: Annotated[float, Gt(0), Lt(1)] = 0.1
+    n_iter_no_change: AtLeastOne = 10
+    random_state: Any = None
 
     def _check_options(self) -> list[int]:
         """Check the options; returns the neurons of the hidden layers."""

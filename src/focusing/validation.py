@@ -168,13 +168,23 @@ def _check_key(key: Any) -> None:
     _check_text(key)
 
 
-def leaves(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value in containers inside one another, after the keys that lead to it."""
-    if isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from leaves(item, *path, str(key))
-    else:
-        yield path, value
+def leaves(
+    value: Any, *path: str, separator: str = ".", lists: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """Every value in objects inside one another, after the keys that lead to it.
+
+    Args:
+        value: an object; an empty one is a value.
+        *path: keys that lead to it.
+        separator: stands between two keys.
+        lists: look into lists, too.
+    """
+    look_inside = isinstance(value, dict | list) if lists else isinstance(value, dict)
+    if not look_inside or not value:
+        yield separator.join(path), value
+        return
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from leaves(item, *path, str(key), separator=separator, lists=lists)
 
 
 def short(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from focusing.results.arrays import check_arrays, read_arrays
 FILE = "windows.npz"
 KINDS = {"images": "u S ...", "epoch": "if E", "centre": "f E S G d", "extent": "f E S G d"}
 MAX_SAMPLES, COLUMNS, MAX_FRAMES, EARLY_FRAMES = 24, 8, 36, 12
-PANEL = 0.85
-"""Inches of a sample."""
+PANEL, TITLE_HEIGHT = 0.85, 0.25
+"""Inches of a sample, and of the line above all."""
+FPS = 6
 
 
 def read_windows(run_dir: Path) -> dict[str, Array] | None:
@@ -38,50 +40,44 @@ def in_plane(arrays: dict[str, Array]) -> bool:
     return bool(arrays["images"].ndim == 4 and arrays["centre"].shape[-1] == 2)
 
 
-class WindowPanels:
-    """Samples in a grid of panels, each with the frames of its windows.
-
-    Args:
-        arrays: from :func:`read_windows`.
-    """
-
-    def __init__(self, arrays: dict[str, Array]) -> None:
-        self.arrays = arrays
-        images = arrays["images"]
-        shown = evenly_spaced(len(images), MAX_SAMPLES)
-        rows = -(-len(shown) // COLUMNS)
-        with figure_style():
-            self.figure = Figure((COLUMNS * PANEL, rows * PANEL + 0.25))
-            panels: Any = self.figure.subplots(rows, COLUMNS, squeeze=False)
-            top = 1 - 0.25 / (rows * PANEL + 0.25)
-            self.figure.subplots_adjust(0.005, 0.005, 0.995, top, wspace=0.05, hspace=0.05)
-            self.title = self.figure.text(0.01, 0.995, "", va="top", fontsize=8)
-            self.frames: list[tuple[int, int, Rectangle]] = []
-            for panel in panels.flat:
-                panel.set_axis_off()
-            for panel, sample in zip(panels.flat, shown, strict=False):
-                image = images[sample]
-                panel.imshow(image[..., 0] if image.shape[-1] == 1 else image[..., :3], cmap="gray")
-                for glimpse in range(arrays["centre"].shape[2]):
-                    edge = Rectangle((0, 0), 1, 1, fill=False, lw=1.2, ec=colour(glimpse + 1))
-                    self.frames.append((sample, glimpse, panel.add_patch(edge)))
-
-    def show(self, at: int) -> None:
-        """Put the windows where they were at a recorded time."""
-        size = np.array(self.arrays["images"].shape[1:3]) - 1
-        for sample, glimpse, frame in self.frames:
-            centre = self.arrays["centre"][at, sample, glimpse] * size
-            extent = self.arrays["extent"][at, sample, glimpse] * size
-            top, left = centre - extent / 2
-            frame.set(xy=(left, top), height=extent[0], width=extent[1])
-        self.title.set_text(f"epoch {round(float(self.arrays['epoch'][at]), 1):g}")
-
-
 def windows_figure(arrays: dict[str, Array]) -> Figure:
     """Test samples with the windows that the trained network looks at."""
-    panels = WindowPanels(arrays)
-    panels.show(-1)
-    return panels.figure
+    figure, show = _window_panels(arrays)
+    show(-1)
+    return figure
+
+
+def _window_panels(arrays: dict[str, Array]) -> tuple[Figure, Callable[[int], None]]:
+    """Samples in a grid, and what puts the frames of their windows where they were at a time."""
+    images, centres, extents = (arrays[name] for name in ("images", "centre", "extent"))
+    shown = evenly_spaced(len(images), MAX_SAMPLES)
+    rows = -(-len(shown) // COLUMNS)
+    height = rows * PANEL + TITLE_HEIGHT
+    frames: list[tuple[int, int, Rectangle]] = []
+    with figure_style():
+        figure = Figure((COLUMNS * PANEL, height))
+        panels: Any = figure.subplots(rows, COLUMNS, squeeze=False)
+        top = 1 - TITLE_HEIGHT / height
+        figure.subplots_adjust(0.005, 0.005, 0.995, top, wspace=0.05, hspace=0.05)
+        title = figure.text(0.01, 0.995, "", va="top", fontsize=8)
+        for panel in panels.flat:
+            panel.set_axis_off()
+        for panel, sample in zip(panels.flat, shown, strict=False):
+            image = images[sample]
+            panel.imshow(image[..., 0] if image.shape[-1] == 1 else image[..., :3], cmap="gray")
+            for glimpse in range(centres.shape[2]):
+                edge = Rectangle((0, 0), 1, 1, fill=False, lw=1.2, ec=colour(glimpse + 1))
+                frames.append((sample, glimpse, panel.add_patch(edge)))
+
+    def show(at: int) -> None:
+        size = np.array(images.shape[1:3]) - 1
+        for sample, glimpse, frame in frames:
+            extent = extents[at, sample, glimpse] * size
+            upper, left = centres[at, sample, glimpse] * size - extent / 2
+            frame.set(xy=(left, upper), height=extent[0], width=extent[1])
+        title.set_text(f"epoch {round(float(arrays['epoch'][at]), 1):g}")
+
+    return figure, show
 
 
 def film_times(records: int) -> list[int]:
@@ -91,8 +87,7 @@ def film_times(records: int) -> list[int]:
     return [*range(early), *(early + int(at) for at in later)]
 
 
-def film_windows(arrays: dict[str, Array], fps: int = 6) -> bytes:
+def film_windows(arrays: dict[str, Array]) -> bytes:
     """The same over epochs, as a GIF that rests on its last picture."""
-    panels = WindowPanels(arrays)
     times = film_times(len(arrays["epoch"]))
-    return film(panels.figure, panels.show, [*times, *[times[-1]] * fps], fps=fps, dpi=110)
+    return film(*_window_panels(arrays), [*times, *[times[-1]] * FPS], fps=FPS, dpi=110)

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.processes import children, wait_until
+
 os.environ["PATH"] += f"{os.pathsep}/usr/sbin"  # where Debian has slurmctld
 CONFIG = """\
 ClusterName=own
@@ -81,19 +83,12 @@ class Slurm:
                     os.kill(int(entry.name), signal.SIGKILL)
         for entry in Path("/proc").glob("[0-9]*"):  # the one that would tell SLURM of their end
             with suppress(OSError):
-                if "slurmstepd" in (entry / "comm").read_text() and not _children(int(entry.name)):
+                if "slurmstepd" in (entry / "comm").read_text() and not children(int(entry.name)):
                     os.kill(int(entry.name), signal.SIGKILL)
 
     def wait(self, seconds: float, *command: str, until: str) -> None:
         """Run a command until it prints something."""
-        end = time.monotonic() + seconds
-        while self(*command).strip() != until:
-            assert time.monotonic() < end, f"{command}: {self(*command)}"
-            time.sleep(0.1)
-
-
-def _children(pid: int) -> str:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().strip()
+        wait_until(lambda: self(*command).strip() == until, seconds)
 
 
 def _free_ports(count: int) -> list[int]:

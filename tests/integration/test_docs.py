@@ -16,7 +16,6 @@ from tests.integration.forked import run_forked
 pytestmark = pytest.mark.slow
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 CREDIT = "https://squidfunk.github.io/mkdocs-material/"
-TUTORIALS = ["docs/index.md", "docs/tutorials/own_cnn.md", "docs/explanation/dynamic.md"]
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +53,6 @@ def test_the_reference_comes_from_docstrings_yaml_and_the_parser(site: Path) -> 
     assert "model=cnn_focus" in options
     assert "drop phi &lt; t" in (site / "reference/commands.html").read_text()
     assert "topology" in (site / "reference/python.html").read_text()
-
-
-@pytest.mark.parametrize("page", TUTORIALS)
-def test_examples_of_pages_run(page: str) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
-    assert blocks
-    exec(compile("\n".join(blocks), page, "exec"), {})  # noqa: S102 - our own page
 
 
 def test_the_data_set_of_the_tutorial_trains(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Sweeps on Ray: of one node, and of three, one of which is killed."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from tests.integration.commands import ROOT, SMALL, TRAIN, needs_cluster, record, run_dirs
 from tests.integration.forked import Forked, run_forked
 from tests.integration.step_counter import COUNTED
+from tests.processes import wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,11 +36,8 @@ def test_a_killed_node_hands_its_runs_on(tmp_path: Path, monkeypatch: pytest.Mon
         process = Forked(
             TRAIN, "-m", *launcher, "model.hidden=[8]", *RUNS, cwd=tmp_path, PYTHONPATH=path
         )
-        until = time.monotonic() + 400
-        while len(list(tmp_path.glob("outputs/.multirun/.ray/*/*.jsonl"))) < 2:
-            assert process.poll() is None, process.output
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        journals = "outputs/.multirun/.ray/*/*.jsonl"
+        wait_until(lambda: len(list(tmp_path.glob(journals))) == 2, seconds=400, process=process)
         cluster.remove_node(nodes[0], allow_graceful=False)
         out, err = process.communicate(timeout=400)
     finally:

@@ -10,7 +10,8 @@ import pytest
 from focusing.cli import build_parser
 from tests.integration.commands import ROOT, run_here
 
-PAGES = ["README.md", "docs/layer.md"]
+PAGES = ["README.md", "docs/layer.md", "docs/index.md", "docs/tutorials/own_cnn.md"]
+PAGES += ["docs/explanation/dynamic.md"]
 QUICK = ["trainer.max_epochs=1", "data.fake=true", "data.limit_train=64", "data.limit_test=32"]
 
 
@@ -18,8 +19,7 @@ QUICK = ["trainer.max_epochs=1", "data.fake=true", "data.limit_train=64", "data.
 def test_python_examples_run(page: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert blocks
-    for block in blocks:
-        exec(compile(block, page, "exec"), {})  # noqa: S102 - our own page
+    exec(compile("\n".join(blocks), page, "exec"), {})  # noqa: S102 - our own page
 
 
 def test_the_headline_command_runs(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Sweeps on a real SLURM: time limits, preemption, deaths, packing."""
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from tests.integration.commands import ROOT, TRAIN, needs_cluster, record, run_d
 from tests.integration.forked import Forked, run_forked
 from tests.integration.slurm_cluster import Slurm, slurm_cluster
 from tests.integration.step_counter import COUNTED
+from tests.processes import wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,10 +41,7 @@ def end_by_time(slurm: Slurm, job: str, folder: Path) -> None:
     pause.touch()
     slurm("scontrol", "update", f"JobId={job}", "TimeLimit=1")
     [log] = folder.glob(f"outputs/.multirun/.slurm/*/{job}_0_log.out")
-    until = time.monotonic() + 90
-    while "Requeued job" not in log.read_text():
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: "Requeued job" in log.read_text(), seconds=90)
     slurm("scontrol", "update", f"JobId={job}", "TimeLimit=240")  # as it was when it was submitted
     pause.unlink()
 
@@ -54,11 +51,8 @@ def test_a_sweep_survives_a_time_limit_a_preemption_and_a_death(
 ) -> None:
     env = {**slurm.env, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     process = Forked(TRAIN, *JOBS, *RUNS, cwd=tmp_path, **env)
-    until = time.monotonic() + 200
-    while begun(tmp_path) < 3:  # two on the first node, one on the second
-        assert process.poll() is None, process.output
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    # Two on the first node, one on the second.
+    wait_until(lambda: begun(tmp_path) == 3, seconds=200, process=process)
     expires, cancelled = slurm("squeue", "-hr", "-w", "node1", "-o", "%i").split()
     slurm("scancel", cancelled)
     slurm("sbatch", "-p", "urgent", "-w", "node2", "-c", "2", "-o", "/dev/null", "--wrap", "true")
@@ -87,11 +81,7 @@ def test_a_job_that_cannot_start_tells_why_and_a_stop_names_the_jobs(
     slurm("scontrol", "update", "PartitionName=urgent", "MaxTime=1")
     never = ["hydra.launcher.partition=urgent"]
     process = Forked(TRAIN, *JOBS, *RUNS, *never, cwd=tmp_path, **slurm.env)
-    until = time.monotonic() + 60
-    while "PartitionTimeLimit" not in process.output:
-        assert process.poll() is None, process.output
-        assert time.monotonic() < until, process.output
-        time.sleep(0.05)
+    wait_until(lambda: "PartitionTimeLimit" in process.output, process=process)
     process.send_signal(2)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130

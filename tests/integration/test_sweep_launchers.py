@@ -3,13 +3,13 @@
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.commands import TRAIN, record, run_dirs, run_here
 from tests.integration.forked import Forked, run_forked
+from tests.processes import children, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -26,15 +26,11 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> N
     pytest.importorskip("submitit")
     long = ["data.n_samples=3000", "optim.batch_size=8", "trainer.max_epochs=3", *SMALL[2:]]
     process = Forked(TRAIN, "-m", *SLURM, *long, cwd=tmp_path)
-    until = time.monotonic() + 200
-    while not list(tmp_path.glob("outputs/*/*/*/checkpoints/last.ckpt")):
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    checkpoint = "outputs/*/*/*/checkpoints/last.ckpt"
+    wait_until(lambda: list(tmp_path.glob(checkpoint)), seconds=200, process=process)
     [log] = tmp_path.glob("outputs/.multirun/.local/*/*_log.out")
-    [controller] = {int(log.name.partition("_")[0])}
-    [job] = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()
-    os.kill(int(job), signal.SIGUSR2)  # what SLURM sends before it ends a job
+    [job] = children(int(log.name.partition("_")[0]))
+    os.kill(job, signal.SIGUSR2)  # what SLURM sends before it ends a job
     output = "".join(process.communicate(timeout=200))
     assert process.returncode == 0, output
     assert "1/1 jobs, 1 done" in output

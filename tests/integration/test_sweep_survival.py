@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.commands import TRAIN, record, run_dirs
 from tests.integration.forked import Forked, run_forked
+from tests.processes import children, wait_for_end
 
 pytestmark = pytest.mark.slow
 
@@ -49,18 +50,6 @@ def table(folder: Path) -> dict[str, Any]:
     return rows
 
 
-def children(pid: int) -> list[int]:
-    listing = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in listing.read_text().split()] if listing.exists() else []
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
 def test_killed_sweeps_go_on_and_train_nothing_twice(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -87,10 +76,7 @@ def test_killed_sweeps_go_on_and_train_nothing_twice(tmp_path: Path) -> None:
         assert process.returncode == code, output
         assert "Traceback" not in output
         assert ("Stopped. The same command goes on from here." in output) == (code == 143)
-        until = time.monotonic() + 20
-        while any(map(alive, workers)) and time.monotonic() < until:
-            time.sleep(0.02)
-        assert not any(map(alive, workers))  # none goes on without its sweep
+        wait_for_end(workers)  # none goes on without its sweep
         after = stamps(killed)
         assert {path: after[path] for path in before} == before
         before = after
@@ -112,8 +98,7 @@ def test_a_dead_worker_takes_only_its_job_with_it(tmp_path: Path) -> None:
     jobs = ["-m", "optim.lr=0.1,0.05,1e12", "model=dense", "model.batch_norm=false", "name=mortals"]
     jobs += ["data.n_samples=500", "trainer.max_epochs=3", "figures=false"]
     one = ["hydra/launcher=local", "hydra.launcher.workers=1"]
-    deadly = [sys.executable, "-m", "tests.integration.deadly_train"]
-    done = run_forked(deadly, *jobs, *one, cwd=tmp_path)
+    done = run_forked(COUNTED, *jobs, *one, cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
     rates = {record(folder)["config"]["optim"]["lr"]: folder for folder in run_dirs(tmp_path)}

@@ -3,17 +3,15 @@
 import json
 import runpy
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import wandb
 
 from focusing.errors import UserError
 from tests.command_line import dashboard
 from tests.command_line import wandb as _wandb
-from tests.integration.wandb_server import Server, wandb_server
+from tests.integration.wandb_server import Server
 from tests.unit.reports.records import leave
 
 # wandb-workspaces, when it is imported.
@@ -21,13 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)
-def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MODE", "API_KEY", "BASE_URL", "SILENT", "ERROR_REPORTING"):
-        monkeypatch.setenv(f"WANDB_{name}", "")  # so that what the code sets is undone
-        monkeypatch.delenv(f"WANDB_{name}")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    monkeypatch.chdir(tmp_path)
+def records(no_wandb: None, tmp_path: Path) -> None:
     foci = {"first": {"moved": 0.1}}
     leave(tmp_path / "outputs", "mine", "mnist", "focus_s", 0, [0.5], focus=foci)
     leave(tmp_path / "outputs", "mine", "boston", "dense", 0, [3.0])
@@ -35,17 +27,6 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave(tmp_path / "outputs", "sparsity", "mnist", "focus_s", 0, [0.5], measured=measured)
     trial = {"sweep.trial": 0, "data.noise": 0, "data.informative": 20}
     leave(tmp_path / "outputs", "table1", "synthetic", "focus_s", 0, [0.5], options=trial)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    pytest.importorskip("wandb_workspaces")
-    with wandb_server() as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        wandb.teardown()
-        yield server
-        wandb.teardown()
 
 
 def spec(server: Server) -> dict[str, Any]:
@@ -64,6 +45,7 @@ def spec(server: Server) -> dict[str, Any]:
 def test_the_workspace_is_made_once_and_is_code(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("wandb_workspaces")
     dashboard(["--project", "p"])
     address = capsys.readouterr().out
     assert address.startswith(f"{server.url}/me/p?nw=")

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
@@ -191,7 +191,7 @@ def test_options(place: Path, overrides: list[str]) -> None:
         check_single(config, net, split_data(config, data)["train"])
         build_optimizer(net, Optim(**config["optim"]))
         check_loggers(config["logger"])
-        build_callbacks(config["callbacks"])
+        build_callbacks(config)
 
 
 @given(
@@ -261,27 +261,40 @@ def load_image(path: Path) -> None:
         image.load()
 
 
-READERS = {
-    "train-images-idx3-ubyte.gz": read_idx,
-    "photo.jpg": load_image,
-    "image.png": load_image,
-    "boston_housing.npz": read_boston,
-    "array.npy": load_npy,
-    "imdb.npz": lambda path: read_imdb(path, 100, 5, 2),
-    "data_batch_1": lambda path: read_cifar(path.parent),
-}
+IMAGE_CARD = Card(
+    "mnist", [28, 28, 1], list("0123456789"), model={"inputs": [28, 28, 1], "outputs": 10}
+)
 
 
-@pytest.mark.parametrize("name", READERS)
+def predict(path: Path) -> None:
+    predict_file(lambda x: torch.zeros(len(x), 10), IMAGE_CARD, path)
+
+
+READERS: list[tuple[str, Callable[[Path], object]]] = [
+    ("train-images-idx3-ubyte.gz", read_idx),
+    ("photo.jpg", load_image),
+    ("image.png", load_image),
+    ("boston_housing.npz", read_boston),
+    ("array.npy", load_npy),
+    ("imdb.npz", lambda path: read_imdb(path, 100, 5, 2)),
+    ("data_batch_1", lambda path: read_cifar(path.parent)),
+    *((name, predict) for name in ("image.png", "array.npy", "sound.wav", "table.csv")),
+    ("boston_housing.npz", predict),
+]
+
+
+@pytest.mark.parametrize(("name", "read"), READERS)
 @given(seed=st.integers(0, 2**32))
 @fuzz
-def test_data_files(place: Path, files: dict[str, Path], name: str, seed: int) -> None:
+def test_damaged_files(
+    place: Path, files: dict[str, Path], name: str, read: Callable[[Path], object], seed: int
+) -> None:
     folder = place / "files"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(files[name].parent, folder)
     (folder / name).write_bytes(damage(files[name].read_bytes(), seed))
     with only_sentences(place):
-        READERS[name](folder / name)
+        read(folder / name)
 
 
 @given(content=st.binary(max_size=200), suffix=st.sampled_from([".npz", ".npy", ".gz", ".png"]))
@@ -292,23 +305,6 @@ def test_files_of_anything(place: Path, content: bytes, suffix: str) -> None:
     for read in (load_npz, load_npy, read_idx, load_image):
         with only_sentences(place):
             read(path)
-
-
-IMAGE_CARD = Card(
-    "mnist", [28, 28, 1], list("0123456789"), model={"inputs": [28, 28, 1], "outputs": 10}
-)
-
-
-@pytest.mark.parametrize(
-    "name", ["image.png", "array.npy", "sound.wav", "table.csv", "boston_housing.npz"]
-)
-@given(seed=st.integers(0, 2**32))
-@fuzz
-def test_inputs(place: Path, files: dict[str, Path], name: str, seed: int) -> None:
-    path = place / name
-    path.write_bytes(damage(files[name].read_bytes(), seed))
-    with only_sentences(place):
-        predict_file(lambda x: torch.zeros(len(x), 10), IMAGE_CARD, path)
 
 
 # Runs and models of others ----------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The scikit-learn estimators: its own checks, and what it cannot know."""
 
 import importlib
-import pickle
 import re
 import sys
 from typing import Any
@@ -91,8 +90,6 @@ def test_repeats_itself_and_leaves_random_numbers_alone() -> None:
     assert np.array_equal(first.predict_proba(images), second.predict_proba(images))
     other = FocusClassifier((10,), max_iter=3, dropout=0.2, random_state=8).fit(images, labels)
     assert not np.array_equal(first.predict_proba(images), other.predict_proba(images))
-    again = pickle.loads(pickle.dumps(first))  # noqa: S301 - our own
-    assert np.array_equal(again.predict_proba(images), first.predict_proba(images))
 
 
 def test_pipelines_grids_and_cross_validation() -> None:
@@ -110,19 +107,14 @@ def test_pipelines_grids_and_cross_validation() -> None:
     ("options", "expected"),
     [
         ({"batch_size": 0}, "batch_size=0 must be at least 1"),
-        ({"batch_size": 2.5}, "batch_size=2.5 should be a valid integer"),
         ({"batch_size": "auto"}, "batch_size='auto' should be a valid integer"),
-        ({"max_iter": None}, "max_iter=None should be a valid integer"),
         ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be less than 1"),
         ({"mu": "left"}, "mu='left' is not one of"),
         ({"topology": (3, 3)}, "topology"),
         ({"hidden_layer_sizes": ()}, "hidden_layer_sizes is empty"),
         ({"hidden_layer_sizes": (0,)}, r"hidden_layer_sizes=\(0,\) must be at least 1"),
-        ({"hidden_layer_sizes": (2.7,)}, r"hidden_layer_sizes=\(2.7,\) should be"),
         ({"early_stopping": "yes"}, "early_stopping='yes' should be a valid boolean"),
         ({"learning_rate": 0}, "learning_rate=0 must be greater than 0"),
-        ({"learning_rate_mu": -1}, "learning_rate_mu=-1 must be at least 0"),
-        ({"dropout": 2}, "dropout=2 must be less than 1"),
         ({"learning_rate": 1e30, "max_iter": 5}, "smaller learning_rate"),
     ],
 )
@@ -130,11 +122,6 @@ def test_says_what_is_wrong(options: dict[str, Any], expected: str) -> None:
     images, labels = digits(100)
     with pytest.raises(ValueError, match=expected):
         FocusRegressor(**options, random_state=0).fit(images, labels)
-
-
-def test_one_class_is_too_few() -> None:
-    with pytest.raises(ValueError, match="one class"):
-        FocusClassifier().fit(np.zeros((5, 3)), np.zeros(5))
 
 
 def import_anew() -> None:

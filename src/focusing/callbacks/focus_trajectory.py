@@ -141,15 +141,12 @@ class FocusTrajectory(pl.Callback):
 
     def _record(self, trainer: pl.Trainer, epoch: int) -> None:
         self.trajectory.record(epoch, self._layers)
-        loggers = picture_loggers(trainer)
-        for logger in loggers:
+        for logger in picture_loggers(trainer):
             logger.log_metrics(self._statistics(trainer, epoch), step=trainer.global_step)
-        for logger in loggers if self.histograms else ():
-            for name, layer in self._layers.items():
-                for parameter in ("mu", "sigma"):
-                    values = getattr(layer, parameter).detach().float().cpu().numpy().ravel()
-                    key = f"focus/{name}/{parameter}"
-                    log_picture(logger, "histogram", key, values, trainer, epoch)
+        for name, layer in self._layers.items() if self.histograms else ():
+            for parameter in ("mu", "sigma"):
+                values = getattr(layer, parameter).detach().float().cpu().numpy().ravel()
+                log_picture(trainer, epoch, "histogram", f"focus/{name}/{parameter}", values)
 
     def _statistics(self, trainer: pl.Trainer, epoch: int) -> dict[str, float]:
         """Mean and spread of the foci of each layer, and the learning rates."""
@@ -165,24 +162,19 @@ class FocusTrajectory(pl.Callback):
         return row
 
     def _log_figures(self, trainer: pl.Trainer) -> None:
-        loggers = picture_loggers(trainer)
-        if not loggers or not trainer.is_global_zero:
+        if not picture_loggers(trainer) or not trainer.is_global_zero:
             return
         from focusing.drawing import foci_figure  # matplotlib takes a second
 
         for foci in self._recorded_foci():
-            figure = foci_figure(foci)
-            for logger in loggers:
-                key = f"focus/{foci.layer}"
-                log_picture(logger, "figure", key, figure, trainer, trainer.current_epoch)
+            key, figure = f"focus/{foci.layer}", foci_figure(foci)
+            log_picture(trainer, trainer.current_epoch, "figure", key, figure)
 
     def _recorded_foci(self) -> list[LayerFoci]:
         from focusing.drawing import LayerFoci
 
-        return [
-            LayerFoci.of(name, layer, self.trajectory.epochs, self.trajectory.foci(name))
-            for name, layer in self._layers.items()
-        ]
+        recorded = {name: self.trajectory.arrays(name, self._layers[name]) for name in self._layers}
+        return [LayerFoci.of(name, arrays) for name, arrays in recorded.items()]
 
 
 def picture_loggers(trainer: pl.Trainer) -> list[Logger]:
@@ -191,21 +183,20 @@ def picture_loggers(trainer: pl.Trainer) -> list[Logger]:
     return [logger for logger in trainer.loggers if isinstance(logger, kinds)]
 
 
-def log_picture(
-    logger: Logger, kind: str, key: str, content: Any, trainer: pl.Trainer, epoch: int
-) -> None:
-    """Log a ``figure``, or values as a ``histogram``."""
-    if isinstance(logger, TensorBoardLogger):
-        options = {"close": False} if kind == "figure" else {}  # another logger may want it too
-        add = getattr(logger.experiment, f"add_{kind}")
-        add(key, content, trainer.global_step, **options)
-    elif isinstance(logger, WandbLogger):
-        import wandb
+def log_picture(trainer: pl.Trainer, epoch: int, kind: str, key: str, content: Any) -> None:
+    """Log a ``figure``, or values as a ``histogram``, to all loggers that take pictures."""
+    for logger in picture_loggers(trainer):
+        if isinstance(logger, TensorBoardLogger):
+            options = {"close": False} if kind == "figure" else {}  # another logger may want it too
+            add = getattr(logger.experiment, f"add_{kind}")
+            add(key, content, trainer.global_step, **options)
+        elif isinstance(logger, WandbLogger):
+            import wandb
 
-        # An image, not the bare figure: W&B would turn that into a plotly chart.
-        wrap: Any = wandb.Image if kind == "figure" else wandb.Histogram
-        row = {key: wrap(content), "epoch": epoch}
-        logger.log_metrics(row, step=trainer.global_step)
+            # An image, not the bare figure: W&B would turn that into a plotly chart.
+            wrap: Any = wandb.Image if kind == "figure" else wandb.Histogram
+            row = {key: wrap(content), "epoch": epoch}
+            logger.log_metrics(row, step=trainer.global_step)
 
 
 class Trajectory:
@@ -295,19 +286,24 @@ class Trajectory:
         """
         arrays: dict[str, Any] = {"epoch": np.array(self.epochs, dtype=np.int64)}
         for name, layer in layers.items():
-            mu, sigma = self.foci(name)
-            values = {
-                "mu": mu.numpy(),
-                "sigma": sigma.numpy(),
-                "tau": layer.tau.detach().float().cpu().numpy(),
-                "shown": stored_neurons(layer.out_features),
-                "weight_first": self._weight_first[name].numpy(),
-                "weight_last": _weights(layer).numpy(),
-                "focus": np.array(layer.focus),
-                "normalizer": np.array(layer.normalizer),
-            }
-            arrays |= {f"{name}/{key}": value for key, value in values.items()}
+            stored = self.arrays(name, layer)
+            arrays |= {f"{name}/{key}": stored[key] for key in stored if key != "epoch"}
         write_arrays(path, arrays)
+
+    def arrays(self, name: str, layer: FocusedLinear) -> dict[str, Any]:
+        """What the file holds of a layer, which is as it is at the end."""
+        mu, sigma = self.foci(name)
+        return {
+            "epoch": np.array(self.epochs, dtype=np.int64),
+            "mu": mu.numpy(),
+            "sigma": sigma.numpy(),
+            "tau": layer.tau.detach().float().cpu().numpy(),
+            "shown": stored_neurons(layer.out_features),
+            "weight_first": self._weight_first[name].numpy(),
+            "weight_last": _weights(layer).numpy(),
+            "focus": np.array(layer.focus),
+            "normalizer": np.array(layer.normalizer),
+        }
 
 
 def _by_domain(mu: Tensor, tau: Tensor, domains: Mapping[str, tuple[int, int]]) -> dict[str, float]:

@@ -62,7 +62,7 @@ class WindowTrajectory(Resumable):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Record where the windows begin; a resumed run has done so."""
-        if self._focus is not None and not self.epochs:
+        if not self.epochs:
             self._record(trainer.current_epoch)
 
     def on_train_batch_end(
@@ -74,16 +74,14 @@ class WindowTrajectory(Resumable):
         batch_idx: int,
     ) -> None:
         """Record the windows some times in the first epoch."""
-        if self._focus is None or trainer.current_epoch:
-            return
         count, total = batch_idx + 1, trainer.num_training_batches
-        if count < total and count % math.ceil(total / (self.early + 1)) == 0:
+        some = count < total and count % math.ceil(total / (self.early + 1)) == 0
+        if some and trainer.current_epoch == 0:
             self._record(count / total)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Record the windows after the epoch, before its checkpoint is written."""
-        if self._focus is not None:
-            self._record(trainer.current_epoch + 1)
+        self._record(trainer.current_epoch + 1)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the file, log its figure, and warn of windows that found nothing."""
@@ -95,14 +93,13 @@ class WindowTrajectory(Resumable):
         self._warn(pl_module)
 
     def _log_figure(self, trainer: pl.Trainer, arrays: dict[str, Any]) -> None:
-        loggers = picture_loggers(trainer)
-        if not loggers:
+        if not picture_loggers(trainer):
             return
         from focusing.window_drawing import in_plane, windows_figure  # matplotlib takes a second
 
-        figure = windows_figure(arrays) if in_plane(arrays) else None
-        for logger in loggers if figure else ():
-            log_picture(logger, "figure", "windows", figure, trainer, trainer.current_epoch)
+        if in_plane(arrays):
+            figure = windows_figure(arrays)
+            log_picture(trainer, trainer.current_epoch, "figure", "windows", figure)
 
     def _arrays(self) -> dict[str, Any]:
         """What the file holds."""

@@ -297,12 +297,10 @@ def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:
     import torch
 
     from focusing.experiments.stack_records import groups, rough_seconds, train_group
-    from focusing.experiments.table1 import one_thread, pair_of
-    from focusing.experiments.table1_trials import draw
+    from focusing.experiments.table1 import StackedTrials, one_thread
 
-    seed, variant, cpu = config["seed"], config["variant"], torch.device("cpu")
-    trials = [draw(seed, index, variant) for index in range(config["sweep"]["trials"])]
-    stacks = sorted(groups([pair_of(config, t) for t in trials], cpu), key=rough_seconds)
+    pairs, cpu = list(StackedTrials(config, {}).pairs.values()), torch.device("cpu")
+    stacks = sorted(groups(pairs, cpu), key=rough_seconds)
 
     def measure() -> float:
         """Seconds that take the place of one guessed second."""
@@ -317,5 +315,5 @@ def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:
                 train_group(group, cpu)
             return (time.perf_counter() - began) / sum(map(rough_seconds, some))
 
-    key = ["table1", variant, seed, config["trainer"]["max_epochs"]]
+    key = ["table1", config["variant"], config["seed"], config["trainer"]["max_epochs"]]
     return float(cached(key, measure, fresh=fresh)) * sum(map(rough_seconds, stacks))

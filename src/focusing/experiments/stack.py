@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
+from focusing.config import drops_rest
 from focusing.data import Batches, Split
 from focusing.nn import FocusedLinear
 from focusing.nn.focus import FAINTEST, NORMALIZERS
@@ -23,6 +24,10 @@ from focusing.nn.focus import FAINTEST, NORMALIZERS
 MASKED_BIAS = -1e30
 """Bias of outputs that a trial with fewer classes than others in its stack does not have."""
 EVALUATION_BATCH = 1024
+RATES = ("lr", "lr_mu", "lr_sigma", "l2")
+"""Options of the optimizer that trials of a stack have each for itself."""
+CHOSEN_BY = {"best_test": "test/acc", "holdout": "val/acc", "last": None}
+"""Protocol -> the series whose best epoch's weights are kept."""
 State = dict[str, Tensor]
 
 
@@ -48,15 +53,6 @@ def trial_bytes(
     return itemsize * (weights + small + activations + data) + 8 * samples * (classes + 4)
 
 
-class Rates(NamedTuple):
-    """The learning rates and the penalty of a trial."""
-
-    lr: float
-    lr_mu: float
-    lr_sigma: float
-    l2: float
-
-
 class Stack:
     """A dense and a focused network for each of T trials, trained together by SGD.
 
@@ -67,8 +63,7 @@ class Stack:
     Args:
         dense: T networks without focus.
         focused: T networks with a normalised gaussian focus on a line.
-        rates: of each trial.
-        momentum: of all.
+        optims: the options of each trial's optimizer; trials differ in ``RATES`` alone.
         device: where to train.
 
     Attributes:
@@ -81,8 +76,7 @@ class Stack:
         self,
         dense: Sequence[nn.Module],
         focused: Sequence[nn.Module],
-        rates: Sequence[Rates],
-        momentum: float,
+        optims: Sequence[Mapping[str, Any]],
         device: torch.device,
     ) -> None:
         focus, norm = focused[0].hidden1, focused[0].norm1
@@ -91,14 +85,14 @@ class Stack:
         scheme = NORMALIZERS[focus.normalizer]
         assert scheme is not None  # noqa: S101 - see check_stackable
         self._normalizer = scheme
-        self.trials, self.momentum, self.steps = len(dense), momentum, 0
+        self.trials, self.momentum, self.steps = len(dense), optims[0]["momentum"], 0
         self.neurons, self.inputs = focus.weight.shape
         self.eps, self.norm_momentum = norm.eps, norm.momentum or 0.0
         self.tau = focus.tau.to(device).t()
         self._outputs = [len(net.get_parameter("output.bias")) for net in dense]
         self.classes = max(self._outputs)
         self._load(dense, focused, device)
-        self._set_rates(rates, (focus.mu.requires_grad, focus.sigma.requires_grad))
+        self._set_rates(optims, (focus.mu.requires_grad, focus.sigma.requires_grad))
         bounds = torch.tensor([focus.mu_range, focus.sigma_range]).to(self._foci)
         self._bounds = bounds.repeat_interleave(len(self._foci) // 2, 0).unbind(1)
         self._zero = self.sigma.new_zeros(())
@@ -141,7 +135,8 @@ class Stack:
         self.mu, self.sigma = (view.view(t, n, 1) for view in views[4:])
         self._foci = self._small[-2 * t * n :]
 
-    def _set_rates(self, rates: Sequence[Rates], trained: tuple[bool, bool]) -> None:
+    def _set_rates(self, optims: Sequence[Mapping[str, Any]], trained: tuple[bool, bool]) -> None:
+        rates = [[float(optim[name]) for name in RATES] for optim in optims]
         columns = torch.tensor(rates, dtype=torch.float64).to(self._small)
         lr, lr_mu, lr_sigma, l2 = columns.view(-1, 4, 1).unbind(1)
         own = {"hidden1.mu": lr_mu * trained[0], "hidden1.sigma": lr_sigma * trained[1]}
@@ -300,16 +295,7 @@ class History:
 
 @torch.inference_mode()
 def fit_stack(
-    stack: Stack,
-    train: Split,
-    evaluated: Mapping[str, Split],
-    *,
-    epochs: int,
-    batch_size: int,
-    seed: int | None,
-    limit: int | None = None,
-    drop_last: bool = False,
-    chosen_by: str | None = None,
+    stack: Stack, train: Split, evaluated: Mapping[str, Split], config: Mapping[str, Any]
 ) -> History:
     """Train a stack, and score it after every epoch.
 
@@ -317,20 +303,24 @@ def fit_stack(
         stack: the networks.
         train: inputs (T, N, m) and targets (T, N), on the stack's device.
         evaluated: the splits that are scored after each epoch, by name.
-        epochs: how many.
-        batch_size: samples of a batch.
-        seed: of the order of the batches, which is that of a single run; None: no shuffling.
-        limit: the most batches per epoch.
-        drop_last: leave out samples that do not fill a last batch.
-        chosen_by: the series whose best epoch's states are kept.
+        config: of any of the runs: epochs, batches, seed and protocol are those of all.
     """
     history = History(foci=[stack.foci()], best=[(-1.0, {})] * (2 * stack.trials))
-    numbers = torch.arange(train.targets.shape[1])
-    whole = len(numbers) // batch_size + 1  # an epoch in one piece
-    orders = Batches(
-        Split(numbers, numbers), batch_size, seed, limit, bundle=whole, drop_last=drop_last
+    optim, trainer, chosen_by = (
+        config["optim"],
+        config["trainer"],
+        CHOSEN_BY[config["protocol"]["name"]],
     )
-    device = train.targets.device
+    numbers, batch_size = torch.arange(train.targets.shape[1]), optim["batch_size"]
+    orders = Batches(  # batches as a single run takes them
+        Split(numbers, numbers),
+        batch_size,
+        config["seed"] if optim["shuffle"] else None,
+        trainer["limit_batches"],
+        bundle=len(numbers) // batch_size + 1,  # an epoch in one piece
+        drop_last=drops_rest(optim["drop_last"], len(numbers), batch_size, batch_norm=True),
+    )
+    device, epochs = train.targets.device, trainer["max_epochs"]
     for epoch in range(epochs):
         orders.epoch = epoch
         [order] = [split.targets.to(device) for split in orders]

@@ -16,10 +16,9 @@ import yaml
 
 from focusing.callbacks import Throughput
 from focusing.callbacks.focus_trajectory import Trajectory
-from focusing.config import drops_rest
 from focusing.data import DataSet, Split
 from focusing.errors import BusyError, UserError
-from focusing.experiments.stack import History, Rates, Stack, fit_stack, trial_bytes
+from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
 from focusing.models import Network
 from focusing.results.collect import published
 from focusing.results.identity import run_folder
@@ -31,7 +30,6 @@ from focusing.training.metrics import detailed_metrics
 from focusing.training.trainer import build_net, load_data, split_data
 from focusing.validation import format_bytes
 
-CHOSEN_BY = {"best_test": "test/acc", "holdout": "val/acc", "last": None}
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
 MAX_VALUES = {"cpu": 2**17, "cuda": 2**24}
 """Weights or activations of a stack: more than the CPU's cache holds would slow it down."""
@@ -202,8 +200,7 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
         data = load_data(pair.dense)
         splits.append(split_data(pair.dense, data))
         runs += [_prepare(*run, data, splits[-1]) for run in zip(pair, both, strict=True)]
-    config = runs[0].config
-    optim, dtype = config["optim"], DTYPES[config["trainer"]["precision"]]
+    dtype = DTYPES[runs[0].config["trainer"]["precision"]]
     stacked = {
         name: Split(
             torch.stack([trial[name].inputs for trial in splits]).to(device, dtype),
@@ -211,27 +208,14 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
         )
         for name in splits[0]
     }
-    samples = len(splits[0]["train"].targets)
-    drop_last = drops_rest(optim["drop_last"], samples, optim["batch_size"], batch_norm=True)
     del splits
     stack = Stack(
         [run.net.to(dtype) for run in runs[0::2]],
         [run.net.to(dtype) for run in runs[1::2]],
-        [Rates(*(run.config["optim"][name] for name in Rates._fields)) for run in runs[1::2]],
-        optim["momentum"],
+        [run.config["optim"] for run in runs[1::2]],
         device,
     )
-    history = fit_stack(
-        stack,
-        stacked.pop("train"),
-        stacked,
-        epochs=config["trainer"]["max_epochs"],
-        batch_size=optim["batch_size"],
-        seed=config["seed"] if optim["shuffle"] else None,
-        limit=config["trainer"]["limit_batches"],
-        drop_last=drop_last,
-        chosen_by=CHOSEN_BY[config["protocol"]["name"]],
-    )
+    history = fit_stack(stack, stacked.pop("train"), stacked, runs[0].config)
     seconds = (time.perf_counter() - began) / len(runs)
     measured = {
         "wall_seconds": seconds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,23 +73,8 @@ def read_foci(folder: Path, data: Mapping[str, Any]) -> list[LayerFoci]:
     """
     layers = read_layers(folder / FILE)
     stop = min(map(finite_times, layers.values()), default=0)
-    return [
-        LayerFoci(
-            layer=name,
-            epochs=layer["epoch"][:stop],
-            tau=layer["tau"],
-            mu=layer["mu"][:stop],
-            sigma=layer["sigma"][:stop],
-            shown=layer["shown"],
-            first=layer["weight_first"],
-            last=layer["weight_last"],
-            focus=str(layer["focus"]),
-            normalizer=str(layer["normalizer"]),
-            informative=informative_columns(data, layer["tau"]),
-        )
-        for name, layer in layers.items()
-        if stop
-    ]
+    known = [LayerFoci.of(name, layer, stop) for name, layer in layers.items() if stop]
+    return [replace(foci, informative=informative_columns(data, foci.tau)) for foci in known]
 
 
 def first_and_last(folder: Path, which: str) -> dict[str, tuple[Array, Array]]:

@@ -63,7 +63,6 @@ class PublishedTest:
 class PublishedTable:
     """A table: cells by data set and model, tests by data set."""
 
-    experiment: str
     title: str
     cells: Mapping[str, Mapping[str, Published]]
     tests: Mapping[str, PublishedTest]
@@ -81,7 +80,6 @@ def published_tables() -> dict[str, PublishedTable]:
     """The paper's tables of results, by the experiment that repeats them."""
     return {
         experiment: PublishedTable(
-            experiment=experiment,
             title=table["title"],
             cells={
                 data: {model: Published(**cell) for model, cell in models.items()}

@@ -46,34 +46,26 @@ class Item:
     """What is to be sent.
 
     Attributes:
-        project: where it belongs.
-        entity: the user or team that has the project; None: the one of the key.
-        id: of the W&B run; the same whenever and from wherever it is sent.
-        name: what W&B calls it.
-        group: the experiment.
-        job_type: tells items of one group apart.
-        tags: to filter by.
-        config: options -> values.
+        run: the W&B run, as arguments of ``wandb.init``. Its ``id`` is the same whenever and from
+            wherever it is sent; its ``entity`` None stands for that of the key.
         mark: changes with what it was made from.
         content: what it holds, in a few words.
         fill: logs its content to an open W&B run.
     """
 
-    project: str
-    entity: str | None
-    id: str
-    name: str
-    group: str
-    job_type: str
-    tags: tuple[str, ...]
-    config: Mapping[str, Any]
+    run: Mapping[str, Any]
     mark: str
     content: str
     fill: Callable[[Any], None]
 
+    @property
+    def title(self) -> str:
+        """Its experiment and its name."""
+        return f"{self.run['group']}/{self.run['name']}"
+
     def line(self) -> str:
         """What it is, in a line."""
-        return f"{self.id}  {self.group}/{self.name}  {' '.join(self.tags)}  ({self.content})"
+        return f"{self.run['id']}  {self.title}  {' '.join(self.run['tags'])}  ({self.content})"
 
 
 def digest(*parts: str | bytes) -> str:
@@ -88,7 +80,7 @@ def account(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"project": logged.get("project") or PROJECT, "entity": logged.get("entity")}
 
 
-def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "online") -> None:
+def send(item: Item, project: str, entity: str) -> None:
     """Open the W&B run, fill it and close it, whatever happens.
 
     A run that W&B has in part, because an earlier attempt was cut short or because it was logged
@@ -97,24 +89,15 @@ def send(item: Item, project: str, entity: str | None = None, *, mode: Any = "on
     Args:
         item: what to send.
         project: where to.
-        entity: the user or team; None: the one of the key.
-        mode: ``"offline"`` leaves files in the current folder instead.
+        entity: the user or team.
     """
     import wandb
 
     with tempfile.TemporaryDirectory() as folder:
         run = wandb.init(
-            project=project,
-            entity=entity,
-            id=item.id,
-            name=item.name,
-            group=item.group,
-            job_type=item.job_type,
-            tags=list(item.tags),
-            config=dict(item.config),
-            resume="allow" if mode == "online" else None,
-            mode=mode,
-            dir=folder if mode == "online" else ".",
+            **{**item.run, "project": project, "entity": entity},
+            resume="allow",
+            dir=folder,
             reinit="create_new",  # never a run that somebody left open
             settings=wandb.Settings(
                 init_timeout=INIT_SECONDS,
@@ -148,27 +131,26 @@ def item_of(run: Run) -> Item:
     figures = len(list(run.path.glob("figures/*.png")))
     foci = f", foci of {', '.join(run.focus)}" if run.focus else ""
     record = run.record()
-    return Item(
+    made = {
         **account(run.config),
-        id=run_id(run.path) or digest(*identity),
-        name=f"{run.model} · {run.data} · seed {run.seed}",
-        group=run.experiment,
-        job_type=str(logged.get("job_type") or "train"),
-        tags=(*tags(run.config), *(logged.get("tags") or ())),
-        config={
+        "id": run_id(run.path) or digest(*identity),
+        "name": f"{run.model} · {run.data} · seed {run.seed}",
+        "group": run.experiment,
+        "job_type": str(logged.get("job_type") or "train"),
+        "tags": [*tags(run.config), *(logged.get("tags") or ())],
+        "config": {
             **facts(run.config),
             "source": run.source,
             "fingerprint": run.fingerprint,
             **{name: record.get(name) for name in ("versions", "git", "started")},
         },
-        mark=digest(json.dumps(record)),
-        content=f"scores, history, {figures} figure{'' if figures == 1 else 's'}{foci}",
-        fill=partial(_fill, run),
-    )
+    }
+    content = f"scores, history, {figures} figure{'' if figures == 1 else 's'}{foci}"
+    return Item(made, digest(json.dumps(record)), content, partial(_fill, run))
 
 
 def rows_of(
-    record: Mapping[str, Any], more: Mapping[int, Mapping[str, float]] | None = None
+    record: Mapping[str, Any], more: Mapping[int, Mapping[str, float]]
 ) -> Iterator[dict[str, float]]:
     """The history of a run: a row per epoch, then the curves that callbacks measured.
 
@@ -176,7 +158,7 @@ def rows_of(
         record: of the run.
         more: epoch -> what else its row has.
     """
-    series, more = record.get("series") or {}, more or {}
+    series = record.get("series") or {}
     epochs = max(map(len, series.values()), default=0)
     for epoch in sorted({*range(epochs), *more}):
         row = {name: values[epoch] for name, values in series.items() if epoch < len(values)}
@@ -268,26 +250,24 @@ def trial_items(runs: Sequence[Run]) -> list[Item]:
     for key, members in groups.items():
         experiment, size, variant, protocol, source = key
         columns, rows = trial_table(members)
-        items.append(
-            Item(
-                **account(members[0].config),
-                id=digest(JOB_TYPE, *key),
-                name=f"{len(rows)} trials",
-                group=experiment,
-                job_type=JOB_TYPE,
-                tags=(f"size={size}", f"variant={variant}", f"protocol={protocol}"),
-                config={
-                    "name": experiment,
-                    "size": size,
-                    "variant": variant,
-                    "protocol": {"name": protocol},
-                    "data": {"name": members[0].data, "source": source},
-                },
-                mark=digest(json.dumps([columns, rows])),
-                content=f"a table of {len(rows)} trials, {', '.join(columns[4:])}",
-                fill=partial(_fill_trials, columns, rows),
-            )
-        )
+        made = {
+            **account(members[0].config),
+            "id": digest(JOB_TYPE, *key),
+            "name": f"{len(rows)} trials",
+            "group": experiment,
+            "job_type": JOB_TYPE,
+            "tags": [f"size={size}", f"variant={variant}", f"protocol={protocol}"],
+            "config": {
+                "name": experiment,
+                "size": size,
+                "variant": variant,
+                "protocol": {"name": protocol},
+                "data": {"name": members[0].data, "source": source},
+            },
+        }
+        mark = digest(json.dumps([columns, rows]))
+        content = f"a table of {len(rows)} trials, {', '.join(columns[4:])}"
+        items.append(Item(made, mark, content, partial(_fill_trials, columns, rows)))
     return items
 
 

@@ -25,7 +25,8 @@ def push(options: argparse.Namespace) -> None:
     items = to_send(search_folders(options.folders), trials=options.trials)
     console = Console(highlight=False, soft_wrap=True)
     places = group_by(
-        items, lambda item: (options.entity or item.entity, options.project or item.project)
+        items,
+        lambda item: tuple(getattr(options, key) or item.run[key] for key in ("entity", "project")),
     )
     if options.dry_run:
         for where, here in places.items():
@@ -41,16 +42,16 @@ def push(options: argparse.Namespace) -> None:
 
 def _send_new(entity: str | None, project: str, items: Sequence[Item], console: Console) -> None:
     entity, known = on_server(entity, project, items)
-    missing = [item for item in items if known.get(item.id) != item.mark]
+    missing = [item for item in items if known.get(item.run["id"]) != item.mark]
     for sent, item in enumerate(missing):
         try:
             send(item, project, entity)
         except Exception as error:  # of any kind, for W&B has many
             raise UserError(
-                f"W&B did not take {item.group}/{item.name}: {sentence(error)} ({sent} of "
+                f"W&B did not take {item.title}: {sentence(error)} ({sent} of "
                 f"{count(missing)} sent; the same command goes on from there)."
             ) from error
-        console.print(f"{item.group}/{item.name}", markup=False)
+        console.print(item.title, markup=False)
     there = f", {count(items[len(missing) :])} had been there" if len(missing) < len(items) else ""
     console.print(f"Sent {count(missing)} to {place(entity, project)}{there}.")
 
@@ -81,7 +82,7 @@ def on_server(
     try:
         runs = wandb.Api().runs(
             f"{entity}/{project}",
-            filters={"name": {"$in": [item.id for item in items]}},
+            filters={"name": {"$in": [item.run["id"] for item in items]}},
             per_page=PER_PAGE,
             lazy=False,
         )

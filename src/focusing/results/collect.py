@@ -255,7 +255,7 @@ def runs_at(folders: Iterable[Path], archive: Path | None = None) -> list[Run]:
     """The finished runs of some run folders, whose records are there or in an archive."""
     wanted = set(folders)
     archived = [run for run in _finished(archive).values() if run.path in wanted] if archive else []
-    return [*archived, *collect(sorted(wanted)).runs]
+    return [*archived, *collect(sorted(wanted - {run.path for run in archived})).runs]
 
 
 def record_files(folders: Sequence[Path]) -> Iterator[Path]:

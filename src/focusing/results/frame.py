@@ -1,6 +1,7 @@
-"""What a run has to tell in a table: its options and measurements, and which runs belong together.
+"""Runs as one tidy table: a row per run, columns for options, scores and measurements.
 
-Runs are replicates of one another, are told apart by some of their options, or had other data.
+:func:`frame` makes the table. The other functions say which rows belong together: which runs are
+replicates of one another, which options tell the others apart, and which runs had other data.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 Settings = Mapping[str, Any]
 
+FACTS = ("experiment", "size", "variant", "data", "source", "model", "protocol", "seed", "trial",
+         "metric", "holdout", "fingerprint", "content", "config_hash", "finished")  # fmt: skip
+"""What the columns of ``frame(runs)["run"]`` hold: attributes of :class:`Run`."""
 REPLICATE_OPTIONS = ("seed", "data.fold", "data.split_seed")
 """Options in which replicates of an experiment differ."""
 NO_SETTING = (*IRRELEVANT, "protocol", "size", "variant")
@@ -51,6 +55,28 @@ FOCI = {
 FOCI_CHANGE = "foci inside, change (points)"
 FOCI_STUCK = "foci stuck (%)"
 SECONDS = "seconds"
+
+
+def frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """The tidy table of some runs.
+
+    Returns:
+        A row per run, which is also its index. The columns have two levels: ``run`` (the names of
+        ``FACTS``), ``score`` (by protocol, as in the record), ``option`` (dotted names; None if a
+        run does not have it) and ``measured`` (numbers that callbacks measured).
+    """
+    parts = {
+        "run": [{name: getattr(run, name) for name in FACTS} for run in runs],
+        "score": [run.scores for run in runs],
+        "option": [settings(run) for run in runs],
+        "measured": [measurements(run) for run in runs],
+    }
+    index = pd.Index(runs, dtype=object)
+    kinds = {"option": object}  # lists and texts beside numbers
+    tables = {
+        name: pd.DataFrame(rows, index, dtype=kinds.get(name)) for name, rows in parts.items()
+    }
+    return pd.concat(tables, axis=1)
 
 
 def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

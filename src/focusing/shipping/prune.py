@@ -57,8 +57,9 @@ def run(args: argparse.Namespace) -> None:
     if args.sparsity is not None:
         threshold = threshold_for(trained.net, args.sparsity)
     points = sweep_thresholds(trained, twin, judge)
-    unpruned = _scores(trained, trained.net, judge)
-    dense = _scores(trained, twin.net, judge) if twin is not None else None
+    whole = points[0]  # t = 0
+    unpruned = {name: whole[name] for name in ("judged", "test")}
+    dense = {name: whole[f"twin_{name}"] for name in unpruned} if twin is not None else None
     keeps = {"own": largest_that_keeps(points, unpruned["judged"], trained.metric)}
     if dense is not None:
         keeps["twin"] = largest_that_keeps(points, dense["judged"], trained.metric)

@@ -74,29 +74,34 @@ class Workload:
 
     Attributes:
         context, config, task: as of any sweep.
-        singletons: Hydra's state.
         places: ``cpus``, ``gpus`` and ``per_gpu`` of an allocation.
+        folder: the working directory of the sweep: jobs start elsewhere.
+        trusted: what the user trusts in configs.
+        singletons: Hydra's state.
     """
 
     context: HydraContext
     config: DictConfig
     task: SweepTask
-    singletons: Any
     places: dict[str, int]
+    folder: Path
+    trusted: frozenset[str]
+    singletons: Any
 
     def run(self, jobs: Sequence[Job], journal: Journal) -> None:
         """Run jobs in a pool with as many slots as the allocation has GPUs or processors."""
         from hydra.core.singleton import Singleton
         from hydra.core.utils import setup_globals
 
+        from focusing.instantiate import trust
         from focusing.sweep.local import LocalSweep
         from focusing.sweep.status import SweepStatus
 
         setup_globals()
         Singleton.set_state(self.singletons)
         os.environ.setdefault("FOCUSING_LOG_EPOCHS", "10")  # seconds between two lines of a run
-        if self.task.folder is not None:
-            os.chdir(self.task.folder)
+        os.chdir(self.folder)
+        trust(self.trusted)
         sweep = LocalSweep(self.context, self.config, self.task, **self.places)
         sweep.began = lambda job: journal.write(job.index)
         status = SweepStatus([job.overrides for job in jobs])

@@ -13,22 +13,20 @@ import uuid
 from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
 from hydra.types import HydraContext
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from focusing.instantiate import trusted
 from focusing.results.store import atomic_write
 from focusing.sweep.allocation import NO_RUN, SHARED_FILE, Allocation, Journal, Workload
-from focusing.sweep.expansion import is_stack
-from focusing.sweep.jobs import Done, Job, Outcome, record_failure
+from focusing.sweep.jobs import Done, Job, Outcome
 from focusing.sweep.status import SweepStatus
 from focusing.sweep.task import HydraSweep, SweepTask
 
@@ -120,7 +118,6 @@ class ClusterSweep(HydraSweep):
         per_gpu: int,
     ) -> None:
         super().__init__(context, config, task)
-        task.folder = Path.cwd()
         self._runs_per_job, self._per_gpu = runs_per_job, per_gpu
         self._cpus, self.gpus = cpus, gpus or 0
         sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
@@ -164,7 +161,7 @@ class ClusterSweep(HydraSweep):
         """Report what earlier calls have finished, and yield the rest."""
         for job in jobs:
             try:
-                outcome = self._task.peek(self._settle(job))
+                outcome = self._task.peek(self.compose(job))
             except Exception as error:
                 outcome = Outcome.from_error(error)
             status.refresh()
@@ -172,14 +169,6 @@ class ClusterSweep(HydraSweep):
                 yield job
             else:
                 done(job, outcome)
-
-    def _settle(self, job: Job) -> DictConfig:
-        """The config of a job as it is where the job runs."""
-        cfg = self._compose(job)
-        HydraConfig.instance().set_config(cfg)
-        OmegaConf.set_struct(cfg, False)
-        del cfg["hydra"]
-        return cfg
 
     def _submit_packs(self, packs: Sequence[Sequence[Job]], status: SweepStatus) -> None:
         if not packs:
@@ -205,8 +194,15 @@ class ClusterSweep(HydraSweep):
         cloudpickle: Any = import_module("cloudpickle")  # which has no types
         gpus = math.ceil(self.gpus)  # half of a GPU is a GPU to see
         places = {"cpus": self._cpus, "gpus": gpus, "per_gpu": self._per_gpu}
-        state = Singleton.get_state()
-        workload = Workload(self._context, self._config, self._task, state, places)
+        workload = Workload(
+            self._context,
+            self._config,
+            self._task,
+            places,
+            folder=Path.cwd(),
+            trusted=trusted(),
+            singletons=Singleton.get_state(),
+        )
         self._folder.mkdir(parents=True, exist_ok=True)
         atomic_write(self._folder / SHARED_FILE, cloudpickle.dumps(workload))
 
@@ -260,23 +256,12 @@ class ClusterSweep(HydraSweep):
                 handed_back.append(job)
                 continue
             # Who cancels a job does not call its runs failures: the next call runs them.
-            run_dir = self._record(job, text, write=state.name != "CANCELLED")
             crashed = state.name != "CANCELLED"
+            run_dir = self.record_failure(job, text, write=crashed)
             done(job, Outcome("failed", run_dir=run_dir, error=text, crashed=crashed))
         if handed_back:
             status.print(f"{text} {len(handed_back)} unfinished runs go to another job.")
         return handed_back
-
-    def _record(self, job: Job, text: str, *, write: bool) -> str | None:
-        """Record that a run failed; returns its folder."""
-        with suppress(Exception):  # its config may be the problem
-            cfg = self._settle(job)
-            if not is_stack(cfg):  # whose runs have records of their own
-                config, run_dir = self._task.locate(cfg)
-                if write:
-                    record_failure(run_dir, config, text)
-                return str(run_dir)
-        return None
 
     @abstractmethod
     def _capacity(self, search: bool) -> int:

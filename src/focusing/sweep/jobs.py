@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,40 +130,21 @@ def record_failure(
                 atomic_write(run_dir / "error.txt", trace.encode())
             if finished(run_dir) or (trace and read_record(run_dir)):
                 return
-            write_record(run_dir, _failed_record(config, error))
+            record = {
+                "experiment": config["name"],
+                "config": config,
+                "config_hash": config_hash(config),
+                "seed": config["seed"],
+                "versions": versions(),
+                "git": git_state(),
+                "status": "failed",
+                "error": error,
+                "scores": {"best_test": None, "holdout": None, "last": None},
+                "finished": now(),
+            }
+            write_record(run_dir, record)
     except (OSError, Timeout, UserError):
         return  # the disk or the record may be the problem, or another process runs the job now
-
-
-def record_crash(run_dir: Path | None, config: Mapping[str, Any], exit_code: int | None) -> str:
-    """Record that the process of a job died, and return the sentence."""
-    if exit_code is not None and exit_code < 0:
-        name = signal.Signals(-exit_code).name
-        hint = "; is there enough memory?" if name == "SIGKILL" else "."
-        error = f"The process of this job was ended by {name}{hint}"
-    else:
-        error = f"The process of this job ended with exit code {exit_code}."
-    record_failure(run_dir, config, error)
-    return error
-
-
-def _failed_record(config: Mapping[str, Any], error: str) -> dict[str, Any]:
-    unknown = ["data", "metric", "network", "started", "wall_seconds", "cpu_seconds"]
-    unknown += ["steps_per_second", "peak_memory_bytes"]
-    return {
-        "experiment": config["name"],
-        "config": config,
-        "config_hash": config_hash(config),
-        "seed": config["seed"],
-        **dict.fromkeys(unknown),
-        "versions": versions(),
-        "git": git_state(),
-        "status": "failed",
-        "error": error,
-        "series": {},
-        "scores": {"best_test": None, "holdout": None, "last": None},
-        "finished": now(),
-    }
 
 
 def print_failures(results: Sequence[Result], options: Collection[str] = ()) -> list[Outcome]:

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -73,27 +72,28 @@ class LocalSweep(HydraSweep):
 
     def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
         """Run all jobs in a pool of processes."""
-        first = next(jobs, None)
-        if first is None:
-            return
+        if not status.total:
+            return  # without the time that it takes to begin
         slots = self._slots(jobs=status.total)
-        self._task.threads = slots[0].threads
         _preload(slots[0])
-        work, said = self._execute_and_announce, status.print
-        pool = Pool(slots, work, self._limits, said, self._pause, self.began)
+
+        def execute(job: Job, announce: Announce) -> Outcome:
+            import torch
+
+            torch.set_num_threads(slots[0].threads)
+            self._task.announce = announce
+            return self.execute(job)
 
         def tick() -> None:
             status.running = pool.running
             status.refresh()
 
-        with pool:
-            for job, outcome in pool.run(chain([first], jobs), tick):
+        with Pool(slots, execute, self._limits, status.print, self._pause, self.began) as pool:
+            for job, outcome in pool.run(jobs, tick):
+                if outcome.crashed:
+                    run_dir = self.record_failure(job, str(outcome.error))
+                    outcome = replace(outcome, run_dir=run_dir)
                 done(job, outcome)
-
-    def _execute_and_announce(self, job: Job, announce: Announce) -> Outcome:
-        """What a worker does with a job."""
-        self._task.announce = announce
-        return self.execute(job)
 
 
 def _preload(slot: Slot) -> None:

@@ -23,10 +23,11 @@ from types import FrameType
 from typing import Any
 
 from focusing.errors import UserError
-from focusing.sweep.jobs import Job, Outcome, Result, record_crash
+from focusing.sweep.jobs import Job, Outcome, Result
 
-Announce = Callable[[Path, dict[str, Any]], None]
+Announce = Callable[[], None]
 Execute = Callable[[Job, Announce], Outcome]
+"""What a worker does with a job; it announces that the job is not skipped but begins."""
 
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GRACE_SECONDS = 60.0
@@ -77,7 +78,7 @@ class Pool:
         limits: when a worker is replaced.
         say: called with every line that workers print.
         pause: while this file exists, workers are stopped and no job begins.
-        began: called with every job that has a run folder, before it trains.
+        began: called with every job that a worker announces.
     """
 
     def __init__(
@@ -185,7 +186,6 @@ class _Worker:
         self.job: Job | None = None
         self.gone = self.leaving = False
         self._limits, self._jobs, self._initial_mb = limits, 0, math.inf
-        self._begun: tuple[Path | None, dict[str, Any]] = (None, {})
         self._outcome: Outcome | None = None
         self._exit_code: int | None = None
         self._unfinished_line = b""
@@ -200,7 +200,7 @@ class _Worker:
         os.close(output)
 
     def begin(self, job: Job) -> None:
-        self.job, self._begun, self._outcome = job, (None, {}), None
+        self.job, self._outcome = job, None
         with suppress(OSError):  # it has just died: the next poll notices
             self._messages.send(job)
 
@@ -214,12 +214,12 @@ class _Worker:
         dead = not self._process.is_alive()  # asked first, so that no last message is lost
         with suppress(EOFError, OSError):
             while self._messages.poll():
-                match self._messages.recv():
-                    case Outcome() as outcome, memory_mb:
-                        self._outcome = outcome
-                        self._dismiss_if_worn(memory_mb)
-                    case begun:
-                        self._begun, began = begun, True
+                message = self._messages.recv()
+                if message is None:
+                    began = True
+                else:
+                    self._outcome, memory_mb = message
+                    self._dismiss_if_worn(memory_mb)
         self._print(say)
         if dead:
             self._join()
@@ -235,14 +235,15 @@ class _Worker:
         """The job and its outcome, if it is over."""
         if self.job is None or (self._outcome is None and not self.gone):
             return
-        outcome = self._outcome
-        if outcome is None:
-            run_dir, config = self._begun
-            error = record_crash(run_dir, config, self._exit_code)
-            where = str(run_dir) if run_dir else None
-            outcome = Outcome("failed", run_dir=where, error=error, crashed=True)
         job, self.job = self.job, None
-        yield job, outcome
+        yield job, self._outcome or Outcome("failed", error=self._cause_of_death(), crashed=True)
+
+    def _cause_of_death(self) -> str:
+        if self._exit_code is None or self._exit_code >= 0:
+            return f"The process of this job ended with exit code {self._exit_code}."
+        name = signal.Signals(-self._exit_code).name
+        hint = "; is there enough memory?" if name == "SIGKILL" else "."
+        return f"The process of this job was ended by {name}{hint}"
 
     def dismiss(self) -> None:
         """Tell the worker to leave when it has no job."""
@@ -284,8 +285,8 @@ def _work(
 
     Args:
         slot: what it may use.
-        messages: jobs in; out come run folder and config of a job that begins, and its outcome
-            with the memory of this process.
+        messages: jobs in; out comes None if a job begins, and its outcome with the memory of this
+            process.
         output: where stdout and stderr go.
         pool_life: a pipe that ends when the pool stops or dies.
         execute: what to do with a job.
@@ -299,7 +300,7 @@ def _work(
         job: Job | None = messages.recv()
         if job is None:
             return
-        outcome = execute(job, lambda run_dir, config: messages.send((run_dir, config)))
+        outcome = execute(job, lambda: messages.send(None))
         _clean_up(slot)
         messages.send((outcome, _memory_mb()))
 

@@ -7,7 +7,6 @@ and the folder of a run follows from the hash of its config.
 from __future__ import annotations
 
 import logging
-import os
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -25,7 +24,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import check, check_devices, prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
-from focusing.instantiate import trust, trusted
 from focusing.results.collect import published
 from focusing.results.identity import run_folder
 from focusing.results.store import finished, has_figures, lock_of, read_record, record_of
@@ -42,7 +40,6 @@ from focusing.sweep.jobs import (
 from focusing.sweep.status import SweepStatus
 
 TaskFunction = Callable[[DictConfig], Any]
-Announce = Callable[[Path, dict[str, Any]], None]
 SIGNAL_EXIT_CODES = (130, 143)
 """Exit codes of a process that Ctrl-C or SIGTERM stopped."""
 POLL_SECONDS = 1.0
@@ -57,27 +54,15 @@ class SweepTask:
         prepare: writes into a job's config what the config asks for, such as a random trial.
 
     Attributes:
-        threads: of a job; None: torch's default.
-        folder: the working directory of the sweep, for machines where jobs start elsewhere.
-        announce: called with the run folder and the config before the job begins.
+        announce: called before a job begins that is not skipped.
     """
 
     def __init__(self, task: TaskFunction, prepare: Callable[[DictConfig], None]) -> None:
         self.task, self.prepare = task, prepare
-        self.threads: int | None = None
-        self.folder: Path | None = None
-        self.trusted = trusted()  # goes along to processes that the user did not start
-        self.announce: Announce | None = None
+        self.announce: Callable[[], None] = lambda: None
 
     def __call__(self, cfg: DictConfig) -> Outcome:
         """Run one job."""
-        trust(self.trusted)
-        if self.folder is not None:
-            os.chdir(self.folder)
-        if self.threads is not None:
-            import torch
-
-            torch.set_num_threads(self.threads)
         prepare_hydra()
         with named_warnings():
             return self._skip_or_run(cfg)
@@ -92,8 +77,7 @@ class SweepTask:
             return Outcome.from_error(error)
         if outcome is not None:
             return outcome
-        if self.announce is not None:
-            self.announce(run_dir, config)
+        self.announce()
         return self._run(cfg, run_dir, config)
 
     def peek(self, cfg: DictConfig) -> Outcome | None:
@@ -250,6 +234,25 @@ class HydraSweep(Sweep):
         except Exception as error:
             value = error
         return value if isinstance(value, Outcome) else Outcome.from_error(value)
+
+    def compose(self, job: Job) -> DictConfig:
+        """The config of a job as its task gets it."""
+        cfg = self._compose(job)
+        HydraConfig.instance().set_config(cfg)
+        OmegaConf.set_struct(cfg, False)
+        del cfg["hydra"]
+        return cfg
+
+    def record_failure(self, job: Job, error: str, *, write: bool = True) -> str | None:
+        """Record the failure of a job whose process is gone; returns its run folder."""
+        with suppress(Exception):  # its config may be the problem
+            cfg = self.compose(job)
+            if not is_stack(cfg):  # whose runs have records of their own
+                config, run_dir = self._task.locate(cfg)
+                if write:
+                    record_failure(run_dir, config, error)
+                return str(run_dir)
+        return None
 
 
 def _wait_for_release(busy: Sequence[Result], status: SweepStatus) -> list[Job]:

@@ -18,7 +18,7 @@ from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.store import atomic_write
 from focusing.training.checkpoint import chosen_checkpoint
-from focusing.validation import is_name
+from focusing.validation import is_name, leaves
 
 log = logging.getLogger(__name__)
 
@@ -309,7 +309,9 @@ def summary_of(record: Mapping[str, Any]) -> dict[str, Any]:
             summary[name] = record[name]
     groups = {"network": "network", "test": "test_metrics", "focus": "focus", "": "measured"}
     for group, key in groups.items():
-        summary.update(_numbers(group, record.get(key) or {}))
+        for name, value in leaves(record.get(key) or {}, *filter(None, [group]), separator="/"):
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                summary[name] = value
     return {**summary, "status": record["status"], "finished": record.get("finished")}
 
 
@@ -322,12 +324,3 @@ def curves_of(record: Mapping[str, Any]) -> Iterator[dict[str, float]]:
         for point in pruning.get(rule) or ():
             values = {key: point.get(field) for field, key in keys.items()}
             yield {key: value for key, value in values.items() if value is not None}
-
-
-def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    """All numbers in nested mappings, with the keys that lead to them."""
-    if isinstance(value, Mapping):
-        for key, nested in value.items():
-            yield from _numbers(f"{name}/{key}" if name else str(key), nested)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield name, value

@@ -67,6 +67,6 @@ def test_loggers() -> None:
 )
 def test_impossible_options_are_refused(name: str, options: dict[str, Any]) -> None:
     [(option, value)] = options.items()
-    callbacks = {"mine": {"_target_": f"focusing.callbacks.{name}", **options}}
+    mine = {"_target_": f"focusing.callbacks.{name}", **options}
     with pytest.raises(UserError, match=f"callbacks.mine: {option}='?{value}'? (must|is not)"):
-        build_callbacks(callbacks)
+        build_callbacks({"callbacks": {"mine": mine}, "trainer": {"compile": False}})

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -9,15 +10,18 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from focusing.compose import check, compose_config, config_dir, explain
+from focusing.compose import check, compose_config, config_dir, explain, override_data
+from focusing.config import Optim, data_dir
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
+from focusing.training.loggers import check_loggers
+from focusing.training.optimizer import build_optimizer
 from focusing.training.trainer import build_net, load_data
-from tests.unit.config.conftest import config
+from tests.unit.config.conftest import config, files
 
 pytestmark = pytest.mark.usefixtures("hydra")
-GROUPS = ("protocol", "trainer", "experiment", "debug", "size", "variant")
-"""Whose files test_build.py does not compose."""
+GROUPS = ("protocol", "trainer", "callbacks", "debug", "size", "variant")
+"""Whose files no other test composes; data and networks: tests/unit/models/test_on_data.py."""
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +39,29 @@ def changed(default: DictConfig, overrides: str) -> DictConfig:
     return config
 
 
-def choices() -> list[str]:
-    files = [path for group in GROUPS for path in (config_dir() / group).glob("*.yaml")]
-    return sorted(f"{path.parent.name}={path.stem}" for path in files)
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_file_of_every_group_composes(group: str) -> None:
+    for name in files(group):
+        config(f"{group}={name}")
 
 
-@pytest.mark.parametrize("choice", choices())
-def test_every_file_of_every_group_composes(choice: str) -> None:
-    config(choice)
+@pytest.mark.parametrize("name", files("optim"))
+def test_every_optimizer_can_be_built(name: str) -> None:
+    cfg = config(f"optim={name}", "size=smoke")
+    optimizer = build_optimizer(build_net(cfg, load_data(cfg)), Optim(**cfg["optim"]))
+    assert type(optimizer).__name__ == cfg["optim"]["name"]
+
+
+@pytest.mark.parametrize("name", files("logger"))
+def test_every_logger_is_possible(name: str) -> None:
+    check_loggers(config(f"logger={name}")["logger"])
+
+
+@pytest.mark.parametrize(("data", "model"), [("catsdogs", "focus_2d"), ("fsdd", "vgg_focus")])
+def test_smoke_makes_networks_for_images_small(data: str, model: str) -> None:
+    cfg = config(f"data={data}", f"model={model}", "size=smoke")
+    net = build_net(cfg, load_data(cfg))
+    assert sum(value.numel() for value in net.parameters()) < 300_000
 
 
 def test_an_experiment_speaks_only_for_its_own_model() -> None:
@@ -62,16 +81,8 @@ def test_there_are_not_too_many_files_and_all_teach() -> None:
 
 
 def test_the_default_is_the_papers_learning_to_focus() -> None:
-    default, named = config(), config("experiment=learning_to_focus")
-    assert default == named
-    assert default["name"] == "learning_to_focus"
-    assert default["model"]["hidden"] == [4]
-    assert default["model"]["sigma"] == 0.08
-    assert default["model"]["mu"] == "center_jitter"
-    optim = default["optim"]
-    assert (optim["lr"], optim["lr_mu"], optim["lr_sigma"]) == (1e-3, 1e-3, 1e-4)
-    assert (optim["momentum"], optim["batch_size"]) == (0.9, 128)
-    assert default["trainer"]["max_epochs"] == 250
+    default = config()
+    assert default == config("experiment=learning_to_focus")
     assert (default["data"]["informative"], default["data"]["noise"]) == (20, 20)
 
 
@@ -131,13 +142,15 @@ WRONG = {
     "variant=null": "variant=null is no choice; variant is one of ",
     "callbacks=null": "callbacks=null is no choice; callbacks is one of ",
     "logger=5": "logger=5 is no choice; logger is one of ",
+    "hydra=null": "Config group override must be a string or a list. Got NoneType",
+    "~size=5": "Config group override deletion value must be a string",
     "~data": "data is missing: give it a value, and leave out the ~ that removes it.",
 }
 
 
 @pytest.mark.parametrize("override", WRONG)
 def test_a_wrong_name_type_or_choice_is_named_with_the_nearest(override: str) -> None:
-    with pytest.raises((HydraException, ValueError)) as raised:
+    with pytest.raises((HydraException, UserError, ValueError)) as raised:
         compose_config(override)
     sentence = str(explain(raised.value))
     assert sentence.startswith(WRONG[override])
@@ -254,3 +267,45 @@ def test_one_hidden_layer_needs_no_brackets(default: DictConfig) -> None:
     for wrong in ("abc", "[4,x]", "true"):
         with pytest.raises(UserError, match="is not a number of neurons or a list of them"):
             check(changed(default, f"model.hidden={wrong}"))
+
+
+# The data of a trained network --------------------------------------------------------------
+
+SAVED = {"_target_": "focusing.data.synthetic", "name": "synthetic", "n_samples": 50}
+
+
+def test_a_change_keeps_the_rest_and_another_choice_begins_from_its_file() -> None:
+    for overrides, samples in (([], 50), (["data=synthetic"], 2857)):
+        data = override_data(SAVED, [*overrides, "data.noise=4"])
+        assert (data["n_samples"], data["noise"]) == (samples, 4)
+
+
+def test_samples_are_prepared_as_they_were_unless_an_override_changes_that() -> None:
+    saved = {"name": "mnist", "preprocess": "pixel_mean"}
+    assert override_data(saved, ["data=fashion"])["preprocess"] == "pixel_mean"
+    other = override_data(saved, ["data=fashion", "data.preprocess=unit"])
+    assert other["preprocess"] == "unit"
+    assert "preprocess" not in override_data(saved, ["data=synthetic"])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("data.n_samples=[", "cannot be read"),
+        ("data.noise=&", "cannot be read"),
+        ("model.sigma=1", "only the data can be changed"),
+    ],
+)
+def test_what_is_no_change(change: str, expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        override_data(SAVED, [change])
+
+
+def test_the_data_folder_is_the_environments_or_the_users_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FOCUSING_DATA_DIR", str(tmp_path))
+    assert data_dir() == str(tmp_path)
+    monkeypatch.delenv("FOCUSING_DATA_DIR")
+    assert data_dir().endswith("focusing")
+    assert Path(data_dir()).is_absolute()

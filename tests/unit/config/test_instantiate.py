@@ -21,7 +21,6 @@ from focusing.compose import compose_config, config_dir, prepare_hydra
 from focusing.config import SCHEMA_TARGETS
 from focusing.data import DataSet
 from focusing.errors import UserError
-from focusing.experiments.table1_trials import sweep_task
 from focusing.instantiate import TARGETS, check_hydra, instantiate, trust
 from focusing.models import Network
 from focusing.sweep import search
@@ -181,15 +180,6 @@ def test_trust_is_taken_from_the_command_line(own: Path, monkeypatch: pytest.Mon
     for name in ("os", "a b.C", "a..b", "../a.b", "a.b:C", "", "a.b\n"):
         with pytest.raises(UserError, match="not a name like my_module.MyClass"):
             trust([name])
-
-
-def test_trust_goes_along_to_the_processes_of_a_sweep(own: Path) -> None:
-    """But an environment or a config that one of them gets cannot give it."""
-    trust(["own_code.Watch"])
-    task = sweep_task(print)
-    module._trusted.clear()
-    task(OmegaConf.create({"sweep": {"stacked": True, "trial": None}}))
-    assert module.trusted() == {"own_code.Watch"}
 
 
 # Hydra's own part --------------------------------------------------------------------------------

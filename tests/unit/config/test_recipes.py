@@ -8,6 +8,7 @@ import pytest
 
 from focusing.compose import config_dir, expand_braces, read_recipes
 from focusing.errors import UserError
+from focusing.training.trainer import build_net, load_data
 from tests.unit.config.conftest import config, files
 
 pytestmark = pytest.mark.usefixtures("hydra")
@@ -51,6 +52,12 @@ class TestTables:
         for section, names in recipes.items():
             assert f"- optional recipe/{section}: " in lines
             assert set(names) <= set(known[section]), section
+
+    def test_smoke_knows_every_network_for_images(self) -> None:
+        texts_and_tables = {"boston", "dna", "imdb", "reuters", "synthetic"}
+        images = set(files("data")) - texts_and_tables
+        keys = {f"smoke_{name}_{family}" for name in images for family in ("simple", "cnn", "vgg")}
+        assert keys <= read_recipes(config_dir() / "recipe")["scale"].keys()
 
 
 SGD = (0.1, 0.01, 0.01, 512, 200)
@@ -150,12 +157,20 @@ AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("data", "model"), AUTHOR)
-def test_the_authors_variant_is_the_authors(data: str, model: str) -> None:
-    cfg = config(f"data={data}", f"model={model}", "variant=author")
+def test_the_authors_variant_is_the_authors_and_can_be_built(data: str, model: str) -> None:
+    few = ("data.fake=true", "data.limit_train=8", "data.limit_test=8")
+    cfg = config(f"data={data}", f"model={model}", "variant=author", *few)
     assert cfg["variant"] == "author"
     for key, value in AUTHOR[data, model].items():
         group = "optim" if key in cfg["optim"] else "model"
         assert cfg[group][key] == value, key
+    build_net(cfg, load_data(cfg), pretrained=False)
+
+
+@pytest.mark.parametrize("name", files("experiment"))
+def test_every_experiment_has_the_authors_variant(name: str) -> None:
+    cfg = config(f"experiment={name}", "variant=author")
+    assert (cfg["name"], cfg["variant"]) == (name, "author")
 
 
 def test_the_authors_learning_to_focus() -> None:

@@ -41,7 +41,7 @@ RUNS = {
     "topology": 6 * (3 + 2 + 2) * 3,
     "focus_functions": 2 * (5 + 2) * 3,
     "local_fields": 42,
-    "attention": 2 * (2 + 2) * 3,
+    "attention": 2 * (2 + 1 + 2) * 3,
     "dynamic": 4 * (7 + 2 + 1 + 3 + 2 + 1) * 3,
     "dynamic_seeds": 10,
     "multi_domain": 3 * 4 * 3,

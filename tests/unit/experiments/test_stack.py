@@ -63,32 +63,27 @@ def gap(stacked: dict[str, Any], single: dict[str, Any], name: str) -> float:
     return max((one[key] - other[key]).abs().max().item() for key in one)
 
 
-def test_twenty_trials_end_with_the_weights_of_single_runs(
-    tmp_path: Path, device: torch.device
+@pytest.mark.parametrize(
+    ("trials", "options", "sizes"),
+    [
+        (SAMPLED, ["trainer.max_epochs=1"], [1] * 4 + [2] * 2 + [3] * 4),
+        ([19, 117], ["model.normalizer=mean", "model.grid=index", "trainer.max_epochs=6"], [2]),
+        ([19, 117], ["model.normalizer=sum", "model.grid=linspace", "trainer.max_epochs=6"], [2]),
+    ],
+)
+def test_trials_end_with_the_weights_of_single_runs(
+    tmp_path: Path, trials: list[int], options: list[str], sizes: list[int], device: torch.device
 ) -> None:
-    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", "trainer.max_epochs=1")
-    pairs = [pair_of(config, draw(0, index)) for index in SAMPLED]
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *options)
+    pairs = [pair_of(config, draw(0, index)) for index in trials]
     stacks = list(groups(pairs, CPU))
-    assert sorted(map(len, stacks)) == [1] * 4 + [2] * 2 + [3] * 4
+    assert sorted(map(len, stacks)) == sizes
     for group in stacks:
         assert train_group(group, device) == len(group)
     for pair in pairs:
         for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
             worst = gap(stacked, single, "last.ckpt")
             assert worst < 1e-11, (stacked["sweep"]["trial"], stacked["model"]["name"], worst)
-
-
-@pytest.mark.parametrize(("normalizer", "grid"), [("mean", "index"), ("sum", "linspace")])
-def test_other_neurons_do_not_drift_apart_either(
-    tmp_path: Path, normalizer: str, grid: str, device: torch.device
-) -> None:
-    neuron = (f"model.normalizer={normalizer}", f"model.grid={grid}", "trainer.max_epochs=6")
-    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *neuron)
-    pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
-    train_group(pairs, device)
-    for pair in pairs:
-        for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
-            assert gap(stacked, single, "last.ckpt") < 1e-11
 
 
 def test_records_are_those_of_single_runs(tmp_path: Path, device: torch.device) -> None:
@@ -158,12 +153,12 @@ def test_a_stack_keeps_to_its_budget(
     group, *_ = groups(pairs, CPU)
     peaks = []
 
-    def measured(stack: Stack, train: Split, evaluated: dict[str, Split], **rest: Any) -> History:
+    def measured(stack: Stack, train: Split, evaluated: dict[str, Split], config: Any) -> History:
         with PeakMemory() as peak:
             held = [*train, *(values for split in evaluated.values() for values in split)]
             for tensor in [*held, *(v for v in vars(stack).values() if isinstance(v, Tensor))]:
                 peak.track(tensor)
-            history = fit_stack(stack, train, evaluated, **rest)
+            history = fit_stack(stack, train, evaluated, config)
         peaks.append(peak.peak)
         return history
 

@@ -3,9 +3,7 @@
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from focusing.results.store import claim
 from focusing.sweep.jobs import Done, Job, Outcome, RunsFailedError
 from focusing.sweep.status import SweepStatus
 from tests.forkserver import CONTEXT
+from tests.processes import children, wait_for_end, wait_until
 from tests.unit.experiments.composed import checked, composed
 
 CPU = torch.device("cpu")
@@ -263,17 +262,12 @@ def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_trial_alone(
     process = CONTEXT.Process(target=sweep_in_two_processes, args=(cfg,))
     process.start()
     assert process.pid is not None
-    deadline = time.monotonic() + 300
-    while not whole_trials(records(tmp_path)) and time.monotonic() < deadline:
-        assert process.exitcode is None
-        time.sleep(0.02)
-    workers = _children(process.pid)
+    wait_until(lambda: whole_trials(records(tmp_path)), seconds=300)
+    workers = children(process.pid)
     assert len(workers) == 2
     process.kill()
     process.join()
-    while any(map(_lives, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(_lives, workers))  # they die with it
+    wait_for_end(workers)  # they die with it
     before = whole_trials(records(tmp_path))
     assert 2 <= len(before) < 16
     deadly = next(index for index in range(8) if (index, "dense") not in before)
@@ -288,13 +282,3 @@ def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_trial_alone(
     failed = {key for key, record in after.items() if record["status"] == "failed"}
     assert failed == {(deadly, "dense"), (deadly, "focus_s")}  # not the trials beside it
     assert "is there enough memory?" in after[deadly, "focus_s"]["error"]
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _lives(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False

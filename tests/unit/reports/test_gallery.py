@@ -229,6 +229,20 @@ def test_tables_and_optimism(tmp_path: Path) -> None:
     assert list(published.get_xdata()) == [99.25, 99.25]
 
 
+def test_long_names_of_rows_leave_room_for_the_dots(tmp_path: Path) -> None:
+    for extent in (0.5, 1.0):
+        options = {"model.hidden": list(range(1, 40)), "optim.lr_mu": extent}
+        for seed in (0, 17, 34):
+            leave(tmp_path, "mine", "mnist", "focus_s", seed, [0.8, 0.9 + seed / 1e3],
+                  val=[0.9, 0.8], options=options)  # fmt: skip
+    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.8, 0.9], val=[0.9, 0.8])
+    figure = drawn(figures_of(tmp_path)["optimism_full_text"])
+    figure.draw_without_rendering()  # a layout without space is a warning, thus an error
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names[0].startswith("mine: MNIST, Focus-s")
+    assert max(map(len, names)) <= 80
+
+
 def test_options_above_a_panel_do_not_overprint(tmp_path: Path) -> None:
     for epochs in (1, 2, 3):
         options = {"data.limit_train": 5000, "data.limit_test": 2000, "trainer.max_epochs": epochs}

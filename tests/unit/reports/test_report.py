@@ -1,5 +1,6 @@
 """``focusing report`` and its server, in this process."""
 
+import os
 import threading
 import urllib.error
 import urllib.request
@@ -11,6 +12,7 @@ import pytest
 from focusing.errors import UserError
 from focusing.reports import report
 from focusing.reports.report import write_report
+from focusing.reports.report_cache import FILE, remember, report_state, unchanged
 from focusing.reports.serve import Server, serve
 from focusing.results.collect import Collection, collect
 from tests.command_line import report as main
@@ -115,6 +117,34 @@ def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
     left = {path.name for path in tmp_path.glob("report/**/*.md")}
     assert "experiment_mine_full_text.md" not in left  # its runs are gone
     assert {"experiment_other_full_text.md", "mine.md"} <= left
+
+
+def test_the_state_follows_records_and_arrays(tmp_path: Path) -> None:
+    folder = leave(tmp_path, "e", "dna", "dense", 0, [0.5])
+    (folder / "focus.npz").write_bytes(b"a")
+    state = report_state(collect([tmp_path]))
+    assert report_state(collect([tmp_path])) == state
+    os.utime(folder / "focus.npz", ns=(0, 0))
+    touched = report_state(collect([tmp_path]))
+    leave(tmp_path, "e", "dna", "dense", 1, [0.5])
+    assert len({state, touched, report_state(collect([tmp_path]))}) == 3
+    collection = collect([tmp_path])
+    (folder / "result.json").unlink()  # meanwhile
+    assert report_state(collection)
+
+
+@pytest.mark.parametrize("damage", ["", "[", "[]", '{"files": 3}'])
+def test_it_is_kept_until_its_state_or_a_file_changes(tmp_path: Path, damage: str) -> None:
+    page = tmp_path / "index.html"
+    assert not unchanged(tmp_path, "a")
+    page.write_text("x")
+    remember(tmp_path, "a", [page])
+    assert unchanged(tmp_path, "a")
+    assert not unchanged(tmp_path, "b")
+    remember(tmp_path, "a", [])
+    assert not page.exists()  # what a report no longer consists of goes
+    (tmp_path / FILE).write_text(damage)
+    assert not unchanged(tmp_path, "a")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Figures of every kind of run, from its record and trajectory alone."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -127,9 +126,10 @@ def test_few_colours_where_that_is_not_seen(tmp_path: Path) -> None:
 
 def walk(layer: FocusedLinear, informative: Sequence[int] | None = None) -> LayerFoci:
     """Foci that move by 0.1 and double their apertures."""
-    mu, sigma = layer.mu.detach()[None], layer.sigma.detach()[None]
-    foci = torch.cat([mu, mu + 0.1]), torch.cat([sigma, sigma * 2])
-    return replace(LayerFoci.of("hidden", layer, [0, 1], foci), informative=informative)
+    mu, sigma = (values.detach().numpy() for values in (layer.mu, layer.sigma))
+    foci = np.stack([mu, mu + 0.1]), np.stack([sigma, sigma * 2])
+    names = layer.focus, layer.normalizer
+    return LayerFoci("h", np.arange(2), layer.tau.numpy(), *foci, *names, informative=informative)
 
 
 def test_foci_are_those_of_the_layer() -> None:

@@ -1,6 +1,7 @@
 """Which W&B run a record becomes."""
 
 import shutil
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,11 @@ def test_copies_of_a_record_are_one_run_and_others_are_not(tmp_path: Path) -> No
     leave(tmp_path / "a", "mine", "mnist", "focus_s", 1, [0.5])
     leave(tmp_path / "a", "other", "mnist", "focus_s", 0, [0.5])
     leave(tmp_path / "b", "mine", "mnist", "focus_s", 0, [0.5], fingerprint="f1")
-    ids = {item.id for item in to_send([tmp_path], trials=False)}
+    ids = {item.run["id"] for item in to_send([tmp_path], trials=False)}
     assert len(ids) == 4
     shutil.copytree(first, tmp_path / "c" / "mine" / first.parent.name / "seed=0")
     (copy,) = to_send([tmp_path / "c"], trials=False)
-    assert copy.id in ids
+    assert copy.run["id"] in ids
 
 
 def test_a_record_that_changes_is_sent_again(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_a_record_that_changes_is_sent_again(tmp_path: Path) -> None:
     (before,) = to_send([tmp_path], trials=False)
     leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], measured={"own": {"epochs": 1}})
     (after,) = to_send([tmp_path], trials=False)
-    assert after.id == before.id
+    assert after.run == before.run
     assert after.mark != before.mark
 
 
@@ -48,9 +49,10 @@ def test_it_goes_where_it_would_have_been_logged(
     leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], options={"logger": logger})
     leave(tmp_path, "mine", "mnist", "focus_s", 1, [0.5])
     logged, plain = to_send([tmp_path], trials=False)
-    assert (logged.entity, logged.project, logged.job_type) == ("team", "p", "x")
-    assert logged.tags[-1] == "best"
-    assert (plain.entity, plain.project, plain.job_type) == (None, "focusing", "train")
+    where = itemgetter("entity", "project", "job_type")
+    assert where(logged.run) == ("team", "p", "x")
+    assert logged.run["tags"][-1] == "best"
+    assert where(plain.run) == (None, "focusing", "train")
     push([str(tmp_path), "--dry-run"])
     said = capsys.readouterr().out.splitlines()
     assert said[::2] == ["Would send 1 run to team/p:", "Would send 1 run to focusing:"]
@@ -63,19 +65,16 @@ def test_trials_become_runs_if_asked(tmp_path: Path) -> None:
     for model in ("dense", "focus_s"):
         leave(tmp_path, "table1", "synthetic", model, 0, [0.5], options=options)
     (table,) = to_send([tmp_path], trials=False)
-    assert table.job_type == "trials"
+    assert table.run["job_type"] == "trials"
     assert table.content == "a table of 1 trials, dense, focus_s"
-    assert [item.job_type for item in to_send([tmp_path], trials=True)] == [
-        "trials",
-        "train",
-        "train",
-    ]
+    kinds = [item.run["job_type"] for item in to_send([tmp_path], trials=True)]
+    assert kinds == ["trials", "train", "train"]
 
 
 def test_history_has_a_row_for_each_epoch() -> None:
     series = {"train/loss": [3.0, 2.0], "test/acc": [0.5, None], "val/acc": [0.1]}
-    assert list(rows_of({"series": series})) == [
+    assert list(rows_of({"series": series}, {})) == [
         {"epoch": 0, "train/loss": 3.0, "test/acc": 0.5, "val/acc": 0.1},
         {"epoch": 1, "train/loss": 2.0},
     ]
-    assert list(rows_of({"series": {}})) == []
+    assert list(rows_of({"series": {}}, {})) == []

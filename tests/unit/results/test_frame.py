@@ -1,4 +1,4 @@
-"""Options and measurements of runs, replicates, and what tells settings apart."""
+"""The tidy table of runs: replicates, settings, and what tells them apart."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from focusing.results.collect import collect
 from focusing.results.frame import (
     data_versions,
-    measurements,
+    frame,
     replicate_key,
     settings,
     show_value,
@@ -18,11 +18,18 @@ from focusing.results.frame import (
 from tests.unit.reports.records import leave
 
 
-def test_measurements_are_single_numbers(tmp_path: Path) -> None:
+def test_a_row_per_run(tmp_path: Path) -> None:
     focus = {"h1": {"moved": 0.25, "inside_first": 0.5, "inside_last": 0.75}, "h2": {"moved": 0.75}}
+    leave(tmp_path, "e", "dna", "dense", 0, [0.5], val=[0.5])
     leave(tmp_path, "e", "dna", "focus_s", 1, [0.75], focus=focus, measured={"t": {"n": 3}})
-    [run] = collect([tmp_path]).runs
-    assert measurements(run) == {
+    runs = collect([tmp_path]).runs
+    table = frame(runs)
+    assert list(table.index) == list(runs)
+    scores = table["score"].groupby(table["run"]["model"]).mean()
+    assert scores["best_test"].to_dict() == {"dense": 0.5, "focus_s": 0.75}
+    assert table["score"]["holdout"].isna().tolist() == [False, True]
+    assert table["option"]["data.name"].tolist() == ["dna", "dna"]
+    assert table["measured"].iloc[1].to_dict() == {
         "seconds": 1.5,
         "foci inside at first (%)": 50,
         "foci inside at last (%)": 75,

@@ -18,8 +18,7 @@ def execute(job: Job, announce: Announce) -> Outcome:
     [what] = job.overrides
     print(f"hello from {what}")
     if what == "die":
-        config = {"data": {"name": "d"}, "model": {"name": "m"}, "protocol": {"name": "last"}}
-        announce(Path.cwd() / "runs" / "seed=0", {"name": "mortal", "seed": 0, **config})
+        announce()
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "slow":
         time.sleep(0.4)  # longer than the pool waits between two ticks
@@ -42,13 +41,16 @@ def run_pool(options: dict[str, Any], jobs: list[str]) -> dict[str, Any]:
     limits = Limits(options.pop("jobs", 100), options.pop("growth_mb", 1000))
     said: list[str] = []
     outcomes, processes = {}, [0]
-    begun = iter(number_jobs([[job] for job in jobs]))
-    with Pool(make_slots(**options), execute, limits, said.append, Path("pause")) as pool:
-        for job, outcome in pool.run(begun, lambda: processes.append(len(active_children()))):
+    began: list[int] = []
+    slots, note = make_slots(**options), lambda job: began.append(job.index)
+    with Pool(slots, execute, limits, said.append, Path("pause"), note) as pool:
+        numbered = iter(number_jobs([[job] for job in jobs]))
+        for job, outcome in pool.run(numbered, lambda: processes.append(len(active_children()))):
             outcomes[job.index] = (outcome.status, outcome.error)
     files = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc").exists() else 0
     ordered = [outcomes[index] for index in range(len(jobs))]
-    return {"outcomes": ordered, "said": said, "files": files, "most": max(processes)}
+    most = max(processes)
+    return {"outcomes": ordered, "said": said, "files": files, "most": most, "began": began}
 
 
 if __name__ == "__main__":

@@ -10,9 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hydra.core.singleton import Singleton
+from hydra.types import HydraContext
 
-from focusing.sweep.allocation import NO_RUN, SHARED_FILE, Allocation, Journal, requeueing
+from focusing.experiments.table1_trials import sweep_task
+from focusing.instantiate import trusted
+from focusing.sweep.allocation import (
+    NO_RUN,
+    SHARED_FILE,
+    Allocation,
+    Journal,
+    Workload,
+    requeueing,
+)
 from focusing.sweep.jobs import Job, Outcome
+from tests.unit.sweep.conftest import Load
 
 
 @pytest.mark.parametrize(
@@ -93,3 +105,15 @@ def test_a_process_stops_when_its_owner_is_gone_and_the_next_skips_what_is_over(
         process.stdin.close()
         assert process.wait(30) == 143
     assert list(reader.read()) == [(4, Outcome("pruned")), (NO_RUN, None)]
+
+
+def test_what_the_user_trusts_and_the_folder_go_along(
+    context: HydraContext, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("focusing.instantiate._trusted", set())
+    monkeypatch.chdir(tmp_path.parent)
+    singletons, allowed = Singleton.get_state(), frozenset({"own_code.Watch"})
+    workload = Workload(context, load(), sweep_task(print), {}, tmp_path, allowed, singletons)
+    workload.run([], Journal(tmp_path / "0.jsonl"))
+    assert trusted() == allowed
+    assert Path.cwd() == tmp_path

@@ -140,7 +140,7 @@ def test_who_cancels_a_job_leaves_no_record_and_a_run_is_not_lost_for_ever(
 
 def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> None:
     job = Job(1, ("seed=1", *_fixed(cluster)))
-    _, run_dir = cluster._task.locate(cluster._settle(job))
+    _, run_dir = cluster._task.locate(cluster.compose(job))
     run_dir.mkdir(parents=True)
     write_record(run_dir, {**SMALLEST, "status": "failed", "error": "It diverged."})
     outcomes = run(3)
@@ -279,21 +279,12 @@ def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
 def test_a_question_follows_a_submission_and_then_they_are_rare(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    clock = {"now": 1000.0}
-    monkeypatch.setattr(time, "monotonic", lambda: clock["now"])
-    cluster.begin({0: "RUNNING"})
-    cluster._submitted = [Submitted(Allocation(tmp_path, 0, (Job(0),)), None)]
-    cluster._last_submission = 1000.0
-    asked = []
-
-    def watch(submitted: Sequence[Submitted]) -> Sequence[State]:
-        asked.append(clock["now"] - 1000)
-        return [State("RUNNING")]
-
-    monkeypatch.setattr(cluster, "_watch", watch)
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     monkeypatch.setattr(cluster, "poll_seconds", 1.0)
-    for second in range(120):
-        clock["now"] = 1000.0 + second
+    cluster.begin({0: "RUNNING"})
+    for age, pause in ((0, 1), (10, 5), (3600, clusters.MAX_WATCH_SECONDS)):
+        cluster._submitted = [Submitted(Allocation(tmp_path, 0, (Job(0),)), None)]
+        cluster._last_submission, cluster._next_watch = 1000.0 - age, 0.0
         cluster._watch_now_and_then(SweepStatus())
-    assert len(asked) < 20
-    assert max(later - sooner for sooner, later in zip(asked, asked[1:], strict=False)) <= 15
+        assert cluster._submitted[0].state.name == "RUNNING"
+        assert cluster._next_watch == 1000.0 + pause

@@ -51,13 +51,12 @@ def leave(cfg: DictConfig, **record: Any) -> Path:
 
 def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     fresh = cfg()
-    seen: list[Path] = []
+    begun: list[str] = []
     task = sweep_task(lambda _: 0.5)
-    task.threads = 1
-    task.announce = lambda run_dir, config: seen.append(run_dir)
+    task.announce = lambda: begun.append("now")
     outcome = task(fresh)
     assert (outcome.status, outcome.earlier, outcome.score) == ("done", False, 0.5)
-    assert seen == [Path(outcome.run_dir or "")]
+    assert begun == ["now"]
     leave(fresh, status="done", metric="accuracy")
     outcome = task(fresh)
     assert (outcome.earlier, outcome.metric) == (True, "accuracy")
@@ -105,17 +104,6 @@ def test_what_is_finished_in_an_archive_is_not_run_again(
     for other in ("seed=17", "optim.lr=0.5", "force=true"):
         assert not sweep_task(lambda _: 1.0)(cfg(f"sweep.archive={archive}", other)).earlier
     assert "is not a folder" in (never(cfg("sweep.archive=nowhere")).error or "")
-
-
-def test_a_damaged_record_is_kept_aside_and_the_job_runs(
-    cfg: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
-) -> None:
-    _, run_dir = sweep_task(print).locate(cfg())
-    run_dir.mkdir(parents=True)
-    (run_dir / "result.json").write_text("{")
-    assert sweep_task(lambda _: 0.5)(cfg()).score == 0.5
-    assert (run_dir / "result.json.damaged").read_text() == "{"
-    assert "is kept as result.json.damaged" in caplog.text
 
 
 def test_what_failed_before_is_run_again_only_on_request(cfg: Callable[..., DictConfig]) -> None:

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
+from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.loggers.logger import Logger
 
 from focusing.errors import UserError
 from focusing.training import wandb_run
 from focusing.training.loggers import MetricsFile, build_loggers, close_loggers
 from focusing.training.wandb_run import curves_of, display_name, facts, log_record, summary_of, tags
-from tests.unit.callbacks.tiny import LIGHTNING, Module, batches, trainer
-
-pytestmark = LIGHTNING
+from tests.unit.training.fitting import trained
 
 
 def build(folder: Path, options: dict[str, Any]) -> list[Logger]:
@@ -50,7 +48,7 @@ def test_tensorboard_gets_the_metrics(tmp_path: Path) -> None:
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     loggers = build(tmp_path, {"tensorboard": {}})
     assert isinstance(loggers[1], TensorBoardLogger)
-    trainer(tmp_path, logger=loggers).fit(Module(), batches())
+    trained(tmp_path, loggers=loggers)
     close_loggers(loggers, 0)
     events = accumulators.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert len(events.Scalars("train/loss")) == 3
@@ -102,13 +100,11 @@ class TestMetricsFile:
 
     def test_a_real_run(self, tmp_path: Path, path: Path) -> None:
         file = MetricsFile(path)
-        fitted = trainer(tmp_path, logger=file)
-        fitted.fit(Module(), batches(), batches())
+        module = trained(tmp_path, loggers=[file])
         rows = self.rows(path)
         assert [row["epoch"] for row in rows] == ["0", "1", "2"]
-        assert list(rows[0]) == ["epoch", "val/acc", "train/loss", "focus/sigma_mean"]
         assert all(all(row.values()) for row in rows)
-        assert float(rows[-1]["train/loss"]) == fitted.callback_metrics["train/loss"].item()
+        assert [float(row["train/loss"]) for row in rows] == module.series["train/loss"]
         assert (file.name, file.version, file.save_dir) == ("csv", "", str(tmp_path))
 
     def test_metrics_of_an_epoch_are_gathered(self, path: Path) -> None:
@@ -155,61 +151,45 @@ class TestMode:
             monkeypatch.delenv(name)
         monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
 
-    @pytest.fixture
-    def server(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
-            yield server
-
-    def test_the_environment_decides(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("WANDB_MODE", "disabled")
-        assert wandb_run._decide_mode(1) == "disabled"
-
-    def test_without_a_key_offline(self, server: Any) -> None:
-        assert wandb_run._decide_mode(1) == "offline"
-        assert os.environ["WANDB_MODE"] == "offline"  # for the jobs that follow
-
-    @pytest.mark.parametrize("proxy", [False, True])
-    def test_a_key_and_a_connection(
-        self, server: Any, monkeypatch: pytest.MonkeyPatch, proxy: bool
-    ) -> None:
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        if proxy:
-            monkeypatch.setenv("HTTPS_PROXY", os.environ["WANDB_BASE_URL"])
-            monkeypatch.setenv("WANDB_BASE_URL", "https://nowhere.invalid")
-        assert wandb_run._decide_mode(1) == "online"
-
-    def test_a_key_without_a_connection(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        with socket.socket() as deaf:  # its port refuses, and nobody else can get it
-            deaf.bind(("127.0.0.1", 0))
-            monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{deaf.getsockname()[1]}")
-            assert wandb_run._decide_mode(1) == "offline"
-
     @pytest.mark.parametrize(
-        ("content", "mode"),
+        ("environment", "netrc", "mode"),
         [
-            ("machine 127.0.0.1:{port} login user password {key}\n", "online"),
-            ("machine else.invalid login user password {key}\n", "offline"),
-            ("machine", "offline"),  # it cannot be read
+            ({"WANDB_MODE": "disabled"}, "", "disabled"),
+            ({}, "", "offline"),  # without a key
+            ({"WANDB_API_KEY": "0" * 40}, "", "online"),
+            (
+                {
+                    "WANDB_API_KEY": "0" * 40,
+                    "HTTPS_PROXY": "{server}",
+                    "WANDB_BASE_URL": "https://nowhere.invalid",
+                },
+                "",
+                "online",
+            ),
+            ({"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "{deaf}"}, "", "offline"),
+            # The key of wandb login; the last file cannot be read.
+            ({}, "machine {host} login user password 00\n", "online"),
+            ({}, "machine else.invalid login user password 00\n", "offline"),
+            ({}, "machine", "offline"),
         ],
     )
-    def test_a_key_of_wandb_login(
-        self, server: Any, tmp_path: Path, content: str, mode: str
+    def test_a_key_and_a_connection(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        environment: dict[str, str],
+        netrc: str,
+        mode: str,
     ) -> None:
-        text = content.format(port=server.getsockname()[1], key="0" * 40)
-        (tmp_path / "netrc").write_text(text)
-        assert wandb_run._decide_mode(1) == mode
-
-    def test_one_run_per_folder(self, tmp_path: Path) -> None:
-        ids = []
-        for folder in (tmp_path / "a", tmp_path / "a", tmp_path / "b"):
-            folder.mkdir(exist_ok=True)
-            loggers = build(folder, {"wandb": {"mode": "disabled"}})
-            assert isinstance(loggers[1], WandbLogger)
-            close_loggers(loggers, 0)
-            ids.append((folder / "wandb" / "run_id").read_text())
-        assert ids[0] == ids[1] != ids[2]
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as deaf:
+            deaf.bind(("127.0.0.1", 0))  # its port refuses, and nobody else can get it
+            host, nobody = (f"127.0.0.1:{one.getsockname()[1]}" for one in (server, deaf))
+            for name, value in {"WANDB_BASE_URL": "{server}", **environment}.items():
+                url = value.format(server=f"http://{host}", deaf=f"http://{nobody}")
+                monkeypatch.setenv(name, url)
+            (tmp_path / "netrc").write_text(netrc.format(host=host))
+            assert wandb_run._decide_mode(1) == mode
+        assert os.environ.get("WANDB_MODE", "online") == mode  # for the jobs that follow
 
 
 CONFIG: dict[str, Any] = {
@@ -250,14 +230,11 @@ RECORD: dict[str, Any] = {
 
 
 class TestWhatWandbShows:
-    def test_a_name_can_be_read(self) -> None:
+    def test_a_name_can_be_read_and_tags_are_typed_words(self) -> None:
         assert display_name({**CONFIG, "seed": 5}) == "focus_s · mnist · seed 5"
-        assert display_name({}) == ""
-
-    def test_tags_are_typed_words(self) -> None:
         groups = ["data=mnist", "model=focus_s", "size=quick", "variant=text", "protocol=holdout"]
         assert tags(CONFIG) == groups
-        assert tags({"seed": 0}) == []
+        assert (display_name({}), tags({"seed": 0})) == ("", [])
 
     @pytest.mark.parametrize(
         ("changes", "label"),

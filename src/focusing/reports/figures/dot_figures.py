@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from textwrap import shorten
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -44,6 +45,7 @@ from focusing.reports.names import (
     edition_words,
     label_words,
     model_name,
+    option_words,
 )
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import labels
@@ -62,6 +64,8 @@ SETTING_TITLES = {
 }
 MAX_SETTINGS, MAX_OPTIMISM_ROWS = 40, 48
 """Rows of a figure; the table has all."""
+MAX_NAME = 80
+"""Characters of the name of a row."""
 OPTIMISM_TITLE = "How much the best test epoch flatters"
 TIMING_TITLE = "Time of focused networks relative to dense ones"
 TIMING_KINDS = {"train": ("training step", INKS[0], "o"), "test": ("test", INKS[1], "^")}
@@ -318,13 +322,15 @@ def _optimism_order(row: Row) -> tuple[Any, ...]:
 
 
 def _draw_optimism(rows: Rows) -> Figure:
-    figure = Figure((COLUMN_WIDTH, 0.6 + ROW_HEIGHT * len(rows)), layout="constrained")
-    axes = figure.subplots()
     short = [f"{data_name(row['data'])}, {model_name(row['model'])}" for row in rows]
-    names = [
-        name if short.count(name) == 1 else f"{row['experiment']}: {name} {row['options']}".strip()
-        for name, row in zip(short, rows, strict=True)
-    ]
+    names = []
+    for name, row in zip(short, rows, strict=True):
+        words = [f"{row['experiment']}: {name}", *map(option_words, row["options"].split())]
+        whole = name if short.count(name) == 1 else ", ".join(words)
+        names.append(shorten(whole, MAX_NAME, placeholder=" …"))
+    width = PAGE_WIDTH if max(map(len, names)) > MAX_NAME / 2 else COLUMN_WIDTH
+    figure = Figure((width, 0.6 + ROW_HEIGHT * len(rows)), layout="constrained")
+    axes = figure.subplots()
     dots = [
         Dot(place, row["optimism"], model_style(row["model"]), row["low"], row["high"],
             note=f"n={row['n']}")

@@ -208,7 +208,8 @@ def draw_dots(
     for dot in dots:
         y, (colour, marker) = dot.row + dot.shift, dot.style
         if dot.published is not None:
-            axes.plot([dot.published] * 2, [y - 0.36, y + 0.36], color=GREY, lw=2.5, alpha=0.5,
+            half = 0.36 - abs(dot.shift)  # not into its neighbour
+            axes.plot([dot.published] * 2, [y - half, y + half], color=GREY, lw=2.5, alpha=0.5,
                       solid_capstyle="butt")  # fmt: skip
         face = "w" if dot.hollow else colour
         if dot.low is None or dot.high is None:
@@ -223,6 +224,7 @@ def draw_dots(
                           capsize=2, elinewidth=0.9, capthick=0.9, linestyle="")  # fmt: skip
             right = max(dot.high, dot.mean)
         if dot.note:
+            right = max(right, dot.published or right)  # not on the grey bar
             axes.annotate(dot.note, (right, y), (4, 0), textcoords="offset points", va="center",
                           fontsize=6, color=GREY, zorder=3)  # fmt: skip
     rows = count or max(len(labels), 1 + max((dot.row for dot in dots), default=0))
@@ -312,13 +314,11 @@ def legend_start_and_end(figure: Figure, colour: str) -> None:
     legend_above(figure, [start, legend_entry("end", colour, marker="^")])
 
 
-def end_labels(
-    axes: Axes, entries: Sequence[tuple[float, float, str, str]], height: float, gap: float = 4
-) -> None:
+def end_labels(axes: Axes, entries: Sequence[tuple[float, float, str, str]], height: float) -> None:
     """Write names at the right ends of lines, moved apart where they would overlap.
 
-    ``entries`` are x, y, text and colour; ``height`` of the axes, which have their final limits,
-    and ``gap`` between a line and its name are in points.
+    ``entries`` are x, y, text and colour; ``height`` of the axes, which have their final limits, is
+    in points.
     """
     low, high = axes.get_ylim()
     scale = axes.get_yaxis().get_transform().transform  # serves a logarithmic axis, too
@@ -327,7 +327,7 @@ def end_labels(
     wanted = [(float(scale(y)) - bottom) / (top - bottom) * height for _, y, _, _ in ordered]
     for (x, y, text, colour), at, moved in zip(ordered, wanted, spread_apart(wanted), strict=True):
         axes.annotate(
-            text, (x, y), (gap, moved - at), textcoords="offset points", color=colour,
+            text, (x, y), (4, moved - at), textcoords="offset points", color=colour,
             fontsize=7, va="center", annotation_clip=False,
         )  # fmt: skip
 

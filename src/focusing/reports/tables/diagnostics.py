@@ -31,7 +31,7 @@ from focusing.reports.tables import (
     text,
 )
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import group_by, replicate_key
+from focusing.results.frame import frame, group_by, replicate_key
 from focusing.results.stats import spread
 
 PAPER_THRESHOLD = 1.0
@@ -120,7 +120,7 @@ def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
     """Both scores of the same runs, in print units, every run once."""
     once = {(run.experiment, run.config_hash, replicate_key(run)): run for run in runs}
     unit = Unit(runs[0].metric)
-    scores = unit.factor * pd.DataFrame([run.scores for run in once.values()])
+    scores = unit.factor * frame(list(once.values()))["score"]
     gaps = (scores["best_test"] - scores["holdout"]).tolist()
     optimism = spread(gaps, lower_is_better=unit.lower_is_better)
     return {

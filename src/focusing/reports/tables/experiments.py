@@ -11,8 +11,6 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-import pandas as pd  # type: ignore[import-untyped]
-
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.paper import published_tables, width_mean
 from focusing.reports.plans import MAX_OPTION_COLUMNS, UNCHANGED, labels, limits
@@ -30,7 +28,7 @@ from focusing.reports.tables import (
     text,
 )
 from focusing.results.collect import Collection, Run
-from focusing.results.frame import SECONDS, group_by, measurements
+from focusing.results.frame import SECONDS, frame, group_by
 from focusing.results.stats import Spread
 
 MAX_QUANTITIES = 8
@@ -220,7 +218,7 @@ def author_mean(setting: Setting) -> float | None:
 def _measured(name: str, edition: Edition) -> list[Table]:
     """One table of measurements, or none where nothing was measured."""
     settings, subject = edition.settings, f"{edition.experiment}."
-    table = pd.DataFrame([measurements(run) for setting in settings for run in setting.runs])
+    table = frame([run for setting in settings for run in setting.runs])["measured"]
     quantities = sorted(table, key=lambda quantity: _preference(quantity, subject))
     if quantities in ([], [SECONDS]):  # every run takes time
         return []

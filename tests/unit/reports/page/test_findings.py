@@ -10,14 +10,9 @@ from focusing.reports.figures.dot_figures import table_charts
 from focusing.reports.page.overview import Verdict, verdicts
 from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
-from tests.unit.reports.records import charts_of, leave
+from tests.unit.reports.records import charts_of, leave, leave_runs
 from tests.unit.reports.test_tables_experiments import leave_rescue
 from tests.unit.reports.test_tables_trials import leave_trial
-
-
-def several(folder: Path, data: str, model: str, scores: list[float], **more: Any) -> None:
-    for seed, score in enumerate(scores):
-        leave(folder, more.get("name", "table2_simple"), data, model, seed, [score], **more)
 
 
 def all_verdicts(folder: Path) -> list[Verdict]:
@@ -28,17 +23,16 @@ def all_verdicts(folder: Path) -> list[Verdict]:
 
 class TestFocusedAgainstDense:
     def test_the_paper_on_faces(self, tmp_path: Path) -> None:
-        several(tmp_path, "lfw", "dense", [0.6961, 0.6992, 0.6992, 0.7055, 0.6929])
-        several(tmp_path, "lfw", "focus_s", [0.7339, 0.7417, 0.7543, 0.7528, 0.7386])
+        dense = [0.6961, 0.6992, 0.6992, 0.7055, 0.6929]
+        focused = [0.7339, 0.7417, 0.7543, 0.7528, 0.7386]
+        leave_runs(tmp_path, "table2_simple", "lfw", {"dense": dense, "focus_s": focused})
         [finding] = findings(collect([tmp_path]))
-        shown = [row for row in finding.rows if row.shown]
-        assert [row.protocol for row in shown] == ["best_test"]
-        [row] = shown
+        [row] = [row for row in finding.rows if row.shown]
         assert (row.data, row.model, row.other, row.count) == ("lfw", "focus_s", "dense", "5 / 5")
+        assert (row.protocol, row.verdict) == ("best_test", "better")
         assert row.value == pytest.approx(4.568)
         assert row.interval is not None
         assert row.interval.low < row.value < row.interval.high
-        assert row.verdict == "better"
         [verdict] = all_verdicts(tmp_path)
         assert verdict.number == "1 of 1"
         assert verdict.counts == {"better": 1, "worse": 0, "unclear": 0}
@@ -56,66 +50,65 @@ class TestFocusedAgainstDense:
         assert optimism.number == "+10.00 points"
         assert optimism.link == "#table-optimism_full_text"
 
-    def test_of_errors_less_is_better(self, tmp_path: Path) -> None:
-        name = {"name": "table4_other"}
-        several(tmp_path, "boston", "dense", [3.1, 3.11, 3.12], **name)
-        several(tmp_path, "boston", "focus_s", [2.1, 2.11, 2.13], **name)
-        [finding] = findings(collect([tmp_path]))
-        assert {row.verdict for row in finding.rows} == {"better"}
-        assert all(row.value < 0 for row in finding.rows)
-
-    def test_what_is_not_sure_is_unclear(self, tmp_path: Path) -> None:
-        several(tmp_path, "mnist", "dense", [0.5, 0.9])
-        several(tmp_path, "mnist", "focus_s", [0.6, 0.95])
-        [finding] = findings(collect([tmp_path]))
-        assert {row.verdict for row in finding.rows} == {"unclear"}
-
-    def test_one_run_is_no_finding(self, tmp_path: Path) -> None:
-        several(tmp_path, "mnist", "dense", [0.5])
-        several(tmp_path, "mnist", "focus_s", [0.9])
-        assert findings(collect([tmp_path])) == []
-        assert all_verdicts(tmp_path) == []
-
-    def test_foci_that_follow_the_input_are_judged(self, tmp_path: Path) -> None:
-        for model, scores in (("dense", [0.60, 0.61, 0.62]), ("dynamic_2d", [0.95, 0.96, 0.97])):
-            several(tmp_path, "clt", model, scores, name="dynamic")
-        [finding] = findings(collect([tmp_path]))
-        assert {(row.model, row.verdict) for row in finding.rows} == {("dynamic_2d", "better")}
-
-    def test_only_focused_networks_against_their_dense_twin(self, tmp_path: Path) -> None:
-        for model in ("dense", "fixed_s", "focus_s"):
-            several(tmp_path, "mnist", model, [0.5, 0.6])
-        several(tmp_path, "fashion", "fixed_s", [0.5, 0.6])
-        several(tmp_path, "fashion", "focus_s", [0.5, 0.7])
-        [finding] = findings(collect([tmp_path]))
-        assert {(row.data, row.model) for row in finding.rows} == {("mnist", "focus_s")}
+    @pytest.mark.parametrize(
+        ("runs", "judged"),
+        [
+            pytest.param(
+                {"boston": {"dense": [3.1, 3.11, 3.12], "focus_s": [2.1, 2.11, 2.13]}},
+                {("boston", "focus_s", "better")},
+                id="of errors less is better",
+            ),
+            pytest.param(
+                {"mnist": {"dense": [0.5, 0.9], "focus_s": [0.6, 0.95]}},
+                {("mnist", "focus_s", "unclear")},
+                id="what is not sure is unclear",
+            ),
+            pytest.param(
+                {"mnist": {"dense": [0.5], "focus_s": [0.9]}}, set(), id="one run is no finding"
+            ),
+            pytest.param(
+                {"clt": {"dense": [0.60, 0.61, 0.62], "dynamic_2d": [0.95, 0.96, 0.97]}},
+                {("clt", "dynamic_2d", "better")},
+                id="foci that follow the input are judged",
+            ),
+            pytest.param(
+                {
+                    "mnist": dict.fromkeys(("dense", "fixed_s", "focus_s"), [0.5, 0.6]),
+                    "fashion": {"fixed_s": [0.5, 0.6], "focus_s": [0.5, 0.7]},
+                },
+                {("mnist", "focus_s", "unclear")},
+                id="only focused networks against their dense twin",
+            ),
+        ],
+    )
+    def test_what_is_judged(
+        self, tmp_path: Path, runs: dict[str, dict[str, list[float]]], judged: set[Any]
+    ) -> None:
+        for data, models in runs.items():
+            leave_runs(tmp_path, "mine", data, models)
+        rows = [row for finding in findings(collect([tmp_path])) for row in finding.rows]
+        assert {(row.data, row.model, row.verdict) for row in rows} == judged
+        assert bool(all_verdicts(tmp_path)) == bool(judged)
 
     def test_editions_are_not_mixed_and_smoke_is_no_headline(self, tmp_path: Path) -> None:
         for size, scores in (("smoke", [0.1, 0.2]), ("quick", [0.8, 0.9])):
-            for model in ("dense", "focus_s"):
-                several(tmp_path, "mnist", model, scores, size=size)
+            models = {"dense": scores, "focus_s": scores}
+            leave_runs(tmp_path, "table2_simple", "mnist", models, size=size)
         shown = findings(collect([tmp_path]))
         assert [finding.edition for finding in shown] == ["quick runs", "smoke tests"]
         assert all(finding.minor for finding in shown)
         assert all_verdicts(tmp_path)[0].number == "0 of 2"
-        for model in ("dense", "focus_s"):
-            several(tmp_path, "fashion", model, [0.5, 0.6])
+        models = {"dense": [0.5, 0.6], "focus_s": [0.5, 0.6]}
+        leave_runs(tmp_path, "table2_simple", "fashion", models)
         assert all_verdicts(tmp_path)[0].number == "0 of 1"  # where there are better ones
 
-    def test_what_is_meant_to_fail_does_not_count(self, tmp_path: Path) -> None:
-        for name in ("stuck", "mine"):
-            several(tmp_path, "synthetic", "dense", [0.9, 0.91, 0.92], name=name)
-            several(tmp_path, "synthetic", "focus_s", [0.5, 0.51, 0.52], name=name)
-        assert len(findings(collect([tmp_path]))) == 2
-        assert all_verdicts(tmp_path)[0].counts == {"better": 0, "worse": 1, "unclear": 0}
-
-    def test_the_headline_counts_all_experiments_and_models(self, tmp_path: Path) -> None:
-        for name, data, focused in (
-            ("table2_simple", "mnist", {"focus_s": [0.8, 0.81, 0.82]}),
-            ("table4_other", "dna", {"focus_s": [0.2, 0.22, 0.21], "focus_c": [0.1, 0.12, 0.11]}),
-        ):
-            for model, scores in {"dense": [0.5, 0.51, 0.52], **focused}.items():
-                several(tmp_path, data, model, scores, name=name)
+    def test_the_headline_counts_all_but_what_is_meant_to_fail(self, tmp_path: Path) -> None:
+        dense = {"dense": [0.5, 0.51, 0.52]}
+        worse = {"focus_s": [0.2, 0.22, 0.21], "focus_c": [0.1, 0.12, 0.11]}
+        leave_runs(tmp_path, "table2_simple", "mnist", dense | {"focus_s": [0.8, 0.81, 0.82]})
+        leave_runs(tmp_path, "table4_other", "dna", dense | worse)
+        leave_runs(tmp_path, "stuck", "synthetic", dense | worse)
+        assert len(findings(collect([tmp_path]))) == 3
         [verdict] = all_verdicts(tmp_path)
         assert verdict.number == "1 of 3"
         assert verdict.words == "comparisons: a focused network beats its dense twin"
@@ -123,20 +116,17 @@ class TestFocusedAgainstDense:
 
     def test_own_experiments_by_the_values_of_their_options(self, tmp_path: Path) -> None:
         for width in (1000, 64, 256):
-            for model in ("dense", "focus_s"):
-                for seed in (0, 1):
-                    options = {"model.hidden": [width]}
-                    scores = [0.5 + 0.1 * seed]
-                    leave(tmp_path, "mine", "mnist", model, seed, scores, options=options)
+            models = {"dense": [0.5, 0.6], "focus_s": [0.5, 0.6]}
+            leave_runs(tmp_path, "mine", "mnist", models, options={"model.hidden": [width]})
         [finding] = findings(collect([tmp_path]))
         labels = [row.label[-1] for row in finding.rows if row.protocol == "best_test"]
         assert labels == [f"hidden layers [{width}]" for width in (64, 256, 1000)]
 
     def test_plots_share_a_scale(self, tmp_path: Path) -> None:
-        several(tmp_path, "mnist", "dense", [0.5, 0.51, 0.505])
-        several(tmp_path, "mnist", "focus_s", [0.60, 0.61, 0.605])
-        several(tmp_path, "fashion", "dense", [0.5, 0.9, 0.7])
-        several(tmp_path, "fashion", "focus_s", [0.6, 0.9, 0.75])
+        near = {"dense": [0.5, 0.51, 0.505], "focus_s": [0.60, 0.61, 0.605]}
+        wide = {"dense": [0.5, 0.9, 0.7], "focus_s": [0.6, 0.9, 0.75]}
+        for data, models in (("mnist", near), ("fashion", wide)):
+            leave_runs(tmp_path, "table2_simple", data, models)
         [finding] = findings(collect([tmp_path]))
         [mnist, fashion] = [row for row in finding.rows if row.shown]
         assert finding.reach(mnist.unit) == pytest.approx(3 * mnist.value)  # and not all of this:
@@ -159,17 +149,12 @@ class TestFakeData:
                       **more)  # fmt: skip
 
     @pytest.mark.parametrize("name", ["table2_simple", "sparsity", "mine"])
-    def test_alone_they_are_no_headline(self, tmp_path: Path, name: str) -> None:
-        self.leave(tmp_path, name, **self.FAKE)
-        assert all_verdicts(tmp_path) == []
-
-    @pytest.mark.parametrize("name", ["table2_simple", "sparsity", "mine"])
-    def test_they_do_not_change_the_headline(self, tmp_path: Path, name: str) -> None:
-        self.leave(tmp_path / "real", name)
-        before = all_verdicts(tmp_path)
-        assert len(before) == 3
+    def test_they_are_no_headline_and_change_none(self, tmp_path: Path, name: str) -> None:
         self.leave(tmp_path / "fake", name, **self.FAKE)
-        assert all_verdicts(tmp_path) == before
+        assert all_verdicts(tmp_path) == []
+        self.leave(tmp_path / "real", name)
+        assert len(all_verdicts(tmp_path)) == 3
+        assert all_verdicts(tmp_path) == all_verdicts(tmp_path / "real")
 
     def test_no_difference_to_the_paper(self, tmp_path: Path) -> None:
         self.leave(tmp_path, "table2_simple", **self.FAKE)
@@ -204,10 +189,12 @@ class TestFoci:
 
 def test_the_optimism_is_that_of_most_runs(tmp_path: Path) -> None:
     leave(tmp_path, "a", "clt", "dense", 0, [0.5, 0.9], val=[0.2, 0.1], source="local")
-    for seed in range(3):
-        leave(tmp_path, "b", "dna", "dense", seed, [0.5, 0.6], val=[0.2, 0.1])
+    names = [f"b{number}" for number in range(8)]
+    for name in names:
+        leave(tmp_path, name, "dna", "dense", 0, [0.5, 0.6], val=[0.2, 0.1])
     [verdict] = all_verdicts(tmp_path)
-    assert (verdict.number, "3 runs, official data" in verdict.detail) == ("+10.00 points", True)
+    assert (verdict.number, "8 runs, official data" in verdict.detail) == ("+10.00 points", True)
+    assert verdict.tags["experiment"].split() == names  # equal records give equal pages
 
 
 def test_what_helps_is_a_finding_but_no_win_over_dense(tmp_path: Path) -> None:

@@ -137,3 +137,28 @@ function lineChart({ title, label, xs, lines, marks = {} }) {
   figure.append(caption, svg);
   return figure;
 }
+
+// A button that plays a slider to its end; moving the slider by hand stops it. Returns what stops it.
+function player(button, slider, show, pause) {
+  let timer = null;
+  function stop() {
+    clearInterval(timer);
+    timer = null;
+    button.textContent = "Play";
+    button.setAttribute("aria-pressed", "false");
+  }
+  slider.addEventListener("input", () => { stop(); show(); });
+  button.addEventListener("click", () => {
+    if (timer) { stop(); return; }
+    if (slider.value === slider.max) slider.value = 0;
+    show();
+    button.textContent = "Stop";
+    button.setAttribute("aria-pressed", "true");
+    timer = setInterval(() => {
+      slider.value = Number(slider.value) + 1;
+      show();
+      if (slider.value === slider.max) stop();
+    }, pause);
+  });
+  return stop;
+}

@@ -154,7 +154,6 @@
     const layers = content.foci.map((layer) => ({ ...layer, mu: unpack(layer.mu), sigma: unpack(layer.sigma) }));
     const slider = document.getElementById("epoch"), output = document.getElementById("at");
     const select = document.getElementById("layer"), play = document.getElementById("play");
-    let timer = null;
 
     function show() {
       const layer = layers[Number(select?.value ?? 0)];
@@ -175,13 +174,6 @@
       return `${shown}; ${few}${thin}. Grey: the start.`;
     }
 
-    function stop() {
-      clearInterval(timer);
-      timer = null;
-      play.textContent = "Play";
-      play.setAttribute("aria-pressed", "false");
-    }
-
     function restart() {
       stop();
       slider.max = layers[Number(select?.value ?? 0)].epochs.length - 1;
@@ -189,20 +181,8 @@
       show();
     }
 
-    slider.addEventListener("input", () => { stop(); show(); });
+    const stop = player(play, slider, show, 120);
     select?.addEventListener("change", restart);
-    play.addEventListener("click", () => {
-      if (timer) { stop(); return; }
-      if (slider.value === slider.max) slider.value = 0;
-      show();
-      play.textContent = "Stop";
-      play.setAttribute("aria-pressed", "true");
-      timer = setInterval(() => {
-        slider.value = Number(slider.value) + 1;
-        show();
-        if (slider.value === slider.max) stop();
-      }, 120);
-    });
     restart();
   }
 

@@ -1,8 +1,7 @@
 (() => {
   const { picture, size: [height, width], epochs, boxes } = JSON.parse(document.getElementById("data").textContent).windows;
-  const sample = document.getElementById("sample"), epoch = document.getElementById("window-epoch"), play = document.getElementById("window-play");
+  const sample = document.getElementById("sample"), epoch = document.getElementById("window-epoch");
   const samples = boxes[0].length;
-  let timer = null;
 
   function part(view, at) {
     const svg = draw("svg", { viewBox: view.join(" "), role: "img" });
@@ -29,29 +28,10 @@
     document.getElementById("window-at").textContent = `${epochs[when]} of ${epochs.at(-1)}`;
   }
 
-  function stop() {
-    clearInterval(timer);
-    timer = null;
-    play.textContent = "Play";
-    play.setAttribute("aria-pressed", "false");
-  }
-
   sample.max = samples - 1;
   epoch.max = epochs.length - 1;
   epoch.value = epoch.max;
   sample.addEventListener("input", show);
-  epoch.addEventListener("input", () => { stop(); show(); });
-  play.addEventListener("click", () => {
-    if (timer) { stop(); return; }
-    if (epoch.value === epoch.max) epoch.value = 0;
-    show();
-    play.textContent = "Stop";
-    play.setAttribute("aria-pressed", "true");
-    timer = setInterval(() => {
-      epoch.value = Number(epoch.value) + 1;
-      show();
-      if (epoch.value === epoch.max) stop();
-    }, 160);
-  });
+  player(document.getElementById("window-play"), epoch, show, 160);
   show();
 })();

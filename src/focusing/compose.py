@@ -103,7 +103,7 @@ def _check_override(text: str) -> None:
     choices = sorted(path.stem for path in (config_dir() / name).glob("*.yaml"))
     if choices and "=" in text:
         override = OverridesParser.create().parse_override(text)
-        if not override.is_sweep_override() and not isinstance(override.value(), str | list):
+        if not override.is_sweep_override() and not isinstance(override.value(), str | list | dict):
             raise UserError(f"{text} is no choice; {name} is one of {', '.join(choices)}.")
 
 

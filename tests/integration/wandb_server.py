@@ -16,6 +16,17 @@ from typing import Any
 import yaml
 
 ENTITY = "me"
+VIEWER = {"id": "v", "entity": ENTITY, "username": ENTITY, "flags": "{}", "teams": {"edges": []}}
+ARTIFACT = {"id": "a", "artifactSequence": {"id": "s", "latestArtifact": None}}
+ANSWERS: dict[str, dict[str, Any]] = {
+    "Viewer": {"viewer": VIEWER},
+    "GetDefaultEntity": {"viewer": VIEWER},
+    "ArtifactType": {"project": {"artifact": None}},
+    # As if the artifact were known: its files are not sent.
+    "CreateArtifact": {"createArtifact": {"artifact": {**ARTIFACT, "state": "COMMITTED"}}},
+    "CreateAgent": {"createAgent": {"agent": {"id": "agent"}}},
+}
+"""What is always answered."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -97,14 +108,7 @@ class Server(ThreadingHTTPServer):
 
     def answer(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
         handler = getattr(self, f"on_{operation}", None)
-        return handler(variables) if handler else {}
-
-    def on_Viewer(self, variables: dict[str, Any]) -> dict[str, Any]:
-        viewer = {"id": "v", "entity": ENTITY, "username": ENTITY, "flags": "{}"}
-        return {"viewer": {**viewer, "teams": {"edges": []}}}
-
-    def on_GetDefaultEntity(self, variables: dict[str, Any]) -> dict[str, Any]:
-        return {"viewer": {"id": "v", "entity": ENTITY, "username": ENTITY}}
+        return handler(variables) if handler else ANSWERS.get(operation, {})
 
     def on_RunResumeStatus(self, variables: dict[str, Any]) -> dict[str, Any]:
         run = self.runs.get(f"{variables['project']}/{variables['name']}")
@@ -170,14 +174,6 @@ class Server(ThreadingHTTPServer):
         ]
         return {"createRunFiles": {"runID": "b", "uploadHeaders": [], "files": files}}
 
-    def on_ArtifactType(self, variables: dict[str, Any]) -> dict[str, Any]:
-        return {"project": {"artifact": None}}
-
-    def on_CreateArtifact(self, variables: dict[str, Any]) -> dict[str, Any]:
-        sequence = {"id": "s", "latestArtifact": None}
-        artifact = {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}
-        return {"createArtifact": {"artifact": artifact}}  # as if it were known: send no files
-
     def on_Runs(self, variables: dict[str, Any]) -> dict[str, Any]:
         wanted = json.loads(variables["filters"])["name"]["$in"]
         there = [run for run in self.runs.values() if run["project"] == variables["project"]]
@@ -211,9 +207,6 @@ class Server(ThreadingHTTPServer):
     def on_SweepWithRuns(self, variables: dict[str, Any]) -> dict[str, Any]:
         sweep = {"name": "sweep1", "config": self.sweep, "runs": {"edges": []}}
         return {"project": {"sweep": sweep}}
-
-    def on_CreateAgent(self, variables: dict[str, Any]) -> dict[str, Any]:
-        return {"createAgent": {"agent": {"id": "agent"}}}
 
     def on_Heartbeat(self, variables: dict[str, Any]) -> dict[str, Any]:
         commands: list[dict[str, Any]] = []

@@ -133,7 +133,7 @@ class Setting:
     def measured(self) -> Mapping[str, Spread]:
         """Mean and so on of every measurement that is a single number and that any run has."""
         table = pd.DataFrame([measurements(run) for run in self.runs])
-        return {name: _described(name, column.dropna()) for name, column in table.items()}
+        return {name: _described(name, column.dropna().tolist()) for name, column in table.items()}
 
     @property
     def options(self) -> dict[str, str]:

@@ -83,17 +83,6 @@ def test_a_point_is_the_network_with_its_layers_pruned() -> None:
         assert point["loss"] == pytest.approx(expected["loss"], rel=1e-5)
 
 
-def test_the_network_stays_as_it_is() -> None:
-    network = net()
-    before = copy.deepcopy(network.state_dict())
-    pruning_curve(network, batches(), [0.5])
-    magnitude_curve(network, batches(), [0.5])
-    after = network.state_dict()
-    assert before.keys() == after.keys()  # no masks
-    assert all(torch.equal(before[key], after[key]) for key in before)
-    assert all(module.training for module in network.modules())
-
-
 def test_a_layer_that_is_pruned_already_stays_pruned() -> None:
     network = net()
     share = network.focused_layers()["hidden1"].prune(0.8)

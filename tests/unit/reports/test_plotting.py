@@ -10,7 +10,6 @@ from focusing.reports.figures.plotting import (
     MODEL_STYLES,
     Dot,
     draw_dots,
-    end_labels,
     header_lines,
     model_style,
     panel_title,
@@ -36,14 +35,6 @@ def test_labels_move_apart_as_little_as_needed(wanted: list[float], places: list
     assert spread_apart(wanted, 10.0) == pytest.approx(places)
 
 
-def test_labels_of_equal_lines_do_not_overlap() -> None:
-    axes = Figure().subplots()
-    axes.set_ylim(0, 1)
-    end_labels(axes, [(1, 0.5, "a", "k"), (1, 0.5, "b", "k")], height=100)
-    low, high = sorted(text.xyann[1] for text in axes.texts)
-    assert high - low == pytest.approx(LINE_HEIGHT)
-
-
 @pytest.mark.parametrize(("count", "rows", "columns"), [(1, 1, 1), (4, 1, 4), (5, 2, 3), (6, 2, 3)])
 def test_panels_fill_rows_of_equal_length(count: int, rows: int, columns: int) -> None:
     panels = small_multiples(count, 1.0)
@@ -67,6 +58,14 @@ def test_whiskers_end_at_the_interval_and_few_runs_have_none() -> None:
     assert not axes.collections
     assert list(axes.lines[0].get_xdata()) == [4.5, 5.5]  # the runs, and not their mean
     assert [text.get_text() for text in axes.texts] == ["n=2"]
+
+
+def test_the_bar_of_the_paper_is_on_no_note_and_in_its_own_half_of_the_row() -> None:
+    axes = Figure().subplots()
+    dots = [Dot(0, 5.0, ("k", "o"), 4.0, 6.0, published=8.0, shift=-0.18, note="5")]
+    draw_dots(axes, dots)
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[8, -0.36], [8, 0]], atol=1e-12)
+    assert [text.xy for text in axes.texts] == [(8.0, -0.18)]
 
 
 def test_no_two_models_look_alike() -> None:

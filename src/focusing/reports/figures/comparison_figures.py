@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -116,17 +117,13 @@ def closest_to_paper(rows: Rows, series: str) -> Row | None:
         and row["source"] != "fake"
         and (row["size"] == "full" or row["n"] > 1)
     ]
-    sizes = [*SIZES]
-    return min(
-        fit,
-        key=lambda row: (
-            row["minus_published"] is None,
-            sizes.index(row["size"]) if row["size"] in sizes else len(sizes),
-            -row["epochs"],
-            row["options"] or "",
-        ),
-        default=None,
-    )
+    sizes = [*SIZES, *(row["size"] for row in fit)]
+
+    def distance(row: Row) -> tuple[Any, ...]:
+        unlike = row["minus_published"] is None
+        return unlike, sizes.index(row["size"]), -row["epochs"], row["options"] or ""
+
+    return min(fit, key=distance, default=None)
 
 
 def _own_point(row: Row, sign: int = 1) -> Row:

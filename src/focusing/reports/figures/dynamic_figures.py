@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from focusing import drawing
 from focusing.drawing import GREY, NOISE_SHADE, Array
-from focusing.reports.figures.chart import (
-    PICTURES,
-    Charts,
-    Row,
-    Runs,
-    chart,
-    describe_run,
-    median_run,
-)
-from focusing.reports.figures.plotting import BLUE
-from focusing.reports.names import PROTOCOLS, data_name, model_name
+from focusing.reports.figures import plotting
+from focusing.reports.figures.chart import Charts, Row, Runs, chart, describe_run, median_run
+from focusing.reports.names import PROTOCOLS, data_name, model_name, option_words
 from focusing.reports.plans import is_unchanged
 from focusing.reports.settings import Edition, Setting
 from focusing.window_drawing import FILE, film_windows, read_windows, windows_figure
@@ -56,16 +47,16 @@ def window_charts(runs: Runs) -> Charts:
                 "network looks at, "
             )
             rows = [{**setting.about(), "seed": run.seed, **row} for row in _window_rows(arrays)]
-            picture = partial(windows_figure, arrays)
-            figures: list[tuple[str, str, str, Callable[[], Figure | bytes], tuple[str, ...]]]
-            figures = [("windows", "Windows", "after training.", picture, PICTURES)]
+            place = run.data, str(number)
+            tags: dict[str, Any] = {"data": [run.data], "model": [run.model]}
+            yield chart(
+                edition, ("windows", *place), "Windows", f"{caption}after training.", rows,
+                partial(windows_figure, arrays), **tags,
+            )  # fmt: skip
             if setting is filmed:
-                film = partial(film_windows, arrays)
-                figures.append(("window_film", "Moving windows", "over epochs.", film, (".gif",)))
-            for name, title, when, plot, suffixes in figures:
                 yield chart(
-                    edition, (name, run.data, str(number)), title, caption + when, rows, plot,
-                    data=[run.data], model=[run.model], suffixes=suffixes,
+                    edition, ("window_film", *place), "Moving windows", f"{caption}over epochs.",
+                    rows, partial(film_windows, arrays), **tags, suffixes=(".gif",),
                 )  # fmt: skip
 
 
@@ -145,16 +136,12 @@ def _inside(centres: Array, setting: Setting, domain: str) -> Array:
     return inside
 
 
-def _draw_domains(panels: Sequence[tuple[Setting, tuple[Array, Array]]]) -> Figure:
-    columns = min(3, len({setting.model for setting, _ in panels}))
-    rows = -(-len(panels) // columns)
-    figure = Figure((2 * drawing.COLUMN_WIDTH, 0.35 + 1.25 * rows), layout="constrained")
-    grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_axis_off()
-    for axes, (setting, (first, last)) in zip(grid.flat, panels, strict=False):
-        options = {"bins": BINS, "range": (0, 1), "weights": np.full(len(first), 100 / len(first))}
-        axes.hist(last, color=BLUE, alpha=0.7, **options)
+def _draw_domains(shown: Sequence[tuple[Setting, tuple[Array, Array]]]) -> Figure:
+    panels = plotting.small_multiples(len(shown), 1.5, max_columns=3, sharex=True, sharey=True)
+    for axes, (setting, (first, last)) in zip(panels.axes, shown, strict=True):
+        options: dict[str, Any] = {"bins": BINS, "range": (0, 1)}
+        options["weights"] = np.full(len(first), 100 / len(first))
+        axes.hist(last, color=plotting.BLUE, alpha=0.7, **options)
         axes.hist(first, histtype="step", color=GREY, linewidth=1, **options)
         noise = setting.runs[0].data_options.get("noise")
         for domain in setting.runs[0].sizes["domains"]:
@@ -171,11 +158,9 @@ def _draw_domains(panels: Sequence[tuple[Setting, tuple[Array, Array]]]) -> Figu
             )  # fmt: skip
             if low > 0:
                 axes.axvline(low, color="0.4", linewidth=0.7, linestyle=":")
-        axes.set_title(", ".join([model_name(setting.model), *setting.label()]), fontsize=8)
+        title = ", ".join([model_name(setting.model), *map(option_words, setting.label())])
+        plotting.panel_title(axes, title)
         axes.set_xlim(0, 1)
         axes.margins(y=0.3)
-    for axes in grid[:, 0]:
-        axes.set_ylabel("% of foci")
-    for axes in grid[-1]:
-        axes.set_xlabel(r"centre $\mu$")
-    return figure
+    panels.label(r"centre $\mu$", "% of foci")
+    return panels.figure

@@ -119,6 +119,7 @@ def all_figures(collection: Collection) -> Figures:
             for experiment, title in family.expected.items():
                 if experiment not in ran:
                     runs.lack(title, experiment)
+    charts.sort(key=lambda chart: chart.section == APPENDIX)  # it comes last
     return Figures(charts, runs.missing, runs.damaged)
 
 
@@ -157,9 +158,6 @@ def write_figures(
         index["figures"].append(entry)
         if progress:
             progress(number + 1, len(charts))
-    index["figures"].sort(
-        key=lambda entry: [*FAMILIES, APPENDIX, entry["section"]].index(entry["section"])
-    )
     index["missing"] = [{"title": title, "command": typed} for title, typed in missing.items()]
     index["damaged"] += [{"file": file, "reason": why} for file, why in damaged.items()]
     text = json.dumps(index, indent=1, ensure_ascii=False)

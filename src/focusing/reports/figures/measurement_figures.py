@@ -68,8 +68,8 @@ def pruning_charts(runs: Runs) -> Charts:
         curve = _pruning_rows(setting, "curve")
         if not curve:
             continue
+        own = _pruning_rows(setting, "magnitude")
         twin = _pruning_rows(edition.dense_twin(setting), "magnitude")
-        rows = [*curve, *_pruning_rows(setting, "magnitude"), *twin]
         note = (
             f" {model_name(dense)}: its smallest weights; dotted line: all of them kept."
             if twin
@@ -82,7 +82,8 @@ def pruning_charts(runs: Runs) -> Charts:
             f"the smallest weights of the same layers are.{note} Circle: the best of the solid "
             "line. The axis is not linear: each step of equal length halves the connections that "
             "are left.",
-            rows, partial(_draw_pruning, rows, model, dense), data=[setting.data],
+            [*curve, *own, *twin], partial(_draw_pruning, curve, own, twin, model),
+            data=[setting.data],
         )  # fmt: skip
 
 
@@ -102,12 +103,10 @@ def _pruning_rows(setting: Setting | None, rule: str) -> list[Row]:
     return [about | point for point in pruning_curve(setting, rule)]
 
 
-def _draw_pruning(rows: Rows, model: str, dense: str) -> Figure:
+def _draw_pruning(curve: Rows, own: Rows, twin: Rows, model: str) -> Figure:
     figure = Figure((COLUMN_WIDTH, 2.9), layout="constrained")
     axes = figure.subplots()
-    curve = [row for row in rows if row["rule"] == "focus"]
-    own = [row for row in rows if (row["rule"], row["model"]) == ("magnitude", model)]
-    twin = [row for row in rows if row["model"] == dense]
+    dense = dense_twin(model)
     colour, twin_colour = model_style(model)[0], model_style(dense)[0]
     for points, line, shade in (
         (own, "--", colour), (twin, "--", twin_colour), (curve, "-", colour),
@@ -130,7 +129,7 @@ def _draw_pruning(rows: Rows, model: str, dense: str) -> Figure:
     end = min(max(_column(curve, "sparsity")) + 1, MAX_SPARSITY)
     axes.set_xscale("function", functions=(_halvings, _from_halvings))
     axes.set_xticks([tick for tick in SPARSITY_TICKS if tick <= end])
-    axes.set(xlim=(0, end), ylim=_score_limits(rows, curve), xlabel=SPARSITY_LABEL)
+    axes.set(xlim=(0, end), ylim=_score_limits([*curve, *own, *twin], curve), xlabel=SPARSITY_LABEL)
     axes.set_ylabel(plotting.score_label(unit))
     _add_threshold_axis(axes, curve)
     figure.legend(handles=entries, loc="outside lower center", ncols=2, labelcolor="linecolor",

@@ -208,7 +208,8 @@ def draw_dots(
     for dot in dots:
         y, (colour, marker) = dot.row + dot.shift, dot.style
         if dot.published is not None:
-            axes.plot([dot.published] * 2, [y - 0.36, y + 0.36], color=GREY, lw=2.5, alpha=0.5,
+            half = 0.36 - abs(dot.shift)  # not into its neighbour
+            axes.plot([dot.published] * 2, [y - half, y + half], color=GREY, lw=2.5, alpha=0.5,
                       solid_capstyle="butt")  # fmt: skip
         face = "w" if dot.hollow else colour
         if dot.low is None or dot.high is None:
@@ -223,6 +224,7 @@ def draw_dots(
                           capsize=2, elinewidth=0.9, capthick=0.9, linestyle="")  # fmt: skip
             right = max(dot.high, dot.mean)
         if dot.note:
+            right = max(right, dot.published or right)  # not on the grey bar
             axes.annotate(dot.note, (right, y), (4, 0), textcoords="offset points", va="center",
                           fontsize=6, color=GREY, zorder=3)  # fmt: skip
     rows = count or max(len(labels), 1 + max((dot.row for dot in dots), default=0))

@@ -268,12 +268,13 @@ def _optimism(collection: Collection) -> Iterator[Verdict]:
         runs = groups[size, variant, source]
         optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
         about = f"{source} data", *edition_words(size, variant)
+        named = dict.fromkeys(run.experiment for run in runs)  # in the order of the runs
         yield Verdict(
             number=f"{signed(optimism.mean)} points",
             words="is by how much the best test epoch flatters, as against held-out data",
             detail=_listed(_sure(optimism.interval, sign=True), f"{optimism.n} runs", *about),
             link=f"#table-optimism_{size}_{variant}",
-            tags={"experiment": " ".join({run.experiment for run in runs}), "size": size},
+            tags={"experiment": " ".join(named), "size": size},
         )
 
 

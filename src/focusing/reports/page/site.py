@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -41,7 +42,7 @@ from focusing.results.store import atomic_write, inside
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE / "templates"
-RUNS, WRITTEN = "runs", ".written.json"
+RUNS = "runs"
 Item = TypeVar("Item")
 MAX_EXPERIMENT_NAME = 80
 """Characters of an experiment's name in the file name of a run."""
@@ -169,8 +170,7 @@ def _write_runs(
 ) -> list[Path]:
     """Write the pages of runs that are new or changed; returns those of all."""
     folder.mkdir(parents=True, exist_ok=True)
-    known = _load(folder / WRITTEN)
-    written: dict[str, str] = {}
+    pages = []
     twins = _dense_twins(collection)
     for place, (run, others) in enumerate(_with_repeats(list(names))):
         if progress and place % 50 == 0:
@@ -180,13 +180,13 @@ def _write_runs(
         twin = twins.get(run)
         links = {"repeats": repeats, "twin": f"{names[twin]}.html" if twin else ""}
         mark = _mark(run, links)
-        if mark is not None and (known.get(file.name) != mark or not file.exists()):
+        if mark is None:
+            continue
+        if not _ends_with(file, mark):
             content = render("run.html", **run_view(run), **links)
-            atomic_write(file, content.encode(), sync=False)
-        if mark is not None:
-            written[file.name] = mark
-    atomic_write(folder / WRITTEN, json.dumps(written).encode(), sync=False)
-    return [folder / name for name in written]
+            atomic_write(file, content.encode() + mark, sync=False)
+        pages.append(file)
+    return pages
 
 
 def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:
@@ -210,8 +210,8 @@ def _dense_twins(collection: Collection) -> dict[Run, Run]:
     return twins
 
 
-def _mark(run: Run, links: Any) -> str | None:
-    """What a page was made from; None if the record has gone since it was collected."""
+def _mark(run: Run, links: Any) -> bytes | None:
+    """The end of a page, which says what it was made from; None if the record has gone since."""
     parts: list[Any] = [code_version(), links]
     try:
         for path in (run.file, run.path / "focus.npz", run.path / "windows.npz"):
@@ -220,12 +220,13 @@ def _mark(run: Run, links: Any) -> str | None:
                 parts.append([str(path), state.st_mtime_ns, state.st_size])
     except FileNotFoundError:
         return None
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return f"<!-- {hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]} -->\n".encode()
 
 
-def _load(path: Path) -> dict[str, str]:
+def _ends_with(path: Path, mark: bytes) -> bool:
     try:
-        known = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
+        with path.open("rb") as file:
+            file.seek(-len(mark), os.SEEK_END)
+            return file.read() == mark
+    except OSError:  # there is none, or a shorter one
+        return False

@@ -189,10 +189,12 @@ class TestFoci:
 
 def test_the_optimism_is_that_of_most_runs(tmp_path: Path) -> None:
     leave(tmp_path, "a", "clt", "dense", 0, [0.5, 0.9], val=[0.2, 0.1], source="local")
-    for seed in range(3):
-        leave(tmp_path, "b", "dna", "dense", seed, [0.5, 0.6], val=[0.2, 0.1])
+    names = [f"b{number}" for number in range(8)]
+    for name in names:
+        leave(tmp_path, name, "dna", "dense", 0, [0.5, 0.6], val=[0.2, 0.1])
     [verdict] = all_verdicts(tmp_path)
-    assert (verdict.number, "3 runs, official data" in verdict.detail) == ("+10.00 points", True)
+    assert (verdict.number, "8 runs, official data" in verdict.detail) == ("+10.00 points", True)
+    assert verdict.tags["experiment"].split() == names  # equal records give equal pages
 
 
 def test_what_helps_is_a_finding_but_no_win_over_dense(tmp_path: Path) -> None:

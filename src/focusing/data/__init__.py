@@ -4,12 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from focusing.data.audio import fsdd
+    from focusing.data.audio import fsdd, multi_domain
     from focusing.data.batches import Batches
     from focusing.data.dataset import DataSet
     from focusing.data.generated import clt, shifted, synthetic
     from focusing.data.image_sets import catsdogs, cifar10, fashion, lfw, mnist
-    from focusing.data.paired import multi_domain
     from focusing.data.splits import Split, hold_out
     from focusing.data.tabular import boston, dna
     from focusing.data.text import imdb, reuters
@@ -36,12 +35,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "audio": ["fsdd"],
+    "audio": ["fsdd", "multi_domain"],
     "batches": ["Batches"],
     "dataset": ["DataSet"],
     "generated": ["clt", "shifted", "synthetic"],
     "image_sets": ["catsdogs", "cifar10", "fashion", "lfw", "mnist"],
-    "paired": ["multi_domain"],
     "splits": ["Split", "hold_out"],
     "tabular": ["boston", "dna"],
     "text": ["imdb", "reuters"],

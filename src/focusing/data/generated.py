@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from focusing.data.batches import Preparation
 from focusing.data.cache import decoded
 from focusing.data.dataset import (
+    FAKE_TEST,
+    FAKE_TRAIN,
     DataSet,
-    FileOptions,
     ImageOptions,
     Raw,
     assemble,
@@ -82,7 +83,7 @@ def synthetic(
         seed: seed of the data.
         limit_train: maximum number of training samples, drawn evenly from all classes.
         limit_test: maximum number of test samples, drawn evenly from all classes.
-        fake: use a few hundred random samples of the same shape.
+        fake: make a few hundred samples of the same shape.
         run_seed: seed of the run, which chooses the samples it holds out.
         holdout: share of the training data that the run will hold out: statistics leave it out.
     """
@@ -91,15 +92,7 @@ def synthetic(
     right = 0 if noise_position == "none" else noise - left
     region, columns = (left, left + informative), left + informative + right
     if fake:
-        options = FileOptions(
-            preprocess="standard",
-            run_seed=run_seed,
-            holdout=holdout,
-            limit_train=limit_train,
-            limit_test=limit_test,
-        )
-        raw = fake_samples((columns,), classes, top=None)
-        return replace(assemble("synthetic", raw, options), informative=region)
+        n_samples, generator = FAKE_TRAIN + FAKE_TEST, "blobs"
     check_memory(
         8 * (n_samples * columns + classes * clusters * informative),
         f"data.n_samples={n_samples} of {columns} columns in {classes} classes "
@@ -135,6 +128,7 @@ def synthetic(
         return Split(torch.from_numpy(table[index]).float(), torch.from_numpy(labels[index]))
 
     source = "generated: gaussian blobs" if generator == "blobs" else "generated: scikit-learn"
+    source = "fake" if fake else source
     factor, offset = torch.from_numpy(1 / spread), torch.from_numpy(-mean / spread)
     return DataSet(
         *("synthetic", source, take(train), take(test), classes, region),

@@ -80,12 +80,10 @@ class DataFiles:
     """The files of a data set on this machine.
 
     Args:
-        entry: the data set.
         choice: one of its sets of files.
         paths: paths of these files.
     """
 
-    entry: Entry
     choice: tuple[File, ...]
     paths: tuple[Path, ...]
 
@@ -113,7 +111,7 @@ def find(entry: Entry, data_dir: Path) -> DataFiles | None:
         for folder in entry.folders:
             paths = tuple(data_dir / folder / file.name for file in choice)
             if all(path.exists() for path in paths):
-                return DataFiles(entry, choice, paths)
+                return DataFiles(choice, paths)
     return None
 
 
@@ -179,7 +177,7 @@ def _fetch(entry: Entry, choice: tuple[File, ...], data_dir: Path) -> DataFiles:
         with FileLock(folder / f".{file.name}.lock"):
             if not target.exists():
                 _fetch_folder(file, folder / file.archive, target)
-    return DataFiles(entry, choice, tuple(folder / file.name for file in choice))
+    return DataFiles(choice, tuple(folder / file.name for file in choice))
 
 
 def _fetch_folder(file: File, archive: Path, target: Path) -> None:

@@ -1,19 +1,32 @@
-"""The paper's network for transfer learning."""
+"""The paper's network for transfer learning, its feature extractors, and their weights.
+
+Parameters of the extractors have the names of torchvision's, so that its weights fit; torchvision
+itself is not needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional
 
 from focusing.config import AtLeastOne, Share
-from focusing.models.extractors import EXTRACTORS, load_features
+from focusing.errors import UserError
 from focusing.models.hidden_layers import classifier_layer, dense_layer, focused, image_shape
 from focusing.models.network import Inputs, Network, channels_first
+from focusing.validation import check_regular
+
+VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
+"""Filters of each convolution; 0 is pooling."""
+REMEDY = "give a file with model.weights=PATH, or use model.pretrained=false"
+HOST = "https://download.pytorch.org/models/"
 
 
 class Transfer(Network):
@@ -93,3 +106,172 @@ class Transfer(Network):
 
 dense_transfer = Transfer
 focused_transfer = focused(Transfer)
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """A kind of feature extractor.
+
+    Args:
+        build: makes it for a number of channels; it maps (N, C, H, W) to (N, filters, H', W').
+        filters: number of features.
+        smallest: minimum height and width of an image.
+        prefix: prefix of its parameters' names in a file of weights.
+        url: address of its ImageNet weights; the name has the start of the file's SHA-256.
+    """
+
+    build: Callable[[int], nn.Module]
+    filters: int
+    smallest: int
+    prefix: str = ""
+    url: str | None = None
+
+
+def vgg16(channels: int = 3) -> nn.Sequential:
+    """The convolutions of VGG16."""
+    layers: list[nn.Module] = []
+    for filters in VGG16:
+        if filters:
+            layers += [_conv(channels, filters), nn.ReLU()]  # not in place: explainers hook it
+            channels = filters
+        else:
+            layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers)
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 without its last layer."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        self.conv1 = _conv(channels, 64, size=7, stride=2, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU()
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.layer1 = nn.Sequential(BasicBlock(64, 64), BasicBlock(64, 64))
+        self.layer2 = nn.Sequential(BasicBlock(64, 128, 2), BasicBlock(128, 128))
+        self.layer3 = nn.Sequential(BasicBlock(128, 256, 2), BasicBlock(256, 256))
+        self.layer4 = nn.Sequential(BasicBlock(256, 512, 2), BasicBlock(512, 512))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map images (N, C, H, W) to features (N, 512, H / 32, W / 32)."""
+        output = self.maxpool(self.relu(self.bn1(self.conv1(input))))
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            output = stage(output)
+        return output  # type: ignore[no-any-return]
+
+
+class BasicBlock(nn.Module):
+    """Two convolutions and a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv1 = _conv(inputs, outputs, stride=stride, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.relu1 = nn.ReLU()
+        self.conv2 = _conv(outputs, outputs, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.relu2 = nn.ReLU()
+        self.downsample: nn.Module | None = None
+        if stride != 1 or inputs != outputs:
+            shortcut = _conv(inputs, outputs, size=1, stride=stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (N, inputs, H, W) to (N, outputs, H / stride, W / stride)."""
+        output = self.relu1(self.bn1(self.conv1(input)))
+        output = self.bn2(self.conv2(output))
+        shortcut = input if self.downsample is None else self.downsample(input)
+        return self.relu2(output + shortcut)  # type: ignore[no-any-return]
+
+
+def small(channels: int = 3) -> nn.Sequential:
+    """Two convolutions, for tests and trial runs."""
+    layers = [_conv(channels, 8), nn.ReLU(), nn.MaxPool2d(2), _conv(8, 16), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def _conv(
+    inputs: int, outputs: int, size: int = 3, stride: int = 1, bias: bool = True
+) -> nn.Conv2d:
+    conv = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=bias)
+    nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
+    if conv.bias is not None:
+        nn.init.zeros_(conv.bias)
+    return conv
+
+
+EXTRACTORS = {
+    "vgg16": Extractor(vgg16, 512, 32, "features.", HOST + "vgg16-397923af.pth"),
+    "resnet18": Extractor(ResNet18, 512, 1, "", HOST + "resnet18-f37072fd.pth"),
+    "small": Extractor(small, 16, 2, "features."),
+}
+
+
+def load_features(module: nn.Module, name: str, path: str | Path | None = None) -> None:
+    """Load pretrained weights into a feature extractor.
+
+    Args:
+        module: a module of :data:`EXTRACTORS`.
+        name: its name there.
+        path: a state dict with torchvision's names; weights of other layers are ignored.
+            None: download the ImageNet weights, once.
+
+    Raises:
+        UserError: if there are no such weights, or they are of something else.
+    """
+    state, source = (_download(name), name) if path is None else (_read(Path(path)), str(path))
+    prefix, wanted = EXTRACTORS[name].prefix, module.state_dict()
+    for key, own in wanted.items():
+        weights = state.get(prefix + key)
+        if not isinstance(weights, Tensor):
+            raise UserError(f"{source} has no {prefix}{key}: these are not weights of {name}.")
+        if weights.shape != own.shape:
+            raise UserError(
+                f"{source}: {prefix}{key} has shape {tuple(weights.shape)}, but this network needs "
+                f"{tuple(own.shape)}."
+            )
+    module.load_state_dict({key: state[prefix + key] for key in wanted})
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        path = path.expanduser()
+        check_regular(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"model.weights={path} cannot be read: {error.strerror}.") from None
+    except Exception:  # torch raises many kinds, and advises to run what is in the file
+        raise UserError(
+            f"model.weights={path} is not a file of weights: give a state dict of torch.save."
+        ) from None
+    if not isinstance(state, Mapping):
+        kind = type(state).__name__
+        raise UserError(f"model.weights={path} is not a state dict: it is a {kind}.")
+    return state
+
+
+def _download(name: str) -> Mapping[str, Any]:
+    url = EXTRACTORS[name].url
+    if url is None:
+        raise UserError(f"model.features={name} has no ImageNet weights: {REMEDY}.")
+    # Not load_state_dict_from_url, which prints a line first, even when there is no network.
+    file = url.rpartition("/")[2]
+    copy = Path(torch.hub.get_dir()) / "checkpoints" / file
+    prefix = file.removesuffix(".pth").rpartition("-")[2]
+    try:
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(url, str(copy), prefix, progress=sys.stderr.isatty())
+    except OSError as error:  # no network, no such host, a full disk
+        reason = getattr(error, "reason", None) or error
+        raise UserError(f"{url} cannot be downloaded ({reason}): {REMEDY}.") from None
+    except RuntimeError as error:
+        raise UserError(f"{url} came damaged ({error}): try again, or {REMEDY}.") from None
+    try:
+        state: Mapping[str, Any] = torch.load(copy, map_location="cpu", weights_only=True)
+    except Exception:  # torch raises many kinds
+        raise UserError(f"{copy} is damaged: remove it, or {REMEDY}.") from None
+    return state

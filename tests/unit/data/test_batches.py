@@ -168,16 +168,6 @@ def test_statistics_come_from_the_training_samples_alone() -> None:
 IMAGES = torch.rand(200, 12, 9, 3, generator=seeded(1))
 
 
-def test_the_seed_decides_the_augmentation() -> None:
-    augment = Augment(flip=True, shift=0.1, shear=5, zoom=0.1)
-    first, second = augment(IMAGES, seeded()), augment(IMAGES, seeded())
-    assert torch.equal(first, second)
-    assert not torch.equal(first, augment(IMAGES, seeded(2)))
-    assert first.shape == IMAGES.shape
-    assert not Augment()
-    assert Augment()(IMAGES, seeded()) is IMAGES
-
-
 def test_a_flip_mirrors_about_half_of_the_images() -> None:
     changed = Augment(flip=True)(IMAGES, seeded())
     kept = (changed == IMAGES).flatten(1).all(1)
@@ -186,18 +176,6 @@ def test_a_flip_mirrors_about_half_of_the_images() -> None:
     assert 70 < int(mirrored.sum()) < 130
     interpolated = Augment(flip=True, shift=1e-9)(IMAGES, seeded())
     torch.testing.assert_close(changed, interpolated, atol=1e-5, rtol=0)
-
-
-def test_a_shift_repeats_the_border_and_keeps_its_limit() -> None:
-    ramp = torch.arange(20.0).view(1, 1, 20, 1).expand(300, 10, 20, 1)
-    moved = Augment(shift=0.1)(ramp, seeded())
-    change = moved[:, 5, 10, 0] - 10
-    assert 1.8 < change.abs().max() <= 2.0001
-    assert change.abs().min() < 0.1  # not only whole pixels
-    assert moved.min() >= 0
-    assert moved.max() <= 19
-    right = moved[change.argmax()]
-    torch.testing.assert_close(right[:, -1], torch.full((10, 1), 19.0))
 
 
 @pytest.mark.parametrize("options", [{"shift": 0.2}, {"zoom": 0.3}, {"shear": 20.0}])

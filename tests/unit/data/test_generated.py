@@ -65,15 +65,6 @@ def test_classes_are_balanced_with_and_without_limits() -> None:
     assert data.train.inputs.mean(0).abs().max() < 1e-5
 
 
-def test_a_fake_has_the_same_shape() -> None:
-    options = {"classes": 3, "informative": 7, "noise": 4, "noise_position": "sides"}
-    real, fake = (synthetic(**options, fake=fake, limit_train=30) for fake in (False, True))
-    assert fake.source == "fake"
-    assert fake.train.inputs.shape == real.train.inputs.shape == (30, 11)
-    assert fake.informative == real.informative == (2, 9)
-    assert fake.classes == 3
-
-
 def test_an_image_is_its_digit_and_its_patches_added_and_clipped() -> None:
     images, which = clutter(DIGITS, 30, 60, 6, 8, [7])
     # The same numbers in the same order, one image and one patch at a time.

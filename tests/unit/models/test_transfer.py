@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from focusing.models import Transfer
-from focusing.models.extractors import EXTRACTORS, ResNet18, vgg16
+from focusing.models import Transfer, transfer
+from focusing.models.transfer import EXTRACTORS, ResNet18, vgg16
 
 CONVOLUTIONS = [0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28]
 """Of VGG16, as torchvision numbers them."""
@@ -16,9 +16,7 @@ CONVOLUTIONS = [0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28]
 
 def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """VGG16 with an eighth of its filters, which tests can afford."""
-    from focusing.models import extractors
-
-    monkeypatch.setattr(extractors, "VGG16", tuple(filters // 8 for filters in extractors.VGG16))
+    monkeypatch.setattr(transfer, "VGG16", tuple(filters // 8 for filters in transfer.VGG16))
 
 
 def test_vgg16_has_torchvisions_names_and_shapes() -> None:

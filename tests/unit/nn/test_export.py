@@ -26,17 +26,6 @@ def test_compile(focus: str) -> None:
     assert_same(results[0], results[1])
 
 
-@pytest.mark.skipif(
-    torch.backends.cpu.get_cpu_capability() == "DEFAULT",
-    reason="inductor writes vector instructions whatever ATEN_CPU_CAPABILITY says",
-)
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own
-def test_compile_with_inductor() -> None:
-    layer, x = FocusedLinear(24, 10, sigma=0.1), torch.randn(5, 24)
-    with torch.no_grad():  # gradients are those of aot_eager, which is much faster
-        assert_same(torch.compile(layer, fullgraph=True)(x), layer(x))
-
-
 @pytest.mark.parametrize("strict", [False, True])
 def test_export(strict: bool) -> None:
     layer = FocusedLinear(24, 10, sigma=0.1).eval()
@@ -51,13 +40,6 @@ def test_export(strict: bool) -> None:
     for rows in (2, 9):
         x = torch.randn(rows, 24)
         assert_same(program.module()(x), layer(x))
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes are constants
-def test_jit_trace() -> None:
-    layer, x = FocusedLinear(24, 10, sigma=0.1).eval(), torch.randn(9, 24)
-    assert_same(torch.jit.trace(layer, torch.randn(5, 24))(x), layer(x))
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own

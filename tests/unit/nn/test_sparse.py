@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from focusing import FocusedLinear
 from focusing.nn.sparse import blocks
 from focusing.nn.sparse.blocks import LANES, NEURONS, PANEL, Blocks
-from focusing.nn.sparse.tiles import MAX_SINGLE_SHARE, Tile, Tiling, choose_tiling, group_neurons
+from focusing.nn.sparse.tiles import MAX_SINGLE_SHARE, Tile, Tiling, choose_tiling
 from tests.unit.nn.oracle import assert_same
 
 
@@ -124,17 +124,6 @@ def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> 
         assert torch.equal(Blocks(weight, None)(x, threads=2), wanted)
     finally:
         blocks.openmp_team.cache_clear()
-
-
-def test_neurons_that_need_the_same_are_grouped() -> None:
-    groups = group_neurons(sparse(100, 40).numpy() != 0, NEURONS)
-    assert [len(group) for group in groups] == [NEURONS] * (100 // NEURONS) + [100 % NEURONS]
-    assert sorted(np.concatenate(groups)) == list(range(100))
-    used = np.zeros((4 * NEURONS, 40), bool)
-    kinds = np.random.default_rng(0).permutation(np.arange(4).repeat(NEURONS))
-    for neuron, kind in enumerate(kinds):
-        used[neuron, kind::4] = True  # no slice of inputs would do
-    assert all(len(set(kinds[group])) == 1 for group in group_neurons(used, NEURONS))
 
 
 @pytest.mark.parametrize(

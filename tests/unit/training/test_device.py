@@ -6,7 +6,6 @@ host or mixes devices raises. Which operations have no deterministic kernel, tor
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from focusing.data.batches import Batches, resident
 from focusing.nn.ops import fused
 from focusing.training.module import FocusingModule
 from focusing.training.trainer import build_net, build_trainer, load_data
-from tests.conftest import pytest_configure
 from tests.unit.experiments.composed import checked
 from tests.unit.training.fitting import OPTIONS, net, optim, trained
 
@@ -152,9 +150,3 @@ def test_the_host_reads_once_an_epoch_and_not_once_a_step(tmp_path: Path, precis
             )
         counts[size] = reads.count
     assert counts[35] == counts[7] > 0
-
-
-def test_a_device_that_is_not_there_is_an_error_and_skips_nothing() -> None:
-    config = SimpleNamespace(getoption=lambda _: "meta")  # it has no values
-    with pytest.raises(pytest.UsageError, match="^--device=meta cannot be used here: "):
-        pytest_configure(config)  # type: ignore[arg-type]

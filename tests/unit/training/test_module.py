@@ -69,13 +69,6 @@ def test_training_is_the_plain_loop(
     assert module.global_step == 15
 
 
-def test_repulsion_costs_nothing_when_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr("focusing.training.optimizer.repulsion", calls.append)
-    trained(tmp_path, settings=optim(sigma_l1=0.1), epochs=1)
-    assert not calls
-
-
 def test_metrics_of_every_epoch_are_those_of_the_network(tmp_path: Path) -> None:
     network = net(hidden=[4, 3], topology=(8, 5))  # foci of two axes, then of one
     module, dataset = trained(tmp_path, network=network), data()

@@ -131,8 +131,7 @@ class BandedLinear(nn.Module):
         if isinstance(input, fx.Proxy):  # which has no shape yet
             recorded = record_call(self, input)
             return self._by_tiles(input) if recorded is None else recorded
-        # Slices of wider inputs would fit; torch.jit cannot record such a check.
-        if not (tracing and torch._C._get_tracing_state()) and input.shape[-1] != self.in_features:
+        if input.shape[-1] != self.in_features:  # slices of wider inputs would fit
             raise ValueError(
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )

@@ -47,7 +47,8 @@ def window_charts(runs: Runs) -> Charts:
                 "network looks at, "
             )
             rows = [{**setting.about(), "seed": run.seed, **row} for row in _window_rows(arrays)]
-            place, tags = (run.data, str(number)), {"data": [run.data], "model": [run.model]}
+            place = run.data, str(number)
+            tags: dict[str, Any] = {"data": [run.data], "model": [run.model]}
             yield chart(
                 edition, ("windows", *place), "Windows", f"{caption}after training.", rows,
                 partial(windows_figure, arrays), **tags,
@@ -138,7 +139,8 @@ def _inside(centres: Array, setting: Setting, domain: str) -> Array:
 def _draw_domains(shown: Sequence[tuple[Setting, tuple[Array, Array]]]) -> Figure:
     panels = plotting.small_multiples(len(shown), 1.5, max_columns=3, sharex=True, sharey=True)
     for axes, (setting, (first, last)) in zip(panels.axes, shown, strict=True):
-        options = {"bins": BINS, "range": (0, 1), "weights": np.full(len(first), 100 / len(first))}
+        options: dict[str, Any] = {"bins": BINS, "range": (0, 1)}
+        options["weights"] = np.full(len(first), 100 / len(first))
         axes.hist(last, color=plotting.BLUE, alpha=0.7, **options)
         axes.hist(first, histtype="step", color=GREY, linewidth=1, **options)
         noise = setting.runs[0].data_options.get("noise")

@@ -7,7 +7,8 @@ import pytest
 from focusing.compose import compose_config
 from focusing.experiments.listing import experiments, jobs_of
 from focusing.run import train
-from tests.integration.commands import record, run_dirs, run_here
+from tests.integration.commands import TRAIN, record, run_dirs, run_here
+from tests.integration.forked import run_forked
 
 MEASURED = {
     "sparsity": "pruning",
@@ -41,6 +42,12 @@ def test_the_stacked_experiment_runs(tmp_path: Path) -> None:
     names = sorted(run["config"]["model"]["name"] for run in records)
     assert names == ["dense"] * 4 + ["focus_s"] * 4
     assert {(run["status"], run["config"]["size"]) for run in records} == {("done", "smoke")}
+    assert done.stdout.count("Table 1, random trials") == 1
+    local = ["hydra/launcher=local", "hydra.launcher.workers=1"]
+    again = run_forked(TRAIN, f"experiment={STACKED}", "size=smoke", *local, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "4/4 trials, 0 done, 4 skipped" in again.stdout
+    assert again.stdout.count("Table 1, random trials") == 1
 
 
 def test_the_command_runs_all_parts(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ class GridSweeper(Sweeper):
         from focusing.sweep.clusters import ClusterSweep
         from focusing.sweep.expansion import expand_parts, is_stack, validate
         from focusing.sweep.jobs import raise_failures
+        from focusing.sweep.local import SerialSweep
         from focusing.sweep.status import SweepStatus, print_settings
 
         stack = is_stack(self.config, arguments)
@@ -83,8 +84,8 @@ class GridSweeper(Sweeper):
             results = [(job, self._spread(job, self.runner)) for job in jobs]
         else:
             overrides = [job.overrides for job in jobs]
-            # A stack of runs has a status of its own.
-            status = SweepStatus(overrides, bar=not stack, quiet=stack and len(jobs) == 1)
+            shown = stack and isinstance(self.runner, SerialSweep)  # a stack has its own status
+            status = SweepStatus(overrides, bar=not shown, quiet=shown and len(jobs) == 1)
             results = self.runner.run_until_finished(iter(jobs), status)
         print_settings(results, self.config, arguments)
         raise_failures(results)

@@ -84,7 +84,7 @@ def instantiate(node: Any, kind: type[T], **more: Any) -> T:
     if not _makes(target, kind):
         raise UserError(f"_target_: {name} is refused: it is not a {kind.__name__}.")
     options = {key: value for key, value in node.items() if key != "_target_"}
-    if _holds_target(options):
+    if any("_target_" in path.split(".") for path, _ in leaves(options, lists=True)):
         raise UserError(f"{name} is given another _target_, which is refused: give plain values.")
     try:
         inspect.signature(target).bind(**options, **more)
@@ -133,12 +133,6 @@ def _resolve(name: str) -> Any:
 @cache
 def _installed() -> set[str]:
     return {f"{point.module}.{point.attr}" for point in entry_points(group=ENTRY_POINTS)}
-
-
-def _holds_target(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return "_target_" in value or any(map(_holds_target, value.values()))
-    return isinstance(value, list | tuple) and any(map(_holds_target, value))
 
 
 def _makes(target: Any, kind: type) -> bool:

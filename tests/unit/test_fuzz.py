@@ -3,16 +3,14 @@
 A few examples with every run of the tests; ``make fuzz`` tries thousands of new ones.
 """
 
-import io
 import json
 import os
 import random
 import shutil
 import signal
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -42,6 +40,7 @@ from focusing.shipping.predict import load_model, predict_file
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
 from focusing.training.trainer import build_net, check_single, load_data, split_data
+from tests.integration.commands import run_here
 from tests.unit.data.makers import cifar, digits, npz, photograph, recording
 from tests.unit.shipping.conftest import make_run
 
@@ -84,17 +83,9 @@ def only_sentences(allowed: Path) -> Iterator[None]:
 
 def run_command(place: Path, arguments: list[str]) -> None:
     """A command of focusing in this process; an error of ours ends it with code 1."""
-    said = io.StringIO()
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        redirect_stdout(said),
-        redirect_stderr(said),
-        only_sentences(place),
-        suppress(SystemExit),
-    ):
-        patch.setattr(sys, "argv", ["focusing", *arguments])
-        cli.main()
-    assert "\x1b" not in said.getvalue()
+    with only_sentences(place):
+        done = run_here(*arguments, cwd=place)
+    assert "\x1b" not in done.stdout + done.stderr
 
 
 def listing(folder: Path, but: Path) -> set[Path]:
@@ -106,17 +97,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder of a folder, which is the working directory."""
     folder = tmp_path_factory.mktemp("fuzz") / "here"
     folder.mkdir()
-    before = Path.cwd()
-    os.chdir(folder)
-    patch = pytest.MonkeyPatch()
-    patch.setenv("FOCUSING_CACHE_DIR", str(folder / "cache"))
-    patch.setenv("FOCUSING_DATA_DIR", str(folder / "data"))
-    patch.setenv("HYDRA_FULL_ERROR", "0")  # commands set it, and take signals
-    handler = signal.getsignal(signal.SIGTERM)
-    yield folder
-    signal.signal(signal.SIGTERM, handler)
-    patch.undo()
-    os.chdir(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("FOCUSING_CACHE_DIR", str(folder / "cache"))
+        patch.setenv("FOCUSING_DATA_DIR", str(folder / "data"))
+        yield folder
 
 
 # Options ----------------------------------------------------------------------------------------

@@ -120,7 +120,9 @@ def test_another_kind_is_refused_before_it_is_called(monkeypatch: pytest.MonkeyP
         instantiate({"_target_": "focusing.data.synthetic"}, pl.Callback)
 
 
-@pytest.mark.parametrize("wrap", [lambda evil: evil, lambda evil: [3, {"a": evil}]])
+@pytest.mark.parametrize(
+    "wrap", [lambda evil: evil, lambda evil: [3, {"a": evil}], lambda evil: {"_target_": evil}]
+)
 def test_a_target_inside_is_refused(wrap: Callable[[Any], Any]) -> None:
     evil = wrap({"_target_": "os.system", "command": "false"})
     with pytest.raises(UserError, match="Progress is given another _target_, which is refused"):

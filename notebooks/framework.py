@@ -11,19 +11,15 @@
 import tempfile
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-
-from focusing.compose import config_dir, prepare_hydra
+from focusing.compose import compose_config
 from focusing.results.collect import collect
 from focusing.run import train
 
 folder = Path(tempfile.mkdtemp())
-prepare_hydra()
 small = ["trainer.max_epochs=5", "figures=false", f"paths.output_dir={folder}", "callbacks=none"]
-with initialize_config_dir(str(config_dir()), version_base="1.3"):
-    for model in ("dense", "focus_s"):
-        for seed in (0, 1):
-            train(compose("train", [f"model={model}", f"seed={seed}", *small]))
+for model in ("dense", "focus_s"):
+    for seed in (0, 1):
+        train(compose_config(f"model={model}", f"seed={seed}", *small))
 
 # %% [markdown]
 # Every run has left a record. All records make one tidy table.

@@ -22,6 +22,7 @@ from focusing.errors import Parser, UserError, folder, number_between, printable
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+PHI = number_between(float, 0)
 FULL_ERRORS = os.environ.get("HYDRA_FULL_ERROR") == "1"
 
 
@@ -139,9 +140,7 @@ def _add_shipping_commands(add: Any) -> None:
     )
     prune.add_argument("run", type=Path, metavar="RUN_DIR", help="run of a focusing network")
     choice = prune.add_mutually_exclusive_group()
-    choice.add_argument(
-        "--threshold", type=number_between(float, 0), metavar="t", help="drop phi < t"
-    )
+    choice.add_argument("--threshold", type=PHI, metavar="t", help="drop phi < t")
     choice.add_argument("--sparsity", type=float, metavar="s", help="drop this share, from 0 to 1")
     choice.add_argument(
         "--keep-accuracy",
@@ -150,19 +149,10 @@ def _add_shipping_commands(add: Any) -> None:
         const="own",
         help="the largest threshold as accurate as the unpruned network (own), or as its twin",
     )
-    prune.add_argument(
-        "--dense-twin",
-        type=Path,
-        metavar="RUN_DIR",
-        help="run folder of a dense network on the same data; its smallest weights are dropped",
-    )
-    prune.add_argument(
-        "--finetune",
-        type=number_between(int, 0),
-        default=0,
-        metavar="EPOCHS",
-        help="train what is left",
-    )
+    about = "run folder of a dense network on the same data; its smallest weights are dropped"
+    prune.add_argument("--dense-twin", type=Path, metavar="RUN_DIR", help=about)
+    count, about = number_between(int, 0), "train what is left"
+    prune.add_argument("--finetune", type=count, default=0, metavar="EPOCHS", help=about)
     prune.add_argument("--out", type=Path, help="folder for the results (the run folder)")
     prune.add_argument("--json", action="store_true", help="print pruning.json, no table")
     _add_trust(prune)
@@ -179,9 +169,7 @@ def _add_shipping_commands(add: Any) -> None:
     export.add_argument("--format", choices=formats, default="onnx", help="(onnx)")
     export.add_argument("--sparse", action="store_true", help="compute only what pruning left")
     choice = export.add_mutually_exclusive_group()
-    choice.add_argument(
-        "--threshold", type=number_between(float, 0), metavar="t", help="drop phi < t first"
-    )
+    choice.add_argument("--threshold", type=PHI, metavar="t", help="drop phi < t first")
     choice.add_argument(
         "--pruned",
         nargs="?",
@@ -196,17 +184,11 @@ def _add_shipping_commands(add: Any) -> None:
 
     predict = add("predict", "focusing.shipping.predict:run", "classify files")
     predict.add_argument("model", type=Path, metavar="MODEL", help="exported file, or run folder")
-    predict.add_argument(
-        "inputs", type=Path, nargs="+", metavar="INPUT", help="image, wav, csv or npz file"
-    )
+    about = "image, wav, csv or npz file"
+    predict.add_argument("inputs", type=Path, nargs="+", metavar="INPUT", help=about)
     predict.add_argument("--json", action="store_true", help="print JSON, no table")
-    predict.add_argument(
-        "--top",
-        type=number_between(int, 1),
-        default=1,
-        metavar="N",
-        help="print the N likeliest classes (1)",
-    )
+    count, about = number_between(int, 1), "print the N likeliest classes (1)"
+    predict.add_argument("--top", type=count, default=1, metavar="N", help=about)
     predict.add_argument("--trust", action="store_true", help="run .pt2 files, which are programs")
     _add_trust(predict)
 
@@ -242,9 +224,8 @@ def _add_wandb_commands(add: Any) -> None:
         "Send finished runs to W&B; those that are there already are skipped.",
     )
     _add_folders(push)
-    push.add_argument(
-        "--trials", action="store_true", help="random trials also as a run each, not only a table"
-    )
+    about = "random trials also as a run each, not only a table"
+    push.add_argument("--trials", action="store_true", help=about)
     dashboard = add(
         "wandb dashboard",
         "focusing.reports.wandb_dashboard:dashboard",
@@ -252,9 +233,8 @@ def _add_wandb_commands(add: Any) -> None:
     )
     _add_folders(dashboard)
     dashboard.add_argument("--name", default="Focusing", help="of the workspace (Focusing)")
-    dashboard.add_argument(
-        "--save", type=Path, metavar="FILE.py", help="write it as code instead, to edit and run"
-    )
+    about = "write it as code instead, to edit and run"
+    dashboard.add_argument("--save", type=Path, metavar="FILE.py", help=about)
     sweep = add(
         "wandb sweep",
         "focusing.sweep.wandb_sweep:write_sweep",
@@ -284,9 +264,8 @@ def _add_data_commands(add: Any) -> None:
 
 
 def _add_folders(parser: Parser, default: str = "outputs and results") -> None:
-    parser.add_argument(
-        "folders", nargs="*", metavar="FOLDER", help=f"searched for records ({default})"
-    )
+    about = f"searched for records ({default})"
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help=about)
 
 
 def _add_overrides(parser: Parser, metavar: str, about: str) -> None:
@@ -294,12 +273,8 @@ def _add_overrides(parser: Parser, metavar: str, about: str) -> None:
 
 
 def _add_trust(parser: Parser) -> None:
-    parser.add_argument(
-        "--trust-target",
-        action="append",
-        metavar="MODULE.CLASS",
-        help="a network, data set or callback of your own that a config may name; may be repeated",
-    )
+    about = "a network, data set or callback of your own that a config may name; may be repeated"
+    parser.add_argument("--trust-target", action="append", metavar="MODULE.CLASS", help=about)
 
 
 @contextmanager

@@ -72,8 +72,7 @@ def figure_style() -> Iterator[None]:
     """Apply the style of all figures; the user's matplotlib settings come back afterwards."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        for key, value in STYLE.items():
-            mpl.rcParams[key] = value
+        mpl.rcParams.update(STYLE)
         yield
 
 

@@ -81,7 +81,7 @@ FOLDER = core_schema.no_info_after_validator_function(_check_folder, TEXT)
 """A folder below another: names with slashes between them."""
 
 
-def fields(required: Mapping[str, CoreSchema] = {}, **known: CoreSchema) -> CoreSchema:  # noqa: B006 - only read
+def fields(required: Mapping[str, CoreSchema], **known: CoreSchema) -> CoreSchema:
     """An object with known names; other names may hold anything that is plain.
 
     Args:
@@ -98,7 +98,7 @@ def fields(required: Mapping[str, CoreSchema] = {}, **known: CoreSchema) -> Core
 
 
 def checker(schema: CoreSchema) -> Callable[[Any], None]:
-    """Makes what raises Wrong for a value that is not plain, or not as a schema of pydantic says.
+    """A function that raises Wrong for values that are not plain, or not as a schema says.
 
     Nothing is converted: "1" and true are no numbers.
     """

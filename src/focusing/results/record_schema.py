@@ -67,7 +67,7 @@ _POINTS = optional(
 _LAYERS = _objects(items(COUNT, min_length=1))
 _CONNECTIONS = fields({"threshold": POSITIVE, "layers": _LAYERS})
 _WEIGHTS = fields(_all(optional(fields({"mean_abs": POSITIVE})), "dead live"))
-_PRUNING = fields(curve=_POINTS, magnitude=_POINTS, connections=optional(items(_CONNECTIONS)))
+_PRUNING = fields({}, curve=_POINTS, magnitude=_POINTS, connections=optional(items(_CONNECTIONS)))
 _DEAD_INPUTS = fields(
     {
         "file": NAME,
@@ -94,8 +94,9 @@ _TIMING = fields(
         "quartiles": optional(_objects(optional(items(POSITIVE, min_length=2, max_length=2)))),
     }
 )
-_ANYTHING = fields()
+_ANYTHING = fields({})
 _MEASURED = fields(
+    {},
     stuck=optional(_objects(fields({"neurons": COUNT, "stuck": items(COUNT)}))),
     pruning=_unless_failed(_PRUNING),
     dead_inputs=_unless_failed(_DEAD_INPUTS),
@@ -172,7 +173,7 @@ _RECORD = checker(
         series=optional(_objects(items(optional(float_schema())))),
         peak_memory_bytes=optional(COUNT),
         versions=optional(_objects(TEXT)),
-        git=optional(fields(commit=TEXT, dirty=bool_schema())),
+        git=optional(fields({}, commit=TEXT, dirty=bool_schema())),
         machine=optional(_ANYTHING),
     )
 )

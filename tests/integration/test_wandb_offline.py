@@ -29,7 +29,7 @@ JOBS = """
 
     def job(folder, *callbacks, close=True, **options):
         folder.mkdir(parents=True, exist_ok=True)
-        config = {"seed": 0, "model": {"name": "focus_s"}}
+        config = {"seed": 0, "model": {"name": "focus_s"}, "data": {"name": "mine"}}
         options = {"tags": ["a", "b"], "job_type": "paper", **options}
         loggers = build_loggers(
             {"csv": {}, "wandb": options}, folder, config=config, experiment="learning"
@@ -106,8 +106,8 @@ def test_a_run_holds_config_history_and_pictures(jobs: tuple[Path, str]) -> None
     assert opened["project"] == "focusing"
     assert opened["run_group"] == "learning"
     assert opened["job_type"] == "paper"
-    assert opened["tags"] == ["model=focus_s", "a", "b"]
-    assert opened["display_name"] == "a-seed=0"
+    assert opened["tags"] == ["data=mine", "model=focus_s", "a", "b"]
+    assert opened["display_name"] == "focus_s · mine · seed 0"
     history = [row["item"] for row in written["history"]]
     losses = [item["train/loss"] for item in history if "train/loss" in item]
     assert len(losses) == 3

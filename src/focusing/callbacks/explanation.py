@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from annotated_types import Ge
@@ -150,10 +151,8 @@ def first_of_each_class(targets: Tensor, count: int) -> Tensor:
     """
     if targets.is_floating_point():
         return torch.arange(min(count, len(targets)))
-    first: dict[int, int] = {}
-    for index, target in enumerate(targets.tolist()):
-        first.setdefault(target, index)
-    return torch.tensor(list(first.values())[:count])
+    _, first = np.unique(targets.cpu(), return_index=True)
+    return torch.from_numpy(np.sort(first)[:count])
 
 
 def separate_activations(net: nn.Module) -> nn.Module:

@@ -63,9 +63,8 @@ class Progress(pl.Callback):
             auto_refresh=False,
             expand=True,
         )
-        epochs = trainer.max_epochs
-        total = epochs if epochs is not None and epochs > 0 else None
-        self._bar.add_task("fit", total=total, completed=trainer.current_epoch, metrics="")
+        done, total = trainer.current_epoch, trainer.max_epochs
+        self._bar.add_task("fit", total=total, completed=done, metrics="")
         self._bar.start()
         self._bar.refresh()
 

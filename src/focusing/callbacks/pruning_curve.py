@@ -163,8 +163,7 @@ def magnitude_ranks(net: nn.Module) -> dict[str, Tensor]:
         focused = isinstance(layer, FocusedLinear)
         weights[name] = layer.effective_weight() if focused else layer.weight
     order = torch.cat([weight.abs().flatten() for weight in weights.values()]).argsort()
-    ranks = torch.empty_like(order)
-    ranks[order] = torch.arange(len(order), device=order.device)
+    ranks = order.argsort()  # the inverse of a permutation
     chunks = torch.split(ranks, [weight.numel() for weight in weights.values()])
     pairs = zip(weights.items(), chunks, strict=True)
     return {name: chunk.view_as(weight) for (name, weight), chunk in pairs}

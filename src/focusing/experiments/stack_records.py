@@ -6,7 +6,7 @@ import math
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -23,7 +23,14 @@ from focusing.models import Network
 from focusing.results.collect import published
 from focusing.results.identity import run_folder
 from focusing.results.record import describe_end, describe_start
-from focusing.results.store import FinishedError, atomic_write, claim, record_of, write_record
+from focusing.results.store import (
+    FinishedError,
+    atomic_write,
+    claim,
+    finished,
+    record_of,
+    write_record,
+)
 from focusing.sweep.jobs import describe_error, record_failure
 from focusing.training.checkpoint import chosen_checkpoint, encode
 from focusing.training.metrics import detailed_metrics
@@ -124,14 +131,12 @@ class _Run:
         net: its network.
         start: the first half of its record.
         trajectory: of the foci; empty for a dense network.
-        wanted: its record is not there yet.
     """
 
     config: dict[str, Any]
     net: Network
     start: dict[str, Any]
     trajectory: Trajectory
-    wanted: bool
 
 
 def train_or_record(group: Sequence[Pair], device: torch.device) -> dict[int, str]:
@@ -161,45 +166,42 @@ def train_group(pairs: Sequence[Pair], device: torch.device) -> int:
     A trial with a run that another process has is left alone, and so are records of finished runs,
     unless ``force=true``. Returns the number of trials that were trained.
     """
+    claimed: list[Pair] = []
     with ExitStack() as claims:
-        claimed = {index: _claim(claims, pair) for index, pair in enumerate(pairs)}
-        free = {index: wanted for index, wanted in claimed.items() if wanted}
-        if free:
+        for pair in pairs:
+            with suppress(BusyError):
+                if _claim(claims, pair):
+                    claimed.append(pair)
+        if claimed:
             torch.set_flush_denormal(True)  # one denormal number costs as much as a hundred others
             try:
-                _train([pairs[index] for index in free], list(free.values()), device)
+                _train(claimed, device)
             finally:
                 torch.set_flush_denormal(False)
-    return len(free)
+    return len(claimed)
 
 
-def _claim(claims: ExitStack, pair: Pair) -> list[bool]:
-    """Which runs of a trial need a record; empty if it is done or belongs to another process."""
-    wanted = []
+def _claim(claims: ExitStack, pair: Pair) -> bool:
+    """Claim the runs of a trial that need a record; returns whether there are any."""
+    needed = 0
     with ExitStack() as own:
         for config in pair:
-            try:
-                own.enter_context(
-                    claim(run_folder(config), resume=False, again=bool(config["force"]))
-                )
-            except FinishedError:
-                wanted.append(False)
-            except BusyError:
-                return []
-            else:
-                wanted.append(True)
+            with suppress(FinishedError):
+                again = bool(config["force"])
+                own.enter_context(claim(run_folder(config), resume=False, again=again))
+                needed += 1
         claims.push(own.pop_all())
-    return wanted if any(wanted) else []
+    return needed > 0
 
 
-def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torch.device) -> None:
+def _train(pairs: Sequence[Pair], device: torch.device) -> None:
     began, cpu_began = time.perf_counter(), time.process_time()
     runs: list[_Run] = []
     splits: list[dict[str, Split]] = []
-    for pair, both in zip(pairs, wanted, strict=True):
+    for pair in pairs:
         data = load_data(pair.dense)
         splits.append(split_data(pair.dense, data))
-        runs += [_prepare(*run, data, splits[-1]) for run in zip(pair, both, strict=True)]
+        runs += [_prepare(config, data, splits[-1]) for config in pair]
     dtype = DTYPES[runs[0].config["trainer"]["precision"]]
     stacked = {
         name: Split(
@@ -224,16 +226,16 @@ def _train(pairs: Sequence[Pair], wanted: Sequence[Sequence[bool]], device: torc
         "measured": {"stacked": {"trials": stack.trials}},
     }
     for row, run in enumerate(runs):
-        if run.wanted:
+        if not finished(run_folder(run.config)):
             run.net.load_state_dict(stack.state(row))
             _write_run(run, history, row, measured, stacked["test"].targets[row // 2].cpu())
 
 
-def _prepare(config: dict[str, Any], wanted: bool, data: DataSet, splits: dict[str, Split]) -> _Run:
+def _prepare(config: dict[str, Any], data: DataSet, splits: dict[str, Split]) -> _Run:
     net = build_net(config, data)
     trajectory = Trajectory()
     trajectory.record(0, net.focused_layers())
-    return _Run(config, net, describe_start(config, data, splits, net), trajectory, wanted)
+    return _Run(config, net, describe_start(config, data, splits, net), trajectory)
 
 
 def _write_run(

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from pprint import pformat
 from typing import Any
 
 from focusing.errors import UserError
@@ -108,7 +107,9 @@ CODE = '''\
 from focusing.reports.wandb_dashboard import make
 
 # Section -> its panels: a class of wandb_workspaces.reports.v2, and its options.
-sections = {sections}
+sections = {{
+{sections}
+}}
 print(make(sections, entity={entity!r}, project={project!r}, name={name!r}))
 '''
 
@@ -122,13 +123,16 @@ def dashboard(options: argparse.Namespace) -> None:
     shown = sections(runs)
     project = options.project or PROJECT
     where = place(options.entity, project)
-    panels = sum(map(len, shown.values()))
-    described = f"workspace {options.name!r} of {where} with {len(shown)} sections, {panels} panels"
+    count = sum(map(len, shown.values()))
+    described = f"workspace {options.name!r} of {where} with {len(shown)} sections, {count} panels"
     if options.save or options.dry_run:
         file = options.save or Path("dashboard.py")
+        lines: list[str] = []
+        for title, panels in shown.items():
+            lines += [f"    {title!r}: [", *(f"        {panel!r}," for panel in panels), "    ],"]
         text = CODE.format(
             file=file.name,
-            sections=pformat(shown, width=100, sort_dicts=False),
+            sections="\n".join(lines),
             entity=options.entity,
             project=project,
             name=options.name,

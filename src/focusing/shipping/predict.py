@@ -98,8 +98,8 @@ def probabilities(outputs: Tensor) -> Tensor:
 def _table(answers: Sequence[dict[str, Any]], classes: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("input", overflow="fold")
-    for column in ["class"] if classes else []:
-        table.add_column(column)
+    if classes:
+        table.add_column("class")
     table.add_column("probability" if classes else "value", justify="right")
     for answer in answers:
         name = escape(printable(answer["input"]))

@@ -80,7 +80,7 @@ def open_run(
             job_type=options.get("job_type") or "train",
             tags=[*tags(config), *(options.get("tags") or [])],
             notes=options.get("notes"),
-            name=display_name(config) or f"{run_dir.parent.name}-{run_dir.name}",
+            name=display_name(config),
             id=_new_run_id(run_dir),
             resume="allow" if mode == "online" else None,
             dir=str(run_dir),
@@ -214,12 +214,9 @@ def facts(config: Mapping[str, Any]) -> dict[str, Any]:
     It adds ``config_hash``, equal for runs that differ in their seed only, and ``label``: the
     model, what distinguishes its scores from those of the paper's edition, and the experiment.
     """
-    if not config:
-        return {}
-    names = _names(config)
-    label = [names.get("model", "?")]
+    names, data = _names(config), config["data"]
+    label = [names["model"]]
     label += [names[group] for group, usual in USUAL.items() if names.get(group, usual) != usual]
-    data = config.get("data") or {}
     label += ["fake data"] if data.get("fake") else []
     label += ["sample"] if data.get("on_missing") == "sample" else []
     experiment = f" ({config['name']})" if "name" in config else ""
@@ -232,11 +229,8 @@ def facts(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def display_name(config: Mapping[str, Any]) -> str:
-    """What people read: ``focus_s · mnist · seed 5``; empty without a config."""
-    names = _names(config)
-    if not {"model", "data"} <= names.keys():
-        return ""
-    return f"{names['model']} · {names['data']} · seed {config.get('seed', 0)}"
+    """What people read: ``focus_s · mnist · seed 5``."""
+    return f"{config['model']['name']} · {config['data']['name']} · seed {config['seed']}"
 
 
 def tags(config: Mapping[str, Any]) -> list[str]:

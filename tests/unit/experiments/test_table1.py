@@ -20,7 +20,7 @@ from focusing.experiments.stack_records import Pair, groups, train_group
 from focusing.experiments.table1 import check_stackable, pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
 from focusing.results.identity import run_folder
-from focusing.results.store import claim
+from focusing.results.store import claim, lock_of
 from focusing.sweep.jobs import Done, Job, Outcome, RunsFailedError
 from focusing.sweep.status import SweepStatus
 from tests.forkserver import CONTEXT
@@ -127,6 +127,11 @@ def test_a_trial_that_another_process_has_is_left_to_it(cfg: DictConfig, tmp_pat
     assert records(tmp_path).keys() == {(117, "dense"), (117, "focus_s")}
     assert train_group(pairs, CPU) == 1
     assert len(records(tmp_path)) == 4
+    before = records(tmp_path)
+    pairs[0].dense["force"] = pairs[0].focused["force"] = True
+    with lock_of(run_folder(pairs[0].focused)):
+        assert train_group(pairs, CPU) == 0
+    assert records(tmp_path) == before  # the earlier results stay
 
 
 def test_failures_are_reported_and_retried_on_demand(

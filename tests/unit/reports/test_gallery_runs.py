@@ -154,9 +154,8 @@ def test_weights_in_the_picture_are_those_of_the_record(
         ({"shape": [50, 37, 1]}, 1850, (50, 37, 1)),
         ({"shape": [32, 32, 3]}, 3072, (32, 32, 3)),
         ({"shape": [40]}, 40, None),
-        ({}, 3072, (32, 32, 3)),  # a record without its shape
-        ({}, 784, (28, 28, 1)),
-        ({}, 40, None),
+        ({"shape": [28, 28]}, 784, (28, 28, 1)),
+        ({}, 784, None),  # an old record
         ({"shape": [28, 28, 1]}, 256, None),  # a layer behind others
     ],
 )

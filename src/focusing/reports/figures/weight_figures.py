@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
 from focusing.drawing import COLUMN_WIDTH, GREY, MAX_CURVES, Array, LayerFoci
 from focusing.errors import DamagedError
@@ -146,10 +147,7 @@ def _preferred_settings(runs: Runs) -> Iterator[tuple[Edition, Setting]]:
 
 def image_shape(data: Mapping[str, Any], inputs: int) -> Shape | None:
     """Height, width and channels, by the record, of images with so many inputs; None of others."""
-    shape = data.get("shape")
-    if shape is None:  # an older record: the paper's images but LFW's are squares
-        sides = {math.isqrt(inputs // c): c for c in (1, 3) if inputs % c == 0}
-        shape = next(([s, s, c] for s, c in sides.items() if s * s * c == inputs), [])
+    shape = data.get("shape") or []
     if len(shape) == 2:
         shape = [*shape, 1]
     if len(shape) != 3 or math.prod(shape) != inputs or min(shape[:2]) < 4:
@@ -180,16 +178,10 @@ def _weight_chart(
 
 def three_neurons(foci: LayerFoci) -> list[int]:
     """Places, among the stored neurons, of three that look at different regions of the inputs."""
-    centres = foci.mu[-1, foci.shown]
-    if foci.dimensions > 1:
-        targets = map(np.array, CENTRES_IN_PLANE)
-        return [int(np.square(centres - target).sum(1).argmin()) for target in targets]
-    first = [float(centre) for centre in centres[:, 0]]
-    chosen: list[int] = []
-    for target in CENTRES_ON_LINE:
-        left = [k for k in range(len(first)) if k not in chosen]
-        chosen.append(min(left, key=lambda k: abs(first[k] - target)))  # noqa: B023 - used at once
-    return sorted(chosen, key=first.__getitem__)
+    targets = np.array(CENTRES_IN_PLANE if foci.dimensions > 1 else CENTRES_ON_LINE)
+    ways = targets.reshape(3, 1, -1) - foci.mu[-1, foci.shown]
+    chosen: list[int] = linear_sum_assignment(np.square(ways).sum(-1))[1].tolist()
+    return chosen
 
 
 def _draw_weights(foci: LayerFoci, shape: Shape) -> Figure:

@@ -18,6 +18,7 @@ from focusing.reports.names import (
     edition_words,
     model_name,
 )
+from focusing.reports.page.run_page import short
 from focusing.reports.plans import as_overrides
 from focusing.reports.settings import editions, editions_of
 from focusing.reports.tables import between, number, signed
@@ -98,7 +99,7 @@ def run_rows(runs: Sequence[Run], names: Mapping[Run, str]) -> list[list[Any]]:
             run.variant,
             run.seed,
             run.metric,
-            *(_rounded(run.scores.get(protocol)) for protocol in PROTOCOLS),
+            *(short(run.scores.get(protocol), DIGITS) for protocol in PROTOCOLS),
             None if run.seconds is None else round(run.seconds, 1),
             run.finished[:16].replace("T", " "),
             run.status,
@@ -123,10 +124,6 @@ def run_settings(runs: Sequence[Run]) -> dict[Run, str]:
 def _last_part(option: str) -> str:
     name, _, value = option.partition("=")
     return f"{name.rpartition('.')[2]}={value}"
-
-
-def _rounded(score: float | None) -> float | None:
-    return None if score is None else float(f"{score:.{DIGITS}g}")
 
 
 def _ordered(names: set[str], order: Mapping[str, str]) -> list[str]:

@@ -70,11 +70,11 @@ def thinned(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
     return sorted({*even, *(place for place in keep if 0 <= place < count)})
 
 
-def short(value: float | None) -> float | None:
+def short(value: float | None, digits: int = DIGITS) -> float | None:
     """Few digits; None for what is no number, as when a run diverged."""
     if value is None or not math.isfinite(value):
         return None
-    return float(f"{value:.{DIGITS}g}")
+    return float(f"{value:.{digits}g}")
 
 
 def foci_of(path: Path, informative: Sequence[int] | None) -> list[dict[str, Any]]:

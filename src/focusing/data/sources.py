@@ -181,12 +181,10 @@ def _fetch(entry: Entry, choice: tuple[File, ...], data_dir: Path) -> DataFiles:
 
 
 def _fetch_folder(file: File, archive: Path, target: Path) -> None:
-    # Without a hash of the archive, only its content tells which address has the right one.
-    attempts = [file.urls] if file.sha256 else [(url,) for url in file.urls]
     reasons = []
-    for urls in attempts:
+    for url in file.urls:  # of an archive without a hash, only the content tells the right one
         try:
-            download(urls, archive, file.sha256)
+            download([url], archive, file.sha256)
             extract(archive, target, file.members)
         except DownloadError as error:
             reasons.append(str(error))

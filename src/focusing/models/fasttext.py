@@ -57,10 +57,5 @@ class FastText(Network):
             mean = self.embedding(input)
         return self.output(mean)  # type: ignore[no-any-return]
 
-    def example(self, samples: int = 1) -> Tensor:
-        """Texts of token 0."""
-        device = self.embedding.weight.device
-        return torch.zeros(samples, *self.shape, dtype=torch.int32, device=device)
-
 
 focused_fasttext = focused(FastText)

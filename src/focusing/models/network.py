@@ -89,9 +89,11 @@ class Network(nn.Module):
         shape: shape of a sample.
         widths: neurons of each layer that may be made wider or narrower.
         width_option: the argument of the constructor that sets them.
+        vocabulary: number of different tokens, if inputs are tokens.
     """
 
     width_option = "hidden"
+    vocabulary: int | None = None
 
     def __init__(
         self,
@@ -127,9 +129,9 @@ class Network(nn.Module):
         return {name: layer for name, layer in modules if isinstance(layer, FocusedLinear)}
 
     def example(self, samples: int = 1) -> Tensor:
-        """Inputs of the right shape and type, all zero."""
-        parameter = next(self.parameters())
-        return parameter.new_zeros(samples, *self.shape)
+        """Inputs of the right shape and type, all zero; of a network for texts, token 0."""
+        dtype = torch.int32 if self.vocabulary else None
+        return next(self.parameters()).new_zeros(samples, *self.shape, dtype=dtype)
 
     def summary(self) -> Summary:
         """Parameters, connections and multiply-adds of each layer and in all."""

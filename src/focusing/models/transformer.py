@@ -94,11 +94,6 @@ class Transformer(Network):
             tokens = block(tokens)
         return self.output(self.norm(tokens).mean(1))  # type: ignore[no-any-return]
 
-    def example(self, samples: int = 1) -> Tensor:
-        """Images of zeros, or texts of word 0."""
-        dtype = torch.int32 if self.vocabulary else self.position.dtype
-        return torch.zeros(samples, *self.shape, dtype=dtype, device=self.position.device)
-
 
 class Block(nn.Module):
     """Attention and an MLP, each on normalised tokens and added to them."""

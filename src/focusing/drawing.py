@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageChops, ImageStat
 
 from focusing.nn.focus import coefficients
+from focusing.results.arrays import evenly_spaced
 from focusing.results.store import atomic_write
 
 Array = NDArray[Any]
@@ -79,11 +80,6 @@ def figure_style() -> Iterator[None]:
 def colour(index: int) -> str:
     """Colour of a neuron or a series."""
     return COLOURS[index % len(COLOURS)]
-
-
-def evenly_spaced(count: int, limit: int) -> Array:
-    """Evenly spaced indices below ``count``, at most ``limit`` of them."""
-    return np.linspace(0, count - 1, min(count, limit)).round().astype(int)
 
 
 def save_figure(

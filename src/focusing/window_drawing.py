@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from focusing.drawing import Array, colour, evenly_spaced, figure_style, film
-from focusing.results.arrays import check_arrays, read_arrays
+from focusing.drawing import Array, colour, figure_style, film
+from focusing.results.arrays import check_arrays, evenly_spaced, read_arrays
 
 FILE = "windows.npz"
 KINDS = {"images": "u S ...", "epoch": "if E", "centre": "f E S G d", "extent": "f E S G d"}

@@ -16,7 +16,7 @@ from focusing.callbacks.analysis import Analysis
 from focusing.data import Batches
 from focusing.errors import UserError
 from focusing.nn import FocusedLinear
-from focusing.results.arrays import write_arrays
+from focusing.results.arrays import evenly_spaced, write_arrays
 from focusing.training.module import FocusingModule
 
 FILE = "dead_inputs.npz"
@@ -77,7 +77,7 @@ class DeadInputs(Analysis):
         batches = module.batches["train"]
         dead = constant_inputs(batches)
         groups = {"dead": dead, "live": ~dead}
-        chosen = np.linspace(0, len(after) - 1, min(len(after), self.neurons)).round().astype(int)
+        chosen = evenly_spaced(len(after), self.neurons)
         arrays = {
             "dead": dead.numpy(),
             "shape": np.array(batches.split.inputs.shape[1:]),

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from focusing.callbacks.analysis import focused_layers
 from focusing.nn import FocusedAttention, FocusedLinear
-from focusing.results.arrays import write_arrays
+from focusing.results.arrays import evenly_spaced, write_arrays
 from focusing.results.store import atomic_write
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ class Trajectory:
             "mu": mu.numpy(),
             "sigma": sigma.numpy(),
             "tau": layer.tau.detach().float().cpu().numpy(),
-            "shown": stored_neurons(layer.out_features),
+            "shown": evenly_spaced(layer.out_features, MAX_STORED_NEURONS),
             "weight_first": self._weight_first[name].numpy(),
             "weight_last": _weights(layer).numpy(),
             "focus": np.array(layer.focus),
@@ -318,11 +318,7 @@ def _by_domain(mu: Tensor, tau: Tensor, domains: Mapping[str, tuple[int, int]]) 
     return shares
 
 
-def stored_neurons(neurons: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Indices of the neurons whose weights are stored: all, or 64 evenly spaced."""
-    return np.linspace(0, neurons - 1, min(neurons, MAX_STORED_NEURONS)).round().astype(np.int64)
-
-
 @torch.no_grad()
 def _weights(layer: FocusedLinear) -> Tensor:
-    return layer.effective_weight()[stored_neurons(layer.out_features)].float().cpu()
+    shown = evenly_spaced(layer.out_features, MAX_STORED_NEURONS)
+    return layer.effective_weight()[shown].float().cpu()

@@ -18,6 +18,7 @@ from focusing.errors import DamagedError
 from focusing.reports.figures.plotting import draw_curve, legend_start_and_end, signed_image
 from focusing.reports.foci import read_foci
 from focusing.reports.tables import file_name
+from focusing.results.arrays import evenly_spaced
 from focusing.results.store import FIGURES_COMPLETE, atomic_write, read_record
 from focusing.window_drawing import film_windows, read_windows, windows_figure
 
@@ -147,7 +148,7 @@ def draw_paths(axes: Axes, x: Array, y: Array) -> None:
     size, width = (2.5, 0.6) if many else (5, 1.0)
     if many:
         axes.plot(x[-1], y[-1], ".", color="0.8", markersize=2, rasterized=True)
-    for index, neuron in enumerate(drawing.evenly_spaced(x.shape[1], drawing.MAX_MARKS)):
+    for index, neuron in enumerate(evenly_spaced(x.shape[1], drawing.MAX_MARKS)):
         shade = GREY if many else drawing.colour(index)
         axes.plot(x[:, neuron], y[:, neuron], color=shade, linewidth=width)
         axes.plot(x[0, neuron], y[0, neuron], "s", color=shade, mfc="w", ms=size, mew=0.7)
@@ -160,7 +161,7 @@ def weights_figure(foci: LayerFoci) -> Figure | None:
 
     None if the inputs are neither on a line nor on a grid in the plane.
     """
-    rows = drawing.evenly_spaced(len(foci.shown), MAX_WEIGHT_PANELS)
+    rows = evenly_spaced(len(foci.shown), MAX_WEIGHT_PANELS)
     with figure_style():
         if foci.dimensions == 1:
             return _weight_curves(foci, rows)

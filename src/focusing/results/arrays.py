@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from focusing.errors import DamagedError, printable
 from focusing.results.store import atomic_write
 
 MAX_FILE_BYTES = 2**31
 """Limit on the unpacked size of a file: more is damage or a zip bomb."""
+
+
+def evenly_spaced(count: int, limit: int) -> NDArray[np.int64]:
+    """Evenly spaced indices below ``count``, at most ``limit`` of them."""
+    return np.linspace(0, count - 1, min(count, limit)).round().astype(np.int64)
 
 
 def write_arrays(path: Path, arrays: dict[str, Any]) -> None:

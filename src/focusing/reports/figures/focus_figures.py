@@ -30,6 +30,7 @@ from focusing.reports.plans import short_labels
 from focusing.reports.run_figures import draw_paths, layer_figures
 from focusing.reports.settings import Edition, Setting
 from focusing.reports.tables.experiments import varied_note
+from focusing.results.arrays import evenly_spaced
 from focusing.results.collect import Run
 from focusing.results.frame import FOCI
 
@@ -284,12 +285,12 @@ def film_charts(runs: Runs) -> Charts:
         if not layers or len(layers[0].epochs) < 2:
             continue
         foci = layers[0]
-        neurons = drawing.evenly_spaced(
+        neurons = evenly_spaced(
             foci.neurons, drawing.MAX_CURVES if foci.dimensions == 1 else drawing.MAX_MARKS
         )
         rows = [
             {"epoch": int(foci.epochs[at]), "neuron": int(neuron)} | coordinates(foci, at, neuron)
-            for at in drawing.evenly_spaced(len(foci.mu), FRAMES)
+            for at in evenly_spaced(len(foci.mu), FRAMES)
             for neuron in neurons
         ]
         yield chart(

@@ -18,6 +18,7 @@ from focusing.reports.foci import finite_times, read_layers
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.tables import NOTHING, Unit, number
 from focusing.reports.terminal import PROTOCOL_MEANINGS, duration
+from focusing.results.arrays import evenly_spaced
 from focusing.results.collect import Run
 from focusing.results.frame import show_value
 from focusing.window_drawing import film_times, read_windows
@@ -66,7 +67,7 @@ def series_panels(series: Mapping[str, Values], marks: Mapping[str, int]) -> dic
 
 def thinned(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
     """Evenly spaced places, the first and the last among them, and those to be kept."""
-    even = np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()
+    even = evenly_spaced(count, most).tolist()
     return sorted({*even, *(place for place in keep if 0 <= place < count)})
 
 

@@ -154,6 +154,8 @@ def test_repr() -> None:
         assert part in repr(layer)
     assert "(9, 2)" in repr(FocusedLinear(9, 2, topology=torch.rand(9, 2)))
     assert "((4, 4), 6)" in repr(FocusedLinear(96, 2, topology=((4, 4), 6)))
+    options: Any = {"normalizer": "mean", "grid": "index", "units_per_focus": 2}
+    assert "normalizer=mean, grid=index, units_per_focus=2" in repr(FocusedLinear(9, 2, **options))
 
 
 NAN = math.nan

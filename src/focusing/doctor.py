@@ -180,7 +180,7 @@ def _data_folder() -> Finding:
 
 
 def self_test(device: torch.device) -> Iterator[Finding]:
-    """Try what a run does on a device, about ten seconds long."""
+    """Try what a run does on a device, about ten seconds long; what raises is broken."""
     for check in (check_engines, check_steps, check_checkpoint, check_precision):
         start = time.perf_counter()
         try:
@@ -231,17 +231,13 @@ def check_steps(device: torch.device) -> Iterator[Finding]:
         name: training_step(net.to(device).train(), OPTIM, batch) for name, net in nets.items()
     }
     seconds = {name: median(turns) for name, turns in take_turns(actions, device, ROUNDS).items()}
-    finite = all(weights.isfinite().all() for net in nets.values() for weights in net.parameters())
+    if not all(value.isfinite().all() for net in nets.values() for value in net.parameters()):
+        raise ArithmeticError("weights are not finite after a few steps")
     ratio = seconds["focused"] / seconds["dense"]
     shown = ", ".join(f"{name} {1000 * value:.2f} ms" for name, value in seconds.items())
-    detail = f"{shown} a step, ratio {ratio:.2f}"
-    if not finite:
-        yield Finding("steps", "broken", "weights are not finite after a few steps", REPORT)
-    elif ratio > MAX_RATIO:
-        remedy = f"Install what is missing above, or try again when the machine is idle. {REPORT}"
-        yield Finding("steps", "slow", detail, remedy)
-    else:
-        yield Finding("steps", "ok", detail)
+    remedy = f"Install what is missing above, or try again when the machine is idle. {REPORT}"
+    status, remedy = ("slow", remedy) if ratio > MAX_RATIO else ("ok", "")
+    yield Finding("steps", status, f"{shown} a step, ratio {ratio:.2f}", remedy)
 
 
 def check_checkpoint(device: torch.device) -> Iterator[Finding]:
@@ -250,17 +246,13 @@ def check_checkpoint(device: torch.device) -> Iterator[Finding]:
         folder = Path(name)
         first = _fit(device, folder, epochs=1)
         saved = load_checkpoint(folder / "checkpoints" / "last.ckpt")["state_dict"]
-        same = all(
-            torch.equal(value.cpu(), saved[f"net.{key}"])
-            for key, value in first.net.state_dict().items()
-        )
+        for key, value in first.net.state_dict().items():
+            if not torch.equal(value.cpu(), saved[f"net.{key}"]):
+                raise RuntimeError("what was read is not what was written")
         second = _fit(device, folder, epochs=2)
-    goes_on = {key: values[:1] for key, values in second.series.items()} == first.series
-    if same and goes_on:
-        yield Finding("checkpoint", "ok", "written, read, and trained on")
-    else:
-        text = "what was read is not what was written" if not same else "the run began anew"
-        yield Finding("checkpoint", "broken", text, REPORT)
+    if {key: values[:1] for key, values in second.series.items()} != first.series:
+        raise RuntimeError("the run began anew")
+    yield Finding("checkpoint", "ok", "written, read, and trained on")
 
 
 def check_precision(device: torch.device) -> Iterator[Finding]:

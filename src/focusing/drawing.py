@@ -60,7 +60,7 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "legend.frameon": False,
     "image.cmap": "cividis",
-    "savefig.dpi": 300,
+    "savefig.dpi": 200,  # for screens; print has SVG and PDF
     "figure.dpi": 200,
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "focusing",  # equal data, equal file

@@ -25,7 +25,6 @@ from focusing.data import DataSet, Split
 from focusing.data.sources import MissingError
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
-from focusing.nn import FocusedLinear
 from focusing.nn.ops.cpu import compile_kernels, when_compiling
 from focusing.reports.terminal import closing, opening
 from focusing.results.identity import run_folder
@@ -110,6 +109,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     net = build_net(config, data)
     splits = split_data(config, data)
     check_single(config, net, splits["train"])
+    check_loggers(config["logger"])
     when_compiling(lambda: console.print("[dim]Compiling CPU kernels, once: about 6 s.[/]"))
     sizes = ", ".join(f"{len(split.targets)} {name}" for name, split in splits.items())
     about = f"{data.name} ({data.source}: {sizes})"
@@ -117,7 +117,6 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     optim = Optim(**config["optim"])
     if config["trainer"]["precision"] == "16-mixed":
         optim = fuse_optimizer(optim)
-    check_loggers(config["logger"])
     judge = {"best_test": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
     trainer = build_trainer(  # it notices what this machine lacks
         config["trainer"],
@@ -127,8 +126,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
         metric=data.metric,
     )
     if trainer.strategy.root_device.type == "cpu":
-        layers = [layer for layer in net.modules() if isinstance(layer, FocusedLinear)]
-        compile_kernels({layer.mu.shape[-1] for layer in layers})
+        compile_kernels({layer.mu.shape[-1] for layer in net.focused_layers().values()})
     module = FocusingModule(net, optim, seed=config["seed"])  # its clock starts
     resume, again = config["resume"] == "auto", config["force"]
     try:

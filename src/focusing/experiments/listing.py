@@ -127,11 +127,13 @@ def list_experiments(args: argparse.Namespace) -> None:
 
     Args:
         args: ``words`` are names, all if there are none, and overrides such as ``size=quick``;
-            ``fresh`` measures again what was measured before.
+            ``fresh`` forgets what was measured before.
     """
     overrides = [word for word in args.words if "=" in word]
     names = [word for word in args.words if "=" not in word]
     chosen = [find_experiment(name) for name in names] or list(experiments().values())
+    if args.fresh:
+        cache_path().unlink(missing_ok=True)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("experiment", "paper", "what", "runs", "time here"):
         table.add_column(title, justify="right" if title in ("runs", "time here") else "left")
@@ -139,7 +141,7 @@ def list_experiments(args: argparse.Namespace) -> None:
     with Console(stderr=True).status("") as status:  # measuring takes seconds per network
         for experiment in chosen:
             status.update(f"measuring {experiment.name}")
-            runs, seconds = cost_of((f"experiment={experiment.name}", *overrides), fresh=args.fresh)
+            runs, seconds = cost_of((f"experiment={experiment.name}", *overrides))
             total += seconds
             row = (experiment.name, experiment.paper, experiment.about)
             table.add_row(*row, str(runs), duration(seconds))
@@ -160,15 +162,14 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def cost_of(command: Overrides, *, fresh: bool = False) -> tuple[int, float]:
+def cost_of(command: Overrides) -> tuple[int, float]:
     """Number of runs of a command, and the seconds they take one after the other."""
     runs = jobs_of(command)
     [(config, _)] = configs_of([command])
     if config["sweep"]["stacked"]:
-        return len(runs), stacked_seconds(config, fresh=fresh)
+        return len(runs), stacked_seconds(config)
     seconds = sum(
-        count * run_seconds(config, *cached_speed(config, fresh=fresh))
-        for config, count in configs_of(runs)
+        count * run_seconds(config, *cached_speed(config)) for config, count in configs_of(runs)
     )
     return len(runs), seconds
 
@@ -200,16 +201,16 @@ def sample_counts(data: Mapping[str, Any]) -> tuple[int, int]:
     return min(train, data["limit_train"] or train), min(test, data["limit_test"] or test)
 
 
-def cached_speed(config: Mapping[str, Any], *, fresh: bool = False) -> tuple[float, float]:
+def cached_speed(config: Mapping[str, Any]) -> tuple[float, float]:
     """Seconds of a step and of a sample of a config's network, measured once on this machine."""
     optim = config["optim"]
     data = {k: v for k, v in config["data"].items() if k not in ("fold", "split_seed", "fake")}
     key = [config["model"], data, optim["batch_size"], optim["name"], _uses_gpu(config)]
-    step, sample = cached(key, lambda: measure_speed(config), fresh=fresh)
+    step, sample = cached(key, lambda: measure_speed(config))
     return step, sample
 
 
-def cached(key: Any, measure: Callable[[], Any], *, fresh: bool = False) -> Any:
+def cached(key: Any, measure: Callable[[], Any]) -> Any:
     """What was measured before for a key, this machine and these versions, or is measured now."""
     import torch
 
@@ -222,7 +223,7 @@ def cached(key: Any, measure: Callable[[], Any], *, fresh: bool = False) -> Any:
         known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # none yet, or cut short
         known = {}
-    if name not in known or fresh:
+    if name not in known:
         known[name] = measure()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(known, indent=0), encoding="utf-8")
@@ -289,7 +290,7 @@ def measure_speed(config: Mapping[str, Any]) -> tuple[float, float]:
     return seconds(step, size), seconds(evaluation, 256) / 256
 
 
-def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:
+def stacked_seconds(config: dict[str, Any]) -> float:
     """Seconds of all trials of ``experiment=table1``, one group after the other.
 
     A cheap, a middling and a costly group are trained: their time scales ``rough_seconds``.
@@ -316,4 +317,4 @@ def stacked_seconds(config: dict[str, Any], *, fresh: bool = False) -> float:
             return (time.perf_counter() - began) / sum(map(rough_seconds, some))
 
     key = ["table1", config["variant"], config["seed"], config["trainer"]["max_epochs"]]
-    return float(cached(key, measure, fresh=fresh)) * sum(map(rough_seconds, stacks))
+    return float(cached(key, measure)) * sum(map(rough_seconds, stacks))

@@ -66,6 +66,7 @@ OPTION_WORDS: dict[str, str | dict[str, str]] = {
     "dropout": {"[]": "no dropout"},
     "ngrams": {"1": "single words", "2": "words and pairs"},
     "data.seed": {"varied": "new data in each run"},
+    "noise": {"image": "image is noise", "audio": "sound is noise", "none": "no noise"},
     "hidden": "hidden layers {}",
     "sigma_l2": "penalty on σ² {}",
     "mu_repulsion": "repulsion of centres {}",

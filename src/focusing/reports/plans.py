@@ -152,7 +152,8 @@ def _label(setting: Setting, common: Mapping[str, Any] | None, several: bool) ->
     usual = common if planned is None else planned
     if common is None or len(setting.values) == 1:  # nothing is left out
         usual = {}
-    word = len(setting.options) == 1 and not {"data.seed", "config"} & setting.values.keys()
+    riddles = {"data.seed", "data.noise", "config"}  # their values say nothing alone
+    word = len(setting.options) == 1 and not riddles & setting.values.keys()
     pairs = zip(setting.options.items(), setting.values.items(), strict=True)
     options = [
         printed if word and isinstance(value, str) else f"{name}={printed}"

@@ -246,8 +246,7 @@ class ClusterSweep(HydraSweep):
         """Report a job that is over with runs left; returns those that other jobs shall do."""
         state = submitted.state
         cause = f": {state.reason}" if state.reason not in ROUTINE else ""
-        log = self._log(submitted)
-        text = f"The job died{cause} (state: {state.name})." + (f" Its log is {log}" if log else "")
+        text = f"The job died{cause} (state: {state.name}). Its log is {self._log(submitted)}"
         handed_back = []
         for job in submitted.left.values():
             self._losses[job.index] += 1
@@ -280,8 +279,8 @@ class ClusterSweep(HydraSweep):
         """The sweep stops; the cluster decides what its jobs do then."""
 
     @abstractmethod
-    def _log(self, submitted: Submitted) -> str | None:
-        """The log file of a job, if there is one."""
+    def _log(self, submitted: Submitted) -> str:
+        """The log file of a job."""
 
 
 def cause_of(error: BaseException) -> str:

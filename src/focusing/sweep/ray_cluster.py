@@ -130,7 +130,7 @@ class Ray(ClusterSweep):
     def _log_of(self, allocation: Allocation) -> str:
         return str(allocation.journal.with_suffix(".log"))
 
-    def _log(self, submitted: Submitted) -> str | None:
+    def _log(self, submitted: Submitted) -> str:
         return self._log_of(submitted.allocation)
 
     def _cancel(self, handles: Sequence[Any]) -> None:

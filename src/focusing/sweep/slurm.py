@@ -134,7 +134,7 @@ class Slurm(ClusterSweep):
             return State(state.name, cause_of(error) if error else "")
         return state
 
-    def _log(self, submitted: Submitted) -> str | None:
+    def _log(self, submitted: Submitted) -> str:
         return str(submitted.handle.paths.stderr)
 
     def _cancel(self, handles: Sequence[Any]) -> None:

@@ -30,8 +30,6 @@ class SweepStatus:
         total, options: number of jobs and options that name one, if the jobs are not known yet.
         noun: what is counted.
         best: also show the best score, as a search does; elsewhere it is that of a lucky seed.
-        bar: draw a bar if there is a terminal.
-        quiet: print nothing.
 
     Attributes:
         running: jobs that are running now.
@@ -47,10 +45,8 @@ class SweepStatus:
         options: Collection[str] = (),
         noun: str = "jobs",
         best: bool = False,
-        bar: bool = True,
-        quiet: bool = False,
     ) -> None:
-        self.noun, self._show_best, self._draw_bar = noun, best, bar
+        self.noun, self._show_best = noun, best
         self.total = len(jobs) if total is None else total
         self.counts = {"done": 0, "failed": 0, "skipped": 0, "pruned": 0}
         self.running, self.queue = 0, ""
@@ -60,7 +56,6 @@ class SweepStatus:
         self._interval = interval
         self._options = options or swept_options(jobs)
         self._console = console or Console(soft_wrap=True)
-        self._console.quiet = quiet
         self._began = self._next = time.monotonic()
         self._bar: Progress | None = None
 
@@ -71,7 +66,7 @@ class SweepStatus:
 
     def __enter__(self) -> SweepStatus:
         """Start to show the counts."""
-        if self._console.is_terminal and self._draw_bar:
+        if self._console.is_terminal:
             self._bar = Progress(
                 TextColumn(f"[bold]{self.noun}"),
                 MofNCompleteColumn(),

@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import Timeout
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import run_job, setup_globals
+from hydra.core.utils import run_job
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
@@ -222,7 +222,6 @@ class HydraSweep(Sweep):
 
     def execute(self, job: Job) -> Outcome:
         """Run a job in this process; a value that cannot be composed fails this job alone."""
-        setup_globals()
         try:
             value = run_job(
                 hydra_context=self._context,

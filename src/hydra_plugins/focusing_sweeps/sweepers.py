@@ -70,33 +70,35 @@ class GridSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run all jobs of a command line; returns their outcomes."""
-        from focusing.sweep.clusters import ClusterSweep
         from focusing.sweep.expansion import expand_parts, is_stack, validate
         from focusing.sweep.jobs import raise_failures
-        from focusing.sweep.local import SerialSweep
+        from focusing.sweep.local import LocalSweep
         from focusing.sweep.status import SweepStatus, print_settings
 
         stack = is_stack(self.config, arguments)
         params = None if stack else self.params
         jobs = expand_parts(self.hydra_context, params, self.parts, arguments)
         validate(self.hydra_context, self.config, jobs)
-        if stack and isinstance(self.runner, ClusterSweep):
-            results = [(job, self._spread(job, self.runner)) for job in jobs]
+        if stack and not isinstance(self.runner, LocalSweep):
+            results = [(job, self._run_stack(job)) for job in jobs]
         else:
-            overrides = [job.overrides for job in jobs]
-            shown = stack and isinstance(self.runner, SerialSweep)  # a stack has its own status
-            status = SweepStatus(overrides, bar=not shown, quiet=shown and len(jobs) == 1)
+            status = SweepStatus([job.overrides for job in jobs])
             results = self.runner.run_until_finished(iter(jobs), status)
         print_settings(results, self.config, arguments)
         raise_failures(results)
         return [outcome for _, outcome in results]
 
-    def _spread(self, job: "Job", cluster: Any) -> "Outcome":
-        """Run a stack of trials in this process, which trains its groups on the cluster."""
+    def _run_stack(self, job: "Job") -> "Outcome":
+        """Run a stack of trials in this process; its groups train on the cluster, if there is one.
+
+        It shows a status of its own.
+        """
         from focusing.experiments.table1 import run_stacked
         from focusing.experiments.table1_trials import sweep_task
+        from focusing.sweep.clusters import ClusterSweep
         from focusing.sweep.local import SerialSweep
 
+        cluster = self.runner if isinstance(self.runner, ClusterSweep) else None
         task = sweep_task(partial(run_stacked, cluster=cluster))
         return SerialSweep(self.hydra_context, self.config, task).execute(job)
 

@@ -12,7 +12,6 @@ from focusing.experiments.listing import (
     RUN_SECONDS,
     cached_speed,
     configs_of,
-    cost_of,
     duration,
     experiments,
     find_experiment,
@@ -144,7 +143,6 @@ def test_a_speed_is_measured_once_and_kept(cache: Path) -> None:
     cache.write_text(json.dumps({key: [7.0, 0.0]}))
     assert cached_speed(config) == (7.0, 0.0)
     assert cached_speed({**config, "seed": 9}) == (7.0, 0.0)
-    assert cached_speed(config, fresh=True) != (7.0, 0.0)
     cache.write_text("{")  # cut short
     assert cached_speed(config) != (7.0, 0.0)
 
@@ -155,7 +153,7 @@ def test_stacked_trials_are_measured_and_scaled(
     config = checked("experiment=table1", "size=smoke", "sweep.trials=3")
     assert stacked_seconds(config) > 0  # trains some of them
     assert json.loads(cache.read_text())
-    monkeypatch.setattr(listing, "cached", lambda *_, **__: 2.0)
+    monkeypatch.setattr(listing, "cached", lambda *_: 2.0)
     few, many = (
         stacked_seconds({**config, "sweep": {**config["sweep"], "trials": count}})
         for count in (4, 40)
@@ -164,11 +162,13 @@ def test_stacked_trials_are_measured_and_scaled(
 
 
 def test_the_list_has_place_runs_and_time(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(listing, "cached_speed", lambda *_, **__: (0.01, 0.0))
-    assert cost_of(("experiment=rescue", "size=smoke"))[0] == 4
-    list_experiments(["learning_to_focus", "rescue", "size=smoke"])
+    monkeypatch.setattr(listing, "cached_speed", lambda _: (0.01, 0.0))
+    cache.parent.mkdir()
+    cache.touch()
+    list_experiments(["learning_to_focus", "rescue", "size=smoke", "--fresh"])
+    assert not cache.exists()
     out = capsys.readouterr().out
     [line] = [line for line in out.splitlines() if line.startswith("rescue")]
     assert "Beyond the paper" in line

@@ -52,7 +52,7 @@ def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
     assert set(paths) == {*files, folder / "index.json", folder / "all.md"}
     assert pdf.read_bytes().startswith(b"%PDF")
     with Image.open(png) as image:
-        assert image.width == 1020  # a column of 3.4 inches at 300 dpi
+        assert image.width == 680  # a column of 3.4 inches at 200 dpi
     text = ElementTree.parse(svg)  # noqa: S314 - our own
     assert "hidden neurons in each layer" in "".join(text.getroot().itertext())
     index = json.loads((folder / "index.json").read_text())
@@ -255,15 +255,24 @@ def test_options_above_a_panel_do_not_overprint(tmp_path: Path) -> None:
     assert all(len(axes.lines) < 4 for axes in figure.axes)  # no bar of the paper's
 
 
-def test_settings_are_rows_with_single_runs(tmp_path: Path) -> None:
-    for focus, base in (("gaussian", 0.9), ("triangle", 0.8)):
+@pytest.mark.parametrize(
+    ("option", "values", "names"),
+    [
+        ("model.focus", ["gaussian", "triangle"], ["gaussian", "triangle"]),
+        ("data.noise", ["audio", "none"], ["sound is noise", "no noise"]),
+    ],
+)
+def test_settings_are_rows_with_single_runs(
+    tmp_path: Path, option: str, values: list[str], names: list[str]
+) -> None:
+    for value, base in zip(values, (0.9, 0.8), strict=True):
         for seed in (0, 17):
-            leave(tmp_path, "focus_functions", "mnist", "focus_s", seed, [base + seed / 1000],
-                  options={"model.focus": focus})  # fmt: skip
-    chart = figures_of(tmp_path)["focus_functions_full_text_best_test"]
+            leave(tmp_path, "mine", "mnist", "focus_s", seed, [base + seed / 1000],
+                  options={option: value})  # fmt: skip
+    chart = figures_of(tmp_path)["mine_full_text_best_test"]
     assert [row["runs"] for row in chart.rows] == ["90 91.7", "80 81.7"]
     axes = drawn(chart).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["gaussian", "triangle"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == names
     assert list(axes.lines[0].get_xdata()) == pytest.approx([90, 91.7])
 
 

@@ -90,7 +90,7 @@ def test_files_of_a_run_are_complete_and_reproducible(tmp_path: Path) -> None:
     for path in files:
         if path.suffix == ".png":
             with Image.open(path) as image:
-                assert image.width == 1020  # a column of 3.4 inches at 300 dpi
+                assert image.width == 680  # a column of 3.4 inches at 200 dpi
         else:
             ElementTree.parse(path)  # noqa: S314 - our own file
     assert draw() == files
@@ -121,7 +121,7 @@ def test_few_colours_where_that_is_not_seen(tmp_path: Path) -> None:
         path = save_figure(figure, tmp_path, name)[0]
         with Image.open(path) as image:
             assert image.mode == mode
-            assert image.info["dpi"] == pytest.approx((300, 300), rel=0.01)
+            assert image.info["dpi"] == pytest.approx((200, 200), rel=0.01)
 
 
 def walk(layer: FocusedLinear, informative: Sequence[int] | None = None) -> LayerFoci:

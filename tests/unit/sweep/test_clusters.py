@@ -61,7 +61,7 @@ class FakeCluster(ClusterSweep):
         ends = (self.ends.get(job.allocation.number, "COMPLETED") for job in submitted)
         return [State(end, "The node died." if end == "NODE_FAIL" else "") for end in ends]
 
-    def _log(self, submitted: Submitted) -> str | None:
+    def _log(self, submitted: Submitted) -> str:
         return "the.log"
 
     def _cancel(self, handles: Sequence[Any]) -> None:

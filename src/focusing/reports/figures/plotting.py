@@ -48,7 +48,7 @@ MODEL_STYLES = {
     "stn_2d": ("#88CCEE", "h"),
     "focus_nd": ("#4477AA", "v"),
     "fields_2d": ("#228833", "v"),
-    "anchored_2d": ("#BBBBBB", "v"),
+    "anchored_2d": ("#994455", "v"),
     "transformer_dense": ("#EE6677", "s"),
     "transformer_focus": ("#66CCEE", "o"),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.results.collect import Run
 from focusing.results.identity import IRRELEVANT, IRRELEVANT_TO_TRAINER, ONLOOKERS
+from focusing.validation import leaves
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
@@ -103,25 +104,14 @@ def settings(run: Run) -> Settings:
 
 def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The options of any config that can change a score, whatever its protocol."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        if name not in NO_SETTING:
-            flat.update(_flatten(name, value))
+    options = {name: value for name, value in config.items() if name not in NO_SETTING}
     ignored = *REPLICATE_OPTIONS, *(f"trainer.{option}" for option in IRRELEVANT_TO_TRAINER)
     onlookers = tuple(f"callbacks.{name}." for name in ONLOOKERS)
     return {
         name: value
-        for name, value in flat.items()
+        for name, value in leaves(options)
         if name not in ignored and not f"{name}.".startswith(onlookers)
     }
-
-
-def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _flatten(f"{name}.{key}" if name else str(key), item)
-    else:
-        yield name, value
 
 
 def measurements(run: Run) -> dict[str, float]:
@@ -143,7 +133,7 @@ def measurements(run: Run) -> dict[str, float]:
     if share is not None:
         numbers[FOCI_STUCK] = share
     analyses = {name: value for name, value in run.measured.items() if name != "stuck"}
-    for name, value in _flatten("", analyses):
+    for name, value in leaves(analyses):
         if isinstance(value, int | float) and not isinstance(value, bool):
             numbers[name] = float(value)
     if run.seconds is not None:

@@ -54,6 +54,7 @@ def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:
     again = run_forked(TRAIN, *search, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "7 of 7 trials are finished already." in again.stdout
+    assert "0/0 jobs" not in again.stdout
     assert len(run_dirs(tmp_path)) == 7
 
 

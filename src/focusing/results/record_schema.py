@@ -141,7 +141,7 @@ _DATA = fields(
     informative=optional(RANGE),
     domains=optional(_objects(RANGE)),
 )
-TEST_METRICS = optional(
+_TEST_METRICS = optional(
     fields(
         {},
         **_all(optional(SHARE), "accuracy macro_f1 calibration_error"),
@@ -150,7 +150,7 @@ TEST_METRICS = optional(
         confusion_matrix=items(items(COUNT)),
     )
 )
-"""Of the test data after the last epoch; records of version 1.0 do not have them."""
+"""Of the test data after the last epoch; the first records do not have them."""
 _RECORD = checker(
     fields(
         {
@@ -169,7 +169,7 @@ _RECORD = checker(
         network=optional(fields({}, **_all(COUNT, "parameters trained connections multiply_adds"))),
         focus=optional(_objects(_FOCUS)),
         measured=optional(_MEASURED),
-        test_metrics=TEST_METRICS,
+        test_metrics=_TEST_METRICS,
         series=optional(_objects(items(optional(float_schema())))),
         peak_memory_bytes=optional(COUNT),
         versions=optional(_objects(TEXT)),

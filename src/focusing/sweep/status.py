@@ -85,7 +85,7 @@ class SweepStatus:
         if self._bar is not None:
             self.refresh()
             self._bar.stop()
-        else:
+        elif self.total:
             self._console.print(escape(self.describe()))
         if kind is not None and issubclass(kind, (KeyboardInterrupt, SystemExit)):
             self._console.print("Stopped. The same command goes on from here.")

@@ -1,7 +1,5 @@
 """What every network offers: its focused layers, a dense twin, weights that travel."""
 
-import io
-
 import pytest
 import torch
 from torch import nn
@@ -25,19 +23,12 @@ def trained(net: nn.Module) -> int:
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.usefixtures("strays_fail")
-def test_weights_travel_and_all_are_trained(name: str, device: torch.device) -> None:
+def test_focused_layers_have_names_and_all_weights_learn(name: str, device: torch.device) -> None:
     with device:
-        one, two = make(name).eval(), make(name, seed=1).eval()
-    assert list(one.focused_layers()) == NAMES.get(name, [])
-    x = inputs_of(one, 16)
-    file = io.BytesIO()
-    torch.save(one.state_dict(), file)
-    file.seek(0)
-    assert not torch.equal(one(x), two(x))
-    two.load_state_dict(torch.load(file, map_location=device, weights_only=True))
-    assert torch.equal(one(x), two(x))
-    one.train()(x).square().sum().backward()
-    for key, parameter in one.named_parameters():
+        net = make(name)
+    assert list(net.focused_layers()) == NAMES.get(name, [])
+    net(inputs_of(net, 16)).square().sum().backward()
+    for key, parameter in net.named_parameters():
         assert parameter.requires_grad
         if ".sigma" not in key and ".mu" not in key:  # which may have arrived
             assert parameter.grad is not None

@@ -38,20 +38,6 @@ class TestUnitsPerFocus:
             expected = torch.stack([line[row], line[column]])
             torch.testing.assert_close(places[row, column, unit], expected)
 
-    def test_fold_prune_banded_and_state(self) -> None:
-        layer = fields().eval()
-        assert 0 < layer.prune(0.3) < 1
-        x = torch.randn(5, 36)
-        y = layer(x)
-        for other in (layer.fold(), layer.banded(), copy.deepcopy(layer)):
-            assert_same(other(x), y)
-        twin = fields(sigma=0.5).eval()
-        twin.load_state_dict(layer.state_dict())
-        assert_same(twin(x), y)
-        with pytest.raises(RuntimeError, match="size mismatch for mu"):
-            fields(units_per_focus=1).load_state_dict(layer.state_dict())
-        assert "units_per_focus=4" in repr(layer)
-
 
 class TestPrevious:
     @pytest.mark.parametrize("backend", BACKENDS)

@@ -14,90 +14,74 @@ from tests.unit.nn.oracle import array
 TOPOLOGIES = {2: (6, 6), 3: (3, 4, 3)}
 
 
-def mu(neurons: int = 7, inputs: int = 36, **options: Any) -> torch.Tensor:
-    return FocusedLinear(inputs, neurons, **options).mu.detach()
+def start(name: str, neurons: int = 7, **options: Any) -> torch.Tensor:
+    return getattr(FocusedLinear(36, neurons, **options), name).detach()
 
 
-def sigma(neurons: int = 7, **options: Any) -> torch.Tensor:
-    return FocusedLinear(36, neurons, **options).sigma.detach()
+@pytest.mark.parametrize("neurons", [2, 4, 800])
+def test_spread_on_a_line_is_the_default(neurons: int) -> None:
+    expected = torch.linspace(0.2, 0.8, neurons)[:, None]
+    torch.testing.assert_close(start("mu", neurons), expected)
+    assert torch.equal(start("mu", neurons), start("mu", neurons, mu="spread"))
+    clipped = start("mu", neurons, mu_range=(0.3, 0.7))
+    assert (clipped.min().item(), clipped.max().item()) == pytest.approx((0.3, 0.7))
 
 
-class TestMu:
-    @pytest.mark.parametrize("neurons", [2, 4, 800])
-    def test_spread_on_a_line_is_the_default(self, neurons: int) -> None:
-        expected = torch.linspace(0.2, 0.8, neurons)[:, None]
-        torch.testing.assert_close(mu(neurons), expected)
-        assert torch.equal(mu(neurons), mu(neurons, mu="spread"))
-
-    @pytest.mark.parametrize("axes", [2, 3])
-    def test_spread_is_a_grid_elsewhere(self, axes: int) -> None:
-        for margin in (0.0, 0.2, 0.4):
-            line = np.linspace(margin, 1 - margin, 3)
-            expected = np.array(list(itertools.product(line, repeat=axes)))
-            centers = mu(3**axes, topology=TOPOLOGIES[axes], margin=margin)
-            np.testing.assert_allclose(array(centers), expected, rtol=1e-6)
-        for neurons in (1, 2, 5, 10, 800):  # a grid with too many points is thinned evenly
-            centers = mu(neurons, topology=TOPOLOGIES[axes])
-            assert centers.shape == (neurons, axes)
-            assert len(centers.unique(dim=0)) == neurons
-            assert (centers.min() >= 0.2) & (centers.max() <= 0.8)
-            if neurons >= 10:
-                assert (centers.amin(0) < 0.21).all()
-                assert (centers.amax(0) > 0.79).all()
-                assert ((centers.mean(0) - 0.5).abs() < 0.06).all()
-
-    def test_center(self) -> None:
-        assert (mu(mu="center", topology=(6, 6)) == 0.5).all()
-        values = mu(5000, mu="center_jitter")
-        assert values.min().item() == pytest.approx(0.475, abs=1e-3)
-        assert values.max().item() == pytest.approx(0.525, abs=1e-3)
-        assert ((values >= 0.475) & (values <= 0.525)).all()
-
-    @pytest.mark.parametrize("bounds", [(0.0, 1.0), (0.1, 0.6), (-1.0, 2.0)])
-    def test_random_fills_its_range(self, bounds: tuple[float, float]) -> None:
-        values = mu(5000, mu="random", mu_range=bounds)
-        low, high = bounds
-        assert ((values >= low) & (values <= high)).all()
-        assert values.min().item() == pytest.approx(low, abs=0.01)
-        assert values.max().item() == pytest.approx(high, abs=0.01)
-        assert values.std().item() == pytest.approx((high - low) / math.sqrt(12), rel=0.05)
-
-    def test_names_respect_the_range(self) -> None:
-        values = mu(mu="spread", mu_range=(0.3, 0.7))
-        assert (values.min().item(), values.max().item()) == pytest.approx((0.3, 0.7))
-
-    def test_numbers_and_tensors(self) -> None:
-        for number in (0, 0.3, 1):
-            assert (mu(mu=number, topology=(6, 6), dtype=torch.float64) == number).all()
-        line, plane = torch.rand(7), torch.rand(7, 2)
-        assert torch.equal(mu(mu=line), line[:, None])
-        assert torch.equal(mu(mu=line.tolist()), line[:, None])
-        assert torch.equal(mu(mu=plane, topology=(6, 6)), plane)
-        assert torch.equal(mu(mu=line, topology=(6, 6)), line[:, None].expand(7, 2))
-        exact = torch.rand(7, 1, dtype=torch.float64)
-        assert torch.equal(mu(mu=exact, dtype=torch.float64), exact)
+@pytest.mark.parametrize("axes", [2, 3])
+def test_spread_is_a_grid_elsewhere(axes: int) -> None:
+    for margin in (0.0, 0.2, 0.4):
+        line = np.linspace(margin, 1 - margin, 3)
+        expected = np.array(list(itertools.product(line, repeat=axes)))
+        centers = start("mu", 3**axes, topology=TOPOLOGIES[axes], margin=margin)
+        np.testing.assert_allclose(array(centers), expected, rtol=1e-6)
+    for neurons in (1, 2, 5, 10, 800):  # a grid with too many points is thinned evenly
+        centers = start("mu", neurons, topology=TOPOLOGIES[axes])
+        assert centers.shape == (neurons, axes)
+        assert len(centers.unique(dim=0)) == neurons
+        assert (centers.min() >= 0.2) & (centers.max() <= 0.8)
+        if neurons >= 10:
+            assert (centers.amin(0) < 0.21).all()
+            assert (centers.amax(0) > 0.79).all()
+            assert ((centers.mean(0) - 0.5).abs() < 0.06).all()
 
 
-class TestSigma:
-    def test_numbers_and_tensors(self) -> None:
-        assert (sigma(dtype=torch.float64) == 0.025).all()
-        for number in (0.1, 1, 1e3):
-            values = sigma(sigma=number, topology=(6, 6), dtype=torch.float64)
-            assert values.shape == (7, 2)
-            assert (values == number).all()
-        line, plane = 0.1 + torch.rand(7), 0.1 + torch.rand(7, 2)
-        assert torch.equal(sigma(sigma=line), line[:, None])
-        assert torch.equal(sigma(sigma=plane, topology=(6, 6)), plane)
-        pair = torch.tensor([0.1, 0.2])  # a tensor of two is no range
-        assert torch.equal(sigma(2, sigma=pair), pair[:, None])
+@pytest.mark.parametrize(
+    ("options", "low", "high"),
+    [
+        ({"mu": "center_jitter"}, 0.475, 0.525),
+        ({"mu": "random"}, 0.0, 1.0),
+        ({"mu": "random", "mu_range": (-1.0, 2.0)}, -1.0, 2.0),
+        ({"sigma": (0.05, 0.25)}, 0.05, 0.25),
+        ({"sigma": [0.05, 0.25]}, 0.05, 0.25),
+    ],
+)
+def test_what_is_drawn_fills_its_range(options: dict[str, Any], low: float, high: float) -> None:
+    values, width = start(next(iter(options)), 5000, **options), high - low
+    assert ((values >= low) & (values <= high)).all()
+    assert values.min().item() == pytest.approx(low, abs=width / 100)
+    assert values.max().item() == pytest.approx(high, abs=width / 100)
+    assert values.std().item() == pytest.approx(width / math.sqrt(12), rel=0.05)
 
-    @pytest.mark.parametrize("bounds", [(0.05, 0.25), [0.05, 0.25]])
-    def test_range_is_drawn_from(self, bounds: Any) -> None:
-        values = sigma(5000, sigma=bounds)
-        assert ((values >= 0.05) & (values <= 0.25)).all()
-        assert values.min().item() == pytest.approx(0.05, abs=0.002)
-        assert values.max().item() == pytest.approx(0.25, abs=0.002)
-        assert values.mean().item() == pytest.approx(0.15, abs=0.005)
+
+@pytest.mark.parametrize("name", ["mu", "sigma"])
+def test_numbers_and_tensors(name: str) -> None:
+    for number in (0.3, 1):
+        assert (start(name, **{name: number}, topology=(6, 6), dtype=torch.float64) == number).all()
+    line, plane = 0.1 + 0.9 * torch.rand(7), 0.1 + 0.9 * torch.rand(7, 2)
+    assert torch.equal(start(name, **{name: line}), line[:, None])
+    assert torch.equal(start(name, **{name: plane}, topology=(6, 6)), plane)
+    assert torch.equal(start(name, **{name: line}, topology=(6, 6)), line[:, None].expand(7, 2))
+    exact = 0.1 + 0.9 * torch.rand(7, 1, dtype=torch.float64)
+    assert torch.equal(start(name, **{name: exact}, dtype=torch.float64), exact)
+    pair = torch.tensor([0.1, 0.2])  # a tensor of two is no range
+    assert torch.equal(start(name, 2, **{name: pair}), pair[:, None])
+
+
+def test_names_and_lists() -> None:
+    assert (start("mu", mu="center", topology=(6, 6)) == 0.5).all()
+    assert (start("sigma", dtype=torch.float64) == 0.025).all()
+    line = torch.rand(7)
+    assert torch.equal(start("mu", mu=line.tolist()), line[:, None])
 
 
 def make(init: str, **options: Any) -> FocusedLinear:

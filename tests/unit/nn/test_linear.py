@@ -1,6 +1,7 @@
 """What a FocusedLinear can do beside its product, and which arguments it refuses."""
 
 import inspect
+import io
 import math
 import re
 from typing import Any
@@ -110,8 +111,13 @@ class TestPrune:
         phi = pruned.phi()
         pruned.load_state_dict({}, strict=False)  # says nothing
         assert torch.equal(pruned.phi(), phi)
+        file = io.BytesIO()
+        torch.save(nn.Sequential(pruned).state_dict(), file)
+        file.seek(0)
+        state = torch.load(file, weights_only=True)
+        assert [*state] == [f"0.{name}" for name in ("weight", "bias", "mu", "sigma", "mask")]
         twin = nn.Sequential(FocusedLinear(50, 8)).double()
-        twin.load_state_dict(nn.Sequential(pruned).state_dict())
+        twin.load_state_dict(state)
         assert torch.equal(twin[0].phi() == 0, phi == 0)
         pruned.load_state_dict(fresh.state_dict())  # says that nothing is pruned
         assert torch.equal(pruned.phi(), fresh.phi())
@@ -154,6 +160,8 @@ def test_repr() -> None:
         assert part in repr(layer)
     assert "(9, 2)" in repr(FocusedLinear(9, 2, topology=torch.rand(9, 2)))
     assert "((4, 4), 6)" in repr(FocusedLinear(96, 2, topology=((4, 4), 6)))
+    options: Any = {"normalizer": "mean", "grid": "index", "units_per_focus": 2}
+    assert "normalizer=mean, grid=index, units_per_focus=2" in repr(FocusedLinear(9, 2, **options))
 
 
 NAN = math.nan

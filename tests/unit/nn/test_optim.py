@@ -15,16 +15,8 @@ def model(**options: object) -> nn.Sequential:
 
 def test_every_parameter_is_in_one_group() -> None:
     net = model()
-    groups = {
-        group["name"]: group
-        for group in param_groups(net, lr=0.1, lr_mu=0.02, lr_sigma=0.003, weight_decay=1e-4)
-    }
-    assert {name: (group["lr"], group["weight_decay"]) for name, group in groups.items()} == {
-        "weight": (0.1, 1e-4),
-        "other": (0.1, 0.0),
-        "mu": (0.02, 0.0),
-        "sigma": (0.003, 0.0),
-    }
+    groups = {group["name"]: group for group in param_groups(net, lr=0.1)}
+    assert [*groups] == ["weight", "other", "mu", "sigma"]
     ids = [id(parameter) for group in groups.values() for parameter in group["params"]]
     assert sorted(ids) == sorted(map(id, net.parameters()))
     assert groups["mu"]["params"] == [net[1].mu]

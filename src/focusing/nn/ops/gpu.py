@@ -41,17 +41,6 @@ _LOWEST = tl.constexpr(-3e38)  # minus infinity, but its difference to itself is
 
 
 @triton.jit
-def _foci(mu, sigma, row, axes, D: tl.constexpr, ORDER: tl.constexpr):
-    """Of each axis: the origin, 1 / sigma, and how many sigma the origin is from the centre."""
-    center = tl.load(mu + row * D + axes, mask=axes < D, other=0.0).to(tl.float32)
-    narrowness = 1.0 / tl.load(sigma + row * D + axes, mask=axes < D, other=1.0).to(tl.float32)
-    if ORDER == 0:  # nothing cancels
-        return center, narrowness, tl.zeros_like(center)
-    origin = tl.minimum(tl.maximum(center, 0.0), 1.0)
-    return origin, narrowness, (origin - center) * narrowness
-
-
-@triton.jit
 def _offsets(
     tau, inputs, valid, axes, origin, narrowness, shift, D: tl.constexpr, ORDER: tl.constexpr
 ):
@@ -67,19 +56,19 @@ def _offsets(
 
 
 @triton.jit
-def _log_scaler(
-    tau,
-    m,
-    log_sum_phi,
-    axes,
-    origin,
-    narrowness,
-    shift,
-    D: tl.constexpr,
-    ORDER: tl.constexpr,
-    BLOCK: tl.constexpr,
+def _foci(
+    mu, sigma, tau, axes, m, log_sum_phi, D: tl.constexpr, ORDER: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """What to add to the exponents of a row so that its phi^ORDER add up to exp(log_sum_phi)."""
+    """Of a row and each axis: the origin, 1 / sigma, and its distance from the centre in sigma.
+
+    Also what to add to the exponents of the row so that its phi^ORDER add up to exp(log_sum_phi).
+    """
+    center = tl.load(mu + axes, mask=axes < D, other=0.0).to(tl.float32)
+    narrowness = 1.0 / tl.load(sigma + axes, mask=axes < D, other=1.0).to(tl.float32)
+    if ORDER == 0:  # nothing cancels
+        return center, narrowness, tl.zeros_like(center), 0.0
+    origin = tl.minimum(tl.maximum(center, 0.0), 1.0)
+    shift = (origin - center) * narrowness
     highest = tl.full((BLOCK,), _LOWEST, tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, m, BLOCK):
@@ -91,7 +80,8 @@ def _log_scaler(
         total = total * tl.exp(highest - higher) + tl.where(valid, tl.exp(exponent - higher), 0.0)
         highest = higher
     top = tl.max(highest, 0)
-    return log_sum_phi - top - tl.log(tl.sum(total * tl.exp(highest - top), 0))
+    log_scaler = log_sum_phi - top - tl.log(tl.sum(total * tl.exp(highest - top), 0))
+    return origin, narrowness, shift, log_scaler
 
 
 @triton.jit
@@ -112,12 +102,9 @@ def effective_weight_kernel(
     """A row of K = phi o W."""
     row = tl.program_id(0).to(tl.int64)
     axes = tl.arange(0, AXES)
-    origin, narrowness, shift = _foci(mu, sigma, row, axes, D, ORDER)
-    log_scaler = 0.0
-    if ORDER > 0:
-        log_scaler = _log_scaler(
-            tau, m, log_sum_phi, axes, origin, narrowness, shift, D, ORDER, BLOCK
-        )
+    origin, narrowness, shift, log_scaler = _foci(
+        mu + row * D, sigma + row * D, tau, axes, m, log_sum_phi, D, ORDER, BLOCK
+    )
     for start in range(0, m, BLOCK):
         inputs = start + tl.arange(0, BLOCK)
         valid = inputs < m
@@ -154,12 +141,9 @@ def gradients_kernel(
     """A row of dL/dW, dL/dmu and dL/dsigma."""
     row = tl.program_id(0).to(tl.int64)
     axes = tl.arange(0, AXES)
-    origin, narrowness, shift = _foci(mu, sigma, row, axes, D, ORDER)
-    log_scaler = 0.0
-    if ORDER > 0:
-        log_scaler = _log_scaler(
-            tau, m, log_sum_phi, axes, origin, narrowness, shift, D, ORDER, BLOCK
-        )
+    origin, narrowness, shift, log_scaler = _foci(
+        mu + row * D, sigma + row * D, tau, axes, m, log_sum_phi, D, ORDER, BLOCK
+    )
     change_sum = tl.zeros((BLOCK,), tl.float32)  # of G = dL/dphi o phi,
     change_u = tl.zeros((AXES, BLOCK), tl.float32)  # G u
     change_u2 = tl.zeros((AXES, BLOCK), tl.float32)  # and G u^2;
@@ -278,15 +262,8 @@ def weight_gradients(
 
 
 @effective_weight.register_fake
-def _(
-    weight: Tensor,
-    mu: Tensor,
-    sigma: Tensor,
-    tau: Tensor,
-    mask: Any,
-    normalizer: str,
-    dtype: torch.dtype,
-) -> Tensor:
+def _(weight: Tensor, *others: Any) -> Tensor:
+    *_, dtype = others
     return weight.new_empty(weight.shape, dtype=dtype)
 
 

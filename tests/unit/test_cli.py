@@ -113,8 +113,13 @@ def test_options_may_stand_anywhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_have_their_codes(signum: int, code: int) -> None:
-    with pytest.raises(SystemExit) as stop, cli.reporting_errors():
-        signal.raise_signal(signum)
+    # Shells make background jobs ignore Ctrl-C; this test may be one.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as stop, cli.reporting_errors():
+            signal.raise_signal(signum)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert stop.value.code == code
 
 

@@ -17,7 +17,7 @@ def test_every_kind_of_data_has_a_picture(name: str, tmp_path: Path) -> None:
     data = read_data(name, tmp_path, ["data.fake=true"])
     draw_data(data, tmp_path / "figures" / "x.png")
     with Image.open(tmp_path / "figures" / "x.png") as picture:
-        assert picture.width == 2160
+        assert picture.width == 1440
         assert picture.convert("L").getextrema()[0] < 50
 
 

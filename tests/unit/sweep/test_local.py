@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hydra.types import HydraContext
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from focusing.errors import UserError
 from focusing.sweep.local import cpu_count, make_slots
@@ -85,7 +85,6 @@ def test_impossible_slots_are_refused(
         (["slurm", "runs_per_job=0"], "runs_per_job=0 must be at least 1"),
         (["slurm", "cluster=moon"], "cluster=moon is not one of slurm, local"),
         (["ray", "gpus=-1"], "gpus=-1.0 must be at least 0"),
-        (["submitit_local"], "launcher=submitit_local is not one of basic, local, slurm, ray"),
     ],
 )
 def test_options_of_launchers_are_checked(
@@ -93,6 +92,14 @@ def test_options_of_launchers_are_checked(
 ) -> None:
     config = load(f"hydra/launcher={words[0]}", *(f"hydra.launcher.{word}" for word in words[1:]))
     with pytest.raises(UserError, match=f"hydra.*{sentence}"):
+        GridSweeper().setup(hydra_context=context, task_function=print, config=config)
+
+
+def test_launchers_of_others_are_refused(context: HydraContext, load: Load) -> None:
+    config = load("hydra/launcher=basic")
+    with open_dict(config):
+        config.hydra.runtime.choices["hydra/launcher"] = "joblib"  # as if its plugin were installed
+    with pytest.raises(UserError, match="launcher=joblib is not one of basic, local, slurm, ray"):
         GridSweeper().setup(hydra_context=context, task_function=print, config=config)
 
 

@@ -224,10 +224,9 @@ FAULTS = {
 
 def describe_faults(error: ValidationError) -> str:
     """What is wrong with an option, to follow it in a sentence."""
-    faults = error.errors()
     # A class is among the types of a parameter, but no config can hold one.
-    told = [_describe(fault) for fault in faults if fault["type"] != "needs_python_object"]
-    return " or ".join(dict.fromkeys(told)) or "cannot be given in a config"
+    faults = [fault for fault in error.errors() if fault["type"] != "needs_python_object"]
+    return " or ".join(dict.fromkeys(map(_describe, faults))) or "cannot be given in a config"
 
 
 def _describe(fault: Mapping[str, Any]) -> str:

@@ -3,18 +3,15 @@
 import importlib.util
 import shutil
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hydra import compose
 
-from focusing.compose import check
-from focusing.experiments.listing import hydra_context, jobs_of
-from focusing.results.collect import collect
-from focusing.results.identity import config_hash
+from focusing.compose import check, compose_config
+from focusing.experiments.listing import jobs_of
+from focusing.results.collect import published
 from tests.integration.forked import run_forked
 
 ROOT = Path(__file__).parents[2]
@@ -50,22 +47,11 @@ def test_every_command_can_be_composed_and_what_is_done_is_published(entry: dict
     jobs = jobs_of(tuple(entry["command"].split()))
     assert len(jobs) > 1
     if entry["state"] == "done":
-        with hydra_context():
-            for job in (jobs[0], jobs[-1]):
-                assert run_of_job(job) in published_runs(), job
-
-
-@cache
-def published_runs() -> set[tuple[str, str, int]]:
-    runs = collect([ROOT / "results"]).runs
-    return {(run.experiment, run.config_hash, run.seed) for run in runs}
-
-
-def run_of_job(overrides: tuple[str, ...]) -> tuple[str, str, int]:
-    config = check(compose("train", list(overrides)))
-    if "on_missing" in config["data"]:
-        config["data"]["on_missing"] = "error"  # as a run notes it when the files are there
-    return config["name"], config_hash(config), config["seed"]
+        for job in (jobs[0], jobs[-1]):
+            config = check(compose_config(*job, f"sweep.archive={ROOT / 'results'}"))
+            if "on_missing" in config["data"]:
+                config["data"]["on_missing"] = "error"  # as a run notes it when the files are there
+            assert published(config) is not None, job
 
 
 def run_forked_instead(command: list[str], cwd: Path, check: bool = False) -> Any:

@@ -74,9 +74,10 @@ class WindowTrajectory(Resumable):
         batch_idx: int,
     ) -> None:
         """Record the windows some times in the first epoch."""
+        if self._focus is None or trainer.current_epoch:
+            return
         count, total = batch_idx + 1, trainer.num_training_batches
-        some = count < total and count % math.ceil(total / (self.early + 1)) == 0
-        if some and trainer.current_epoch == 0:
+        if count < total and count % math.ceil(total / (self.early + 1)) == 0:
             self._record(count / total)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -13,7 +13,7 @@ from focusing.errors import UserError
 from focusing.training.checkpoint import (
     PlainCheckpointIO,
     load_checkpoint,
-    load_sealed,
+    load_verified,
     newest_checkpoint,
 )
 from focusing.training.module import FocusingModule
@@ -53,12 +53,12 @@ def test_whatever_has_changed_since_it_was_written_is_kept_aside(
     changed = [resaved(good, {key: None}) for key in keys if key in load_checkpoint(good)]
     for damaged in (bytes(flipped), content + b"x", *changed):
         path.write_bytes(damaged)
-        assert load_sealed(path, module, "all begins again") is None
+        assert load_verified(path, module, "all begins again") is None
         assert path.with_name(f"{name}.damaged").read_bytes() == damaged
         assert "all begins again" in caplog.text
         assert not path.exists()
     path.write_bytes(content)
-    assert load_sealed(path, module, "") is not None
+    assert load_verified(path, module, "") is not None
 
 
 @pytest.mark.parametrize(

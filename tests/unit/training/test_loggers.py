@@ -14,7 +14,14 @@ from pytorch_lightning.loggers.logger import Logger
 from focusing.errors import UserError
 from focusing.training import wandb_run
 from focusing.training.loggers import MetricsFile, build_loggers, close_loggers
-from focusing.training.wandb_run import curves_of, display_name, facts, log_record, summary_of, tags
+from focusing.training.wandb_run import (
+    curves_of,
+    display_name,
+    log_record,
+    public_config,
+    summary_of,
+    tags,
+)
 from tests.unit.training.fitting import trained
 
 
@@ -247,10 +254,10 @@ class TestWhatWandbShows:
         ],
     )
     def test_other_scores_have_other_labels(self, changes: dict[str, Any], label: str) -> None:
-        assert facts({**CONFIG, **changes})["label"] == label
+        assert public_config({**CONFIG, **changes})["label"] == label
 
     def test_seeds_share_a_hash_and_folders_stay_here(self) -> None:
-        one, other = facts(CONFIG), facts({**CONFIG, "seed": 4})
+        one, other = public_config(CONFIG), public_config({**CONFIG, "seed": 4})
         assert one["config_hash"] == other["config_hash"]
         assert (one["seed"], other["seed"]) == (3, 4)
         assert "paths" not in one

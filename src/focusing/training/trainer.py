@@ -23,7 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from focusing.config import drops_rest
 from focusing.data import Batches, DataSet, Split, hold_out
-from focusing.data.batches import Preparation, resident
+from focusing.data.batches import Preparation, move_if_fits
 from focusing.data.image_sets import resolve_missing
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
@@ -260,7 +260,7 @@ def fit(
     batch_norm = any(isinstance(layer, _BatchNorm) for layer in module.net.modules())
     module.batches = {
         "train": Batches(
-            resident(train, device),
+            move_if_fits(train, device),
             optim.batch_size,
             seed=module.seed if optim.shuffle else None,
             limit=limit,
@@ -277,7 +277,7 @@ def fit(
     size = max(evaluation_batch(train), optim.batch_size)
     for name, split in splits.items():
         if name != "train":
-            batches = Batches(resident(split, device), size, device=device, prepare=prepare)
+            batches = Batches(move_if_fits(split, device), size, device=device, prepare=prepare)
             module.batches[name] = batches
     train_batches, *evaluated = module.batches.values()
     # Lightning's own handler stops at SIGTERM without saving anything, and exits with 0.

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from focusing.callbacks import ClipFoci, StuckNeurons
-from focusing.callbacks.stuck_neurons import explained
+from focusing.callbacks.stuck_neurons import explained_variance
 from focusing.data import DataSet, Split, synthetic
 from focusing.models import MLP, focused_mlp
 from focusing.training.module import FocusingModule
@@ -151,16 +151,17 @@ class TestExplained:
     def test_by_hand(self) -> None:
         values = torch.tensor([[0.0, 5, 1], [2.0, 5, 1], [4.0, 5, -1], [6.0, 5, -1]])
         # Of squares 9 + 1 + 1 + 9, the means 1 and 5 of the classes explain 4 * 4; 1 - .2 * 3 / 2.
-        share = explained(values.double(), torch.tensor([0, 0, 3, 3]))
+        share = explained_variance(values.double(), torch.tensor([0, 0, 3, 3]))
         assert share.tolist() == pytest.approx([0.7, 0.0, 1.0])
 
     def test_of_regression_it_is_the_squared_correlation(self) -> None:
         torch.manual_seed(0)
         values, targets = torch.randn(50, 1).double(), torch.randn(50)
         share = torch.corrcoef(torch.stack([values[:, 0], targets.double()]))[0, 1] ** 2
-        assert explained(values, targets).item() == pytest.approx(1 - (1 - share) * 49 / 48)
+        adjusted = 1 - (1 - share) * 49 / 48
+        assert explained_variance(values, targets).item() == pytest.approx(adjusted)
 
     def test_chance_explains_nothing_however_many_classes(self) -> None:
         torch.manual_seed(0)
-        share = explained(torch.randn(1024, 500).double(), torch.randint(46, (1024,)))
+        share = explained_variance(torch.randn(1024, 500).double(), torch.randint(46, (1024,)))
         assert share.mean().item() == pytest.approx(0, abs=2e-3)

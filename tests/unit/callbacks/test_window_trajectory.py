@@ -17,7 +17,7 @@ from focusing.reports.page.run_page import windows_of
 from focusing.reports.run_figures import draw_run
 from focusing.results.store import read_record
 from focusing.run import train
-from focusing.window_drawing import film_times
+from focusing.window_drawing import frame_indices
 from tests.unit.models.test_dynamic_network import DENSE, build
 
 SMALL = [
@@ -152,8 +152,8 @@ def test_the_first_epoch_is_recorded_several_times(early: int, epochs: list[floa
 
 
 def test_a_film_has_all_early_records_and_some_of_the_others() -> None:
-    assert film_times(5) == [0, 1, 2, 3, 4]
-    times = film_times(112)
+    assert frame_indices(5) == [0, 1, 2, 3, 4]
+    times = frame_indices(112)
     assert len(times) == 36
     assert times[:13] == list(range(13))
     assert times[-1] == 111

@@ -7,7 +7,7 @@ from scipy import ndimage
 
 from focusing.config import drops_rest
 from focusing.data import Batches, Split
-from focusing.data.batches import Augment, Preparation, epoch_seed, resident
+from focusing.data.batches import Augment, Preparation, epoch_seed, move_if_fits
 
 BYTES = torch.arange(256, dtype=torch.uint8).repeat(3)[: 20 * 36].view(20, 6, 6, 1)
 SPLIT = Split(BYTES, torch.arange(20))
@@ -113,7 +113,7 @@ def test_batches_go_to_the_device_on_which_they_are_used() -> None:
     ):
         assert {batch.inputs.device for batch in batches} == {elsewhere}
         assert {batch.targets.device for batch in batches} == {elsewhere}
-    assert resident(SPLIT, elsewhere).inputs.device == elsewhere
+    assert move_if_fits(SPLIT, elsewhere).inputs.device == elsewhere
 
 
 RAW = np.random.default_rng(0).integers(0, 256, (5000, 4, 3, 2), dtype=np.uint8)
@@ -141,7 +141,7 @@ def test_kinds_of_preprocessing(kind: str, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "keep", "axes", "spread"),
+    ("values", "stat_axes", "axes", "spread"),
     [
         (RAW, (-1,), (0, 1, 2), [1, 1]),  # per colour
         (TABLE, (-1,), (0,), [1, 1, 0]),  # per column; a constant stays one
@@ -149,9 +149,9 @@ def test_kinds_of_preprocessing(kind: str, expected: np.ndarray) -> None:
     ],
 )
 def test_standard_has_no_mean_and_unit_variance(
-    values: np.ndarray, keep: tuple[int], axes: tuple[int, ...], spread: list[int]
+    values: np.ndarray, stat_axes: tuple[int], axes: tuple[int, ...], spread: list[int]
 ) -> None:
-    result = prepare("standard", values, keep=keep).astype(np.float64)
+    result = prepare("standard", values, stat_axes=stat_axes).astype(np.float64)
     np.testing.assert_allclose(result.mean(axes), 0, atol=1e-5)
     np.testing.assert_allclose(result.std(axes), spread, atol=1e-5)
 

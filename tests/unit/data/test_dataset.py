@@ -117,7 +117,7 @@ def test_a_large_set_keeps_its_bytes_and_is_prepared_by_the_batch(
 ) -> None:
     options = {"fake": True, "size": 8, "preprocess": "pixel_mean", "split": "random"}
     ready = catsdogs(**options)
-    monkeypatch.setattr("focusing.data.dataset.LARGE", 100)
+    monkeypatch.setattr("focusing.data.dataset.MAX_PREPARED_BYTES", 100)
     raw = catsdogs(**options)
     assert ready.prepare is None
     assert raw.train.inputs.element_size() == 1

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from focusing.callbacks import ClipFoci
 from focusing.compose import config_dir, family
 from focusing.config import Optim
-from focusing.data.batches import Batches, resident
+from focusing.data.batches import Batches, move_if_fits
 from focusing.nn.ops import fused
 from focusing.training.module import FocusingModule
 from focusing.training.trainer import build_net, build_trainer, load_data
@@ -98,7 +98,7 @@ def test_a_step_of_every_network_is_deterministic_and_never_waits(
     clip = ClipFoci()
     module.trainer.strategy.optimizers = [module.optimizer]
     clip.on_fit_start(module.trainer, module)
-    batches = Batches(resident(dataset.train, META), 8, 0, limit=3, bundle=3, device=META)
+    batches = Batches(move_if_fits(dataset.train, META), 8, 0, limit=3, bundle=3, device=META)
     [bundle] = batches
     with OneDevice() as mode:
         module.train().training_step(bundle, 0)

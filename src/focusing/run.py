@@ -116,18 +116,19 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
         with _disk_errors(run_dir), claim(run_dir, resume=resume, again=again) as checkpoint:
             atomic_write(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
             save_data_fingerprint(run_dir, data)
-            record = _fit_and_record(config, run_dir, data, splits, module, trainer, checkpoint)
+            start = describe_start(config, data, splits, net)
+            record = _fit_and_record(run_dir, start, data, splits, module, trainer, checkpoint)
             if config["figures"]:
                 _draw(run_dir)
     except Interrupted as stop:
-        console.print(f"Stopped by signal {stop.signum}. The same command goes on from {run_dir}")
+        console.print(f"Stopped by signal {stop.signum}. The same command resumes {run_dir}")
         raise
     return record
 
 
 def _fit_and_record(
-    config: dict[str, Any],
     run_dir: Path,
+    start: dict[str, Any],
     data: DataSet,
     splits: Mapping[str, Split],
     module: FocusingModule,
@@ -135,13 +136,12 @@ def _fit_and_record(
     checkpoint: Path | None,
 ) -> dict[str, Any]:
     """Train in a claimed folder and write the record, also of a run that failed."""
-    start = describe_start(config, data, splits, module.net)
+    config: dict[str, Any] = start["config"]
+    name, options = config["name"], config["logger"]
     loggers: list[Logger] = []
     exit_code, record = 1, None
     try:
-        loggers += build_loggers(
-            config["logger"], run_dir, config=config, experiment=config["name"]
-        )
+        loggers += build_loggers(options, run_dir, config=config, experiment=name)
         trainer.loggers = loggers
         fit(
             trainer,
@@ -190,7 +190,7 @@ def _write_record(
         "cpu_seconds": module.cpu_seconds,
     }
     try:
-        fields = measurements(trainer.callbacks, start)  # type: ignore[attr-defined]
+        fields = _measurements(trainer.callbacks, start)  # type: ignore[attr-defined]
         if module.test_metrics is not None:
             fields["test_metrics"] = module.test_metrics
         return write_record(run_dir, describe_end(start, module.series, **end, **fields))
@@ -212,21 +212,16 @@ def build_callbacks(config: Mapping[str, Any]) -> list[pl.Callback]:
     return [*callbacks, CompiledNetwork()] if config["trainer"]["compile"] else callbacks
 
 
-def measurements(callbacks: Iterable[Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Collect the fields of a record that callbacks measure.
+def _measurements(callbacks: Iterable[Any], start: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect the fields of a record that callbacks return from ``measurements(start)``.
 
-    A callback contributes if it has a method ``measurements(record)`` that returns such fields.
-    Several callbacks may add to ``measured``.
-
-    Args:
-        callbacks: all callbacks of the run.
-        record: the part of the record that is known at the start.
+    Several callbacks may add to the field ``measured``.
     """
     fields: dict[str, Any] = {"steps_per_second": None, "peak_memory_bytes": None}
     measured: dict[str, Any] = {}
     for callback in callbacks:
         if hasattr(callback, "measurements"):
-            fields |= callback.measurements(record)
+            fields |= callback.measurements(start)
             measured |= fields.pop("measured", {})
     return {**fields, "measured": measured}
 

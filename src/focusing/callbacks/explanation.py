@@ -122,14 +122,12 @@ class Explanation(Analysis):
         with warnings.catch_warnings(), _nondeterministic():
             warnings.simplefilter("ignore")  # from numba, and about layers that only reshape
             explainer = getattr(import_module("shap"), METHODS[self.method])(net, background)
-            options: dict[str, Any] = {"ranked_outputs": outputs}
-            if self.method == "deep":
-                options["check_additivity"] = False  # record the gap instead of raising
+            # Record the gap instead of raising an error.
+            options = {"check_additivity": False} if self.method == "deep" else {}
             if net(inputs[:1]).shape[1] == 1:  # the library cannot rank a single output
-                options.pop("ranked_outputs")
                 values = explainer.shap_values(inputs, **options)
             else:
-                values, _ = explainer.shap_values(inputs, **options)
+                values, _ = explainer.shap_values(inputs, ranked_outputs=outputs, **options)
         return torch.as_tensor(values).float().movedim(-1, 1)  # from (N, ..., k)
 
 

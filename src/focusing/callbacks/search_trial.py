@@ -54,4 +54,4 @@ class SearchTrial(pl.Callback):
             self._trial.report(values[-1], epoch)
             self._reported.add(epoch)
         if self._trial.should_prune():
-            raise PrunedError(f"Given up after epoch {epoch}.")
+            raise PrunedError(f"Pruned after epoch {epoch}.")

@@ -137,10 +137,9 @@ class StuckNeurons(Resumable):
         ]
         if counts and trainer.is_global_zero:
             log.warning(
-                "Stuck foci: %s went nowhere in the last %d epochs, and what they see says nothing "
+                "Stuck foci: %s did not move in the last %d epochs, and their outputs say nothing "
                 "about the targets. Try a wider initial sigma, mu=spread so that some start near "
-                "the informative inputs, optim.anneal_from, optim.mu_repulsion, or a larger "
-                "optim.lr_mu.",
+                "informative inputs, optim.anneal_from, optim.mu_repulsion or a larger optim.lr_mu.",
                 ", ".join(counts),
                 self.window,
             )

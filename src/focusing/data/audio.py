@@ -78,8 +78,8 @@ def fsdd(
     )
     if not mel_filters(RATE, window, bands).any(1).all():
         raise UserError(
-            f"data.window={window} is too short for data.bands={bands}, some of which would hear "
-            "nothing: use a longer window, or fewer bands."
+            f"data.window={window} is too short for data.bands={bands}, some of which would be "
+            "empty: use a longer window, or fewer bands."
         )
     if options.fake:
         raw = fake_samples((coefficients, frames, 1), 10, max_value=None, test_share=TEST_SHARE)

@@ -61,7 +61,7 @@ def get_data(args: argparse.Namespace) -> None:
     for reason in errors.values():
         print(reason, file=sys.stderr)
     if errors:
-        raise UserError(f"{', '.join(errors)} could not be had, see above.")
+        raise UserError(f"{', '.join(errors)} could not be downloaded, see above.")
 
 
 def check_data(args: argparse.Namespace) -> None:

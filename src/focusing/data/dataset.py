@@ -121,11 +121,6 @@ class FileOptions(SplitOptions):
     preparation: Preparation | None = None
 
     @property
-    def augmentation(self) -> Augment:
-        """Augmentation of training images: none."""
-        return Augment()
-
-    @property
     def folder(self) -> Path:
         """The data folder."""
         return Path(self.data_dir).expanduser()
@@ -145,12 +140,9 @@ class ImageOptions(FileOptions):
 
     augment: Augment | Mapping[str, bool | float] = Augment()  # noqa: RUF009 - frozen
 
-    @property
-    def augmentation(self) -> Augment:
-        """Augmentation of training images."""
-        if isinstance(self.augment, Augment):
-            return self.augment
-        return Augment(**self.augment)  # type: ignore[arg-type]
+    def __post_init__(self) -> None:
+        if not isinstance(self.augment, Augment):
+            object.__setattr__(self, "augment", Augment(**self.augment))  # type: ignore[arg-type]
 
 
 def takes_options(read: Callable[..., DataSet]) -> Callable[..., DataSet]:
@@ -299,9 +291,7 @@ def assemble(name: str, raw: Raw, options: FileOptions, *, pad: int = 0) -> Data
     indices = partition(raw.targets, raw.classes, raw.official, options, raw.test_share)
     if not all(map(len, indices)):
         raise UserError(f"data={name}: the training or the test data is empty.")
-    augment = options.augmentation or None
-    if augment and raw.inputs.ndim != 4:
-        raise UserError(f"data.augment: data={name} has no images to change.")
+    augment: Augment | None = getattr(options, "augment", None) or None  # images only
     fitted = _fitted(raw, options, indices[0])
     train, test = (_take(raw, index) for index in indices)
     preparation: Preparation | None = None
@@ -344,7 +334,8 @@ def _fit(
     if raw.vocabulary:
         if options.preprocess != "none":
             raise UserError(
-                f"data.preprocess={options.preprocess}: data={name} has nothing to scale."
+                f"data.preprocess={options.preprocess}: data={name} consists of tokens, which "
+                "cannot be scaled: use none."
             )
         return None
     values = train.inputs.numpy()

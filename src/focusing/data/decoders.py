@@ -96,7 +96,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     with reading(path), _open(path) as file:
         head = file.read(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] != IDX_BYTES or not head[3]:
-            raise DamagedError(path, "it is no idx file of bytes")
+            raise DamagedError(path, "it is not an idx file of bytes")
         sizes = file.read(4 * head[3])
         if len(sizes) < 4 * head[3]:
             raise DamagedError(path, "its header is cut off")

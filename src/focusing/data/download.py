@@ -114,7 +114,7 @@ def extract(archive: Path, folder: Path, members: str) -> None:
                 with target.open("wb") as file:
                     shutil.copyfileobj(content, file)
         if not temporary.exists():
-            raise DamagedError(archive, "it holds none of the files it should")
+            raise DamagedError(archive, "it holds none of the expected files")
         temporary.replace(folder)
 
 
@@ -125,7 +125,7 @@ def _matches(path: Path, sha256: str | None) -> bool:
 def _transfer(url: str, partial: Path) -> None:
     """Download the missing bytes, or everything if the server cannot resume."""
     if not url.startswith(("https://", "http://")):
-        raise OSError(f"{url} is no web address")
+        raise OSError(f"{url} is not a web address")
     received = partial.stat().st_size if partial.exists() else 0
     headers = {"User-Agent": "focusing", "Accept-Encoding": "identity"}
     if received:

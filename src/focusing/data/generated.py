@@ -113,7 +113,8 @@ def synthetic(
     tests = round(test_share * n_samples)
     if not 0 < tests < n_samples:
         raise UserError(
-            f"data.test_share={test_share} leaves one part of {n_samples} samples empty."
+            f"data.test_share={test_share} of {n_samples} samples leaves no training or no test "
+            "data."
         )
     order = random.permutation(n_samples)
     train = limit_samples("train", order[tests:], labels, classes, limit_train)

@@ -198,5 +198,5 @@ def _fetch_folder(file: File, archive: Path, target: Path) -> None:
             _official_mark(target).write_text(content, encoding="utf-8")
         if file.tree in (None, content):
             return
-        reasons.append(f"{archive.name} has another content than expected, {set_aside(target)}")
+        reasons.append(f"{archive.name} does not have the expected content, {set_aside(target)}")
     raise DownloadError("; ".join(reasons))

@@ -121,7 +121,7 @@ def partition(
     if kind == "official":
         if official is None:
             raise UserError(
-                "data.split=official: these files have none, use data.split=random "
+                "data.split=official: this data set has none, use data.split=random "
                 "data.test_share=0.2, or data.split=kfold10."
             )
         tests = np.arange(len(targets)) >= official
@@ -193,7 +193,7 @@ def _refuse_unused(kind: str, options: SplitOptions) -> None:
         value = getattr(options, name)
         if kind not in kinds and value not in unset:
             raise UserError(
-                f"data.{name}={value} is of no use to data.split={kind}, use {default}."
+                f"data.{name}={value} has no effect with data.split={kind}, use {default}."
             )
 
 

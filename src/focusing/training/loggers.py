@@ -86,7 +86,7 @@ def close_loggers(
             if isinstance(logger, WandbLogger):
                 logger.experiment.finish(exit_code=exit_code)
         except Exception as error:
-            log.warning("%s did not close well: %s", type(logger).__name__, error)
+            log.warning("%s could not be closed: %s", type(logger).__name__, error)
 
 
 class MetricsFile(Logger):

@@ -96,7 +96,7 @@ def open_run(
         run = start(mode)
     except wandb.errors.Error as error:
         if wanted == "online":
-            raise UserError(f"W&B: {error} (logger.wandb.mode=auto does without)") from None
+            raise UserError(f"W&B: {error} (logger.wandb.mode=auto would go on offline)") from None
         log.warning("W&B did not answer (%s): this run is kept offline.", error)
         wandb.teardown(exit_code=1)  # otherwise W&B complains that the id is in use
         os.environ["WANDB_MODE"] = "offline"
@@ -263,7 +263,7 @@ def log_record(run: Any, record: Mapping[str, Any], run_dir: Path) -> None:
         run.summary.update(summary_of(record))
         log_checkpoint(run, record["config"], run_dir)
     except Exception as error:
-        log.warning("W&B did not take the scores: %s", error)
+        log.warning("The results could not be sent to W&B: %s", error)
 
 
 def log_checkpoint(run: Any, config: Mapping[str, Any], run_dir: Path) -> None:

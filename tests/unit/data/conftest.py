@@ -1,4 +1,4 @@
-"""Every test has a cache of its own; the real files are where FOCUSING_DATA_DIR says."""
+"""Each test has its own cache; real files are read from FOCUSING_DATA_DIR."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Decoded arrays: built once, mapped into memory, shared by runs."""
+"""The cache of decoded arrays: built once, memory-mapped, shared by runs."""
 
 import os
 import time
@@ -32,7 +32,7 @@ def test_arrays_are_built_once_per_origin_and_mapped(cache: Path) -> None:
     assert len(list(cache.glob("thing-*"))) == 2
     assert isinstance(second.arrays["inputs"], np.memmap)
     assert second.arrays["count"] == 3
-    first.arrays["inputs"][:] = 9  # which does not change the cache
+    first.arrays["inputs"][:] = 9  # does not change the cache
     again = cached("thing", {"a": 1}, build).arrays["inputs"]
     np.testing.assert_array_equal(again, ARRAYS["inputs"])
 
@@ -48,7 +48,7 @@ def test_a_damaged_entry_is_built_again(cache: Path, name: str) -> None:
     np.testing.assert_array_equal(again.arrays["inputs"], ARRAYS["inputs"])
 
 
-def test_a_damaged_file_is_set_aside_and_leaves_no_entry(tmp_path: Path, cache: Path) -> None:
+def test_a_damaged_file_is_renamed_and_leaves_no_entry(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x")
 
@@ -65,7 +65,7 @@ def test_a_damaged_file_is_set_aside_and_leaves_no_entry(tmp_path: Path, cache: 
     assert not list(cache.glob("thing-*"))
 
 
-def test_without_a_cache_arrays_stay_in_memory(cache: Path) -> None:
+def test_without_a_writable_cache_arrays_stay_in_memory(cache: Path) -> None:
     cache.write_text("in the way")
     entry = cached("thing", {}, Builder())
     np.testing.assert_array_equal(entry.arrays["inputs"], ARRAYS["inputs"])

@@ -1,7 +1,7 @@
-"""What would break, or wait, on a GPU only, found without one.
+"""Errors and waits that occur only on a GPU, found without one.
 
-The meta device stands in for the GPU: it has no values, so whatever reads one, copies one to the
-host or mixes devices raises. Which operations have no deterministic kernel, torch's own list says.
+The meta device stands in for the GPU: it has no values, so code that reads a value, copies one to
+the host or mixes devices raises. The operations without a deterministic kernel are torch's list.
 """
 
 import re
@@ -58,7 +58,7 @@ FORBIDDEN = {  # documented name: operations of it that have no deterministic ke
 
 
 class OneDevice(TorchDispatchMode):
-    """Notes the operations, and refuses those that mix devices or copy between them."""
+    """Records operations, and refuses those that mix devices or copy between them."""
 
     def __init__(self) -> None:
         super().__init__()

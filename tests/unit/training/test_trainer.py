@@ -1,4 +1,4 @@
-"""What a trainer refuses, and how many samples are evaluated at a time."""
+"""Options that a trainer refuses, and the size of evaluation batches."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,7 +19,7 @@ THREE = Split(torch.zeros(3, 1), torch.zeros(3))
 
 
 def resnet(size: int) -> Transfer:
-    """It has batch norms of its own, over the image as well."""
+    """A network with batch norms in its features, which also average over the image."""
     features = {"features": "resnet18", "pretrained": False}
     return Transfer((size, size, 3), 2, **features, hidden=2, batch_norm=False)
 
@@ -40,7 +40,7 @@ def options(batch_size: int, drop_last: bool | str = False) -> dict[str, Any]:
     ],
     ids=["norm", "no norm", "text", "one pixel", "four pixels"],
 )
-def test_a_single_sample_is_refused_where_it_has_no_variance(net: Network, single: bool) -> None:
+def test_batches_of_one_sample_are_refused_with_batch_norm(net: Network, single: bool) -> None:
     before = {name: value.clone() for name, value in net.state_dict().items()}
     check_batch_norm(options(2, drop_last="auto"), net, THREE)
     for config, split, sentence in (

@@ -49,9 +49,10 @@ class Progress(pl.Callback):
             self._log_seconds = float(seconds)
             self._next = time.monotonic() + self._log_seconds
             return
-        console = self._console or Console()
-        wanted = _watched(console) if self.enabled == "auto" else self.enabled
-        if not wanted or not trainer.is_global_zero:
+        console, enabled = self._console or Console(), self.enabled
+        if enabled == "auto":
+            enabled = console.is_terminal and not os.environ.get("CI") and not _in_multirun()
+        if not enabled or not trainer.is_global_zero:
             return
         self._bar = Bar(
             TextColumn("[bold]epoch"),
@@ -132,10 +133,6 @@ def describe(metrics: Mapping[str, Any]) -> str:
     if "focus/sigma_mean" in metrics:
         words.append(f"sigma {float(metrics['focus/sigma_mean']):.3f}")
     return "  ".join(words)
-
-
-def _watched(console: Console) -> bool:
-    return console.is_terminal and not os.environ.get("CI") and not _in_multirun()
 
 
 def _in_multirun() -> bool:

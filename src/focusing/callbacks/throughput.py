@@ -35,7 +35,14 @@ class Throughput(pl.Callback):
     @property
     def peak_memory_bytes(self) -> int:
         """Peak memory: of tensors on a GPU, otherwise of the whole process."""
-        return max(self._peak, _peak_memory(self._device))
+        if self._device.type == "cuda":
+            return max(self._peak, torch.cuda.max_memory_allocated(self._device))
+        if sys.platform == "win32":
+            return self._peak
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return max(self._peak, peak if sys.platform == "darwin" else peak * 1024)
 
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """``steps_per_second`` and ``peak_memory_bytes`` of the record."""
@@ -95,14 +102,3 @@ def clock(device: torch.device) -> float:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
     return time.perf_counter()
-
-
-def _peak_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -54,8 +54,9 @@ class WindowTrajectory(Resumable):
         self.windows: list[Tensor] = []
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Find the dynamic foci and choose the samples."""
-        self._focus = _dynamic_focus(pl_module)
+        """Find the first dynamic foci and choose the samples."""
+        kinds = (DynamicNetwork, WindowReader)  # a DynamicNetwork as a whole: it knows its axes
+        self._focus = next((one for one in pl_module.modules() if isinstance(one, kinds)), None)
         if self._focus is not None:
             module: Any = pl_module
             self._inputs = module.batches["test"].evenly_spaced(self.samples).inputs
@@ -146,9 +147,3 @@ class WindowTrajectory(Resumable):
             windows = self._focus.windows(self._inputs.to(weights))
             self.epochs.append(epoch)
             self.windows.append(torch.stack([windows.centre, windows.extent]).cpu())
-
-
-def _dynamic_focus(module: pl.LightningModule) -> DynamicNetwork | WindowReader | None:
-    """The first module with dynamic foci; a DynamicNetwork as a whole, since it knows its axes."""
-    kinds = (DynamicNetwork, WindowReader)
-    return next((layer for layer in module.modules() if isinstance(layer, kinds)), None)

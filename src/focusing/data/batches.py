@@ -101,11 +101,6 @@ class Batches:
     def __len__(self) -> int:
         return -(-self._used // self._stride)
 
-    @property
-    def steps(self) -> int:
-        """Number of batches in an epoch, counting every batch of a bundle."""
-        return -(-self._used // self.size)
-
     def __iter__(self) -> Iterator[Split]:
         seed = epoch_seed(self.augment_seed, self.epoch, stream=2)
         generator = torch.Generator().manual_seed(seed)

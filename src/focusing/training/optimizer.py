@@ -85,12 +85,6 @@ def fuse_optimizer(optim: Optim) -> Optim:
     return replace(optim, options={"fused": True, **optim.options})
 
 
-def step_without_hooks(optimizer: torch.optim.Optimizer) -> None:
-    """Step without calling the step hooks."""
-    step: Any = type(optimizer).step
-    getattr(step, "__wrapped__", step)(optimizer)
-
-
 class JointOptimizer(torch.optim.Optimizer):
     """Several optimizers, each with its own parameter groups, that step as one.
 
@@ -111,7 +105,8 @@ class JointOptimizer(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Step every part; step hooks are called once."""
         for part in self.parts:
-            step_without_hooks(part)
+            step: Any = type(part).step
+            getattr(step, "__wrapped__", step)(part)  # without hooks
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Hand every part its share of a loaded state."""

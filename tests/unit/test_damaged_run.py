@@ -108,9 +108,7 @@ def test_a_record_of_a_newer_schema_is_not_touched(begun: Path, tmp_path: Path) 
         ("\x00", "is not the config of a run"),
     ],
 )
-def test_evaluate_refuses_a_damaged_config(
-    done: Path, tmp_path: Path, content: str, reason: str
-) -> None:
+def test_a_damaged_config_is_refused(done: Path, tmp_path: Path, content: str, reason: str) -> None:
     shutil.copytree(done, tmp_path, dirs_exist_ok=True)
     (folder_of(tmp_path) / "config.yaml").write_text(content)
     with pytest.raises(UserError, match=reason):
@@ -122,7 +120,7 @@ def test_evaluate_refuses_a_damaged_config(
     [{}, {"state_dict": None}, {"state_dict": []}, {"state_dict": {1: 2}},
      {"state_dict": {"net.x": 3}}, {"state_dict": {"net.hidden1.mu": torch.zeros(9)}}, [], 3],
 )  # fmt: skip
-def test_evaluate_refuses_a_checkpoint_without_matching_weights(
+def test_a_checkpoint_without_matching_weights_is_refused(
     done: Path, tmp_path: Path, change: Any
 ) -> None:
     shutil.copytree(done, tmp_path, dirs_exist_ok=True)

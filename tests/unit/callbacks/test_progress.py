@@ -44,7 +44,7 @@ def test_refreshes_depend_on_time_not_on_steps(tmp_path: Path) -> None:
     assert shown(tmp_path, interval=0.0).count("epoch") > 10
 
 
-def test_auto_is_silent_without_a_terminal_and_in_ci(
+def test_silent_without_a_terminal_and_in_ci(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert shown(tmp_path, terminal=False) == ""

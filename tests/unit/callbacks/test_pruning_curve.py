@@ -41,7 +41,6 @@ def three_inputs() -> nn.Module:
 
 
 def three_samples() -> Batches:
-    # Outputs: whole .12, -.46, -.83; without x2 .39, -.61, -.61; without x1 and x2 1, 0-, -1
     inputs = torch.tensor([[1.0, -1.0, -1.0], [-0.2, -1.0, 1.3], [-1.0, 2.0, 0.0]])
     return Batches(Split(inputs, torch.tensor([1, 0, 1])), 2)
 

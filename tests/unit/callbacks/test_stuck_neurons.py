@@ -40,26 +40,18 @@ def fit(folder: Path, *callbacks: pl.Callback, **options: Any) -> FocusingModule
     return trained(folder, callbacks=[*callbacks, ClipFoci()], **{**defaults, **options})
 
 
-def test_a_neuron_on_noise_is_stuck_and_an_informative_one_is_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("epochs", "stuck"), [(4, [0]), (2, [])], ids=["after", "before"])
+def test_after_the_window_a_neuron_on_noise_is_stuck_and_an_informative_one_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, epochs: int, stuck: list[int]
 ) -> None:
     callback = StuckNeurons(window=3)
     with caplog.at_level(logging.WARNING):
-        module = fit(tmp_path, callback, epochs=4)
-    assert callback.stuck == {"hidden1": 1}
-    assert measured(callback, "stuck") == {"hidden1": {"neurons": 2, "stuck": [0]}}
-    assert module.trainer.callback_metrics["focus/stuck"] == 1
-    assert caplog.text.count("1 of 2 in hidden1 did not move in the last 3 epochs") == 1
-
-
-def test_no_neuron_is_stuck_before_the_window_is_over(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    callback = StuckNeurons(window=4)
-    module = fit(tmp_path, callback, epochs=3)
-    assert callback.stuck == {"hidden1": 0}
-    assert module.trainer.callback_metrics["focus/stuck"] == 0
-    assert "Stuck" not in caplog.text
+        module = fit(tmp_path, callback, epochs=epochs)
+    assert callback.stuck == {"hidden1": len(stuck)}
+    assert measured(callback, "stuck") == {"hidden1": {"neurons": 2, "stuck": stuck}}
+    assert module.trainer.callback_metrics["focus/stuck"] == len(stuck)
+    warning = "1 of 2 in hidden1 did not move in the last 3 epochs"
+    assert (caplog.text.count(warning), caplog.text.count("Stuck")) == (len(stuck), len(stuck))
 
 
 class Walk(pl.Callback):

@@ -57,7 +57,7 @@ def test_a_dense_network_has_no_ratio(tmp_path: Path) -> None:
     assert result["step_seconds"].keys() == {"as_is"}
 
 
-def test_actions_alternate_and_the_first_round_is_not_counted(
+def test_actions_alternate_after_a_warm_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     turns: list[str] = []

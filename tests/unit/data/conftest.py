@@ -17,6 +17,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no server there
+
+
+@pytest.fixture
 def server() -> Iterator[Server]:
     with Server() as running:
         yield running

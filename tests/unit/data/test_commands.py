@@ -1,3 +1,5 @@
+"""The commands ``focusing data list``, ``get`` and ``check``."""
+
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,8 @@ from tests.unit.data import makers
 
 
 @pytest.fixture(autouse=True)
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: None) -> Path:
     monkeypatch.setenv("FOCUSING_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no server there
     return tmp_path / "data"
 
 
@@ -63,9 +64,7 @@ def test_check_reads_existing_files(data_dir: Path, capsys: pytest.CaptureFixtur
     assert "cifar10   missing" in lines
 
 
-def test_check_continues_after_a_damaged_file(
-    data_dir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_continues_after_damage(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     makers.digits(data_dir / "mnist")
     makers.digits(data_dir / "fashion-mnist")
     path = data_dir / "mnist/train-images-idx3-ubyte.gz"

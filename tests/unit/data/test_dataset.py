@@ -192,10 +192,10 @@ DAMAGED = {  # maker of the files, file to damage, and how to read them
 
 @pytest.mark.parametrize("keep", [0, 20, 0.5, -100])
 @pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.usefixtures("offline")
 def test_a_truncated_file_stops_this_run_and_the_next(
-    tmp_path: Path, name: str, keep: float, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, keep: float
 ) -> None:
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no server there
     make, file, load, options = DAMAGED[name]
     path = tmp_path / file
     make(path.parent)

@@ -79,11 +79,6 @@ def test_cifar_batches(tmp_path: Path, folder: str) -> None:
     assert data.train.inputs[0].flatten()[(5 * 32 + 7) * 3 + 1] == images[0, 5, 7, 1]
 
 
-@pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no server there
-
-
 def resolved(tmp_path: Path, on_missing: str, *, strict: bool = False, **more) -> str:
     options = {"on_missing": on_missing, "fake": False, **more}
     resolve_missing(options, tmp_path, strict=strict)

@@ -61,9 +61,7 @@ def test_tensorboard_gets_the_metrics(tmp_path: Path) -> None:
     assert len(events.Scalars("train/loss")) == 3
 
 
-def test_missing_tensorboard_is_a_user_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_tensorboard_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "path_importer_cache", {})
     for name in [name for name in sys.modules if name.startswith("tensorboard")]:
@@ -149,6 +147,9 @@ class TestMetricsFile:
         assert not path.exists()
 
 
+KEY = {"WANDB_API_KEY": "0" * 40}
+
+
 class TestMode:
     """Whether a W&B run is online, decided without waiting for W&B."""
 
@@ -165,17 +166,13 @@ class TestMode:
         [
             ({"WANDB_MODE": "disabled"}, "", "disabled"),
             ({}, "", "offline"),  # without a key
-            ({"WANDB_API_KEY": "0" * 40}, "", "online"),
+            (KEY, "", "online"),
             (
-                {
-                    "WANDB_API_KEY": "0" * 40,
-                    "HTTPS_PROXY": "{server}",
-                    "WANDB_BASE_URL": "https://nowhere.invalid",
-                },
+                {**KEY, "HTTPS_PROXY": "{server}", "WANDB_BASE_URL": "https://nowhere.invalid"},
                 "",
                 "online",
             ),
-            ({"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "{deaf}"}, "", "offline"),
+            ({**KEY, "WANDB_BASE_URL": "{deaf}"}, "", "offline"),
             # The file that wandb login writes; the last one is damaged.
             ({}, "machine {host} login user password 00\n", "online"),
             ({}, "machine else.invalid login user password 00\n", "offline"),
@@ -255,9 +252,7 @@ class TestShownInWandb:
             ),
         ],
     )
-    def test_labels_name_what_differs_from_the_paper(
-        self, changes: dict[str, Any], label: str
-    ) -> None:
+    def test_labels_name_differences(self, changes: dict[str, Any], label: str) -> None:
         assert public_config({**CONFIG, **changes})["label"] == label
 
     def test_seeds_share_a_hash_and_paths_are_left_out(self) -> None:

@@ -40,20 +40,16 @@ class Kind:
     def run(self, folder: Path, *more: pl.Callback) -> FocusingModule:
         folder.mkdir(exist_ok=True)
         foci = {"name": "Adam"} if self.accumulate > 1 else {}  # beside SGD
-        decay = {
-            "foci": foci,
-            "decay_epochs": [1],
-            "decay": 0.5,
-            "anneal_from": 3,
-            "anneal_epochs": 3,
-        }
+        decay = {"decay_epochs": [1], "decay": 0.5, "anneal_from": 3, "anneal_epochs": 3}
         measuring = [FocusTrajectory(), StuckNeurons(), Throughput(), DeadInputs()]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(trainer, "MAX_BUNDLE", self.bundle)
             return trained(
                 folder,
                 network=net(input_dropout=0.2, dropout=[0.25]),
-                settings=optim(momentum=0.9, batch_size=10, accumulate=self.accumulate, **decay),
+                settings=optim(
+                    momentum=0.9, batch_size=10, accumulate=self.accumulate, foci=foci, **decay
+                ),
                 callbacks=[ClipFoci(), *measuring, *more],
                 loggers=build_loggers({}, folder, config={}, experiment="x"),
                 epochs=EPOCHS,
@@ -212,7 +208,7 @@ class TestOtherData:
     @pytest.fixture
     def cfg(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DictConfig:
         monkeypatch.setenv("FOCUSING_CACHE_DIR", str(tmp_path / "cache"))
-        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody answers there
+        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no server there
         makers.digits(tmp_path / "data" / "mnist")
         overrides = [
             *("data=mnist", "data.on_missing=error", "model=dense", "model.hidden=[4,4]"),

@@ -254,11 +254,8 @@ class Trajectory:
             if region and first_layer and mu.shape[-1] == 1:
                 line = layers[name].tau[:, 0].float().cpu()
                 first, last = line[region[0]], line[region[1] - 1]
-                inside = ((mu >= first) & (mu <= last)).float().mean(dim=(1, 2))
-                movement[name] |= {
-                    "inside_first": inside[0].item(),
-                    "inside_last": inside[-1].item(),
-                }
+                inside = ((mu >= first) & (mu <= last)).float().mean(dim=(1, 2))[[0, -1]].tolist()
+                movement[name] |= zip(("inside_first", "inside_last"), inside, strict=True)
             if first_layer and data.get("domains"):
                 movement[name] |= _by_domain(mu, layers[name].tau, data["domains"])
         return movement

@@ -27,7 +27,7 @@ Row = dict[str, str]
 def build_loggers(
     options: Mapping[str, Any], run_dir: Path, *, config: dict[str, Any], experiment: str
 ) -> list[Logger]:
-    """Open the loggers of a run; always pass them to :func:`close_loggers` in the end.
+    """Open the loggers of a run; the caller must close them with :func:`close_loggers`.
 
     Args:
         options: options by name of a logger, as in ``conf/logger``.

@@ -221,11 +221,8 @@ def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
     label += ["sample"] if data.get("on_missing") == "sample" else []
     experiment = f" ({config['name']})" if "name" in config else ""
     options = {name: value for name, value in config.items() if name != "paths"}
-    return {
-        **options,
-        "config_hash": config_hash(config),
-        "label": f"{', '.join(label)}{experiment}",
-    }
+    label_text = f"{', '.join(label)}{experiment}"
+    return {**options, "config_hash": config_hash(config), "label": label_text}
 
 
 def display_name(config: Mapping[str, Any]) -> str:

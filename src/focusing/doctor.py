@@ -35,7 +35,7 @@ from focusing.sweep.local import cpu_count
 from focusing.training.checkpoint import load_checkpoint
 from focusing.training.module import FocusingModule
 from focusing.training.trainer import build_trainer, fit
-from focusing.training.wandb_run import obstacle
+from focusing.training.wandb_run import offline_reason
 from focusing.validation import format_bytes, machine_memory
 
 STYLES = {"ok": "green", "slow": "yellow", "broken": "bold red", "absent": "dim"}
@@ -117,7 +117,7 @@ def facts() -> Iterator[Finding]:
     lacking = "trainer.compile=true needs one on a CPU"
     yield Finding("C++ compiler", "ok" if compiler else "absent", compiler or lacking)
     yield _data_folder()
-    why = obstacle(timeout=2.0)
+    why = offline_reason(timeout=2.0)
     yield Finding("W&B", "absent" if why else "ok", why or "a key, and the server answers")
     slurm = shutil.which("sbatch")
     yield Finding("SLURM", "ok" if slurm else "absent", slurm or "no sbatch")

@@ -1,4 +1,4 @@
-"""Drawings that callbacks and reports share: style and files of figures, foci of a layer, films."""
+"""Figures for callbacks and reports: common style, PNG, SVG and GIF files, and plots of foci."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from focusing.results.store import atomic_write
 Array = NDArray[Any]
 
 COLUMN_WIDTH = 3.4
-"""Width of a paper's column in inches; figures are drawn for it."""
+"""Width of a figure in inches: one column of a paper."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """The palette of Okabe and Ito: readable in print and by the colour-blind."""
 GREY, NOISE_SHADE = "0.45", "0.92"
 MAX_CURVES = 10
-"""More neurons than this are drawn as a heat map or by a sample: single curves would merge."""
+"""Most neurons to draw as single curves; more become a heat map, or are sampled."""
 MAX_MARKS = 40
-"""Neurons that are drawn in the plane; of more a sample is drawn."""
+"""Most neurons to draw in 2-d; more are sampled."""
 MAX_FRAMES = 100
-"""A film of more frames shows no more, and a GIF stores every frame."""
+"""Most frames of an animation."""
 PALETTE_SIZE = 256
 """Colours of a PNG with a palette, which takes a third of the bytes of full colours."""
 CURVE_POINTS, MAX_INPUT_TICKS = 400, 100
-"""Points of a smooth curve, and inputs that are marked on an axis."""
+"""Points of a smooth curve, and most inputs to mark on an axis."""
 MAX_OVERSHOOT = 2.0
-"""How far a smooth curve of phi may go beyond its values at the inputs."""
+"""Limit of a smooth curve of phi, relative to its largest value at the inputs."""
 VISIBLE_DIFFERENCE = 0.1
-"""Mean difference of colours, of 255, that is seen: in photographs and shades, not in lines."""
+"""Mean colour difference (of 255) that is visible: in photos and gradients, not in lines."""
 
 STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -61,16 +61,16 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "legend.frameon": False,
     "image.cmap": "cividis",
-    "savefig.dpi": 200,  # for screens; print has SVG and PDF
+    "savefig.dpi": 200,  # for screens; use SVG or PDF for print
     "figure.dpi": 200,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "focusing",  # equal data, equal file
+    "svg.fonttype": "none",  # keep text as text
+    "svg.hashsalt": "focusing",  # reproducible files
 }
 
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Apply the style of all figures; the user's matplotlib settings come back afterwards."""
+    """Apply the style of all figures, and restore the user's matplotlib settings afterwards."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
@@ -78,14 +78,14 @@ def figure_style() -> Iterator[None]:
 
 
 def colour(index: int) -> str:
-    """Colour of a neuron or a series."""
+    """Colour of the neuron or series with this index."""
     return COLOURS[index % len(COLOURS)]
 
 
 def save_figure(
     figure: Figure, folder: Path, name: str, suffixes: Sequence[str] = (".png", ".svg")
 ) -> list[Path]:
-    """Save a figure as PNG and SVG, maybe as PDF, atomically; the folder is made if missing."""
+    """Save a figure atomically as PNG, SVG or PDF; the folder is created if needed."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}{suffix}" for suffix in suffixes]
     with figure_style():
@@ -93,11 +93,10 @@ def save_figure(
         for path in paths:
             if path.suffix == ".png":
                 content = _png(figure)
-                figure.set_layout_engine("none")  # it is laid out; again takes a third of the time
+                figure.set_layout_engine("none")  # a second layout would take a third of the time
             else:
                 vector = io.BytesIO()
-                date = {".svg": "Date", ".pdf": "CreationDate"}[path.suffix]
-                # Equal data, equal file.
+                date = {".svg": "Date", ".pdf": "CreationDate"}[path.suffix]  # for equal files
                 figure.savefig(vector, format=path.suffix[1:], metadata={date: None})
                 content = vector.getbuffer()
             atomic_write(path, content, sync=False)
@@ -105,7 +104,7 @@ def save_figure(
 
 
 def _png(figure: Figure) -> memoryview:
-    """The figure with a palette, unless the difference can be seen."""
+    """Encode a figure as PNG, with a palette unless the difference would be visible."""
     full_png, best_png = io.BytesIO(), io.BytesIO()
     figure.savefig(full_png, format="png", pil_kwargs={"compress_level": 1})
     with Image.open(full_png) as image:
@@ -119,20 +118,20 @@ def _png(figure: Figure) -> memoryview:
 
 @dataclass(frozen=True)
 class LayerFoci:
-    """The foci of a layer with n neurons and m inputs in d dimensions, at E times.
+    """Recorded foci of a layer with n neurons and m inputs in d dimensions, E records.
 
     Attributes:
         layer: name of the layer.
-        epochs: epochs done at every time, (E,).
+        epochs: epochs done at each record, (E,).
         tau: positions of the inputs, (m, d).
         mu: centres, (E, n, d).
         sigma: apertures, (E, n, d).
         focus: name of the focus function.
         normalizer: name of the normaliser.
         shown: neurons whose weights are stored, (k,).
-        first: their focused weights phi o W at the start, (k, m).
-        last: their focused weights at the end, (k, m).
-        informative: first column of the inputs that is not noise, and the one after the last.
+        first: their initial effective weights phi o W, (k, m).
+        last: their final effective weights, (k, m).
+        informative: range ``(start, stop)`` of the inputs that are not noise, if known.
     """
 
     layer: str
@@ -149,7 +148,7 @@ class LayerFoci:
 
     @classmethod
     def of(cls, name: str, arrays: Mapping[str, Array], times: int | None = None) -> LayerFoci:
-        """What ``focus.npz`` holds of a layer, at the first ``times`` or at all."""
+        """Foci of a layer from the arrays of ``focus.npz``: all records, or the first ``times``."""
         epochs, mu, sigma = (arrays[key][:times] for key in ("epoch", "mu", "sigma"))
         focus, normalizer = (str(arrays[key]) for key in ("focus", "normalizer"))
         shown, first, last = (arrays[key] for key in ("shown", "weight_first", "weight_last"))
@@ -163,21 +162,21 @@ class LayerFoci:
 
     @property
     def dimensions(self) -> int:
-        """Dimensions of the space of positions: 1 for a line, 2 for an image."""
+        """Dimensions of the positions: 1 for a line, 2 for an image."""
         return int(self.tau.shape[1])
 
     def phi(self, at: int, neurons: Array | slice = slice(None)) -> Array:
-        """Focus coefficients (k, m) of some neurons at a time."""
+        """Focus coefficients (k, m) of some neurons at a record."""
         return self._coefficients(self.tau, at, neurons, self.normalizer)
 
     def smooth_phi(self, at: int, line: Array, neurons: Array | slice = slice(None)) -> Array:
-        """The curves (k, len(line)) on which phi of some neurons lies, between the inputs, too."""
+        """Phi of some neurons at the positions of ``line``, between the inputs: (k, len(line))."""
         m = len(self.tau)
         g = self._coefficients(np.concatenate([self.tau, line[:, None]]), at, neurons, "none")
         largest = np.abs(g[:, :m]).argmax(1, keepdims=True)
         top, most = (np.take_along_axis(v, largest, 1) for v in (self.phi(at, neurons), g))
         scale = np.divide(top, most, out=np.zeros_like(top), where=most != 0)
-        # A focus much narrower than the distance of inputs would be a spike that no input sees.
+        # Clip spikes of foci that are much narrower than the distance between inputs.
         limit = MAX_OVERSHOOT * np.abs(top)
         return np.asarray(np.clip(g[:, m:] * scale, -limit, limit))
 
@@ -193,8 +192,11 @@ def shade_noise(
 ) -> None:
     """Shade the positions on the x axis whose inputs are noise.
 
-    ``informative`` is the first informative column and the one after the last, ``line`` the
-    positions of all columns, at equal distances; ``label`` writes "noise" above.
+    Args:
+        axes: axes to draw on.
+        informative: range ``(start, stop)`` of the informative columns.
+        line: evenly spaced positions of all columns.
+        label: write "noise" above.
     """
     if informative is None or len(line) < 2:
         return
@@ -212,14 +214,14 @@ def shade_noise(
 
 
 def edges(columns: Sequence[int], line: Array) -> tuple[float, float]:
-    """Positions half a column before the first of a range of columns, and after its last."""
+    """Positions of the two edges of a range ``(start, stop)`` of columns."""
     step = float(line[-1]) / (len(line) - 1)
     start, stop = columns
     return (start - 0.5) * step, (stop - 0.5) * step
 
 
 def foci_figure(foci: LayerFoci) -> Figure:
-    """The first foci of a trajectory (dotted) and the last (solid)."""
+    """Draw the initial foci of a layer (dotted) and the final ones (solid)."""
     with figure_style():
         if foci.dimensions == 2:
             return _foci_in_plane(foci)
@@ -240,7 +242,7 @@ def foci_figure(foci: LayerFoci) -> Figure:
 def draw_foci(
     axes: Axes, foci: LayerFoci, at: int, neurons: Sequence[int] | Array, line: str = "-"
 ) -> float:
-    """Draw phi of neurons on a line as smooth curves, and the inputs as ticks; returns the top."""
+    """Draw phi of neurons in 1-d as curves, with the inputs as ticks; returns the maximum."""
     tau = np.unique(foci.tau[:, 0])  # channels share a position
     fine = np.linspace(tau[0], tau[-1], CURVE_POINTS) if len(tau) > 1 else tau
     curves = foci.smooth_phi(at, fine, np.asarray(neurons))
@@ -255,13 +257,13 @@ def draw_foci(
 
 
 def before_after(colour: str = "k") -> list[Line2D]:
-    """Legend entries: dotted for the initial state, solid for the final one."""
+    """Legend entries: a dotted line for initial, a solid one for final."""
     lines: dict[str, Any] = {"initial": ":", "final": "-"}
     return [Line2D([], [], linestyle=lines[name], color=colour, label=name) for name in lines]
 
 
 def _heat_maps(foci: LayerFoci) -> Figure:
-    """Phi of many neurons on a line as rows of pictures, before and after."""
+    """Draw phi of many neurons in 1-d as two heat maps, initial and final."""
     _, places = np.unique(foci.tau[:, 0], return_index=True)  # channels share a position
     first, last = (foci.phi(at)[:, places] for at in (0, -1))
     order = np.lexsort((foci.mu[-1, :, 0], foci.mu[0, :, 0]))
@@ -282,7 +284,7 @@ def _heat_maps(foci: LayerFoci) -> Figure:
 
 
 def _foci_in_plane(foci: LayerFoci) -> Figure:
-    """Foci on an image: a cross at mu, an ellipse of one sigma; the first axis goes down."""
+    """Draw foci in 2-d: a cross at mu and an ellipse of one sigma; the first axis points down."""
     mu, sigma = foci.mu, foci.sigma
     figure = Figure((COLUMN_WIDTH, 1.95), layout="constrained")
     sample = evenly_spaced(foci.neurons, MAX_MARKS)
@@ -300,7 +302,7 @@ def _foci_in_plane(foci: LayerFoci) -> Figure:
 
 
 def mark_focus(axes: Axes, mu: Array, sigma: Array, colour: str, line: str = "-") -> None:
-    """Draw a focus in the plane: a cross at its centre and the ellipse of its aperture."""
+    """Draw a focus in 2-d: a cross at mu and an ellipse of one sigma."""
     axes.plot(mu[1], mu[0], "+", color=colour, markersize=4, markeredgewidth=0.8)
     shape = Ellipse((mu[1], mu[0]), 2 * sigma[1], 2 * sigma[0], fill=False, linestyle=line)
     shape.set(edgecolor=colour, linewidth=0.8)
@@ -308,13 +310,13 @@ def mark_focus(axes: Axes, mu: Array, sigma: Array, colour: str, line: str = "-"
 
 
 def frame_plane(axes: Axes) -> None:
-    """Make axes those of an image: the unit square, rows going down."""
+    """Set axes to the unit square with rows pointing down, as in an image."""
     axes.set(xlim=(0, 1), ylim=(1, 0), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
     axes.spines[:].set_visible(True)
 
 
 def _foci_by_axis(foci: LayerFoci) -> Figure:
-    """Sigma against mu, a panel for every axis of a volume."""
+    """Draw sigma against mu, with a panel for each axis of a volume."""
     mu, sigma = foci.mu, foci.sigma
     figure = Figure((COLUMN_WIDTH, 1.9), layout="constrained")
     panels = figure.subplots(1, foci.dimensions, sharey=True, squeeze=False)[0]
@@ -327,8 +329,8 @@ def _foci_by_axis(foci: LayerFoci) -> Figure:
     return figure
 
 
-def film_layer(foci: LayerFoci, *, fps: int = 10, frames: int = MAX_FRAMES) -> bytes:
-    """A GIF of the foci of a layer on a line or in the plane, at evenly spaced times."""
+def foci_gif(foci: LayerFoci, *, fps: int = 10, frames: int = MAX_FRAMES) -> bytes:
+    """A GIF of the foci of a layer in 1-d or 2-d, at evenly spaced records."""
     with figure_style():
         on_line, tau = foci.dimensions == 1, foci.tau[:, 0]
         figure = Figure((COLUMN_WIDTH, 2.2 if on_line else COLUMN_WIDTH), layout="constrained")
@@ -352,14 +354,16 @@ def film_layer(foci: LayerFoci, *, fps: int = 10, frames: int = MAX_FRAMES) -> b
 
         show(times[-1])
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # all frames share it, and it takes most of the time
-        return film(figure, show, times, fps=fps, dpi=150)
+        figure.set_layout_engine(
+            "none"
+        )  # all frames share the layout, which takes most of the time
+        return render_gif(figure, show, times, fps=fps, dpi=150)
 
 
-def film(
+def render_gif(
     figure: Figure, show: Callable[[int], object], times: Iterable[int], *, fps: int, dpi: int
 ) -> bytes:
-    """A GIF of a figure, which ``show`` changes to what it shows at a time."""
+    """A GIF of a figure with a frame for each time; ``show(time)`` updates the figure."""
     figure.set_dpi(dpi)
     canvas: Any = FigureCanvasAgg(figure)
     frames = []

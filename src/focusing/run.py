@@ -1,9 +1,8 @@
-"""One run, from its config to its record."""
+"""One training run, from its config to its record."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -40,25 +39,28 @@ from focusing.results.store import (
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers
 from focusing.training.module import FocusingModule
 from focusing.training.optimizer import fuse_optimizer
-from focusing.training.resume import Interrupted, check_resumed_data, check_same_data, note_data
+from focusing.training.resume import (
+    Interrupted,
+    check_resumed_data,
+    check_same_data,
+    save_data_fingerprint,
+)
 from focusing.training.trainer import (
     build_net,
     build_trainer,
-    check_single,
+    check_batch_norm,
     fit,
     load_data,
     resolve_source,
     split_data,
 )
 
-log = logging.getLogger(__name__)
 
-
-def train(cfg: DictConfig) -> float | None:
-    """Train the network of a config and leave a record of it, unless that was done before.
+def train(cfg: DictConfig) -> float:
+    """Train the network of a config and write a record; a finished run is not trained again.
 
     Args:
-        cfg: as composed from conf/train.yaml.
+        cfg: composed from conf/train.yaml.
 
     Returns:
         The test score under the config's protocol, for sweepers.
@@ -72,75 +74,55 @@ def train(cfg: DictConfig) -> float | None:
     run_dir, console = run_folder(config), Console(quiet=multirun, soft_wrap=True)
     record = None
     if config["force"] or not finished(run_dir):
-        with suppress(FinishedError):  # another process has finished it since
+        with suppress(FinishedError):  # another process has finished it in the meantime
             record = _run(config, run_dir, console)
     record = record or _reuse(config, run_dir, console)
+    console.print(*closing(record, run_dir, *_command_line()), sep="\n", highlight=False)
     return float(record["scores"][config["protocol"]["name"]]["value"])
 
 
-def _reuse(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:
-    """The record of a finished run, if its data has not changed since."""
-    record = finished(run_dir) or {}
-    with suppress(MissingError):  # files that are gone have not changed
-        data = load_data(config, peek=True)  # decodes nothing that is in the cache
-        check_same_data(record["data"], data, run_dir, "force=true runs it again")
-    console.print("Finished earlier; force=true runs it again.")
-    if config["figures"] and not has_figures(run_dir):  # it was stopped before it had them
-        _draw(run_dir)
-    console.print(*closing(record, run_dir, *_command_line()), sep="\n", highlight=False)
-    return record
-
-
-def _command_line() -> tuple[list[str], str]:
-    """The options that were typed, and what stood before them."""
-    if not HydraConfig.initialized():
-        return [], ""
-    program = Path(sys.argv[0]).name
-    command = f"python {program}" if program.endswith(".py") else "focusing train"
-    return list(HydraConfig.get().overrides.task), command
-
-
 def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:
-    """Train, and return the record."""
-    # What the user may have got wrong comes before the folder is touched.
+    """Train, write the record and draw the figures; returns the record."""
+    # Report errors in the config before the run folder is touched.
     data = load_data(config)
     if config["resume"] == "auto" and not finished(run_dir):
         check_resumed_data(run_dir, data)
     net = build_net(config, data)
     splits = split_data(config, data)
-    check_single(config, net, splits["train"])
+    check_batch_norm(config, net, splits["train"])
     check_loggers(config["logger"])
+
     when_compiling(lambda: console.print("[dim]Compiling CPU kernels, once: about 6 s.[/]"))
     sizes = ", ".join(f"{len(split.targets)} {name}" for name, split in splits.items())
-    about = f"{data.name} ({data.source}: {sizes})"
-    console.print(*opening(config, _command_line()[0], about, net), sep="\n", highlight=False)
+    summary = f"{data.name} ({data.source}: {sizes})"
+    console.print(*opening(config, _command_line()[0], summary, net), sep="\n", highlight=False)
+
     optim = Optim(**config["optim"])
     if config["trainer"]["precision"] == "16-mixed":
         optim = fuse_optimizer(optim)
-    judge = {"best_test": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
-    trainer = build_trainer(  # it notices what this machine lacks
+    best_split = {"best_test": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
+    trainer = build_trainer(  # raises if this machine lacks the accelerator
         config["trainer"],
         run_dir,
         callbacks=build_callbacks(config),
-        best_of=judge and f"{judge}/{SERIES_OF[data.metric]}",
+        best_of=best_split and f"{best_split}/{SERIES_OF[data.metric]}",
         metric=data.metric,
     )
     if trainer.strategy.root_device.type == "cpu":
         compile_kernels({layer.mu.shape[-1] for layer in net.focused_layers().values()})
-    module = FocusingModule(net, optim, seed=config["seed"])  # its clock starts
+    module = FocusingModule(net, optim, seed=config["seed"])  # starts the clock of the run
     resume, again = config["resume"] == "auto", config["force"]
     try:
         with _disk_errors(run_dir), claim(run_dir, resume=resume, again=again) as checkpoint:
             atomic_write(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
-            note_data(run_dir, data)
+            save_data_fingerprint(run_dir, data)
             start = describe_start(config, data, splits, net)
             record = _fit_and_record(run_dir, start, data, splits, module, trainer, checkpoint)
             if config["figures"]:
                 _draw(run_dir)
     except Interrupted as stop:
-        console.print(f"Stopped by signal {stop.signum}. The same command goes on from {run_dir}")
+        console.print(f"Stopped by signal {stop.signum}. The same command resumes {run_dir}")
         raise
-    console.print(*closing(record, run_dir, *_command_line()), sep="\n", highlight=False)
     return record
 
 
@@ -153,28 +135,13 @@ def _fit_and_record(
     trainer: pl.Trainer,
     checkpoint: Path | None,
 ) -> dict[str, Any]:
-    """Train in a claimed folder; whatever happens, close the loggers and record what is known."""
+    """Train in a claimed folder and write the record, also of a run that failed."""
     config: dict[str, Any] = start["config"]
+    name, options = config["name"], config["logger"]
     loggers: list[Logger] = []
     exit_code, record = 1, None
-
-    def leave_record(status: str, error: str | None = None) -> dict[str, Any]:
-        seconds = {"wall_seconds": module.seconds, "cpu_seconds": module.cpu_seconds}
-        end = {"status": status, "error": error, **seconds}
-        try:
-            fields = measurements(trainer.callbacks, start)  # type: ignore[attr-defined]
-            if module.test_metrics is not None:
-                fields["test_metrics"] = module.test_metrics
-            return write_record(run_dir, describe_end(start, module.series, **end, **fields))
-        except Exception as trouble:
-            if status == "done" or isinstance(trouble, OSError):
-                raise
-            return write_record(run_dir, describe_end(start, {}, **end))  # what can be written
-
     try:
-        loggers += build_loggers(
-            config["logger"], run_dir, config=config, experiment=config["name"]
-        )
+        loggers += build_loggers(options, run_dir, config=config, experiment=name)
         trainer.loggers = loggers
         fit(
             trainer,
@@ -185,53 +152,99 @@ def _fit_and_record(
             prepare=data.prepare,
             augment=data.augment,
         )
-        record = leave_record("done")
+        record = _write_record(run_dir, start, module, trainer, "done")
         exit_code = 0
-    except Interrupted as signal:
-        exit_code = 128 + signal.signum
+    except Interrupted as stop:
+        exit_code = 128 + stop.signum
         raise
     except PrunedError:
-        leave_record("pruned")
+        _write_record(run_dir, start, module, trainer, "pruned")
         exit_code = 0
         raise
     except Exception as error:
-        with suppress(OSError):  # the disk may be what is wrong
-            leave_record("failed", str(error) if isinstance(error, UserError) else repr(error))
+        reason = str(error) if isinstance(error, UserError) else repr(error)
+        with suppress(OSError):  # the disk may be the reason
+            _write_record(run_dir, start, module, trainer, "failed", reason)
         raise
     finally:
         close_loggers(loggers, exit_code, record)
     return record
 
 
+def _write_record(
+    run_dir: Path,
+    start: dict[str, Any],
+    module: FocusingModule,
+    trainer: pl.Trainer,
+    status: str,
+    error: str | None = None,
+) -> dict[str, Any]:
+    """Write the record of a run that has ended.
+
+    If the measurements of a failed or pruned run cannot be written, its record goes without them.
+    """
+    end = {
+        "status": status,
+        "error": error,
+        "wall_seconds": module.seconds,
+        "cpu_seconds": module.cpu_seconds,
+    }
+    try:
+        fields = _measurements(trainer.callbacks, start)  # type: ignore[attr-defined]
+        if module.test_metrics is not None:
+            fields["test_metrics"] = module.test_metrics
+        return write_record(run_dir, describe_end(start, module.series, **end, **fields))
+    except Exception as cause:
+        if status == "done" or isinstance(cause, OSError):
+            raise
+        return write_record(run_dir, describe_end(start, {}, **end))
+
+
 def build_callbacks(config: Mapping[str, Any]) -> list[pl.Callback]:
-    """The callbacks of a config; an option that is null stands for none."""
+    """Make the callbacks of a config; null turns one off."""
     callbacks: list[pl.Callback] = []
-    for name, target in config["callbacks"].items():
-        if target:
+    for name, options in config["callbacks"].items():
+        if options:
             try:
-                callbacks.append(instantiate(target, pl.Callback))
+                callbacks.append(instantiate(options, pl.Callback))
             except UserError as error:
                 raise UserError(f"callbacks.{name}: {error}") from None
     return [*callbacks, CompiledNetwork()] if config["trainer"]["compile"] else callbacks
 
 
-def measurements(callbacks: Iterable[Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a record that callbacks measure.
+def _measurements(callbacks: Iterable[Any], start: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect the fields of a record that callbacks return from ``measurements(start)``.
 
-    A callback takes part if it has a method ``measurements(record)`` that returns such fields.
-    Those of ``measured`` come from several callbacks.
-
-    Args:
-        callbacks: all of a run.
-        record: what is known at its start.
+    Several callbacks may add to the field ``measured``.
     """
     fields: dict[str, Any] = {"steps_per_second": None, "peak_memory_bytes": None}
     measured: dict[str, Any] = {}
     for callback in callbacks:
         if hasattr(callback, "measurements"):
-            fields |= callback.measurements(record)
+            fields |= callback.measurements(start)
             measured |= fields.pop("measured", {})
     return {**fields, "measured": measured}
+
+
+def _reuse(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:
+    """Return the record of a finished run, unless its data has changed since."""
+    record = finished(run_dir) or {}
+    with suppress(MissingError):  # data files that are gone have not changed
+        data = load_data(config, peek=True)  # decodes nothing that is in the cache
+        check_same_data(record["data"], data, run_dir, "force=true runs it again")
+    console.print("Finished earlier; force=true runs it again.")
+    if config["figures"] and not has_figures(run_dir):  # it was stopped while drawing them
+        _draw(run_dir)
+    return record
+
+
+def _command_line() -> tuple[list[str], str]:
+    """The overrides that the user typed, and the command before them."""
+    if not HydraConfig.initialized():
+        return [], ""
+    program = Path(sys.argv[0]).name
+    command = f"python {program}" if program.endswith(".py") else "focusing train"
+    return list(HydraConfig.get().overrides.task), command
 
 
 def _draw(run_dir: Path) -> None:
@@ -243,7 +256,7 @@ def _draw(run_dir: Path) -> None:
 
 @contextmanager
 def _disk_errors(run_dir: Path) -> Iterator[None]:
-    """Tell what is wrong with the disk in a sentence."""
+    """Turn an OSError into a UserError that names the file."""
     try:
         yield
     except OSError as error:

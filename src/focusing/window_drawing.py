@@ -1,4 +1,4 @@
-"""Where dynamic foci looked: test samples with their windows, as a figure and as a film."""
+"""Draw the windows of dynamic foci on test samples, as a figure and as an animation."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from focusing.drawing import Array, colour, figure_style, film
+from focusing.drawing import Array, colour, figure_style, render_gif
 from focusing.results.arrays import check_arrays, evenly_spaced, read_arrays
 
 FILE = "windows.npz"
 KINDS = {"images": "u S ...", "epoch": "if E", "centre": "f E S G d", "extent": "f E S G d"}
-MAX_SAMPLES, COLUMNS, MAX_FRAMES, EARLY_FRAMES = 24, 8, 36, 12
+MAX_SAMPLES, COLUMNS, MAX_FRAMES, EARLY_FRAMES, FPS = 24, 8, 36, 12, 6
 PANEL, TITLE_HEIGHT = 0.85, 0.25
-"""Inches of a sample, and of the line above all."""
-FPS = 6
+"""Size of a sample and height of the title, in inches."""
 
 
 def read_windows(run_dir: Path) -> dict[str, Array] | None:
-    """The windows of a run on images; None if it has no dynamic foci, or none in a plane.
+    """Read the windows of a run on images; None if it has no dynamic foci, or none in 2-d.
 
     Raises:
         DamagedError: the file is damaged.
@@ -36,19 +35,19 @@ def read_windows(run_dir: Path) -> dict[str, Array] | None:
 
 
 def in_plane(arrays: dict[str, Array]) -> bool:
-    """Whether samples are pictures, and windows parts of them."""
+    """Whether the samples are images and the windows are in 2-d."""
     return bool(arrays["images"].ndim == 4 and arrays["centre"].shape[-1] == 2)
 
 
 def windows_figure(arrays: dict[str, Array]) -> Figure:
-    """Test samples with the windows that the trained network looks at."""
+    """Draw test samples with the windows of the trained network."""
     figure, show = _window_panels(arrays)
     show(-1)
     return figure
 
 
 def _window_panels(arrays: dict[str, Array]) -> tuple[Figure, Callable[[int], None]]:
-    """Samples in a grid, and what puts the frames of their windows where they were at a time."""
+    """A grid of samples, and a function that moves their windows to those of a record."""
     images, centres, extents = (arrays[name] for name in ("images", "centre", "extent"))
     shown = evenly_spaced(len(images), MAX_SAMPLES)
     rows = -(-len(shown) // COLUMNS)
@@ -80,14 +79,14 @@ def _window_panels(arrays: dict[str, Array]) -> tuple[Figure, Callable[[int], No
     return figure, show
 
 
-def film_times(records: int) -> list[int]:
-    """Which records a film shows: the first, in which windows move most, and some of the others."""
+def frame_indices(records: int) -> list[int]:
+    """Records to animate: the first ones, in which windows move most, and some of the others."""
     early = min(EARLY_FRAMES, records)
     later = evenly_spaced(records - early, MAX_FRAMES - early)
     return [*range(early), *(early + int(at) for at in later)]
 
 
-def film_windows(arrays: dict[str, Array]) -> bytes:
-    """The same over epochs, as a GIF that rests on its last picture."""
-    times = film_times(len(arrays["epoch"]))
-    return film(*_window_panels(arrays), [*times, *[times[-1]] * FPS], fps=FPS, dpi=110)
+def windows_gif(arrays: dict[str, Array]) -> bytes:
+    """A GIF of the windows over epochs, which holds its last frame for a second."""
+    times = frame_indices(len(arrays["epoch"]))
+    return render_gif(*_window_panels(arrays), [*times, *[times[-1]] * FPS], fps=FPS, dpi=110)

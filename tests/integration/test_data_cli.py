@@ -45,7 +45,7 @@ def test_training_on_data_that_stays_as_bytes(
 ) -> None:
     losses = []
     for limit in (2**30, 100):
-        monkeypatch.setattr("focusing.data.dataset.LARGE", limit)
+        monkeypatch.setattr("focusing.data.dataset.MAX_PREPARED_BYTES", limit)
         train(tmp_path, "data=catsdogs", "data.size=16", "data.fake=true", "force=true")
         [folder] = run_dirs(tmp_path)
         losses.append(record(folder)["series"]["test/loss"])

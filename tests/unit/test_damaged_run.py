@@ -1,4 +1,4 @@
-"""A run folder with damaged files: one sentence, the file is kept aside, and the run goes on."""
+"""Damaged files in a run folder: they are renamed with a warning, and the run goes on."""
 
 import logging
 import shutil
@@ -35,7 +35,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory, done: Path) -> Path:
-    """A run that is done but for its record, as if killed at the end."""
+    """A run that was killed just before its record was written."""
     folder = tmp_path_factory.mktemp("begun")
     shutil.copytree(done, folder, dirs_exist_ok=True)
     (folder_of(folder) / "result.json").unlink()
@@ -46,7 +46,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory, done: Path) -> Path:
     ("name", "content"),
     [(name, content) for name, contents in DAMAGED.items() for content in contents],
 )
-def test_the_file_is_kept_and_the_run_goes_on(
+def test_a_damaged_file_is_renamed_and_the_run_goes_on(
     begun: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, content: bytes
 ) -> None:
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
@@ -67,7 +67,7 @@ def test_the_file_is_kept_and_the_run_goes_on(
     [b"epoch,a\n\xb2,1\n", b"a,b\n1,2\n", b"epoch,a,a\n", b"epoch,a\n0,x\n", b"epoch,a\n0,1,2\n",
      b'epoch,a\n0,"1\n', b"epoch\n\0\n"],
 )  # fmt: skip
-def test_metrics_that_are_no_rows_of_epochs_are_kept_aside(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_metrics_file_is_renamed(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "metrics.csv"
     path.write_bytes(content)
     MetricsFile(path).log_metrics({"epoch": 0, "a": 1})
@@ -80,7 +80,7 @@ def test_metrics_that_are_no_rows_of_epochs_are_kept_aside(tmp_path: Path, conte
     [b"", b"[]", b'{"fingerprint": 3, "source": "x"}', b"\xff", b"[" * 9999,
      b'{"fingerprint": "\\ud800", "source": "x"}'],
 )  # fmt: skip
-def test_notes_of_the_data_that_say_nothing_are_kept_aside(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_data_file_is_renamed(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / DATA_FILE
     path.parent.mkdir()
     path.write_bytes(content)
@@ -89,7 +89,7 @@ def test_notes_of_the_data_that_say_nothing_are_kept_aside(tmp_path: Path, conte
     assert path.with_name("data.json.damaged").read_bytes() == content
 
 
-def test_a_record_of_a_later_version_is_not_touched(begun: Path, tmp_path: Path) -> None:
+def test_a_record_of_a_newer_schema_is_not_touched(begun: Path, tmp_path: Path) -> None:
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
     path = folder_of(tmp_path) / "result.json"
     path.write_text('{"schema": 2}')
@@ -108,7 +108,7 @@ def test_a_record_of_a_later_version_is_not_touched(begun: Path, tmp_path: Path)
         ("\x00", "is not the config of a run"),
     ],
 )
-def test_a_config_that_is_none(done: Path, tmp_path: Path, content: str, reason: str) -> None:
+def test_a_damaged_config_is_refused(done: Path, tmp_path: Path, content: str, reason: str) -> None:
     shutil.copytree(done, tmp_path, dirs_exist_ok=True)
     (folder_of(tmp_path) / "config.yaml").write_text(content)
     with pytest.raises(UserError, match=reason):
@@ -120,7 +120,7 @@ def test_a_config_that_is_none(done: Path, tmp_path: Path, content: str, reason:
     [{}, {"state_dict": None}, {"state_dict": []}, {"state_dict": {1: 2}},
      {"state_dict": {"net.x": 3}}, {"state_dict": {"net.hidden1.mu": torch.zeros(9)}}, [], 3],
 )  # fmt: skip
-def test_a_checkpoint_that_has_no_weights_for_the_network(
+def test_a_checkpoint_without_matching_weights_is_refused(
     done: Path, tmp_path: Path, change: Any
 ) -> None:
     shutil.copytree(done, tmp_path, dirs_exist_ok=True)

@@ -39,7 +39,7 @@ from focusing.shipping.card import Card
 from focusing.shipping.predict import load_model, predict_file
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
-from focusing.training.trainer import build_net, check_single, load_data, split_data
+from focusing.training.trainer import build_net, check_batch_norm, load_data, split_data
 from tests.integration.commands import run_here
 from tests.unit.data.makers import cifar, digits, npz, photograph, recording
 from tests.unit.shipping.conftest import make_run
@@ -173,7 +173,7 @@ def test_options(place: Path, overrides: list[str]) -> None:
         config["data"]["fake"] = config["data"]["name"] != "synthetic"
         data = load_data(config)
         net = build_net(config, data)
-        check_single(config, net, split_data(config, data)["train"])
+        check_batch_norm(config, net, split_data(config, data)["train"])
         build_optimizer(net, Optim(**config["optim"]))
         check_loggers(config["logger"])
         build_callbacks(config)

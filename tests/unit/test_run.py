@@ -1,4 +1,4 @@
-"""train and evaluate, called as functions."""
+"""`train` and `evaluate`, called as functions."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def folder_of(folder: Path) -> Path:
     return run_dir
 
 
-def test_the_score_of_the_protocol_comes_back_and_again(
+def test_train_returns_the_score_and_reuses_a_finished_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cfg = config(tmp_path, "protocol=last", "figures=true")
@@ -46,7 +46,7 @@ def test_the_score_of_the_protocol_comes_back_and_again(
     assert evaluate(folder_of(tmp_path))["test/acc"] == score
 
 
-def test_seed_0_and_1_are_two_runs(tmp_path: Path) -> None:
+def test_seeds_share_a_hash_but_not_a_folder(tmp_path: Path) -> None:
     train(config(tmp_path)), train(config(tmp_path, "seed=1"))
     zero, one = (read_record(run_dir) or {} for run_dir in sorted(tmp_path.glob("*/*/seed=*")))
     assert (zero["seed"], one["seed"]) == (0, 1)
@@ -55,30 +55,30 @@ def test_seed_0_and_1_are_two_runs(tmp_path: Path) -> None:
     assert zero["data"]["fingerprint"] == one["data"]["fingerprint"]
 
 
-def test_loops_are_compiled_before_the_clock_starts(
+def test_kernels_are_compiled_before_the_clock_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    happened: list[Any] = []
+    events: list[Any] = []
     module = focusing.run.FocusingModule
 
     def start_clock(*args: Any, **options: Any) -> Any:
-        happened.append("clock")
+        events.append("clock")
         return module(*args, **options)
 
-    monkeypatch.setattr(focusing.run, "compile_kernels", happened.append)
+    monkeypatch.setattr(focusing.run, "compile_kernels", events.append)
     monkeypatch.setattr(focusing.run, "FocusingModule", start_clock)
     train(config(tmp_path, "callbacks=none", "trainer.max_epochs=1"))
-    assert happened == [{1}, "clock"]  # foci on a line
+    assert events == [{1}, "clock"]  # foci on a line
 
 
-def test_without_callbacks_there_is_less_to_record(tmp_path: Path) -> None:
+def test_record_without_callbacks(tmp_path: Path) -> None:
     train(config(tmp_path, "callbacks=none"))
     record = read_record(folder_of(tmp_path)) or {}
     assert record["steps_per_second"] is None
     assert "focus" not in record
 
 
-def test_what_callbacks_measured_is_in_the_record(tmp_path: Path) -> None:
+def test_record_holds_the_measurements_of_callbacks(tmp_path: Path) -> None:
     chosen = "callbacks=[default,measure]"
     small = [
         "callbacks.explanation=null",
@@ -110,7 +110,7 @@ def test_divergence_is_recorded(tmp_path: Path) -> None:
 
 
 class Measures(pl.Callback):
-    """One whose measurement no record can hold."""
+    """A callback with a measurement that no record can hold."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -129,7 +129,7 @@ class Measures(pl.Callback):
         (KeyError("lost"), "lost"),
     ],
 )
-def test_what_cannot_be_recorded_leaves_a_failed_record(
+def test_a_bad_measurement_leaves_a_failed_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any, reason: str
 ) -> None:
     monkeypatch.setattr(focusing.run, "build_callbacks", lambda *_: [Measures(value)])
@@ -140,7 +140,7 @@ def test_what_cannot_be_recorded_leaves_a_failed_record(
     assert re.search(reason, record["error"])
 
 
-def test_what_the_machine_lacks_leaves_no_folder(
+def test_a_missing_accelerator_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -149,7 +149,7 @@ def test_what_the_machine_lacks_leaves_no_folder(
     assert not list(tmp_path.iterdir())
 
 
-def test_figures_that_were_not_all_drawn_are_drawn_again(
+def test_incomplete_figures_are_drawn_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, written = drawing.atomic_write, []
@@ -175,9 +175,7 @@ def test_figures_that_were_not_all_drawn_are_drawn_again(
     assert len(list((folder / "figures").iterdir())) > drawn + 1
 
 
-def test_a_full_disk_and_other_trouble_are_sentences(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_errors_become_user_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, sentence in {errno.ENOSPC: "The disk is full", errno.EACCES: "Permission"}.items():
 
         def fail(*_: Any, number: int = number, **__: Any) -> None:
@@ -188,7 +186,7 @@ def test_a_full_disk_and_other_trouble_are_sentences(
             train(config(tmp_path))
 
 
-def test_missing_data_is_a_sentence_and_leaves_nothing(
+def test_missing_data_is_a_user_error_and_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: Any, **__: Any) -> None:
@@ -201,7 +199,7 @@ def test_missing_data_is_a_sentence_and_leaves_nothing(
 
 
 class TestEvaluate:
-    def test_a_run_that_has_only_begun(
+    def test_a_run_without_a_finished_epoch_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Raise(pl.Callback):
@@ -222,7 +220,7 @@ class TestEvaluate:
         with pytest.raises(UserError, match="25 inputs and 2 outputs does not fit"):
             evaluate(folder_of(tmp_path), ["data.noise=5"])
 
-    def test_other_data_is_prepared_as_the_runs_own(self, tmp_path: Path) -> None:
+    def test_other_data_is_prepared_like_the_training_data(self, tmp_path: Path) -> None:
         options = ["model=dense", "data.split=official", "protocol=holdout"]  # standardised
         train(config(tmp_path, *options, data="boston"))
         run = folder_of(tmp_path)
@@ -232,7 +230,7 @@ class TestEvaluate:
         assert evaluate(run, ["data.limit_train=20", "data.preprocess=standard"]) != own
         assert evaluate(run, ["data.preprocess=none"]) != own
 
-    def test_the_runs_preparation_may_not_fit(self, tmp_path: Path) -> None:
+    def test_data_of_another_shape_is_refused(self, tmp_path: Path) -> None:
         options = ["model=dense", "model.hidden=[4,4]", "data.preprocess=pixel_mean"]
         train(config(tmp_path, *options, data="fashion"))
         with pytest.raises(UserError, match="trained on fashion: samples of lfw have another"):

@@ -1,4 +1,4 @@
-"""What happens around training, one class a file."""
+"""Lightning callbacks of a run, one class per file."""
 
 from focusing.callbacks.clip_foci import ClipFoci
 from focusing.callbacks.compiled_network import CompiledNetwork

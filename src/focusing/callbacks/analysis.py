@@ -1,4 +1,4 @@
-"""The bases of callbacks that go on after a kill, and that measure a trained network."""
+"""Base classes of callbacks with state in checkpoints, and of those that measure a network."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ log = logging.getLogger(__name__)
 
 
 class Resumable(pl.Callback):
-    """Keeps some of its attributes in the checkpoints, so that a resumed run goes on with them.
+    """A callback that keeps some of its attributes in the checkpoints of a run.
 
     Attributes:
-        state: their names, which are also the keys in a checkpoint.
+        state: names of these attributes, which are also the keys in a checkpoint.
     """
 
     state: ClassVar[tuple[str, ...]] = ()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
+        """State for a checkpoint."""
         return {name: copy.copy(getattr(self, name)) for name in self.state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the checkpoint was written."""
+        """Restore the state of a checkpoint."""
         for name in self.state:
             setattr(self, name, copy.copy(state_dict[name]))
 
 
 class Analysis(Resumable):
-    """Measures a trained network for the record.
+    """A callback that measures a trained network for the record.
 
-    It sees the weights after the last epoch, whatever epoch the protocol chooses: to choose an
-    epoch by test accuracy and then measure on the same test data would choose twice. A run that was
-    killed between its last epoch and its record is analysed when it resumes.
+    It uses the weights after the last epoch, whatever the protocol: choosing an epoch by its test
+    accuracy and then measuring on the same test data would be biased. A run that is killed between
+    its last epoch and its record is analysed when it resumes.
 
-    An analysis that fails costs a warning, not the run: the record then holds ``{"error": ...}``.
-    It must leave the network as it is, and works on a copy if it has to change something.
+    An analysis must not change the network. If it fails, the run goes on with a warning, and the
+    record holds ``{"error": ...}``.
 
     Attributes:
         name: key of the result in ``record["measured"]``.
@@ -56,33 +56,33 @@ class Analysis(Resumable):
         self.result: dict[str, Any] | None = None
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
-        """Plain values for the record.
+        """Measure the network and return values for the record that JSON can hold.
 
         Args:
-            module: with the network and the data.
-            folder: of the run, for arrays; name the file in the result.
+            module: the module, with the network and the data.
+            folder: the run folder, for files of arrays.
         """
         raise NotImplementedError
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Analyse, if training came to its end."""
+        """Run the analysis; Lightning calls this only if training was not aborted."""
         if not trainer.is_global_zero:
             return
         module: Any = pl_module
         try:
             result = self.analyse(module, Path(trainer.default_root_dir))
-            json.dumps(result, allow_nan=False)  # what the record cannot hold must fail here
-        except Exception as error:  # whatever it is, the trained network matters more
+            json.dumps(result, allow_nan=False)  # fail here if the record could not hold it
+        except Exception as error:  # keep the trained network, whatever went wrong
             log.warning("callbacks.%s failed, the run goes on without it: %r", self.name, error)
             result = {"error": repr(error)}
         self.result = result
 
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """What it adds to the record; nothing before the end of training."""
+        """``measured.<name>`` of the record; nothing before the end of training."""
         return {} if self.result is None else {"measured": {self.name: self.result}}
 
 
 def focused_layers(module: pl.LightningModule) -> dict[str, FocusedLinear]:
-    """The focused layers of the network by name, in order."""
+    """Focused layers of the network by name, in order."""
     modules = getattr(module, "net", module).named_modules()
     return {name: layer for name, layer in modules if isinstance(layer, FocusedLinear)}

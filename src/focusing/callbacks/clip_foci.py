@@ -1,4 +1,4 @@
-"""Keep the foci on the inputs."""
+"""Clip mu and sigma to their ranges after each optimizer step."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from focusing.nn import FocusConstraint
 
 
 class ClipFoci(pl.Callback):
-    """Calls ``constrain_()`` of every focused layer after each optimizer step (Algorithm 1).
+    """Calls ``constrain_()`` of all focused layers after each optimizer step (Algorithm 1).
 
-    It uses step hooks of the torch optimizers, which fire once per step: not per micro-batch under
-    gradient accumulation, and also when a module steps by hand. Lightning has no such hook.
+    It uses step hooks of the torch optimizers. They fire once per step, also under gradient
+    accumulation and manual optimization; Lightning has no such hook.
     """
 
     def __init__(self) -> None:
         self._constraints: list[FocusConstraint] = []
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Hook the optimizers."""
+        """Register the step hooks."""
         self._remove()
-        self._constraints = [FocusConstraint(pl_module, one) for one in trainer.optimizers]
+        optimizers = trainer.optimizers
+        self._constraints = [FocusConstraint(pl_module, optimizer) for optimizer in optimizers]
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Leave the optimizers as they were."""
+        """Remove the step hooks."""
         self._remove()
 
     def on_exception(self, trainer: pl.Trainer, *details: Any) -> None:
-        """Leave the optimizers as they were."""
+        """Remove the step hooks."""
         self._remove()
 
     def _remove(self) -> None:

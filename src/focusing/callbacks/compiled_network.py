@@ -1,4 +1,4 @@
-"""Train a compiled network, and say what compiling it cost."""
+"""Compile the network with ``torch.compile`` and measure the time that takes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from focusing.callbacks.analysis import Resumable
 
 
 class CompiledNetwork(Resumable):
-    """Compiles the network of a run with ``torch.compile``; ``trainer.compile=true`` asks for it.
+    """Compiles the network of a run with ``torch.compile``, for ``trainer.compile=true``.
 
-    Every shape of a batch gets graphs of its own. With symbolic shapes the code for a batch would
-    depend on which batches came before it, and a resumed run would not end with the same bits.
-    The record gets ``compile``: the ``seconds`` of all sessions.
+    Each batch shape is compiled separately. With dynamic shapes the code for a batch would depend
+    on earlier batches, and a resumed run would not be bit-exact. The record gets ``compile``: the
+    ``seconds`` of all sessions.
 
     Args:
-        backend: of ``torch.compile``.
+        backend: backend of ``torch.compile``.
     """
 
     state = ("seconds",)
@@ -31,25 +31,25 @@ class CompiledNetwork(Resumable):
         self._handler: Any = None
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Compile the network, which happens at its first calls."""
+        """Mark the network for compilation, which happens at its first calls."""
         from torch._dynamo.callback import callback_handler  # takes seconds to import
 
-        torch.compiler.reset()  # what earlier runs of this process compiled counts against a limit
+        torch.compiler.reset()  # earlier runs of this process count towards the recompile limit
         self._handler = callback_handler
         self._handler.register_start_callback(self._begin)
         self._handler.register_end_callback(self._end)
         pl_module.net.compile(backend=self.backend, dynamic=False)  # type: ignore[union-attr]
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Leave the network as it was."""
+        """Undo the compilation."""
         self._remove(pl_module)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, *details: Any) -> None:
-        """Leave the network as it was."""
+        """Undo the compilation."""
         self._remove(pl_module)
 
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """What it adds to the record."""
+        """``measured.compile`` of the record."""
         return {"measured": {"compile": self.state_dict()}}
 
     def _begin(self, *_: Any) -> None:

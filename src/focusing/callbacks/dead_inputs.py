@@ -1,4 +1,4 @@
-"""Weights on inputs that never change."""
+"""Weights on dead inputs, which have the same value in all samples."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ FILE = "dead_inputs.npz"
 
 
 class DeadInputs(Analysis):
-    """Weights of the first layer on dead inputs, before and after training.
+    """Compares the weights of the first layer on dead inputs before and after training.
 
-    An input is dead if it is the same in all training data, such as the border of padded digits;
-    random changes of training images (``data.augment``) do not count. The paper's "Redundant
-    Connections": training does not make a dense neuron let go of them. Of a focused layer the
-    weights are the effective ones, phi o W. The record gets ``dead_inputs``:
+    An input is dead if it has the same value in all training samples, such as the border of padded
+    digits; augmentation does not count. This is the paper's "Redundant Connections": a dense neuron
+    keeps its weights on them. For a focused layer these are the effective weights phi o W.
+    The record gets ``dead_inputs``:
 
-    - ``layer``, ``inputs`` and ``dead``: its name, number of inputs, number of dead ones.
-    - ``before`` and ``after``, both with ``dead`` and ``live``: ``mean_abs``, and the share
+    - ``layer``, ``inputs`` and ``dead``: name of the layer, number of inputs and of dead inputs.
+    - ``before`` and ``after``, each for ``dead`` and ``live`` inputs: ``mean_abs``, and the share
       (``small``) and number (``small_count``) of weights with |w| <= ``small``; null if there
       are no such inputs.
-    - ``change``: mean |after - before| on ``dead`` and ``live``.
+    - ``change``: mean |after - before| for ``dead`` and ``live`` inputs.
     - ``histogram``: ``edges``, and counts ``before_dead``, ``after_dead``, ``before_live``,
       ``after_live``.
 
@@ -42,9 +42,9 @@ class DeadInputs(Analysis):
     their weights ``before`` and ``after``, both (k, m).
 
     Args:
-        small: a weight up to this counts as none.
-        neurons: whose weights are kept for figures, evenly spaced.
-        bins: of the histogram.
+        small: largest absolute value of a weight that counts as small.
+        neurons: number of neurons whose weights are kept for figures, evenly spaced.
+        bins: number of bins of the histogram.
     """
 
     name = "dead_inputs"
@@ -61,19 +61,19 @@ class DeadInputs(Analysis):
         self.before: Tensor | None = None
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Refuse a network that sees its inputs through something else."""
+        """Refuse a network whose first layer is not linear."""
         _first_layer(pl_module)  # type: ignore[arg-type]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Remember the weights; a resumed run has done so."""
+        """Keep the initial weights, unless the run resumes."""
         if self.before is None:
             self.before = _weights(_first_layer(pl_module)[1])  # type: ignore[arg-type]
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
-        """Compare."""
+        """Compare the weights before and after training."""
         name, layer = _first_layer(module)
         before, after = self.before, _weights(layer)
-        assert before is not None  # noqa: S101 - a checkpoint of training holds it
+        assert before is not None  # noqa: S101 - every checkpoint holds it
         batches = module.batches["train"]
         dead = constant_inputs(batches)
         groups = {"dead": dead, "live": ~dead}
@@ -120,7 +120,7 @@ class DeadInputs(Analysis):
 
 
 def constant_inputs(batches: Batches) -> Tensor:
-    """Which inputs (m,) are the same in all samples."""
+    """Mask (m,) of the inputs that have the same value in all samples."""
     constant, first = torch.tensor(True), torch.empty(0)
     for inputs, _ in batches.split.chunks(1024):
         values = (inputs if batches.prepare is None else batches.prepare(inputs)).flatten(1)
@@ -130,7 +130,7 @@ def constant_inputs(batches: Batches) -> Tensor:
 
 
 def _first_layer(module: FocusingModule) -> tuple[str, nn.Module]:
-    """The layer that sees the inputs, and its name."""
+    """Name and module of the linear layer that takes the inputs."""
     inputs = math.prod(module.batches["train"].split.inputs.shape[1:])
     for name, layer in module.net.named_modules():
         if isinstance(layer, (FocusedLinear, nn.Linear)):

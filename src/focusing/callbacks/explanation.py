@@ -1,4 +1,4 @@
-"""Which inputs decide what a trained network says: SHAP values."""
+"""SHAP values: which inputs decide the outputs of a trained network."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ log = logging.getLogger(__name__)
 
 FILE = "explanation.npz"
 MAX_GAP = 0.2
-"""Values with a greater relative gap mean nothing: sampling leaves a few hundredths."""
+"""Largest relative gap of values to be trusted; sampling alone causes a few hundredths."""
 METHODS = {"deep": "DeepExplainer", "gradient": "GradientExplainer"}
 
 
 class Explanation(Analysis):
-    """SHAP values of a few test samples, by the shap library.
+    """Computes SHAP values of a few test samples with the shap library.
 
-    The folded network is explained: plain layers, which the library knows, dropout off. The values
-    are of its outputs before the softmax. They should add up to the difference between a sample's
-    output and the mean output of the background (completeness); the gap is recorded, and a large
-    one is warned of. ``deep`` is exact for simple, convolutional and VGG networks, but wrong where
-    a ReLU is used twice (ResNet); ``gradient`` draws samples and is approximate. The record gets
-    ``explanation``: ``method``, ``background``, ``targets``, ``classes`` explained for every
-    sample, and the ``gap``: the largest, and the same relative to the largest difference.
+    It explains the outputs before the softmax of the folded network, which consists of plain layers
+    that the library knows, with dropout off. The values of a sample should add up to the difference
+    between its output and the mean output of the background. The record holds the gap, and a large
+    gap causes a warning. ``deep`` is exact for simple, convolutional and VGG networks, but wrong
+    where a ReLU is used twice (ResNet); ``gradient`` draws samples and is approximate.
 
-    The file ``explanation.npz`` holds ``inputs`` (N, ...), ``values`` (N, k, ...), ``classes``
-    (N, k), ``outputs`` (N, k), ``expected`` (N, k) and ``targets`` (N,).
+    The record gets ``explanation``: ``method``, ``background``, ``targets``, the ``classes``
+    explained for each sample, and the largest ``gap``, absolute and relative to the largest
+    difference. The file ``explanation.npz`` holds ``inputs`` (N, ...), ``values`` (N, k, ...),
+    ``classes`` (N, k), ``outputs`` (N, k), ``expected`` (N, k) and ``targets`` (N,).
 
     Args:
-        samples: test samples, the first of every class; of regression just the first ones.
-        classes: explain so many, those with the highest outputs.
-        background: training samples that stand for an input that is missing.
+        samples: number of test samples: the first of each class, or just the first for regression.
+        classes: number of classes to explain per sample, those with the highest outputs.
+        background: number of training samples that replace missing inputs.
         method: ``"deep"`` or ``"gradient"``.
     """
 
@@ -71,14 +71,14 @@ class Explanation(Analysis):
         self.background, self.method = background, method
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Refuse what has no values to explain."""
+        """Refuse networks whose inputs are tokens."""
         module: Any = pl_module
         embeddings = (nn.Embedding, nn.EmbeddingBag)
         if any(isinstance(layer, embeddings) for layer in module.net.modules()):
             raise UserError("callbacks.explanation: tokens have no SHAP values, use null.")
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
-        """Explain the samples one by one, and check the sums."""
+        """Compute the values, write them to a file and check their sums."""
         train, test = module.batches["train"], module.batches["test"]
         background = train.evenly_spaced(self.background).inputs.float()
         chosen = test.take(first_of_each_class(test.split.targets, self.samples))
@@ -118,24 +118,22 @@ class Explanation(Analysis):
         }
 
     def _explain(self, net: nn.Module, background: Tensor, inputs: Tensor, outputs: int) -> Tensor:
-        """Values (N, k, *) of the k highest outputs."""
+        """SHAP values (N, k, *) of the k highest outputs."""
         with warnings.catch_warnings(), _nondeterministic():
-            warnings.simplefilter("ignore")  # of numba, and about layers that only reshape
+            warnings.simplefilter("ignore")  # from numba, and about layers that only reshape
             explainer = getattr(import_module("shap"), METHODS[self.method])(net, background)
-            options: dict[str, Any] = {"ranked_outputs": outputs}
-            if self.method == "deep":
-                options["check_additivity"] = False  # the gap is for the record, not for the end
-            if net(inputs[:1]).shape[1] == 1:  # the library ranks several outputs only
-                options.pop("ranked_outputs")
+            # Record the gap instead of raising an error.
+            options = {"check_additivity": False} if self.method == "deep" else {}
+            if net(inputs[:1]).shape[1] == 1:  # the library cannot rank a single output
                 values = explainer.shap_values(inputs, **options)
             else:
-                values, _ = explainer.shap_values(inputs, **options)
-        return torch.as_tensor(values).float().movedim(-1, 1)  # the library has (N, ..., k)
+                values, _ = explainer.shap_values(inputs, ranked_outputs=outputs, **options)
+        return torch.as_tensor(values).float().movedim(-1, 1)  # from (N, ..., k)
 
 
 @contextmanager
 def _nondeterministic() -> Iterator[None]:
-    """Allow what torch calls nondeterministic: unpooling, which the library uses."""
+    """Allow nondeterministic algorithms: shap uses unpooling."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(False)
     try:
@@ -145,9 +143,9 @@ def _nondeterministic() -> Iterator[None]:
 
 
 def first_of_each_class(targets: Tensor, count: int) -> Tensor:
-    """Indices of the first sample of every class, in their order; at most ``count``.
+    """Indices of the first sample of each class, at most ``count``, in ascending order.
 
-    Of values, not classes: the first samples.
+    For regression: indices of the first samples.
     """
     if targets.is_floating_point():
         return torch.arange(min(count, len(targets)))
@@ -156,7 +154,7 @@ def first_of_each_class(targets: Tensor, count: int) -> Tensor:
 
 
 def separate_activations(net: nn.Module) -> nn.Module:
-    """Replace every ReLU by one of its own that is not in-place, as DeepExplainer needs."""
+    """Replace each ReLU by a new one that is not in-place, as DeepExplainer requires."""
     for parent in list(net.modules()):
         for name, child in parent._modules.items():
             if isinstance(child, nn.ReLU):

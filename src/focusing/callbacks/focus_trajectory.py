@@ -1,6 +1,6 @@
-"""Follow the foci through training, and write their path: ``focus.npz``.
+"""Record the foci during training: ``focus.npz``.
 
-Keys, for every focused layer with n neurons, m inputs at positions in d dimensions, E records:
+Arrays of the file, for E records and focused layers with n neurons and m inputs in d dimensions:
 
 =========================  ==========  =========================================================
 ``epoch``                  (E,)        epochs done at that record; 0 is the start
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_STORED_NEURONS = 64
-"""Neurons whose weights are stored: bounds a checkpoint, and no figure shows more."""
+"""Most neurons per layer whose weights are stored; no figure shows more."""
 
 
 class FocusTrajectory(pl.Callback):
-    """Records mu and sigma of every focused layer; leaves ``focus.npz`` in the run folder.
+    """Records mu and sigma of all focused layers, and writes ``focus.npz``.
 
-    The file is written when training ends, also with an error; until then the records are in the
-    checkpoints, so a killed run that resumes ends with all of them.
+    The file is written when training ends, also after an error. Until then the checkpoints hold the
+    records, so that a run that is killed and resumed has all of them.
 
-    W&B and TensorBoard get mean and spread of mu and sigma of every layer and the learning rates
-    with every record, and figures of the foci.
+    W&B and TensorBoard get mean and standard deviation of mu and sigma of each layer, the learning
+    rates, and figures of the foci.
 
     Args:
-        every: record every so many epochs; the start and the end are always recorded.
-        histograms: log histograms of mu and sigma with every record.
-        movie: ``"gif"`` leaves a film of the foci in ``figures/``.
+        every: epochs between two records; the start and the end are always recorded.
+        histograms: log histograms of mu and sigma with each record.
+        movie: ``"gif"`` writes an animation of the foci to ``figures/``.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class FocusTrajectory(pl.Callback):
         self._heads: dict[str, FocusedAttention] = {}
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Look the layers up once."""
+        """Find the focused layers and attention heads."""
         self._layers = focused_layers(pl_module)
         modules = getattr(pl_module, "net", pl_module).named_modules()
-        self._heads = {name: one for name, one in modules if isinstance(one, FocusedAttention)}
+        self._heads = {name: head for name, head in modules if isinstance(head, FocusedAttention)}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Record where the foci start; a resumed run has done so."""
+        """Record the initial foci, unless the run resumes."""
         if not self.trajectory.epochs:
             self._record(trainer, trainer.current_epoch)
 
@@ -86,11 +86,11 @@ class FocusTrajectory(pl.Callback):
         done = trainer.current_epoch + 1
         if done % self.every == 0:
             self._record(trainer, done)
-        if done % max(1, (trainer.max_epochs or 0) // 10) == 0:  # drawing takes 0.2 s a layer
+        if done % max(1, (trainer.max_epochs or 0) // 10) == 0:  # drawing takes 0.2 s per layer
             self._log_figures(trainer)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Record the end and write everything; also when there was nothing left to train."""
+        """Record the final foci, log the figures and write the files."""
         if not self._layers:
             return
         if self.trajectory.epochs[-1:] != [trainer.current_epoch]:
@@ -100,26 +100,26 @@ class FocusTrajectory(pl.Callback):
             return
         self._save(trainer)
         if self.movie:
-            from focusing.drawing import film_layer  # matplotlib takes a second
+            from focusing.drawing import foci_gif  # matplotlib takes a second
 
             folder = Path(trainer.default_root_dir) / "figures"
             folder.mkdir(parents=True, exist_ok=True)
             for foci in self._recorded_foci():
-                if foci.dimensions <= 2:  # there is no film of a volume
-                    atomic_write(folder / f"foci_{foci.layer}.gif", film_layer(foci), sync=False)
+                if foci.dimensions <= 2:  # volumes have no animation
+                    atomic_write(folder / f"foci_{foci.layer}.gif", foci_gif(foci), sync=False)
 
     def on_exception(self, trainer: pl.Trainer, *details: Any) -> None:
-        """Write what there is."""
+        """Write the records so far."""
         if self.trajectory.epochs and self._layers and trainer.is_global_zero:
             try:
                 self._save(trainer)
-            except OSError as error:  # the exception that stopped the run matters more
+            except OSError as error:  # do not hide the exception that stopped the run
                 log.warning("focus.npz could not be written: %s", error)
 
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """How far the foci moved, as the record's ``focus``; see :meth:`Trajectory.movement`.
+        """``focus``: movement of the foci, see :meth:`Trajectory.movement`.
 
-        Of heads that focus, ``measured.heads`` says where they look at the end.
+        Also ``measured.heads``: final mu and sigma of focused attention heads, if there are any.
         """
         heads = {
             name: {"mu": layer.mu.tolist(), "sigma": layer.sigma.tolist()}
@@ -133,7 +133,7 @@ class FocusTrajectory(pl.Callback):
         return self.trajectory.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from the records of the checkpoint."""
+        """Restore the records of the checkpoint."""
         self.trajectory.load_state_dict(state_dict)
 
     def _save(self, trainer: pl.Trainer) -> None:
@@ -149,7 +149,7 @@ class FocusTrajectory(pl.Callback):
                 log_picture(trainer, epoch, "histogram", f"focus/{name}/{parameter}", values)
 
     def _statistics(self, trainer: pl.Trainer, epoch: int) -> dict[str, float]:
-        """Mean and spread of the foci of each layer, and the learning rates."""
+        """Mean and standard deviation of the foci of each layer, and the learning rates."""
         row: dict[str, float] = {"epoch": epoch}
         for name, layer in self._layers.items():
             for parameter in ("mu", "sigma"):
@@ -157,8 +157,8 @@ class FocusTrajectory(pl.Callback):
                 row[f"focus/{name}/{parameter}_mean"] = values.mean().item()
                 row[f"focus/{name}/{parameter}_std"] = values.std(correction=0).item()
         for optimizer in trainer.optimizers:
-            for place, group in enumerate(optimizer.param_groups):
-                row[f"lr/{group.get('name', place)}"] = group["lr"]
+            for index, group in enumerate(optimizer.param_groups):
+                row[f"lr/{group.get('name', index)}"] = group["lr"]
         return row
 
     def _log_figures(self, trainer: pl.Trainer) -> None:
@@ -178,29 +178,29 @@ class FocusTrajectory(pl.Callback):
 
 
 def picture_loggers(trainer: pl.Trainer) -> list[Logger]:
-    """The loggers of a trainer that take pictures."""
+    """Loggers of a trainer that accept images."""
     kinds = (WandbLogger, TensorBoardLogger)
     return [logger for logger in trainer.loggers if isinstance(logger, kinds)]
 
 
 def log_picture(trainer: pl.Trainer, epoch: int, kind: str, key: str, content: Any) -> None:
-    """Log a ``figure``, or values as a ``histogram``, to all loggers that take pictures."""
+    """Log a ``figure``, or values as a ``histogram``, to all loggers that accept images."""
     for logger in picture_loggers(trainer):
         if isinstance(logger, TensorBoardLogger):
-            options = {"close": False} if kind == "figure" else {}  # another logger may want it too
+            options = {"close": False} if kind == "figure" else {}  # other loggers need it, too
             add = getattr(logger.experiment, f"add_{kind}")
             add(key, content, trainer.global_step, **options)
         elif isinstance(logger, WandbLogger):
             import wandb
 
-            # An image, not the bare figure: W&B would turn that into a plotly chart.
+            # W&B would convert a bare figure to a plotly chart.
             wrap: Any = wandb.Image if kind == "figure" else wandb.Histogram
             row = {key: wrap(content), "epoch": epoch}
             logger.log_metrics(row, step=trainer.global_step)
 
 
 class Trajectory:
-    """Foci of some layers over epochs; kept in memory, in checkpoints and in ``focus.npz``."""
+    """Foci of some layers at several epochs."""
 
     def __init__(self) -> None:
         self.epochs: list[int] = []
@@ -208,7 +208,7 @@ class Trajectory:
         self._weight_first: dict[str, Tensor] = {}
 
     def record(self, epoch: int, layers: Mapping[str, FocusedLinear]) -> None:
-        """Add the foci as they are now; a record of the same epoch is replaced."""
+        """Add the current foci; they replace records of the same or of later epochs."""
         if not self.epochs:
             self._weight_first = {name: _weights(layer) for name, layer in layers.items()}
         keep = sum(done < epoch for done in self.epochs)
@@ -225,18 +225,18 @@ class Trajectory:
     def movement(
         self, data: Mapping[str, Any], layers: Mapping[str, FocusedLinear]
     ) -> dict[str, dict[str, float]]:
-        """How far the foci of every layer moved, for the record.
+        """Movement of the foci of each layer, for the record.
 
         Args:
-            data: what the record says about the data.
+            data: the field ``data`` of the record.
             layers: the layers, for the positions of their inputs.
 
         Returns:
             Per layer ``moved`` (mean distance of mu from its start), ``sigma_first`` and
-            ``sigma_last`` (means), ``widened`` (share of sigma that grew); without layers whose
-            foci became NaN. Of the first layer, if it is known which inputs are informative, also
-            ``inside_first`` and ``inside_last``: the share of centres that are among these. If
-            inputs are of several domains, ``in_<domain>_first`` and ``in_<domain>_last``.
+            ``sigma_last`` (means) and ``widened`` (share of sigma that grew). Layers whose foci
+            became NaN are left out. For the first layer also ``inside_first`` and ``inside_last``,
+            the share of centres among the informative inputs, if these are known, and
+            ``in_<domain>_first`` and ``in_<domain>_last``, if the inputs have domains.
         """
         movement = {}
         for name in self._foci:
@@ -254,11 +254,8 @@ class Trajectory:
             if region and first_layer and mu.shape[-1] == 1:
                 line = layers[name].tau[:, 0].float().cpu()
                 first, last = line[region[0]], line[region[1] - 1]
-                inside = ((mu >= first) & (mu <= last)).float().mean(dim=(1, 2))
-                movement[name] |= {
-                    "inside_first": inside[0].item(),
-                    "inside_last": inside[-1].item(),
-                }
+                inside = ((mu >= first) & (mu <= last)).float().mean(dim=(1, 2))[[0, -1]].tolist()
+                movement[name] |= zip(("inside_first", "inside_last"), inside, strict=True)
             if first_layer and data.get("domains"):
                 movement[name] |= _by_domain(mu, layers[name].tau, data["domains"])
         return movement
@@ -272,18 +269,13 @@ class Trajectory:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go back to the state of a checkpoint."""
+        """Restore the state of a checkpoint."""
         self.epochs = list(state["epochs"])
         self._foci = {name: list(foci) for name, foci in state["foci"].items()}
         self._weight_first = dict(state["weight_first"])
 
     def save(self, path: Path, layers: Mapping[str, FocusedLinear]) -> None:
-        """Write ``focus.npz`` atomically.
-
-        Args:
-            path: the file.
-            layers: the layers as they are at the end.
-        """
+        """Write ``focus.npz`` with the final weights of the layers."""
         arrays: dict[str, Any] = {"epoch": np.array(self.epochs, dtype=np.int64)}
         for name, layer in layers.items():
             stored = self.arrays(name, layer)
@@ -291,7 +283,7 @@ class Trajectory:
         write_arrays(path, arrays)
 
     def arrays(self, name: str, layer: FocusedLinear) -> dict[str, Any]:
-        """What the file holds of a layer, which is as it is at the end."""
+        """Arrays of a layer for the file, with its current weights as the final ones."""
         mu, sigma = self.foci(name)
         return {
             "epoch": np.array(self.epochs, dtype=np.int64),
@@ -307,7 +299,10 @@ class Trajectory:
 
 
 def _by_domain(mu: Tensor, tau: Tensor, domains: Mapping[str, tuple[int, int]]) -> dict[str, float]:
-    """Share of the centres (E, n, d) that are in each domain, which divide the first axis."""
+    """Share of the centres (E, n, d) in each domain at the start and the end.
+
+    Domains divide the first axis.
+    """
     line = tau[:, 0].float().cpu()
     shares = {}
     for domain, (start, stop) in domains.items():

@@ -1,4 +1,4 @@
-"""A progress bar that costs nothing when nobody watches; in the log of a cluster's job, lines."""
+"""A progress bar in a terminal, or lines in the log of a cluster job."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-LOGS_EPOCHS = "FOCUSING_LOG_EPOCHS"
-"""Environment variable: seconds between two lines where the output is a log."""
+LOG_INTERVAL = "FOCUSING_LOG_EPOCHS"
+"""Environment variable: seconds between two lines, if the output is a log."""
 
 
 class Progress(pl.Callback):
-    """A rich bar over epochs with loss, accuracy and mean sigma.
+    """A rich progress bar over epochs with loss, accuracy and mean sigma.
 
-    Drawn at most every ``interval`` seconds, by the training loop itself: a refreshing thread
-    would take a tenth of a small net's time. Use it with ``Trainer(enable_progress_bar=False)``,
-    which turns off Lightning's own.
+    The training loop draws it, at most every ``interval`` seconds: a refreshing thread would take a
+    tenth of the time of a small network. Use ``Trainer(enable_progress_bar=False)`` with it, which
+    turns off Lightning's own bar.
 
     Args:
         enabled: ``"auto"`` shows it only in a terminal, and neither in CI nor in a Hydra multirun;
-            a job of a cluster prints lines instead.
+            cluster jobs print lines instead.
         interval: seconds between two refreshes.
         console: where to draw; the terminal by default.
     """
@@ -44,14 +44,15 @@ class Progress(pl.Callback):
         self._next = self._log_seconds = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Show the bar if somebody may be watching."""
-        if self.enabled == "auto" and (seconds := os.environ.get(LOGS_EPOCHS)):
+        """Show the bar if it is enabled."""
+        if self.enabled == "auto" and (seconds := os.environ.get(LOG_INTERVAL)):
             self._log_seconds = float(seconds)
             self._next = time.monotonic() + self._log_seconds
             return
-        console = self._console or Console()
-        wanted = _watched(console) if self.enabled == "auto" else self.enabled
-        if not wanted or not trainer.is_global_zero:
+        console, enabled = self._console or Console(), self.enabled
+        if enabled == "auto":
+            enabled = console.is_terminal and not os.environ.get("CI") and not _in_multirun()
+        if not enabled or not trainer.is_global_zero:
             return
         self._bar = Bar(
             TextColumn("[bold]epoch"),
@@ -76,7 +77,7 @@ class Progress(pl.Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Move the bar inside long epochs, or print a line."""
+        """Move the bar within long epochs, or print a line."""
         if self._log_seconds and time.monotonic() >= self._next:
             self._next = time.monotonic() + self._log_seconds
             self._log(trainer, trainer.current_epoch + 1)
@@ -85,7 +86,7 @@ class Progress(pl.Callback):
             self._draw(trainer, trainer.current_epoch + min(1.0, share))
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Draw the last state and leave it on the screen."""
+        """Draw the final state and leave it on the screen."""
         if self._bar is not None:
             self._draw(trainer, trainer.current_epoch)
         if self._log_seconds:
@@ -93,7 +94,7 @@ class Progress(pl.Callback):
         self._stop()
 
     def on_exception(self, trainer: pl.Trainer, *details: Any) -> None:
-        """Give the terminal back."""
+        """Stop drawing."""
         self._stop()
 
     def _draw(self, trainer: pl.Trainer, completed: float) -> None:
@@ -115,9 +116,9 @@ class Progress(pl.Callback):
 
 
 def describe(metrics: Mapping[str, Any]) -> str:
-    """Loss, score and mean sigma of the last epoch in a few words.
+    """Loss, score and mean sigma of the last epoch, in a few words.
 
-    The score is that of the validation data if there is a split, else of the test data.
+    The score is that of the validation data if there is any, else of the test data.
     """
     words = []
     if "train/loss" in metrics:
@@ -134,12 +135,8 @@ def describe(metrics: Mapping[str, Any]) -> str:
     return "  ".join(words)
 
 
-def _watched(console: Console) -> bool:
-    return console.is_terminal and not os.environ.get("CI") and not _in_multirun()
-
-
 def _in_multirun() -> bool:
-    # Without Hydra in the process there is no multirun, and no reason to import it.
+    # Do not import Hydra only to find out that it is not in use.
     module = sys.modules.get("hydra.core.hydra_config")
     if module is None or not module.HydraConfig.initialized():
         return False

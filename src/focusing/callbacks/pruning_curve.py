@@ -1,8 +1,8 @@
-"""How many connections a network can lose.
+"""Scores of a network against the share of pruned connections.
 
-Two rules. The paper's: drop the connections outside a neuron's focus, |phi| < t, with one t for all
-focused layers. The usual one: drop the smallest weights, again with one limit for all layers.
-Nothing here changes the network: it works on a copy.
+There are two rules: the paper's prunes connections outside a neuron's focus, |phi| < t, with the
+same t for all focused layers. Magnitude pruning drops the smallest weights of all layers together.
+All functions work on a copy of the network.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from focusing.training.metrics import score
 from focusing.training.module import FocusingModule
 
 COUNTED_THRESHOLDS = (1e-7, 1.0)
-"""Thresholds at which the paper counts the connections of every neuron."""
+"""Thresholds at which the paper counts the connections of each neuron."""
 
 
 def thresholds(points: int = 40, highest: float = 1.5) -> list[float]:
-    """0, and even steps from 1e-7 to the highest; by default those of the paper."""
+    """0, and ``points`` even steps from 1e-7 to ``highest``; by default those of the paper."""
     return [0.0, *np.linspace(COUNTED_THRESHOLDS[0], highest, points).tolist()]
 
 
@@ -36,21 +36,20 @@ THRESHOLDS = tuple(thresholds())
 
 
 class PruningCurve(Analysis):
-    """Test scores of the trained network with fewer and fewer connections.
+    """Tests the trained network with fewer and fewer connections.
 
     The record gets ``pruning``:
 
-    - ``curve``: the paper's rule, |phi| < t dropped in all focused layers, for t = 0 and
-      ``points`` values from 1e-7 to ``highest``; see
-      :func:`pruning_curve`. A dense network has none.
-    - ``magnitude``: the smallest weights of the same layers dropped, with one limit for all of
-      them, at the sparsities of ``curve``; of a dense network at ``points`` even steps from 0 to 1.
-    - ``connections``: how many every neuron has at t = 1e-7 and t = 1, as the paper shows them.
+    - ``curve``: scores after pruning |phi| < t in all focused layers, for t = 0 and ``points``
+      values from 1e-7 to ``highest``; see :func:`pruning_curve`. Empty for a dense network.
+    - ``magnitude``: scores after pruning the smallest weights of the same layers, at the sparsities
+      of ``curve``, or for a dense network at ``points`` even steps from 0 to 1.
+    - ``connections``: connections of each neuron at t = 1e-7 and t = 1, as the paper shows them.
 
-    The weights are those after the last epoch, so that the first point is the score ``last``.
+    The weights are those after the last epoch, so the first point is the score ``last``.
 
     Args:
-        points: of each curve.
+        points: number of points of each curve.
         highest: last threshold.
     """
 
@@ -83,17 +82,17 @@ class PruningCurve(Analysis):
 def pruning_curve(
     net: nn.Module, batches: Iterable[Split], limits: Sequence[float] = THRESHOLDS
 ) -> list[dict[str, Any]]:
-    """Scores after dropping the connections with |phi| < t of all focused layers.
+    """Scores after pruning the connections with |phi| < t in all focused layers.
 
     Args:
         net: the network.
-        batches: the data that scores it; is iterated once per threshold.
+        batches: test data, iterated once per threshold.
         limits: values of t.
 
     Returns:
-        For every threshold ``threshold``, ``sparsity`` (share of the focused layers' connections
-        that are gone), ``layers`` (the same per layer) and the scores: ``loss`` and ``acc``,
-        or ``loss``, ``mae`` and ``mse``.
+        For each threshold: ``threshold``, ``sparsity`` (pruned share of the focused layers'
+        connections), ``layers`` (the same per layer) and the scores: ``loss`` and ``acc``, or
+        ``loss``, ``mae`` and ``mse``.
     """
     points = _curve(net, batches, phi_levels(net), limits)
     return [{"threshold": t, **point} for t, point in zip(limits, points, strict=True)]
@@ -102,16 +101,16 @@ def pruning_curve(
 def magnitude_curve(
     net: nn.Module, batches: Iterable[Split], sparsities: Sequence[float]
 ) -> list[dict[str, Any]]:
-    """Scores after dropping the smallest weights of the hidden layers, all layers together.
+    """Scores after pruning the smallest weights of all hidden layers together.
 
     Args:
-        net: the network; of a focused layer the effective weights phi o W count.
-        batches: the data that scores it; is iterated once per sparsity.
-        sparsities: shares of the connections to drop.
+        net: the network; for a focused layer the effective weights phi o W count.
+        batches: test data, iterated once per sparsity.
+        sparsities: shares of the connections to prune.
 
     Returns:
-        For every sparsity ``sparsity`` (to a whole number of connections), ``layers`` and the
-        scores, as :func:`pruning_curve` does.
+        For each sparsity: ``sparsity`` (rounded to whole connections), ``layers`` and the scores,
+        as in :func:`pruning_curve`.
     """
     ranks = magnitude_ranks(net)
     total = sum(layer.numel() for layer in ranks.values())
@@ -119,10 +118,10 @@ def magnitude_curve(
 
 
 def hidden_layers(net: nn.Module) -> Mapping[str, Any]:
-    """The layers that pruning is about, by name.
+    """Layers to prune, by name.
 
-    They are the focused ones. Without any they are all ``nn.Linear`` ones but the last, which is
-    the output; if it is the only one, it is taken.
+    The focused layers or, if there are none, all ``nn.Linear`` layers except the last, which is the
+    output. A single linear layer is pruned.
     """
     modules = dict(net.named_modules())
     layers = {name: layer for name, layer in modules.items() if isinstance(layer, FocusedLinear)}
@@ -138,9 +137,9 @@ def hidden_layers(net: nn.Module) -> Mapping[str, Any]:
 
 @torch.no_grad()
 def phi_levels(net: nn.Module) -> dict[str, Tensor]:
-    """|phi| of every focused layer, (n, m); -1 where a connection is gone already.
+    """|phi| (n, m) of each focused layer; -1 for connections that are pruned already.
 
-    The connections that stay at a threshold are those with a level of at least that.
+    A threshold keeps the connections with at least this level.
     """
     levels = {}
     for name, layer in hidden_layers(net).items():
@@ -153,10 +152,10 @@ def phi_levels(net: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def magnitude_ranks(net: nn.Module) -> dict[str, Tensor]:
-    """For every hidden layer, the ranks (n, m) of its weights by size among all layers, from 0.
+    """Ranks (n, m) of the weights of each hidden layer, by magnitude among all layers, from 0.
 
-    The connections that stay when k are dropped are those with a rank of at least k: the rule of
-    ``torch.nn.utils.prune.global_unstructured`` with ``L1Unstructured``.
+    Pruning k connections keeps those with a rank of at least k, as
+    ``torch.nn.utils.prune.global_unstructured`` does with ``L1Unstructured``.
     """
     weights: dict[str, Tensor] = {}
     for name, layer in hidden_layers(net).items():
@@ -170,12 +169,12 @@ def magnitude_ranks(net: nn.Module) -> dict[str, Tensor]:
 
 
 def connections(net: nn.Module, threshold: float) -> dict[str, list[int]]:
-    """For every focused layer, how many connections with |phi| >= threshold its neurons have."""
+    """Number of connections with |phi| >= threshold of each neuron, by focused layer."""
     return {name: (phi >= threshold).sum(1).tolist() for name, phi in phi_levels(net).items()}
 
 
 def folded(net: nn.Module) -> nn.Module:
-    """A copy in float32 and eval mode whose focused layers are plain ``nn.Linear`` ones."""
+    """Copy in float32 and eval mode with ``nn.Linear`` in place of focused layers."""
     twin = copy.deepcopy(net).float().eval()
     focused = any(isinstance(layer, FocusedLinear) for layer in twin.modules())
     return defocusify(twin) if focused else twin
@@ -188,7 +187,7 @@ def _curve(
     levels: Mapping[str, Tensor],
     limits: Sequence[float],
 ) -> list[dict[str, Any]]:
-    """A point for every limit, below which connections are dropped."""
+    """Sparsity and scores after pruning the connections whose level is below each limit."""
     twin = folded(net)
     layers: dict[str, Any] = {name: twin.get_submodule(name) for name in levels}
     weights = {name: layer.weight.clone() for name, layer in layers.items()}

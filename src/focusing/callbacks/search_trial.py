@@ -1,4 +1,4 @@
-"""A run that is a trial of a search: it reports its score, and stops when the search says so."""
+"""Report the scores of a run to the search that it is a trial of, and stop when told to."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class SearchTrial(pl.Callback):
-    """Reports the score of every epoch to a study, and stops a run that is not worth its time.
+    """Reports the score of each epoch to an Optuna study, and stops the run if it is pruned.
 
-    The score is that of the validation data if there is a split, else of the test data.
+    The score is that of the validation data if there is any, else of the test data.
 
     Args:
-        study: its file, made by the search.
-        number: of the trial.
-        after_trials: the first so many trials run to their end.
-        after_epochs: no trial stops before so many epochs.
+        study: file of the study, created by the search.
+        number: number of the trial.
+        after_trials: number of first trials that are never pruned.
+        after_epochs: number of first epochs in which no trial is pruned.
     """
 
     def __init__(self, study: str, number: int, after_trials: int, after_epochs: int) -> None:
@@ -34,7 +34,7 @@ class SearchTrial(pl.Callback):
         self._trial: optuna.Trial | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Find the trial."""
+        """Open the study and find the trial."""
         import optuna
 
         study = open_study(self.path, **self._limits)
@@ -43,7 +43,7 @@ class SearchTrial(pl.Callback):
         self._reported = set(frozen.intermediate_values)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Report the epoch before, whose checkpoint is written by now."""
+        """Report the previous epoch, whose checkpoint has been written."""
         series: dict[str, list[float]] = pl_module.series  # type: ignore[assignment]
         names = [f"{split}/{score}" for split in ("val", "test") for score in ("acc", "mae")]
         values = next((series[name] for name in names if series.get(name)), [])
@@ -54,4 +54,4 @@ class SearchTrial(pl.Callback):
             self._trial.report(values[-1], epoch)
             self._reported.add(epoch)
         if self._trial.should_prune():
-            raise PrunedError(f"Given up after epoch {epoch}.")
+            raise PrunedError(f"Pruned after epoch {epoch}.")

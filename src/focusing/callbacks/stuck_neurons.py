@@ -1,4 +1,4 @@
-"""Count neurons whose focus is stuck where it learns nothing."""
+"""Count neurons whose focus is stuck in an uninformative place."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ log = logging.getLogger(__name__)
 
 
 class StuckNeurons(Resumable):
-    """Counts the neurons whose focus stays where it learns nothing.
+    """Counts neurons whose focus has stopped in an uninformative place.
 
-    A neuron is stuck if both hold:
+    A neuron is stuck if both conditions hold:
 
-    - It went nowhere: every trained coordinate of its mu and sigma is within ``tolerance``
-      apertures (its sigma) of where it was ``window`` epochs ago. What it did in between does not
-      count: a focus amid noise never rests, it jiggles.
-    - Its output says nothing about the targets: they explain less than ``information`` of its
-      variance (eta squared, less what chance explains; of regression the squared correlation). A
-      neuron in the right place does not move either, but is of use.
+    - It does not move: every trained coordinate of its mu and sigma is within ``tolerance``
+      apertures (its sigma) of its value ``window`` epochs ago. Movement in between does not count:
+      a focus amid noise jitters.
+    - Its output is unrelated to the targets: they explain less than ``information`` of its
+      variance, by eta squared or, for regression, the squared correlation, both corrected for
+      chance. A neuron in a good place does not move either, but its output is informative.
 
-    The second is measured every ``window`` epochs, and after the last one.
+    The second condition is measured every ``window`` epochs and after the last one.
 
     Layers whose foci are not trained have no stuck neurons. The count is logged per epoch as
     ``focus/stuck`` (and ``focus/stuck_<layer>`` if there are several layers) and kept in the record
-    as ``measured.stuck``; one warning at the end says where they are and what to try.
+    as ``measured.stuck``. A warning at the end says where the stuck neurons are and what to try.
 
     Args:
-        window: epochs over which the movement counts; before, no neuron is stuck.
-        tolerance: greatest movement of a focus that went nowhere, in apertures.
-        information: least share of a useful output's variance that the targets explain.
-        samples: of the training data, evenly spaced, that this is measured on.
+        window: number of epochs over which movement is measured; no neuron is stuck before.
+        tolerance: largest movement of a neuron that counts as not moving, in apertures.
+        information: smallest explained share of variance of a neuron that counts as informative.
+        samples: number of training samples, evenly spaced, to measure that share on.
     """
 
     state = ("path", "blind", "which")
@@ -55,9 +55,9 @@ class StuckNeurons(Resumable):
         super().__init__()
         self.window, self.tolerance = window, tolerance
         self.information, self.samples = information, samples
-        self.which: dict[str, Tensor] = {}  # layer -> which of its neurons are stuck
+        self.which: dict[str, Tensor] = {}  # layer -> mask of its stuck neurons
         self.path: dict[str, Tensor] = {}  # layer -> foci (the last window + 1 epochs, n, 2d)
-        self.blind: dict[str, Tensor] = {}  # layer -> neurons whose output says nothing
+        self.blind: dict[str, Tensor] = {}  # layer -> mask of its uninformative neurons
         self._layers: dict[str, FocusedLinear] = {}
 
     @property
@@ -66,11 +66,15 @@ class StuckNeurons(Resumable):
         return {name: int(flags.sum()) for name, flags in self.which.items()}
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Take the layers with trained foci."""
-        self._layers = _trained_layers(pl_module)
+        """Find the layers with trained foci."""
+        self._layers = {
+            name: layer
+            for name, layer in focused_layers(pl_module).items()
+            if layer.mu.requires_grad or layer.sigma.requires_grad
+        }
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Remember where the foci start; a resumed run has done so."""
+        """Keep the initial foci, unless the run resumes."""
         for name, layer in self._layers.items():
             if name not in self.path:
                 self.path[name] = _foci(layer)[None]
@@ -95,12 +99,12 @@ class StuckNeurons(Resumable):
         stuck = self.stuck
         counts = {f"focus/stuck_{name}": stuck[name] for name in stuck} if len(stuck) > 1 else {}
         values = {"focus/stuck": sum(stuck.values()), **counts}
-        # The module hands these to the loggers with its own row; log_dict takes longer than a step.
+        # The module logs these with its own metrics; log_dict would take longer than a step.
         trainer.callback_metrics.update({key: torch.tensor(float(n)) for key, n in values.items()})
 
     @torch.no_grad()
     def _information(self, module: FocusingModule) -> dict[str, Tensor]:
-        """Layer -> share (n,) of its neurons' variance that the targets explain."""
+        """Share of the variance of each neuron (n,) that the targets explain, by layer."""
         net, precision = module.net, module.trainer.precision_plugin
         inputs, targets = module.batches["train"].evenly_spaced(self.samples)
         outputs: dict[str, list[Tensor]] = {name: [] for name in self._layers}
@@ -120,12 +124,12 @@ class StuckNeurons(Resumable):
             for handle in handles:
                 handle.remove()
         return {
-            name: explained(torch.cat(chunks).double(), targets).cpu()
+            name: explained_variance(torch.cat(chunks).double(), targets).cpu()
             for name, chunks in outputs.items()
         }
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Warn once of stuck neurons."""
+        """Warn of stuck neurons."""
         counts = [
             f"{count} of {len(self.which[name])} in {name}"
             for name, count in self.stuck.items()
@@ -133,16 +137,16 @@ class StuckNeurons(Resumable):
         ]
         if counts and trainer.is_global_zero:
             log.warning(
-                "Stuck foci: %s went nowhere in the last %d epochs, and what they see says nothing "
+                "Stuck foci: %s did not move in the last %d epochs, and their outputs say nothing "
                 "about the targets. Try a wider initial sigma, mu=spread so that some start near "
-                "the informative inputs, optim.anneal_from, optim.mu_repulsion, or a larger "
+                "informative inputs, optim.anneal_from, optim.mu_repulsion, or a larger "
                 "optim.lr_mu.",
                 ", ".join(counts),
                 self.window,
             )
 
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Number of neurons of every layer, and which were stuck at the end."""
+        """Number of neurons in each layer, and which of them are stuck at the end."""
         layers = {
             name: {"neurons": len(flags), "stuck": flags.nonzero()[:, 0].tolist()}
             for name, flags in self.which.items()
@@ -150,15 +154,15 @@ class StuckNeurons(Resumable):
         return {"measured": {"stuck": layers}} if layers else {}
 
 
-def explained(values: Tensor, targets: Tensor) -> Tensor:
-    """Share of the variance of every column that the targets explain, less what chance explains.
+def explained_variance(values: Tensor, targets: Tensor) -> Tensor:
+    """Share of the variance of each column that the targets explain, corrected for chance.
 
     Args:
         values: (N, n).
-        targets: (N,): class numbers, or numbers.
+        targets: (N,): class numbers, or floats for regression.
 
     Returns:
-        (n,), 0 where the values are constant; below 0 if they explain less than chance would.
+        (n,): 0 for a constant column; negative if the targets explain less than chance would.
     """
     centred = values - values.mean(0)
     total = centred.square().sum(0)
@@ -174,24 +178,13 @@ def explained(values: Tensor, targets: Tensor) -> Tensor:
     freedom = max(len(values) - groups, 1)
     share = between / total.clamp_min(1e-300)
     adjusted = 1 - (1 - share) * (len(values) - 1) / freedom
-    # Rounding leaves a constant column some variance.
+    # A constant column may have a little variance from rounding.
     constant = total <= 1e-20 * values.square().sum(0)
     return torch.where(constant, 0.0, adjusted)
 
 
-def _trained_layers(module: pl.LightningModule) -> dict[str, FocusedLinear]:
-    layers = focused_layers(module)
-    return {
-        name: layer
-        for name, layer in layers.items()
-        if layer.mu.requires_grad or layer.sigma.requires_grad
-    }
-
-
 def _foci(layer: FocusedLinear) -> Tensor:
-    """Trained coordinates of the foci, (n, d) or (n, 2d), as a copy on the CPU."""
-    mu, sigma = (values.detach() for values in layer.neuron_foci())
-    trained = [
-        values for values, own in ((mu, layer.mu), (sigma, layer.sigma)) if own.requires_grad
-    ]
+    """Copy of the trained coordinates of the foci on the CPU, (n, d) or (n, 2d)."""
+    pairs = zip(layer.neuron_foci(), (layer.mu, layer.sigma), strict=True)
+    trained = [values.detach() for values, parameter in pairs if parameter.requires_grad]
     return torch.cat(trained, dim=1).float().cpu()

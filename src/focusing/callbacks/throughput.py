@@ -1,4 +1,4 @@
-"""How fast a run trains and how much memory it takes."""
+"""Training speed and peak memory of a run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 
 
 class Throughput(pl.Callback):
-    """Optimizer steps per second, and peak memory, over all sessions of a run.
+    """Measures optimizer steps per second and peak memory over all sessions of a run.
 
-    The clock runs while training batches run: validation, per-epoch evaluation and checkpoints do
-    not count. Nothing is logged, because times in ``metrics.csv`` would make two equal runs differ;
-    the record gets ``steps_per_second`` and ``peak_memory_bytes``.
+    Only the time of training batches counts, not validation, metrics and checkpoints. The record
+    gets ``steps_per_second`` and ``peak_memory_bytes``. Nothing is logged, because times in
+    ``metrics.csv`` would make two equal runs differ.
     """
 
     def __init__(self) -> None:
@@ -34,18 +34,25 @@ class Throughput(pl.Callback):
 
     @property
     def peak_memory_bytes(self) -> int:
-        """Most memory held at once: by tensors on a GPU, else by the whole process so far."""
-        return max(self._peak, _peak_memory(self._device))
+        """Peak memory: of tensors on a GPU, otherwise of the whole process."""
+        if self._device.type == "cuda":
+            return max(self._peak, torch.cuda.max_memory_allocated(self._device))
+        if sys.platform == "win32":
+            return self._peak
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return max(self._peak, peak if sys.platform == "darwin" else peak * 1024)
 
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """What it adds to the record."""
+        """``steps_per_second`` and ``peak_memory_bytes`` of the record."""
         return {
             "steps_per_second": self.steps / self.seconds if self.seconds else None,
             "peak_memory_bytes": self.peak_memory_bytes,
         }
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """See where the run happens."""
+        """Reset the peak memory of the GPU."""
         self._device = pl_module.device
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -55,9 +62,9 @@ class Throughput(pl.Callback):
         self._start = time.perf_counter()
 
     def on_train_batch_end(self, trainer: pl.Trainer, *details: Any) -> None:
-        """Note the number of steps."""
+        """Count the steps."""
         self.steps = trainer.global_step
-        if self._start is None:  # resumed in the middle of an epoch, which has no epoch start
+        if self._start is None:  # a run that resumes within an epoch has no epoch start
             self._start = time.perf_counter()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -73,12 +80,12 @@ class Throughput(pl.Callback):
         self._stop()
 
     def state_dict(self) -> dict[str, Any]:
-        """Counts so far, so that a resumed run adds to them."""
+        """Measurements so far, which a resumed run adds to."""
         peak = self.peak_memory_bytes
         return {"steps": self.steps, "seconds": self.seconds, "peak_memory_bytes": peak}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on counting where the checkpoint was written."""
+        """Restore the measurements of the checkpoint."""
         self.steps = state_dict["steps"]
         self._seconds = state_dict["seconds"]
         self._peak = state_dict["peak_memory_bytes"]
@@ -91,18 +98,7 @@ class Throughput(pl.Callback):
 
 
 def clock(device: torch.device) -> float:
-    """Seconds, once a device has done all that it was told: kernels run behind Python's back."""
+    """Current time in seconds, after the device has finished all queued kernels."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
     return time.perf_counter()
-
-
-def _peak_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

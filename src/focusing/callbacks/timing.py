@@ -1,4 +1,4 @@
-"""What focus costs in time."""
+"""Time of training and testing, compared with the dense twin of a focused network."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ Action = Callable[[], object]
 
 
 class Timing(Analysis):
-    """Training and test time, and the ratio of a focused network to its dense twin.
+    """Measures training and test time, and their ratio to the dense twin of a focused network.
 
-    Times of two processes can be compared only on an idle machine. So the ratios come from one:
-    when training is over, copies of the network and of its dense twin (the same layers without
-    foci) take turns, in training steps and in tests. The record gets ``timing``:
+    Times of two processes are comparable only on an idle machine. So both networks are timed in
+    one process: after training, copies of the network and of its dense twin (the same layers
+    without foci) alternate in training steps and tests. The record gets ``timing``:
 
-    - ``epoch_seconds``: median over the epochs of this run, training batches only; ``epochs``: how
-      many were timed. An epoch that was interrupted is not.
+    - ``epoch_seconds``: median time of the training batches of an epoch, over all ``epochs`` that
+      were not interrupted.
     - ``test_seconds``: per 1000 samples, of the network ``as_is`` and ``folded``.
     - ``step_seconds``: of a training step of the network ``as_is`` and of its ``dense`` twin.
-    - ``ratio``: as it is over dense, ``train`` and ``test``: medians over the rounds; null for a
-      dense network. ``quartiles``: of the same, to tell how sure they are.
+    - ``ratio``: time of the network over that of its dense twin, in ``train`` and ``test``, as a
+      median over the rounds, with its ``quartiles``; null for a dense network.
     - ``device``, ``threads``, ``batch_size``, ``test_batch_size`` and ``rounds``.
 
     Args:
-        rounds: turns of each; one more before them is not counted.
+        rounds: measurements of each network, after one that warms up.
     """
 
     name = "timing"
@@ -59,13 +59,13 @@ class Timing(Analysis):
         self._start = clock(pl_module.device)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stop the clock: training of the epoch is over."""
+        """Stop the clock."""
         if self._start is not None:
             self.epoch_seconds.append(clock(pl_module.device) - self._start)
             self._start = None
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
-        """Let the twins take turns."""
+        """Time training steps and tests of the network and its twin."""
         focused = bool(focused_layers(module))
         training = take_turns(_training_steps(module), module.device, self.rounds)
         testing = take_turns(_test_passes(module), module.device, self.rounds)
@@ -90,7 +90,7 @@ class Timing(Analysis):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the checkpoint was written; an epoch that was interrupted does not count."""
+        """Restore the times of the checkpoint; an interrupted epoch does not count."""
         super().load_state_dict(state_dict)
         self._start = None
 
@@ -98,12 +98,15 @@ class Timing(Analysis):
 def take_turns(
     actions: Mapping[str, Action], device: torch.device, rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of the actions, round by round; what disturbs a round disturbs all of them.
+    """Time actions alternately, so that disturbances affect all of them.
 
     Args:
-        actions: by name.
-        device: where they happen.
-        rounds: turns of each; one more before them is not counted.
+        actions: actions by name.
+        device: device that they use.
+        rounds: measurements of each, after one that warms up.
+
+    Returns:
+        Seconds of each round, by name.
     """
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     for _ in range(rounds + 1):
@@ -115,7 +118,7 @@ def take_turns(
 
 
 def training_twins(net: nn.Module) -> dict[str, nn.Module]:
-    """Copies in train mode: ``as_is``, and ``dense`` without the foci, if there are any."""
+    """Copies in train mode: ``as_is`` and, if there are foci, ``dense`` without them."""
     twins = {"as_is": copy.deepcopy(net).float().train()}
     if any(isinstance(layer, FocusedLinear) for layer in net.modules()):
         twins["dense"] = defocusify(copy.deepcopy(twins["as_is"]))
@@ -128,9 +131,9 @@ def _training_steps(module: FocusingModule) -> dict[str, Action]:
 
 
 def training_step(net: nn.Module, optim: Optim, batch: Split) -> Action:
-    """What trains a network on the same batch again and again, a step a call."""
+    """A function that makes one training step on the same batch at each call."""
     optimizer = build_optimizer(net, optim)
-    FocusConstraint(net, optimizer)  # clipping the foci is part of a step
+    FocusConstraint(net, optimizer)  # clips the foci, which is part of a step
 
     def step() -> None:
         torch.autograd.backward(loss_of(net(batch.inputs), batch.targets))
@@ -141,7 +144,7 @@ def training_step(net: nn.Module, optim: Optim, batch: Split) -> Action:
 
 
 def _test_passes(module: FocusingModule) -> dict[str, Action]:
-    """Passes of a test batch through the network ``as_is``, and ``folded``."""
+    """Forward passes of a test batch through the network ``as_is`` and ``folded``."""
     inputs = _first_batch(module, "test").inputs
     nets = {"as_is": copy.deepcopy(module.net).float().eval(), "folded": folded(module.net)}
     return {name: torch.no_grad()(lambda net=net: net(inputs)) for name, net in nets.items()}
@@ -153,6 +156,6 @@ def _first_batch(module: FocusingModule, split: str) -> Split:
 
 
 def _quartiles(times: list[float], others: list[float]) -> list[float]:
-    """First quartile, median and third quartile of the ratios, round by round."""
+    """First quartile, median and third quartile of the ratios of all rounds."""
     ratios = [time / other for time, other in zip(times, others, strict=True)]
     return quantiles(ratios, method="inclusive") if len(ratios) > 1 else ratios * 3

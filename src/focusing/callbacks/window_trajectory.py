@@ -1,4 +1,4 @@
-"""Follow the windows of dynamic foci through training."""
+"""Record the windows of dynamic foci during training: ``windows.npz``."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from focusing.results.arrays import write_arrays
 log = logging.getLogger(__name__)
 
 FILE = "windows.npz"
-COINCIDE = 0.01
-"""Standard deviation of the centres, in frames, below which windows do not follow their samples."""
+MIN_SPREAD = 0.01
+"""Standard deviation of the centres, as a share of the frame, below which a warning is due."""
 PATIENCE = 5
-"""Epochs before a warning: windows begin together."""
+"""Epochs before a warning, as all windows start at the same position."""
 
 
 class WindowTrajectory(Resumable):
-    """Records where dynamic foci look on a few test samples; leaves ``windows.npz`` in the folder.
+    """Records the windows of dynamic foci on a few test samples, and writes ``windows.npz``.
 
-    The file has the samples (``images``, in [0, 255]), ``epoch`` and, for every recorded time,
-    ``centre`` and ``extent`` of every window, (E, samples, glimpses, d). A network without dynamic
-    foci leaves nothing. A warning tells of windows that are the same for all samples, and of a loss
-    that stays at chance.
+    The file holds the samples (``images``, in [0, 255]), the ``epoch`` of each of the E records,
+    and ``centre`` and ``extent`` of the windows, (E, samples, glimpses, d). A network without
+    dynamic foci has no file. The callback warns if the windows are the same for all samples, or if
+    the loss stays at chance level.
 
     Args:
         samples: number of test samples, evenly spaced.
-        early: further records in the first epoch, in which windows move most.
+        early: additional records in the first epoch, in which windows move most.
     """
 
     state = ("epochs", "windows")
@@ -54,14 +54,15 @@ class WindowTrajectory(Resumable):
         self.windows: list[Tensor] = []
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Find the foci, and choose the samples."""
-        self._focus = _dynamic_focus(pl_module)
+        """Find the first dynamic foci and choose the samples."""
+        kinds = (DynamicNetwork, WindowReader)  # a DynamicNetwork as a whole: it knows its axes
+        self._focus = next((one for one in pl_module.modules() if isinstance(one, kinds)), None)
         if self._focus is not None:
             module: Any = pl_module
             self._inputs = module.batches["test"].evenly_spaced(self.samples).inputs
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Record where the windows begin; a resumed run has done so."""
+        """Record the initial windows, unless the run resumes."""
         if not self.epochs:
             self._record(trainer.current_epoch)
 
@@ -73,7 +74,7 @@ class WindowTrajectory(Resumable):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Record the windows some times in the first epoch."""
+        """Record the windows ``early`` times in the first epoch."""
         if self._focus is None or trainer.current_epoch:
             return
         count, total = batch_idx + 1, trainer.num_training_batches
@@ -85,7 +86,7 @@ class WindowTrajectory(Resumable):
         self._record(trainer.current_epoch + 1)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the file, log its figure, and warn of windows that found nothing."""
+        """Write the file, log its figure, and warn of windows that do not work."""
         if not self.windows or not trainer.is_global_zero:
             return
         arrays = self._arrays()
@@ -103,7 +104,7 @@ class WindowTrajectory(Resumable):
             log_picture(trainer, trainer.current_epoch, "figure", "windows", figure)
 
     def _arrays(self) -> dict[str, Any]:
-        """What the file holds."""
+        """Content of the file."""
         centre, extent = torch.stack(self.windows).float().cpu().unbind(1)
         low, high = self._inputs.amin(), self._inputs.amax()
         images = (255 * (self._inputs - low) / (high - low).clamp_min(1e-12)).round().byte()
@@ -117,7 +118,7 @@ class WindowTrajectory(Resumable):
     def _warn(self, pl_module: Any) -> None:
         if self.epochs[-1] < PATIENCE:
             return
-        if self._spread() < COINCIDE:
+        if self._spread() < MIN_SPREAD:
             log.warning(
                 "The windows of all samples coincide: dynamic foci do not follow the input. Try a "
                 "smaller optim.lr_dynamic, or model.dynamic.start=blob."
@@ -127,12 +128,12 @@ class WindowTrajectory(Resumable):
             log.warning("The loss stays at chance: try a smaller optim.lr_dynamic and optim.lr.")
 
     def _spread(self) -> float:
-        """Standard deviation of the centres over samples, of the axis where it is greatest."""
+        """Standard deviation of the centres over samples, along the axis where it is largest."""
         centre = self.windows[-1][0].float()
         return centre.std(dim=0).max().item()
 
     def measurements(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """How far windows follow their samples, for the record."""
+        """Spread of the windows over samples, and their mean extent at the start and the end."""
         if not self.windows or not bool(self.windows[-1].isfinite().all()):
             return {}
         first, last = (self.windows[at][1].float().mean().item() for at in (0, -1))
@@ -146,9 +147,3 @@ class WindowTrajectory(Resumable):
             windows = self._focus.windows(self._inputs.to(weights))
             self.epochs.append(epoch)
             self.windows.append(torch.stack([windows.centre, windows.extent]).cpu())
-
-
-def _dynamic_focus(module: pl.LightningModule) -> DynamicNetwork | WindowReader | None:
-    """The first dynamic foci of a network; of a DynamicNetwork the whole, which knows its axes."""
-    kinds = (DynamicNetwork, WindowReader)
-    return next((layer for layer in module.modules() if isinstance(layer, kinds)), None)

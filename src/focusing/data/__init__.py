@@ -1,4 +1,4 @@
-"""The data sets: tensors that are made or read once and stay in memory."""
+"""The data sets: tensors that are read or generated once and stay in memory."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch when a data set is first asked for: `focusing data list` needs none of it."""
+    """Import lazily: `focusing data list` should not have to wait for torch."""
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"{__name__}.{home}"), name)

@@ -1,7 +1,4 @@
-"""``data=fsdd`` and ``multi_domain``: spoken digits as pictures of their sound, alone or in pairs.
-
-The pictures are mel-frequency cepstral coefficients; a pair is a handwritten and a spoken digit.
-"""
+"""Spoken digits as MFCCs (``data=fsdd``), and paired with MNIST digits (``data=multi_domain``)."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from annotated_types import Ge
 from numpy.typing import NDArray
 
 from focusing.data.cache import decode_files
-from focusing.data.dataset import DataSet, FileOptions, Raw, assemble, fake, takes_options
+from focusing.data.dataset import DataSet, FileOptions, Raw, assemble, fake_samples, takes_options
 from focusing.data.decoders import reading, refuse_corrupt
 from focusing.data.image_sets import read_mnist
 from focusing.errors import UserError
@@ -27,27 +24,27 @@ from focusing.validation import check_memory
 Array = NDArray[np.float64]
 RATE = 8000
 SPEAKERS = ("george", "jackson", "nicolas", "theo", "yweweler")
-"""The release with 2500 recordings, as many as the paper had; lucas came after it."""
+"""Speakers of the release with 2500 recordings, as many as in the paper; lucas came later."""
 TEST_SHARE = 0.5
-"""The paper's: 1250 and 1250."""
+"""Test share of the paper: 1250 of 2500."""
 OFFICIAL_TEST = 5
 """Recordings 0 to 4 of each digit of each speaker are the official test data."""
-LINEAR = 200 / 3
-"""Hertz per mel up to 1000 Hz, which is mel 15; above it 27 mels per factor of 6.4."""
+HERTZ_PER_MEL = 200 / 3
+"""Slope of the mel scale up to 1000 Hz, which is mel 15; above, 27 mels are a factor of 6.4."""
 PAIR_SIDE = 28
-"""Height and width of either half of a pair: recordings have as many coefficients and frames."""
-PAIR_RECIPE: dict[str, Any] = {
+"""Height and width of both halves of a pair; also MFCCs and frames of its recording."""
+PAIR_MFCC: dict[str, Any] = {
     "coefficients": PAIR_SIDE,
     "frames": PAIR_SIDE,
     "window": 512,
     "hop": 228,
     "bands": 40,
 }
-"""Options of :func:`focusing.data.fsdd`; with this hop 28 frames are 0.8 s."""
+"""Options of :func:`focusing.data.fsdd` for pairs; with this hop, 28 frames are 0.8 s."""
 DOMAINS = {"image": (0, PAIR_SIDE**2), "audio": (PAIR_SIDE**2, 2 * PAIR_SIDE**2)}
-"""First input of a domain and the one after its last, where inputs are on a line."""
+"""Range ``(start, stop)`` of the flattened inputs of each domain."""
 PIXEL_MEAN, PIXEL_DEVIATION = 0.1307, 0.3081
-"""Of MNIST's pixels, between 0 and 1."""
+"""Mean and standard deviation of MNIST's pixels, scaled to [0, 1]."""
 
 
 @takes_options
@@ -66,10 +63,11 @@ def fsdd(
     Args:
         options: see :class:`focusing.data.dataset.FileOptions`.
         speakers: names of the speakers, with 500 recordings each.
-        coefficients: MFCCs of a frame.
-        frames: frames of a recording; later ones are cut off, missing ones are silent.
-        window: samples of a frame, 8000 a second.
-        hop: samples from frame to frame.
+        coefficients: number of MFCCs per frame.
+        frames: number of frames per recording; longer ones are cut off, shorter ones are padded
+            with silence.
+        window: samples per frame, at 8000 per second.
+        hop: samples between the starts of two frames.
         bands: number of mel bands.
     """
     if coefficients > bands:
@@ -80,11 +78,11 @@ def fsdd(
     )
     if not mel_filters(RATE, window, bands).any(1).all():
         raise UserError(
-            f"data.window={window} is too short for data.bands={bands}, some of which would hear "
-            "nothing: use a longer window, or fewer bands."
+            f"data.window={window} is too short for data.bands={bands}, some of which would be "
+            "empty: use a longer window, or fewer bands."
         )
     if options.fake:
-        raw = fake((coefficients, frames, 1), 10, top=None, test_share=TEST_SHARE)
+        raw = fake_samples((coefficients, frames, 1), 10, max_value=None, test_share=TEST_SHARE)
         return assemble("fsdd", raw, options)
     recipe = {"coefficients": coefficients, "window": window, "hop": hop, "bands": bands}
     return assemble("fsdd", read_recordings(options, speakers, frames=frames, **recipe), options)
@@ -100,18 +98,18 @@ def multi_domain(
     test: Annotated[int, Ge(1)] = 2000,
     seed: Annotated[int, Ge(0)] = 0,
 ) -> DataSet:
-    """MNIST and spoken digits side by side, (56, 28, 1): a digit above, its recording below.
+    """Pairs of MNIST and spoken digits, (56, 28, 1): the image above, the recording below.
 
-    A row of the lower half is a frame of 28 MFCCs, each with zero mean and unit variance over the
-    recording. On a line of inputs the first half is the image, the second the recording. Training
-    pairs have nothing of the official test data of either set.
+    A row of the lower half is a frame of 28 MFCCs, each normalised to zero mean and unit variance
+    over the recording. Flattened, the first half of the inputs is the image, the second the
+    recording. Training pairs use no official test data of either set.
 
     Args:
-        options: see :class:`focusing.data.dataset.FileOptions`; the split is the official one.
-        noise: the domain that is N(0, 1) in place of its digits.
+        options: see :class:`focusing.data.dataset.FileOptions`; only the official split is allowed.
+        noise: the domain that is replaced by N(0, 1) noise.
         on_missing: what to do without MNIST, see :func:`focusing.data.mnist`.
-        train: number of training pairs. With 2250 each recording is in one of them; with more, a
-            validation split has recordings of the training data and says little.
+        train: number of training pairs. Each recording is used once in 2250 pairs. With more pairs
+            a validation split shares recordings with the training data, and its scores mean little.
         test: number of test pairs.
         seed: seed of the pairs and of the noise.
     """
@@ -121,42 +119,42 @@ def multi_domain(
             "of the test data apart."
         )
     if options.fake:
-        raw = fake((2 * PAIR_SIDE, PAIR_SIDE, 1), 10, top=None)
+        raw = fake_samples((2 * PAIR_SIDE, PAIR_SIDE, 1), 10, max_value=None)
     else:
         check_memory(8 * (train + test) * PAIR_SIDE**2, f"data.train={train} and test={test}")
         images = read_mnist(options, on_missing)
-        sounds = read_recordings(options, **PAIR_RECIPE)
-        raw = _pairs(images, sounds, noise, (train, test), seed)
+        sounds = read_recordings(options, **PAIR_MFCC)
+        raw = _pair_up(images, sounds, noise, (train, test), seed)
     informative = {"none": None, "image": DOMAINS["audio"], "audio": DOMAINS["image"]}[noise]
     data = assemble("multi_domain", raw, options)
     return replace(data, informative=informative, domains=DOMAINS)
 
 
 def read_recordings(options: FileOptions, speakers: Sequence[str] = SPEAKERS, **recipe: int) -> Raw:
-    """The recordings themselves, by the options of :func:`fsdd`; pairs of digits use them too."""
+    """Read recordings with the options of :func:`fsdd`."""
     files = options.files("fsdd")
     folder = files.paths[0]
     names, labels, official = _recordings(folder, speakers)
 
     def read(path: Path) -> NDArray[np.float32]:
-        return read_picture(path, **recipe)[..., None].astype(np.float32)
+        return read_mfcc(path, **recipe)[..., None].astype(np.float32)
 
     entry = decode_files("fsdd", folder, names, labels, recipe, read)
-    about: dict[str, Any] = {"top": None, "test_share": TEST_SHARE}
-    about["keep"] = (1,)  # each coefficient has its own scale
+    about: dict[str, Any] = {"max_value": None, "test_share": TEST_SHARE}
+    about["stat_axes"] = (1,)  # coefficients differ in scale
     return Raw.of(entry, files.source, 10, official, **about)
 
 
-def read_picture(path: Path, *, frames: int, hop: int, **recipe: int) -> Array:
-    """The :func:`mfcc` (coefficients, frames) of a wav file; silence follows a short one."""
-    # Frames of zeros would be louder than most sounds: those of silence are not 0.
+def read_mfcc(path: Path, *, frames: int, hop: int, **recipe: int) -> Array:
+    """Read a wav file and return its :func:`mfcc`, (coefficients, frames)."""
+    # Pad the signal, not the MFCCs: those of silence are far from 0.
     sound = read_wave(path)
     silence = max(0, (frames - 1) * hop - len(sound))
     return mfcc(np.pad(sound, (0, silence)), RATE, hop=hop, **recipe)[:, :frames]
 
 
 def read_wave(path: Path) -> Array:
-    """The samples of a recording, from -1 to 1."""
+    """Read the samples of a wav file, from -1 to 1."""
     with reading(path):
         try:
             with wave.open(str(path)) as file:
@@ -174,11 +172,10 @@ def read_wave(path: Path) -> Array:
 def mfcc(
     signal: Array, rate: int, *, coefficients: int, bands: int, window: int, hop: int
 ) -> Array:
-    """Coefficients (coefficients, 1 + len(signal) // hop) of the frames of a signal in [-1, 1].
+    """MFCCs (coefficients, 1 + len(signal) // hop) of a signal in [-1, 1].
 
-    This is ``librosa.feature.mfcc`` with ``n_mfcc``, ``n_mels``, ``n_fft``, ``hop_length`` and its
-    other defaults. librosa itself compiles for half a minute when it is first called, and brings
-    400 MB along.
+    Equals ``librosa.feature.mfcc`` with ``n_mfcc``, ``n_mels``, ``n_fft``, ``hop_length`` and its
+    other defaults. librosa itself takes 400 MB, and compiles for half a minute at its first call.
     """
     padded = np.pad(signal, window // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, window)[::hop]
@@ -187,7 +184,7 @@ def mfcc(
     mel = mel_filters(rate, window, bands) @ power.T
     decibels = 10 * np.log10(np.maximum(mel, 1e-10))
     decibels = np.maximum(decibels, decibels.max() - 80)
-    # The orthonormal cosine transform of the bands.
+    # Orthonormal cosine transform over the bands.
     waves = np.cos(np.pi * np.outer(np.arange(coefficients), np.arange(bands) + 0.5) / bands)
     waves *= np.sqrt(2 / bands)
     waves[0] /= np.sqrt(2)
@@ -197,10 +194,10 @@ def mfcc(
 
 @cache
 def mel_filters(rate: int, window: int, bands: int) -> Array:
-    """Triangles of equal area at equal distances on Slaney's mel scale; ``librosa.filters.mel``."""
-    top = 15 + 27 * float(np.log(rate / 2 / 1000) / np.log(6.4))  # for rates above 2000
-    mel = np.linspace(0, top, bands + 2)
-    edges = np.where(mel < 15, mel * LINEAR, 1000 * 6.4 ** ((mel - 15) / 27))
+    """Triangular filters of equal area on Slaney's mel scale, as ``librosa.filters.mel``."""
+    highest = 15 + 27 * float(np.log(rate / 2 / 1000) / np.log(6.4))  # for rates above 2000
+    mel = np.linspace(0, highest, bands + 2)
+    edges = np.where(mel < 15, mel * HERTZ_PER_MEL, 1000 * 6.4 ** ((mel - 15) / 27))
     widths = np.diff(edges)
     bins = np.fft.rfftfreq(window, 1 / rate)
     rising = (bins - edges[:-2, None]) / widths[:-1, None]
@@ -210,7 +207,7 @@ def mel_filters(rate: int, window: int, bands: int) -> Array:
 
 
 def _recordings(folder: Path, speakers: Sequence[str]) -> tuple[list[str], NDArray[np.int64], int]:
-    """File names and digits, official training recordings first, and how many these are."""
+    """File names and digits, training recordings first, and the number of training recordings."""
     refuse_corrupt(folder)
     matches = [re.fullmatch(r"(\d)_(\w+)_(\d+)\.wav", path.name) for path in folder.glob("*.wav")]
     recordings = [(name[2], int(name[1]), int(name[3]), name[0]) for name in matches if name]
@@ -227,15 +224,15 @@ def _recordings(folder: Path, speakers: Sequence[str]) -> tuple[list[str], NDArr
             f"data=fsdd: {folder} holds no recording of {', '.join(map(str, absent))} by "
             f"{', '.join(speakers)}."
         )
-    # By speaker, digit and number, the official test recordings last.
+    # Test recordings last, otherwise by speaker, digit and number.
     chosen.sort(key=lambda recording: (recording[2] < OFFICIAL_TEST, *recording))
     official = sum(number >= OFFICIAL_TEST for _, _, number, _ in chosen)
     labels = np.array([digit for _, digit, _, _ in chosen], dtype=np.int64)
     return [name for *_, name in chosen], labels, official
 
 
-def _pairs(images: Raw, sounds: Raw, noise: str, counts: tuple[int, int], seed: int) -> Raw:
-    """Pairs of the same class, those of the training data first."""
+def _pair_up(images: Raw, sounds: Raw, noise: str, counts: tuple[int, int], seed: int) -> Raw:
+    """Pair images and recordings of the same class, training pairs first."""
     inputs, targets = [], []
     for number, count in enumerate(counts):
         random = np.random.default_rng([seed, number])
@@ -245,7 +242,7 @@ def _pairs(images: Raw, sounds: Raw, noise: str, counts: tuple[int, int], seed: 
         for digit in range(10):
             places = labels == digit
             for domain, known in enumerate(chosen):
-                rounds = -(-int(places.sum()) // len(known[digit]))  # all equally often
+                rounds = -(-int(places.sum()) // len(known[digit]))  # use all equally often
                 drawn = [random.permutation(known[digit]) for _ in range(rounds)]
                 index[domain, places] = np.concatenate(drawn)[: places.sum()]
         halves = [
@@ -264,19 +261,19 @@ def _pairs(images: Raw, sounds: Raw, noise: str, counts: tuple[int, int], seed: 
         10,
         "pairs, " + (sources[0] if sources[0] == sources[1] else ", ".join(sources)),
         f"{images.content[:16]} {sounds.content[:16]} {noise} {counts} {seed}",
-        top=None,
+        max_value=None,
     )
 
 
 def _by_digit(raw: Raw, number: int) -> list[NDArray[np.int64]]:
-    """Indices by digit of the official training data, or of the test data."""
+    """Indices of the samples of each digit in the training (0) or the test data (1)."""
     cut = raw.official or 0
     start, stop = (0, cut) if number == 0 else (cut, len(raw.targets))
     return [start + np.flatnonzero(raw.targets[start:stop] == digit) for digit in range(10)]
 
 
 def _normalised(frames: NDArray[Any]) -> NDArray[Any]:
-    """Recordings (N, frames, coefficients), each coefficient with mean 0 and variance 1 in each."""
+    """Normalise each coefficient of each recording (N, frames, coefficients) over its frames."""
     deviation = np.maximum(frames.std(1, keepdims=True), 1e-6)
     normalised: NDArray[Any] = (frames - frames.mean(1, keepdims=True)) / deviation
     return normalised

@@ -1,4 +1,4 @@
-"""Batches of data in memory, and what happens to them on the way to the network."""
+"""Batches of in-memory data, and their preparation and augmentation."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from focusing.instantiate import check_arguments
 
 PREPROCESSING = ("author", "unit", "standard", "pixel_mean", "none")
 FITTED = ("standard", "pixel_mean")
-"""The kinds of preprocessing that have statistics of the training samples."""
+"""Kinds of preprocessing that use statistics of the training samples."""
 STATISTICS_CHUNK = 4096
-"""Samples at a time when statistics are taken: a float64 copy of all would not fit."""
+"""Statistics are computed in chunks of samples, as a float64 copy of all may not fit in memory."""
 
 
 def epoch_seed(seed: int, epoch: int, stream: int = 0) -> int:
-    """The seed of an epoch's random numbers: a pure function, so that a resumed run repeats them.
+    """Seed of an epoch's random numbers; a resumed run computes the same one.
 
     Args:
         seed: seed of the run.
-        epoch: from 0.
+        epoch: number of the epoch, from 0.
         stream: 0 for the order of the batches, 1 for the network (dropout), 2 for augmentation.
     """
     return int(np.random.SeedSequence([seed, epoch, stream]).generate_state(1, np.uint64)[0] >> 1)
 
 
-def resident(split: Split, device: torch.device) -> Split:
+def move_if_fits(split: Split, device: torch.device) -> Split:
     """Move a split to a device, unless it takes more than half of the free memory there.
 
-    ``Batches`` then moves batch by batch.
+    ``Batches`` moves the batches of a split that stays on the CPU.
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
@@ -48,29 +48,29 @@ def resident(split: Split, device: torch.device) -> Split:
     return split.to(device)
 
 
-def send(values: Tensor, device: torch.device) -> Tensor:
-    """Move values to a device; to a GPU from pinned memory, so that the host need not wait."""
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Move values to a device; asynchronously, from pinned memory, if it is a GPU."""
     if device.type == "cuda" and values.is_cpu:
         return values.pin_memory().to(device, non_blocking=True)
     return values.to(device)
 
 
 class Batches:
-    """Iterates over a split in memory: no workers, and no copies if it is on the device.
+    """Iterates over a split in memory: no workers, and no copies if it is on the device already.
 
     Args:
         split: the samples.
         size: batch size; the last batch may be smaller.
-        seed: shuffles every epoch anew, as a function of the seed and :attr:`epoch` alone; None
-            keeps the order.
+        seed: seed of the shuffling, which depends only on it and on :attr:`epoch`; None keeps the
+            order.
         limit: maximum number of batches.
-        bundle: number of consecutive batches to yield at once, for a consumer that takes them
-            apart with ``Split.chunks``: the overhead of a step then occurs once per bundle.
+        bundle: number of batches to yield at once. The consumer takes them apart with
+            ``Split.chunks``, so that Lightning's overhead occurs once per bundle.
         device: device of the batches; None: that of the split.
         prepare: maps the inputs of a batch; see ``DataSet.prepare``.
-        augment: changes the prepared inputs; see ``DataSet.augment``.
-        augment_seed: seed of the augmentation, which differs from epoch to epoch.
-        drop_last: leave out samples that do not fill a last batch.
+        augment: augments the prepared inputs; see ``DataSet.augment``.
+        augment_seed: seed of the augmentation, combined with :attr:`epoch`.
+        drop_last: drop the last batch if it is incomplete.
     """
 
     def __init__(
@@ -96,21 +96,16 @@ class Batches:
         self._used = samples if limit is None else min(samples, limit * size)
         if drop_last:
             self._used -= self._used % size
-        self._stride = min(bundle * size, max(samples, 1))  # torch counts to 2**63 only
+        self._stride = min(bundle * size, max(samples, 1))  # bounded, as torch.split takes an int64
 
     def __len__(self) -> int:
         return -(-self._used // self._stride)
-
-    @property
-    def steps(self) -> int:
-        """Number of batches in an epoch, bundled or not."""
-        return -(-self._used // self.size)
 
     def __iter__(self) -> Iterator[Split]:
         seed = epoch_seed(self.augment_seed, self.epoch, stream=2)
         generator = torch.Generator().manual_seed(seed)
         for chunk in self._chunks():
-            inputs, targets = (send(values, self.device) for values in chunk)
+            inputs, targets = (to_device(values, self.device) for values in chunk)
             if self.prepare is not None:
                 inputs = self.prepare(inputs)
             if self.augment is not None:
@@ -123,7 +118,7 @@ class Batches:
         return Split(inputs if self.prepare is None else self.prepare(inputs), targets)
 
     def evenly_spaced(self, count: int) -> Split:
-        """Prepared samples at equal distances, at most ``count`` of them."""
+        """At most ``count`` prepared samples, evenly spaced."""
         samples = len(self.split.targets)
         return self.take(torch.linspace(0, samples - 1, min(samples, count)).long())
 
@@ -132,7 +127,7 @@ class Batches:
         if self.seed is None:
             yield from Split(inputs[: self._used], targets[: self._used]).chunks(self._stride)
             return
-        # Drawn on the CPU: every kind of device sees the same batches.
+        # Drawn on the CPU, so that all devices see the same batches.
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, self.epoch))
         order = torch.randperm(len(targets), generator=generator)[: self._used]
         for index in torch.split(order.to(targets.device), self._stride):
@@ -152,12 +147,12 @@ class Preparation:
     offset: Tensor
 
     def __call__(self, raw: Tensor) -> Tensor:
-        """Prepare samples (N, *), on their device."""
+        """Prepare samples (N, *) on their device."""
         own = self.to(raw.device)
         return raw.to(torch.float32, copy=True).mul_(own.factor).add_(own.offset)
 
     def to(self, device: torch.device) -> Preparation:
-        """The same on a device, where it needs no copy for each batch."""
+        """The same mapping with its tensors on a device."""
         if self.factor.device == self.offset.device == device:
             return self
         return Preparation(self.factor.to(device), self.offset.to(device))
@@ -168,8 +163,8 @@ class Preparation:
         kind: str,
         train: NDArray[Any],
         *,
-        top: float | None = 255.0,
-        keep: Sequence[int] = (-1,),
+        max_value: float | None = 255.0,
+        stat_axes: Sequence[int] = (-1,),
     ) -> Preparation:
         """Fit a kind of preprocessing to training samples.
 
@@ -179,42 +174,42 @@ class Preparation:
                 ``"pixel_mean"``: [0, 1] minus the mean of each pixel over the training samples.
                 ``"none"``: unchanged.
             train: raw training samples (N, *), for the statistics.
-            top: the largest possible raw value, if the smallest is 0; None: there is no such range.
-            keep: axes that have their own statistics under ``"standard"``; the last one of an
-                image is its colours.
+            max_value: the largest possible raw value, if the smallest is 0; None: unknown.
+            stat_axes: axes along which ``"standard"`` computes separate statistics, such as the
+                last axis of an image, its colours.
         """
         if kind not in PREPROCESSING:
             raise UserError(f"data.preprocess={kind} is not one of {', '.join(PREPROCESSING)}.")
-        if kind in ("author", "unit", "pixel_mean") and top is None:
+        if kind in ("author", "unit", "pixel_mean") and max_value is None:
             raise UserError(
                 f"data.preprocess={kind} is for values from 0 to a known largest one, which these "
                 "are not: use standard or none."
             )
-        top = top or 1.0
+        max_value = max_value or 1.0
         factor: Any = 1.0
         offset: Any = 0.0
         if kind == "standard":
-            kept = {axis % train.ndim for axis in keep}
+            kept = {axis % train.ndim for axis in stat_axes}
             mean, spread = _statistics(train, tuple(set(range(train.ndim)) - kept))
             factor = 1 / np.where(spread > 0, spread, 1)
             offset = -mean * factor
         elif kind == "author":
-            factor, offset = 255 / top / 64, -2.0
+            factor, offset = 255 / max_value / 64, -2.0
         elif kind == "unit":
-            factor = 1 / top
+            factor = 1 / max_value
         elif kind == "pixel_mean":
             mean, _ = _statistics(train, axes=(0,))
-            factor, offset = 1 / top, -mean / top
+            factor, offset = 1 / max_value, -mean / max_value
         float32 = torch.float32
         return cls(torch.as_tensor(factor, dtype=float32), torch.as_tensor(offset, dtype=float32))
 
 
 @dataclass(frozen=True)
 class Augment:
-    """Flips, shifts, shears and zooms each image of a batch by a random amount of its own.
+    """Flips, shifts, shears and zooms each image of a batch at random.
 
     Follows Keras' ImageDataGenerator, which the paper used: pixels that move in from outside repeat
-    the border (``fill_mode="nearest"``), and a shift need not be a whole number of pixels.
+    the border (``fill_mode="nearest"``), and shifts are fractions of pixels, too.
 
     Args:
         flip: mirror half of the images, left to right.
@@ -239,11 +234,11 @@ class Augment:
         return bool(self.flip or self.shift or self.shear or self.zoom)
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Change a batch.
+        """Augment a batch.
 
         Args:
             images: (N, H, W, C).
-            generator: on the CPU, so that all devices see the same changes.
+            generator: a generator on the CPU, so that the result does not depend on the device.
         """
         count = len(images)
 
@@ -257,9 +252,9 @@ class Augment:
         if not self:
             return images
         if not (self.shift or self.shear or self.zoom):
-            flipped = send(mirrored, images.device).view(-1, 1, 1, 1)
+            flipped = to_device(mirrored, images.device).view(-1, 1, 1, 1)
             return torch.where(flipped, images.flip(2), images)
-        # Maps pixels of the result to pixels of the original, in units of half the image's size.
+        # theta maps pixels of the result to pixels of the original, in units of half the image.
         height, width = images.shape[1:3]
         sign = torch.where(mirrored, -1.0, 1.0) if self.flip else torch.ones(count)
         theta = torch.zeros(count, 2, 3)
@@ -270,7 +265,9 @@ class Augment:
         theta[:, 1, 2] = 2 * down
         planes = images.permute(0, 3, 1, 2)
         grid = functional.affine_grid(
-            send(theta, images.device).to(images.dtype), list(planes.shape), align_corners=False
+            to_device(theta, images.device).to(images.dtype),
+            list(planes.shape),
+            align_corners=False,
         )
         moved = functional.grid_sample(planes, grid, padding_mode="border", align_corners=False)
         return moved.permute(0, 2, 3, 1).contiguous()
@@ -279,7 +276,7 @@ class Augment:
 def _statistics(
     values: NDArray[Any], axes: tuple[int, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation over axes, the first of which is that of the samples."""
+    """Mean and standard deviation over some axes, the first of which is the axis of samples."""
     shape = tuple(1 if axis in axes else size for axis, size in enumerate(values.shape))[1:]
     count = values.size // int(np.prod(shape))
     starts = range(0, len(values), STATISTICS_CHUNK)

@@ -1,4 +1,4 @@
-"""The cache of decoded data sets: arrays on disk, mapped into memory, shared by all runs."""
+"""Cache of decoded data sets: memory-mapped arrays on disk, shared by all runs."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ from focusing.errors import UserError
 
 Arrays = Mapping[str, NDArray[Any]]
 VERSION = 3
-"""Part of every key: raise it when a decoder's results change."""
+"""Part of every key; increase it when a decoder's results change."""
 
 
 @dataclass(frozen=True)
-class Decoded:
-    """Arrays and the hash of their content, which is the same on every machine."""
+class CacheEntry:
+    """Arrays and the hash of their content."""
 
     arrays: Arrays
     content: str
 
 
 def cache_dir() -> Path:
-    """``FOCUSING_CACHE_DIR``, else a folder in the user's cache."""
+    """``FOCUSING_CACHE_DIR``, or a folder in the user's cache."""
     folder = os.environ.get("FOCUSING_CACHE_DIR")
     return Path(folder) if folder else Path(user_cache_dir("focusing")) / "decoded"
 
 
-def decoded(name: str, origin: Mapping[str, Any], build: Callable[[], Arrays]) -> Decoded:
-    """The arrays that ``build`` makes, from the cache if they were made before.
+def cached(name: str, origin: Mapping[str, Any], build: Callable[[], Arrays]) -> CacheEntry:
+    """Read arrays from the cache, or build them and add them to it.
 
-    Concurrent runs build an entry once. An entry appears when it is complete; if the cache cannot
-    be written, the arrays stay in memory.
+    Concurrent runs build an entry once, and never see an incomplete one. If the cache cannot be
+    written, the arrays stay in memory.
 
     Args:
         name: readable part of the entry's name.
-        origin: everything the arrays depend on, as JSON: hashes of files, options. Its hash is the
-            other part of the name.
-        build: decodes the files, or generates the arrays.
+        origin: everything that the arrays depend on, as JSON: hashes of files, options. Its hash is
+            the other part of the name.
+        build: decodes files or generates the arrays.
 
     Raises:
-        UserError: if a file turns out to be damaged; it is set aside.
+        UserError: if a file is damaged; it is renamed.
     """
     text = json.dumps([VERSION, origin], sort_keys=True)
     folder = cache_dir() / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -64,17 +64,17 @@ def decoded(name: str, origin: Mapping[str, Any], build: Callable[[], Arrays]) -
     if entry:
         return entry
     with ExitStack() as locks:
-        with suppress(OSError):  # a folder that cannot be written: the run can do without
+        with suppress(OSError):  # a read-only cache is no reason to fail
             folder.parent.mkdir(parents=True, exist_ok=True)
             locks.enter_context(FileLock(folder.with_name(f".{folder.name}.lock")))
         entry = _open(folder)
         if entry:
             return entry
-        with Console(stderr=True).status(f"Decoding {name}, this once"):  # in a terminal
+        with Console(stderr=True).status(f"Decoding {name}, this once"):
             arrays = _build(build)
-        with suppress(OSError):  # or a full disk
+        with suppress(OSError):  # nor is a full disk
             _write(folder, arrays)
-        return _open(folder) or Decoded(arrays, _content(arrays))
+        return _open(folder) or CacheEntry(arrays, _content(arrays))
 
 
 def decode_files(
@@ -84,8 +84,17 @@ def decode_files(
     targets: NDArray[np.int64],
     origin: Mapping[str, Any],
     read: Callable[[Path], NDArray[Any]],
-) -> Decoded:
-    """The samples that ``read`` makes of the named files, one of each, with their targets."""
+) -> CacheEntry:
+    """Decode one sample per file, through the cache.
+
+    Args:
+        name: readable part of the entry's name.
+        folder: folder of the files.
+        names: paths of the files below the folder.
+        targets: targets of the samples.
+        origin: what the samples depend on besides the files.
+        read: decodes a file.
+    """
 
     def build() -> Arrays:
         first = read(folder / names[0])
@@ -94,11 +103,11 @@ def decode_files(
         def fill(row: int) -> None:
             inputs[row] = read(folder / names[row])
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoders release the GIL
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # image and audio decoders release the GIL
             list(pool.map(fill, range(len(names))))
         return {"inputs": inputs, "targets": targets}
 
-    return decoded(name, {"files": tree_hash(folder, names), **origin}, build)
+    return cached(name, {"files": tree_hash(folder, names), **origin}, build)
 
 
 def _build(build: Callable[[], Arrays]) -> Arrays:
@@ -123,16 +132,16 @@ def _write(folder: Path, arrays: Arrays) -> None:
         temporary.replace(folder)
 
 
-def _open(folder: Path) -> Decoded | None:
-    # A damaged entry is as good as none.
+def _open(folder: Path) -> CacheEntry | None:
+    # A damaged entry counts as missing.
     with suppress(OSError, ValueError, KeyError, EOFError):
         about = json.loads((folder / "about.json").read_text())
-        # Copy on write: torch wants memory that could be written to.
+        # Mode "c" is copy-on-write, because torch needs writable memory.
         arrays = {
             name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
             for name in about["arrays"]
         }
-        return Decoded(arrays, about["content"])
+        return CacheEntry(arrays, about["content"])
     return None
 
 

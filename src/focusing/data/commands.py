@@ -1,4 +1,4 @@
-"""``focusing data list``, ``get`` and ``check``."""
+"""The commands ``focusing data list``, ``get`` and ``check``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from focusing.data.dataset import DataSet
 
 VARIANTS = {"clt40": ("clt", "small"), "clt60": ("clt", "original")}
-"""Entries of the catalogue that are variants of a data set."""
+"""Catalogue entries that are variants of a data set: the data set and the variant."""
 
 
 def list_data(args: argparse.Namespace) -> None:
-    """Print every data set and where it is, or how to get it."""
+    """Print all data sets and where they are, or how to get them."""
     folder = Path(data_dir())
     rows = [
         ("synthetic", "Informative columns beside noise", "made when needed"),
@@ -44,7 +44,7 @@ def get_data(args: argparse.Namespace) -> None:
     """Download the missing files of data sets.
 
     Raises:
-        UserError: if some cannot be downloaded; the others are there then.
+        UserError: if some cannot be downloaded, after the others have been.
     """
     folder = Path(data_dir())
     entries = _entries(args.names)
@@ -61,14 +61,14 @@ def get_data(args: argparse.Namespace) -> None:
     for reason in errors.values():
         print(reason, file=sys.stderr)
     if errors:
-        raise UserError(f"{', '.join(errors)} could not be had, see above.")
+        raise UserError(f"{', '.join(errors)} could not be downloaded, see above.")
 
 
 def check_data(args: argparse.Namespace) -> None:
-    """Read every data set that is there, or the named ones, and print a line about each.
+    """Read all data sets whose files are there, or the named ones, and print a line about each.
 
     Raises:
-        UserError: if one of them is damaged.
+        UserError: if one is damaged, or a named one is missing.
     """
     folder = Path(data_dir())
     console = Console(soft_wrap=True, highlight=False)
@@ -90,7 +90,7 @@ def check_data(args: argparse.Namespace) -> None:
 
 
 def read_data(name: str, folder: Path, overrides: Sequence[str] = ()) -> DataSet:
-    """Make or read a data set as its file in conf/data says, with overrides of its options."""
+    """Make or read a data set with the options in conf/data, and overrides of them."""
     from focusing.compose import override_data  # torch and Hydra take seconds
     from focusing.data.dataset import DataSet
     from focusing.data.image_sets import resolve_missing
@@ -107,7 +107,7 @@ def read_data(name: str, folder: Path, overrides: Sequence[str] = ()) -> DataSet
 
 
 def describe(data: DataSet) -> str:
-    """A data set in a line."""
+    """Describe a data set in one line."""
     shape = "x".join(map(str, data.train.inputs.shape[1:]))
     kind = f"{data.classes} classes" if data.classes else "regression"
     sizes = f"{len(data.train.targets)} + {len(data.test.targets)}"
@@ -115,7 +115,7 @@ def describe(data: DataSet) -> str:
 
 
 def _entries(names: Sequence[str]) -> list[Entry]:
-    """The entries of the catalogue, without repetition: clt and shifted are made of mnist."""
+    """Catalogue entries of data sets, without duplicates: clt and shifted are made from mnist."""
     entries = {}
     for name in ("mnist" if name in ("clt", "shifted") else name for name in names):
         if name not in catalogue():

@@ -1,4 +1,4 @@
-"""A data set in memory, and how it is made of raw arrays: split, limit, prepare."""
+"""`DataSet`, the options of data sets, and how raw arrays become a data set."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from focusing.data.batches import FITTED, Augment, Preparation
-from focusing.data.cache import Arrays, Decoded, decoded
+from focusing.data.cache import Arrays, CacheEntry, cached
 from focusing.data.sources import DataFiles, catalogue, obtain
-from focusing.data.splits import Index, Split, SplitOptions, held_out, partition
+from focusing.data.splits import Index, Split, SplitOptions, holdout_mask, partition
 from focusing.errors import UserError
 from focusing.instantiate import check_arguments
 from focusing.validation import check_memory
 
-LARGE = 2 * 1024**3
-"""Bytes from which a data set keeps its raw type and is prepared batch by batch."""
+MAX_PREPARED_BYTES = 2 * 1024**3
+"""A data set that would be larger as float32 keeps its raw type and is prepared per batch."""
 FAKE_TRAIN, FAKE_TEST = 384, 128
+"""Samples of a fake data set."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,16 @@ class DataSet:
         train: the training data.
         test: the test data.
         classes: number of classes; 0 for regression.
-        informative: first column that is not noise and the one after the last, if known.
-        digest: the fingerprint, if it is known without reading all values again.
-        prepare: maps a batch of inputs to the inputs of the network, for inputs that are too large
-            for memory as floats; None: they are ready.
-        augment: changes a batch of training inputs, with a generator of random numbers.
-        vocabulary: number of different tokens, for text.
-        preparation: the mapping that raw samples went, or with ``prepare`` will go, through.
+        informative: range ``(start, stop)`` of the columns that are not noise, if known.
+        digest: the fingerprint, if it is known already.
+        prepare: maps a raw batch to inputs of the network, for data that is too large for memory as
+            float32; None: the data is prepared already.
+        augment: augments a batch of training inputs with a random generator.
+        vocabulary: number of different tokens; 0 if the inputs are no tokens.
+        preparation: the mapping that was applied to raw samples, or that ``prepare`` applies.
         labels: names of the classes, if they have any.
         content: hash of all samples, regardless of split and preparation; None if not known.
-        domains: kinds of inputs, each with its first input and the one after its last.
+        domains: range ``(start, stop)`` of the inputs of each domain, by name.
     """
 
     name: str
@@ -70,22 +71,22 @@ class DataSet:
 
     @property
     def inputs(self) -> int:
-        """Number of inputs of a sample."""
+        """Number of values in a sample."""
         return math.prod(self.train.inputs.shape[1:])
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of a network for this data."""
+        """Number of outputs that a network needs."""
         return self.classes or 1
 
     @property
     def metric(self) -> str:
-        """The score to report: ``"accuracy"``, or ``"mae"`` for regression."""
+        """The metric to report: ``"accuracy"``, or ``"mae"`` for regression."""
         return "accuracy" if self.classes else "mae"
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash that changes when any value of the data does."""
+        """Hash of all values in the data."""
         if self.digest is not None:
             return self.digest
         digest = hashlib.sha256()
@@ -97,18 +98,18 @@ class DataSet:
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions(SplitOptions):
-    """The options of all data sets that are read from files, beside those of the split.
+    """Options of all data sets that are read from files.
 
     Args:
         preprocess: ``"author"``, ``"unit"``, ``"standard"``, ``"pixel_mean"`` or ``"none"``; see
             :meth:`focusing.data.batches.Preparation.fit`.
-        fake: use random samples of the right shape, without any file.
-        data_dir: folder of the files, where downloads go too.
+        fake: use random samples of the right shape instead of files.
+        data_dir: folder of the files and of downloads.
         holdout: share of the training data that the run will hold out with
-            :func:`focusing.data.hold_out`: statistics leave it out.
-        peek: read only enough for the source and the fingerprint: inputs stay raw, and nothing is
+            :func:`focusing.data.hold_out`; statistics are computed without it.
+        peek: read only what the source and the fingerprint need. Inputs stay raw, and nothing is
             downloaded.
-        preparation: use this mapping instead of fitting ``preprocess``: for a network that was
+        preparation: use this mapping instead of fitting ``preprocess``, for a network that was
             trained on other samples.
     """
 
@@ -120,54 +121,46 @@ class FileOptions(SplitOptions):
     preparation: Preparation | None = None
 
     @property
-    def augmentation(self) -> Augment:
-        """The augmentation of training images: none."""
-        return Augment()
-
-    @property
     def folder(self) -> Path:
         """The data folder."""
         return Path(self.data_dir).expanduser()
 
     def files(self, name: str) -> DataFiles:
-        """The files of a data set of the catalogue, downloaded if necessary."""
+        """Find the files of a data set in the catalogue, or download them."""
         return obtain(catalogue()[name], self.folder, fetch=not self.peek)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions(FileOptions):
-    """The options of all data sets of images.
+    """Options of all image data sets.
 
     Args:
-        augment: random changes of training images: an ``Augment``, or its options.
+        augment: augmentation of training images: an ``Augment``, or its options.
     """
 
     augment: Augment | Mapping[str, bool | float] = Augment()  # noqa: RUF009 - frozen
 
-    @property
-    def augmentation(self) -> Augment:
-        """The augmentation of training images."""
-        if isinstance(self.augment, Augment):
-            return self.augment
-        return Augment(**self.augment)  # type: ignore[arg-type]
+    def __post_init__(self) -> None:
+        if not isinstance(self.augment, Augment):
+            object.__setattr__(self, "augment", Augment(**self.augment))  # type: ignore[arg-type]
 
 
 def takes_options(read: Callable[..., DataSet]) -> Callable[..., DataSet]:
-    """Turn the first parameter of a function, its options object, into keyword parameters.
+    """Decorator: replace the ``options`` parameter of a function by one keyword per option.
 
     ``mnist(options: ImageOptions, *, pad: int = 0)`` becomes ``mnist(*, pad=0, split="official",
-    ...)``. The signature names every option with its type and default; the schema of ``conf/data``
+    ...)``. The new signature has the type and default of every option; the schema of ``conf/data``
     is derived from it.
     """
     first, *own = inspect.signature(read, eval_str=True).parameters.values()
-    kind = first.annotation
-    shared = inspect.signature(kind, eval_str=True).parameters.values()
+    options_class = first.annotation
+    shared = inspect.signature(options_class, eval_str=True).parameters.values()
 
     @wraps(read)
     def data_set(**options: Any) -> DataSet:
         check_arguments(data_set, options, "data.")
         common = {field.name: options.pop(field.name) for field in shared if field.name in options}
-        return read(kind(**common), **options)
+        return read(options_class(**common), **options)
 
     returned = get_type_hints(read)["return"]
     signature = inspect.Signature([*own, *shared], return_annotation=returned)
@@ -179,19 +172,19 @@ def takes_options(read: Callable[..., DataSet]) -> Callable[..., DataSet]:
 
 @dataclass(frozen=True)
 class Raw:
-    """A data set as its files have it.
+    """A data set as decoded from its files, before it is split and prepared.
 
     Args:
-        inputs: (N, ...); the official training samples first.
+        inputs: (N, ...), the official training samples first.
         targets: (N,): class numbers, or values for regression.
         official: number of official training samples; None: there is no official split.
         classes: number of classes; 0 for regression.
-        source: where it comes from, for the record.
+        source: where the data comes from, for the record.
         content: hash of the arrays.
-        top: largest possible input, if the smallest is 0; None: there is no such range.
-        keep: axes that have statistics of their own under ``preprocess=standard``.
-        vocabulary: number of different tokens; 0: inputs are values.
-        test_share: default share of a random split; None: the size of the official test data.
+        max_value: largest possible input, if the smallest is 0; None: inputs have no known range.
+        stat_axes: axes along which ``preprocess=standard`` computes separate statistics.
+        vocabulary: number of different tokens; 0 if the inputs are no tokens.
+        test_share: default test share of a random split; None: as in the official split.
         labels: names of the classes.
     """
 
@@ -201,17 +194,17 @@ class Raw:
     classes: int
     source: str
     content: str
-    top: float | None = 255.0
-    keep: Sequence[int] = (-1,)
+    max_value: float | None = 255.0
+    stat_axes: Sequence[int] = (-1,)
     vocabulary: int = 0
     test_share: float | None = None
     labels: Sequence[str] = ()
 
     @classmethod
     def of(
-        cls, entry: Decoded, source: str, classes: int, official: int | None = None, **about: Any
+        cls, entry: CacheEntry, source: str, classes: int, official: int | None = None, **about: Any
     ) -> Raw:
-        """Make it of decoded arrays; ``train`` and ``vocabulary`` among them are numbers."""
+        """Make a raw data set from cached arrays; ``train`` and ``vocabulary`` are scalars."""
         arrays = entry.arrays
         official = official or int(arrays.get("train", 0)) or None
         about["vocabulary"] = int(arrays.get("vocabulary", 0))
@@ -231,44 +224,44 @@ def read_raw(
     vocabulary: int = 0,
     **about: Any,
 ) -> Raw:
-    """Decode the files of a data set through the cache, or make a fake one.
+    """Decode the files of a data set, through the cache, or make fake samples.
 
     Args:
         name: name in the catalogue.
         options: the user's options.
-        decode: makes, of the paths of the files, ``inputs``, ``targets`` and, if there is an
+        decode: maps the paths of the files to ``inputs``, ``targets`` and, if the files define an
             official split, ``train``: the number of training samples.
         shape: shape of a fake sample.
         classes: number of classes; 0 for regression.
         key: what the arrays depend on besides the files.
-        official_share: share of the official training data, if ``decode`` makes no ``train``.
+        official_share: share of official training samples, if ``decode`` returns no ``train``.
         vocabulary: number of different tokens of a fake text.
         **about: further fields of :class:`Raw`.
     """
     if options.fake:
-        return fake(shape, classes, vocabulary=vocabulary, **about)
+        return fake_samples(shape, classes, vocabulary=vocabulary, **about)
     files = options.files(name)
-    entry = decoded(name, {"files": files.hashes, **(key or {})}, lambda: decode(*files.paths))
+    entry = cached(name, {"files": files.hashes, **(key or {})}, lambda: decode(*files.paths))
     official = int(len(entry.arrays["inputs"]) * official_share)
     return Raw.of(entry, files.source, classes, official, **about)
 
 
-def fake(
+def fake_samples(
     shape: tuple[int, ...],
     classes: int,
     *,
-    top: float | None = 255.0,
+    max_value: float | None = 255.0,
     vocabulary: int = 0,
     official: bool = True,
     **about: Any,
 ) -> Raw:
-    """A few hundred random samples: every config runs anywhere, and learns nothing.
+    """Make a few hundred random samples, with which any config runs without files.
 
     Args:
         shape: shape of a sample.
         classes: number of classes; 0 for regression.
-        top: inputs lie between 0 and this; None: they are normally distributed.
-        vocabulary: number of different tokens, which the inputs then are.
+        max_value: inputs are drawn from 0 to this; None: from a normal distribution.
+        vocabulary: number of different tokens, if the inputs are tokens.
         official: whether there is an official split.
         **about: further fields of :class:`Raw`.
     """
@@ -277,37 +270,35 @@ def fake(
     check_memory(math.prod(size), f"data: {size[0]} samples of {'x'.join(map(str, shape))}")
     if vocabulary:
         inputs: NDArray[Any] = random.integers(0, vocabulary, size, dtype=np.int32)
-    elif top is None:
+    elif max_value is None:
         inputs = random.normal(size=size).astype(np.float32)
-    elif top == 255:
+    elif max_value == 255:
         inputs = random.integers(0, 256, size, dtype=np.uint8)
     else:
-        inputs = (top * random.random(size)).astype(np.float32)
-    # Every class is in both splits.
+        inputs = (max_value * random.random(size)).astype(np.float32)
+    # Both splits have all classes.
     counts = (FAKE_TRAIN, FAKE_TEST)
     labels = [random.permutation(np.arange(count) % max(classes, 1)) for count in counts]
     targets = np.concatenate(labels) if classes else random.random(len(inputs))
-    content = f"fake {shape} {classes} {top} {vocabulary}"
-    about |= {"top": top, "vocabulary": vocabulary}
+    content = f"fake {shape} {classes} {max_value} {vocabulary}"
+    about |= {"max_value": max_value, "vocabulary": vocabulary}
     return Raw(inputs, targets, FAKE_TRAIN if official else None, classes, "fake", content, **about)
 
 
 def assemble(name: str, raw: Raw, options: FileOptions, *, pad: int = 0) -> DataSet:
-    """Split, limit and prepare raw samples; tables get ``pad`` columns of zeros on either side."""
+    """Split, limit and prepare raw samples; ``pad`` adds columns of zeros on both sides."""
     check_memory(8 * pad * len(raw.targets), f"data.pad={pad}")
     indices = partition(raw.targets, raw.classes, raw.official, options, raw.test_share)
     if not all(map(len, indices)):
         raise UserError(f"data={name}: the training or the test data is empty.")
-    augment = options.augmentation or None
-    if augment and raw.inputs.ndim != 4:
-        raise UserError(f"data.augment: data={name} has no images to change.")
+    augment: Augment | None = getattr(options, "augment", None) or None  # images only
     fitted = _fitted(raw, options, indices[0])
     train, test = (_take(raw, index) for index in indices)
     preparation: Preparation | None = None
     ready = True
     if not options.peek:
         preparation = options.preparation or _fit(name, raw, options, train, fitted)
-        ready = preparation is None or 4 * raw.inputs.size < LARGE
+        ready = preparation is None or 4 * raw.inputs.size < MAX_PREPARED_BYTES
         train, test = (
             Split(_prepare(inputs, preparation if ready else None, pad), targets)
             for inputs, targets in (train, test)
@@ -330,10 +321,10 @@ def assemble(name: str, raw: Raw, options: FileOptions, *, pad: int = 0) -> Data
 
 
 def _fitted(raw: Raw, options: FileOptions, train: Index) -> Index | None:
-    """Indices into the training data that statistics come from; None: all, or no statistics."""
+    """Training samples from which statistics are computed; None if all are used, or none."""
     if not options.holdout or options.preprocess not in FITTED:
         return None
-    held = held_out(raw.targets[train], options.holdout, options.run_seed, raw.classes)
+    held = holdout_mask(raw.targets[train], options.holdout, options.run_seed, raw.classes)
     return np.flatnonzero(~held)
 
 
@@ -343,12 +334,15 @@ def _fit(
     if raw.vocabulary:
         if options.preprocess != "none":
             raise UserError(
-                f"data.preprocess={options.preprocess}: data={name} has nothing to scale."
+                f"data.preprocess={options.preprocess}: data={name} consists of tokens, which "
+                "cannot be scaled: use none."
             )
         return None
     values = train.inputs.numpy()
     values = values if fitted is None else values[fitted]
-    return Preparation.fit(options.preprocess, values, top=raw.top, keep=raw.keep)
+    return Preparation.fit(
+        options.preprocess, values, max_value=raw.max_value, stat_axes=raw.stat_axes
+    )
 
 
 def _prepare(inputs: Tensor, preparation: Preparation | None, pad: int) -> Tensor:
@@ -357,7 +351,7 @@ def _prepare(inputs: Tensor, preparation: Preparation | None, pad: int) -> Tenso
 
 
 def _take(raw: Raw, index: Index) -> Split:
-    contiguous = len(index) == index[-1] - index[0] + 1  # a slice copies nothing
+    contiguous = len(index) == index[-1] - index[0] + 1  # then a slice avoids a copy
     where: Any = slice(index[0], index[-1] + 1) if contiguous else index
     dtype = np.int64 if raw.classes else np.float32
     return Split(

@@ -1,7 +1,7 @@
-"""Read files of others: idx, CIFAR-10's batches, npz and npy; damaged or hostile ones are refused.
+"""Decoders of idx, CIFAR-10, npz and npy files, which refuse damaged and malicious files.
 
-A pickle is a program that may call anything it can name. Here it can name four things, each of
-which is a stand-in of our own.
+A pickle can call any function that it can name. Our unpickler knows only four names, and replaces
+each by a harmless stand-in.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from focusing.validation import check_regular, format_bytes, max_read
 
 Array = NDArray[Any]
 IDX_BYTES = 8
-"""The idx code of unsigned bytes."""
+"""Type code of unsigned bytes in idx files."""
 CIFAR_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 
 
 class DamagedError(UserError):
-    """A file is not what its name says.
+    """A file is damaged or has another content than expected.
 
     Args:
         path: the file.
-        reason: a few words.
+        reason: what is wrong, in a few words.
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -44,7 +44,7 @@ class DamagedError(UserError):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever decoders raise over a bad file into a :class:`DamagedError` that names it.
+    """Turn all exceptions of a decoder into a :class:`DamagedError` that names the file.
 
     Pipes and devices are refused first.
     """
@@ -52,14 +52,14 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, UserError):
-        raise  # it is not damaged but gone, or already refused
-    except Exception as error:  # decoders raise many kinds, MemoryError among them
+        raise  # the file is missing, or refused already
+    except Exception as error:  # decoders raise many types, such as MemoryError
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DamagedError(path, reason.rstrip(".")) from error
 
 
 def check_declared(path: Path, size: int) -> None:
-    """Refuse a file whose header declares more than memory may hold, before it is inflated."""
+    """Refuse a file whose header declares more than fits in memory, before decompressing it."""
     if size > max_read():
         raise DamagedError(path, f"it declares {format_bytes(size)}, far more than such files have")
 
@@ -68,10 +68,10 @@ def set_aside(path: Path) -> str:
     """Rename a damaged file to ``<name>.corrupt``, so that nothing reads it again.
 
     Returns:
-        What became of it, to end a sentence with.
+        End of an error message that says what happened to the file.
     """
     aside = path.with_name(f"{path.name}.corrupt")
-    if aside.is_dir():  # of an earlier time
+    if aside.is_dir():  # left from an earlier attempt
         shutil.rmtree(aside, ignore_errors=True)
     try:
         path.replace(aside)
@@ -81,29 +81,29 @@ def set_aside(path: Path) -> str:
 
 
 def refuse_corrupt(folder: Path) -> None:
-    """Refuse a folder from which a damaged file was set aside: the data set is incomplete."""
+    """Refuse a folder that is incomplete because a damaged file in it was renamed."""
     aside = next(folder.rglob("*.corrupt"), None)
     if aside is not None:
         raise UserError(f"{aside} was damaged: put a good copy in its place, and remove it.")
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """The array in an idx file of unsigned bytes, gzipped or not.
+    """Read an idx file of unsigned bytes, gzipped or not.
 
     Raises:
-        DamagedError: if the file is not exactly as long as its header says.
+        DamagedError: if the file is not exactly as long as its header declares.
     """
     with reading(path), _open(path) as file:
         head = file.read(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] != IDX_BYTES or not head[3]:
-            raise DamagedError(path, "it is no idx file of bytes")
+            raise DamagedError(path, "it is not an idx file of bytes")
         sizes = file.read(4 * head[3])
         if len(sizes) < 4 * head[3]:
             raise DamagedError(path, "its header is cut off")
         shape = tuple(np.frombuffer(sizes, ">u4").tolist())
         expected = math.prod(shape)
         check_declared(path, expected)
-        content = file.read(expected + 1)  # one more would be too long; not all that may follow
+        content = file.read(expected + 1)  # one byte more shows that the file is too long
         if len(content) != expected:
             length = "more" if len(content) > expected else len(content)
             raise DamagedError(path, f"{length} bytes instead of {expected}")
@@ -111,14 +111,14 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def read_digits(*paths: Path) -> dict[str, Array]:
-    """Images (N, H, W, 1) and labels of the four files of MNIST, the training ones first."""
+    """Read images (N, H, W, 1) and labels from the four files of MNIST, training data first."""
     images, labels = [], []
     for image_path, label_path in (paths[:2], paths[2:]):
         image, label = read_idx(image_path), read_idx(label_path)
         if image.ndim != 3 or label.ndim != 1:
             raise DamagedError(image_path if image.ndim != 3 else label_path, "wrong shape")
         if len(image) != len(label):
-            raise UserError(  # neither is set aside: one of them is in order
+            raise UserError(  # neither is renamed, as only one of them is wrong
                 f"{image_path.name} and {label_path.name} in {image_path.parent} do not belong "
                 f"together ({len(label)} labels for {len(image)} images): put good copies there."
             )
@@ -136,10 +136,10 @@ def read_digits(*paths: Path) -> dict[str, Array]:
 
 
 def read_cifar(folder: Path) -> dict[str, Array]:
-    """CIFAR-10's images (N, 32, 32, 3) and labels, the training ones first.
+    """Read CIFAR-10's images (N, 32, 32, 3) and labels, training data first.
 
     Raises:
-        DamagedError: if a batch is missing, cut off, or holds more than data.
+        DamagedError: if a batch is truncated or holds anything but data.
     """
     images, labels = zip(*(_read_cifar_batch(folder / name) for name in CIFAR_BATCHES), strict=True)
     targets = np.concatenate(labels)
@@ -148,21 +148,21 @@ def read_cifar(folder: Path) -> dict[str, Array]:
 
 
 def load_pickle(file: IO[bytes]) -> Any:
-    """Numbers, strings, lists, dicts and arrays from a pickle; anything else is refused."""
+    """Unpickle numbers, strings, lists, dicts and arrays; refuse anything else."""
     return _ArrayUnpickler(file, encoding="latin-1").load()
 
 
 def npz_names(path: Path) -> list[str]:
-    """The names of the arrays in an npz file."""
+    """Names of the arrays in an npz file."""
     with reading(path), zipfile.ZipFile(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
 def load_npz(path: Path, names: Container[str] | None = None) -> dict[str, Array]:
-    """All or some arrays of an npz file, even arrays of lists, which numpy would have to execute.
+    """Read all or some arrays of an npz file, even arrays of lists, safely.
 
     Raises:
-        DamagedError: if the file is not a whole npz file, or is not only numbers.
+        DamagedError: if the file is truncated, or holds anything but numbers.
     """
     with reading(path), zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -170,7 +170,7 @@ def load_npz(path: Path, names: Container[str] | None = None) -> dict[str, Array
         check_declared(path, sum(info.file_size for info in wanted.values()))
         arrays = {}
         for name, info in wanted.items():
-            with archive.open(info) as member:  # it inflates no more than it is asked for
+            with archive.open(info) as member:  # reads no more than the declared size
                 arrays[name] = _load_npy(io.BytesIO(member.read(info.file_size)))
     if not arrays:
         raise DamagedError(path, "it holds no array")
@@ -178,7 +178,7 @@ def load_npz(path: Path, names: Container[str] | None = None) -> dict[str, Array
 
 
 def load_npy(path: Path) -> Array:
-    """The array of an npy file, if it is one of numbers."""
+    """Read the array of numbers in an npy file."""
     with reading(path):
         check_declared(path, path.stat().st_size)
         return _load_npy(io.BytesIO(path.read_bytes()))
@@ -196,7 +196,7 @@ def _read_cifar_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
             raise DamagedError(path, f"its images are {images.dtype} {images.shape}")
         if labels.min() < 0 or labels.max() > 9:
             raise DamagedError(path, "its labels are not 0 to 9")
-    # The colours of a pixel side by side, as in the author's flatten.
+    # Channels last, as the author flattened the images.
     return np.ascontiguousarray(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 
@@ -223,7 +223,7 @@ def _load_npy(file: io.BytesIO) -> Array:
 
 
 class _Type:
-    """Stands in for ``numpy.dtype``, whose own state could make numpy read any memory."""
+    """Stand-in for ``numpy.dtype``, whose pickled state could make numpy read any memory."""
 
     def __init__(self, code: str, *_: Any) -> None:
         self.dtype: np.dtype[Any] = np.dtype(code)
@@ -234,7 +234,7 @@ class _Type:
 
 
 class _Array(np.ndarray[Any, Any]):
-    """Stands in for ``numpy.ndarray``: empty until numpy fills it, with a type that we made."""
+    """Stand-in for ``numpy.ndarray``: empty until numpy fills it, with a checked dtype."""
 
     def __new__(cls, *_: Any) -> _Array:
         return super().__new__(cls, (0,), np.uint8)
@@ -245,7 +245,7 @@ class _Array(np.ndarray[Any, Any]):
 
 
 def _encode(text: str, encoding: str = "latin-1") -> bytes:
-    """Stands in for ``_codecs.encode``, by which Python 3 writes bytes into old pickles."""
+    """Stand-in for ``_codecs.encode``, with which Python 3 writes bytes into old pickles."""
     if encoding not in ("latin-1", "latin1"):
         raise pickle.UnpicklingError(f"encoding {encoding} is not allowed")
     return text.encode("latin-1")

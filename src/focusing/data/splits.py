@@ -1,4 +1,4 @@
-"""Splits of a data set: the samples themselves, and which of them train, validate and test."""
+"""Splits of a data set into training, validation and test samples."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ class Split(NamedTuple):
     targets: Tensor
 
     def take(self, index: Tensor) -> Split:
-        """The samples at an index or under a mask."""
+        """Samples at an index or where a mask is true."""
         return Split(self.inputs[index], self.targets[index])
 
     def chunks(self, size: int) -> Iterator[Split]:
         """Views of ``size`` samples; the last one may be smaller."""
-        chunks = (torch.split(values, size) for values in self)
-        return map(Split, *chunks)
+        return map(Split, *(torch.split(values, size) for values in self))
 
     def to(self, device: torch.device) -> Split:
         """The same samples on a device."""
@@ -41,14 +40,14 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions:
-    """How to divide samples into training and test data.
+    """Options that divide samples into training and test data.
 
     Args:
         split: ``"official"``, ``"random"``, or ``"kfold5"`` (also ``"kfold(5)"``) for five folds;
             ``"kfold"`` means ten.
-        fold: the fold that is the test data, from 0.
-        test_share: share of the test data in a random split; None: the paper's share, or else the
-            size of the official test data.
+        fold: number of the fold that is the test data, from 0.
+        test_share: share of test samples in a random split; None: the paper's share, or else as in
+            the official split.
         split_seed: seed of a random split and of folds; None: the seed of the run.
         limit_train: maximum number of training samples, drawn evenly from all classes.
         limit_test: maximum number of test samples, drawn evenly from all classes.
@@ -65,7 +64,7 @@ class SplitOptions:
 
     @property
     def seed(self) -> int:
-        """The seed that draws the split."""
+        """Seed of the split."""
         return self.run_seed if self.split_seed is None else self.split_seed
 
 
@@ -73,21 +72,21 @@ def hold_out(train: Split, share: float, seed: int, classes: int) -> tuple[Split
     """Divide the training data into a training and a validation split.
 
     Args:
-        train: the training data; the test data plays no part here.
+        train: the training data.
         share: share of the validation split, between 0 and 1.
-        seed: seed of the choice.
+        seed: seed of the split.
         classes: number of classes, to stratify by; 0 for regression.
 
     Returns:
-        The remaining training data and the validation data, both in their former order.
+        The remaining training data and the validation data, both in their original order.
     """
-    held = held_out(train.targets.cpu().numpy(), share, seed, classes)
+    held = holdout_mask(train.targets.cpu().numpy(), share, seed, classes)
     mask = torch.from_numpy(held).to(train.targets.device)
     return train.take(~mask), train.take(mask)
 
 
-def held_out(targets: Targets, share: float, seed: int, classes: int) -> NDArray[np.bool_]:
-    """The mask of the training samples that :func:`hold_out` puts into the validation split."""
+def holdout_mask(targets: Targets, share: float, seed: int, classes: int) -> NDArray[np.bool_]:
+    """Mask of the training samples that :func:`hold_out` puts into the validation split."""
     if not 0 < share < 1:
         raise UserError(f"protocol.holdout={share} must lie between 0 and 1.")
     held = _mask(targets, classes, round(share * len(targets)), seed)
@@ -105,15 +104,15 @@ def partition(
     options: SplitOptions,
     test_share: float | None = None,
 ) -> tuple[Index, Index]:
-    """The indices of the training and of the test samples, in ascending order.
+    """Indices of the training and of the test samples, in ascending order.
 
     Args:
         targets: targets of all samples.
         classes: number of classes, to stratify by; 0 for regression.
         official: number of official training samples, which come first; None: there is no
             official split.
-        options: the split the user asks for.
-        test_share: default share of a random split; None: the size of the official test data.
+        options: the user's options.
+        test_share: default test share of a random split; None: as in the official split.
     """
     kind, folds = read_split(options.split)
     _refuse_unused(kind, options)
@@ -122,7 +121,7 @@ def partition(
     if kind == "official":
         if official is None:
             raise UserError(
-                "data.split=official: these files have none, use data.split=random "
+                "data.split=official: this data set has none, use data.split=random "
                 "data.test_share=0.2, or data.split=kfold10."
             )
         tests = np.arange(len(targets)) >= official
@@ -131,7 +130,7 @@ def partition(
         if share is not None and not 0 < share < 1:
             raise UserError(f"data.test_share={share} must lie between 0 and 1.")
         if share is not None:
-            # Rounded up, as in scikit-learn; 1e-9 absorbs the rounding error of the share itself.
+            # Rounded up as in scikit-learn; 1e-9 absorbs the rounding error of the product.
             count = math.ceil(len(targets) * share - 1e-9)
         elif official is not None:
             count = len(targets) - official
@@ -144,46 +143,48 @@ def partition(
         if not 2 <= folds <= len(targets):
             raise UserError(f"data.split=kfold({folds}) of {len(targets)} samples is impossible.")
         tests = _fold_numbers(targets, classes, folds, options.seed) == options.fold
-    train = limit("train", np.flatnonzero(~tests), targets, classes, options.limit_train)
-    return train, limit("test", np.flatnonzero(tests), targets, classes, options.limit_test)
+    train = limit_samples("train", np.flatnonzero(~tests), targets, classes, options.limit_train)
+    return train, limit_samples("test", np.flatnonzero(tests), targets, classes, options.limit_test)
 
 
 def read_split(split: str) -> tuple[str, int]:
-    """The kind of a split and its number of folds, from ``data.split``."""
+    """Parse ``data.split`` into the kind of the split and its number of folds."""
     if split in ("official", "random"):
         return split, 0
-    # Hydra and the shell treat parentheses specially: kfold5 needs no quotes.
+    # kfold(5) needs quotes in the shell and for Hydra, kfold5 does not.
     match = re.fullmatch(r"kfold(?:(\d+)|\((\d+)\))?", split)
     if not match:
         raise UserError(f"data.split={split} is not one of official, random, kfold5, 'kfold(5)'.")
     return "kfold", int(match[1] or match[2] or 10)
 
 
-def choose(targets: Targets, classes: int, count: int, seed: int) -> Index:
-    """Draw indices of ``count`` samples with the same share of every class, in ascending order."""
+def stratified_sample(targets: Targets, classes: int, count: int, seed: int) -> Index:
+    """Draw ``count`` samples with equal shares of all classes; returns sorted indices."""
     generator = np.random.default_rng(seed)
     ranks = np.empty(len(targets))  # in (0, 1), random and evenly spaced within each class
     for label in range(max(classes, 1)):
         members = np.flatnonzero(targets == label) if classes else np.arange(len(targets))
         ranks[generator.permutation(members)] = (np.arange(len(members)) + 0.5) / len(members)
-    # Largest remainders: class sizes are right to one sample, and the sum is exact.
+    # The largest remainder method: class sizes are off by one at most, and the sum is exact.
     return np.sort(np.argsort(ranks, kind="stable")[:count])
 
 
-def limit(name: str, index: Index, targets: Targets, classes: int, maximum: int | None) -> Index:
-    """Keep a maximum number of samples, ``data.limit_<name>``, with the same share of every class.
+def limit_samples(
+    split: str, index: Index, targets: Targets, classes: int, maximum: int | None
+) -> Index:
+    """Apply ``data.limit_<split>``: keep at most ``maximum`` samples, evenly from all classes.
 
-    The index refers to the targets of all samples; a maximum of None keeps all of it.
+    ``index`` refers to the targets of all samples; None as the maximum keeps all of it.
     """
     if maximum is None or maximum >= len(index):
         return index
     if maximum < 1:
-        raise UserError(f"data.limit_{name}={maximum} must be at least 1.")
-    return index[choose(targets[index], classes, maximum, seed=0)]
+        raise UserError(f"data.limit_{split}={maximum} must be at least 1.")
+    return index[stratified_sample(targets[index], classes, maximum, seed=0)]
 
 
 def _refuse_unused(kind: str, options: SplitOptions) -> None:
-    """Refuse an option that would change nothing: it is a mistake."""
+    """Refuse options that have no effect on this kind of split."""
     for name, kinds, unset, default in (
         ("fold", ("kfold",), (0,), "0"),
         ("test_share", ("random",), (None,), "null"),
@@ -192,19 +193,19 @@ def _refuse_unused(kind: str, options: SplitOptions) -> None:
         value = getattr(options, name)
         if kind not in kinds and value not in unset:
             raise UserError(
-                f"data.{name}={value} is of no use to data.split={kind}, use {default}."
+                f"data.{name}={value} has no effect with data.split={kind}, use {default}."
             )
 
 
 def _mask(targets: Targets, classes: int, count: int, seed: int) -> NDArray[np.bool_]:
-    """A mask of ``count`` samples with the same share of every class."""
+    """Mask of ``count`` samples with equal shares of all classes."""
     mask = np.zeros(len(targets), dtype=bool)
-    mask[choose(targets, classes, count, seed)] = True
+    mask[stratified_sample(targets, classes, count, seed)] = True
     return mask
 
 
 def _fold_numbers(targets: Targets, classes: int, folds: int, seed: int) -> Index:
-    """Deal the samples out like cards, class after class: fold sizes differ by one at most."""
+    """Fold number of each sample, dealt out class by class: fold sizes differ by one at most."""
     shuffled = np.random.default_rng(seed).permutation(len(targets))
     if classes:
         shuffled = shuffled[np.argsort(targets[shuffled], kind="stable")]

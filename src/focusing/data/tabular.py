@@ -1,4 +1,4 @@
-"""``data=boston`` and ``data=dna``: tables of numbers."""
+"""Tabular data sets: ``data=boston`` and ``data=dna``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from focusing.data.dataset import DataSet, FileOptions, assemble, read_raw, take
 from focusing.data.decoders import DamagedError, load_npz, reading
 
 DNA_TEST = 0.2
-"""Share of a random split: the paper's maxima are multiples of 1/638."""
+"""Test share of a random split: the paper's maxima are multiples of 1/638."""
 DNA_CLASSES = ("ei", "ie", "n")
 """Exon to intron, intron to exon, neither: 1, 2 and 3 in the files."""
 DNA_ROWS = {"dna.scale": 2000, "dna.scale.t": 1186}
-"""Expected rows: a text that is cut off after a line still looks whole."""
+"""Expected rows, to detect a file that is truncated at the end of a line."""
 
 
 @takes_options
@@ -27,9 +27,9 @@ def boston(options: FileOptions, *, pad: Annotated[int, Ge(0)] = 0) -> DataSet:
 
     Args:
         options: see :class:`focusing.data.dataset.FileOptions`.
-        pad: columns of zeros on either side; the author's focused network had 5.
+        pad: columns of zeros to add on both sides; the author's focused network had 5.
     """
-    about: dict[str, Any] = {"shape": (13,), "classes": 0, "top": None, "official_share": 0.8}
+    about: dict[str, Any] = {"shape": (13,), "classes": 0, "max_value": None, "official_share": 0.8}
     raw = read_raw("boston", options, read_boston, **about)
     return assemble("boston", raw, options, pad=pad)
 
@@ -40,23 +40,23 @@ def dna(options: FileOptions, *, pad: Annotated[int, Ge(0)] = 0) -> DataSet:
 
     Args:
         options: see :class:`focusing.data.dataset.FileOptions`.
-        pad: columns of zeros on either side.
+        pad: columns of zeros to add on both sides.
     """
-    about: dict[str, Any] = {"shape": (180,), "classes": 3, "top": 1.0, "labels": DNA_CLASSES}
+    about: dict[str, Any] = {"shape": (180,), "classes": 3, "max_value": 1.0, "labels": DNA_CLASSES}
     about["test_share"] = DNA_TEST
     raw = read_raw("dna", options, read_dna, **about)
     return assemble("dna", raw, options, pad=pad)
 
 
 def read_boston(path: Path) -> dict[str, NDArray[Any]]:
-    """The rows of ``housing.data`` or ``boston_housing.npz`` in the order of Keras."""
+    """Read ``housing.data`` or ``boston_housing.npz``, in the order of Keras."""
     if path.suffix == ".npz":
         arrays = load_npz(path)
         with reading(path):
             table = np.column_stack([arrays["x"], arrays["y"]]).astype(np.float64)
     else:
         with reading(path):
-            # Some copies wrap each row into two lines.
+            # In some copies each row takes two lines.
             table = np.array(path.read_text().split(), dtype=np.float64).reshape(-1, 14)
     if table.shape != (506, 14):
         raise DamagedError(path, f"{len(table)} rows of {table.shape[1]} instead of 506 of 14")
@@ -69,7 +69,7 @@ def read_boston(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def read_dna(*paths: Path, expected: Mapping[str, int] = DNA_ROWS) -> dict[str, NDArray[Any]]:
-    """The rows of LIBSVM's two files, which must have the expected numbers of rows, by name."""
+    """Read LIBSVM's two files; ``expected`` is the number of rows by file name."""
     from sklearn.datasets import load_svmlight_file  # type: ignore[import-untyped]
 
     tables = []

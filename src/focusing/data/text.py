@@ -1,4 +1,4 @@
-"""``data=reuters`` and ``data=imdb``: texts with the word numbers of Keras."""
+"""Text data sets with the word numbers of Keras: ``data=reuters`` and ``data=imdb``."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ from focusing.validation import check_memory
 
 Ints = NDArray[np.int64]
 START, UNKNOWN, SHIFT = 1, 2, 3
-"""Keras' numbers: 0 pads, 1 starts a text, 2 is a rare word, others are 3 more than in the file."""
-REUTERS, IMDB = 11_228, 50_000
-"""Number of texts."""
+"""Keras' tokens: 0 pads, 1 starts a text, 2 is a rare word, others are 3 more than in the file."""
+REUTERS_TEXTS, IMDB_TEXTS = 11_228, 50_000
 TOKENS_PER_WORD = {1: 1, 2: 60, 3: 234}
-"""With 20 000 words, pairs make 1.2 million tokens, triples 4.7 million; for fake reviews."""
+"""Vocabulary size of fake reviews by n-gram size: 20 000 words have 1.2 million pairs."""
 
 
 @takes_options
 def reuters(
     options: FileOptions, *, words: Annotated[int, Ge(4)] = 1000, pad: Annotated[int, Ge(0)] = 0
 ) -> DataSet:
-    """Reuters newswires: which of the most frequent words they have, 46 topics; 8982 + 2246.
+    """Reuters newswires: which of the most frequent words each has, 46 topics; 8982 + 2246.
 
     Args:
         options: see :class:`focusing.data.dataset.FileOptions`.
         words: number of columns: Keras' words 0 to words - 1.
-        pad: columns of zeros on either side; the author's focused network had 9.
+        pad: columns of zeros to add on both sides; the author's focused network had 9.
     """
     if not options.fake:
-        check_memory(REUTERS * words, f"data.words={words}")
+        check_memory(REUTERS_TEXTS * words, f"data.words={words}")
     raw = read_raw(
         "reuters",
         options,
@@ -46,7 +45,7 @@ def reuters(
         shape=(words,),
         classes=46,
         official_share=0.8,
-        top=1.0,
+        max_value=1.0,
     )
     return assemble("reuters", raw, options, pad=pad)
 
@@ -63,10 +62,11 @@ def imdb(
 
     Args:
         options: see :class:`focusing.data.dataset.FileOptions`.
-        words: number of the most frequent words to tell apart.
-        length: tokens of a review; longer ones lose their beginning, shorter ones begin with 0.
-        ngrams: 1: words; 2: also the pairs of words in the training data, appended as tokens of
-            their own; 3: also triples.
+        words: size of the vocabulary; rarer words share a token.
+        length: tokens per review; longer reviews lose their beginning, shorter ones are padded
+            with 0 in front.
+        ngrams: 1: words only; 2: also pairs of words that occur in the training data, appended as
+            further tokens; 3: also triples.
     """
     if ngrams > 1 and options.split != "official":
         raise UserError(
@@ -74,7 +74,7 @@ def imdb(
             "data.split=official, or data.ngrams=1."
         )
     if not options.fake:
-        check_memory(4 * IMDB * length, f"data.length={length}")
+        check_memory(4 * IMDB_TEXTS * length, f"data.length={length}")
     recipe = {"words": words, "length": length, "ngrams": ngrams}
     raw = read_raw(
         "imdb",
@@ -84,14 +84,14 @@ def imdb(
         shape=(length,),
         classes=2,
         vocabulary=words * TOKENS_PER_WORD[ngrams],
-        top=None,
+        max_value=None,
         labels=("bad", "good"),
     )
     return assemble("imdb", raw, options)
 
 
 def read_reuters(path: Path, words: int) -> dict[str, NDArray[Any]]:
-    """Binary vectors in the order of Keras' ``load_data`` and ``sequences_to_matrix``."""
+    """Read binary vectors, in the order of Keras' ``load_data``."""
     texts, targets = _load(path, "x", "y", 46, _keras_random())
     inputs = np.zeros((len(targets), words), dtype=np.uint8)
     kept = texts.tokens < words
@@ -100,7 +100,7 @@ def read_reuters(path: Path, words: int) -> dict[str, NDArray[Any]]:
 
 
 def read_imdb(path: Path, words: int, length: int, ngrams: int) -> dict[str, NDArray[Any]]:
-    """Tokens in the order of Keras' ``load_data``, with ``pad_sequences``' padding in front."""
+    """Read tokens, in the order of Keras' ``load_data``, padded in front."""
     random = _keras_random()
     texts, targets = [], []
     for split in ("train", "test"):
@@ -120,16 +120,16 @@ def read_imdb(path: Path, words: int, length: int, ngrams: int) -> dict[str, NDA
 
 
 class Texts(NamedTuple):
-    """Tokens of many texts in one array, and the number of the text that each is in."""
+    """Tokens of many texts in one array, and the number of the text of each token."""
 
     tokens: Ints
     numbers: Ints
 
 
 def append_ngrams(splits: Sequence[Texts], words: int, ngrams: int) -> tuple[list[Texts], int]:
-    """Append the n-grams of the texts, up to the largest n, as tokens of their own.
+    """Append n-grams of words, from pairs up to n = ``ngrams``, as further tokens.
 
-    Only those of the first split, the training data, become tokens; others are left out.
+    Only n-grams of the first split, the training data, become tokens; others are dropped.
 
     Returns:
         The splits, and the number of different tokens.
@@ -148,7 +148,7 @@ def append_ngrams(splits: Sequence[Texts], words: int, ngrams: int) -> tuple[lis
 
 
 def _grams(texts: Texts, words: int, size: int) -> Texts:
-    """A code for each n-gram, and the number of the text it is in."""
+    """A code for each n-gram, and the number of its text."""
     count = max(len(texts.tokens) - size + 1, 0)
     codes = np.zeros(count, dtype=np.int64)
     for offset in range(size):
@@ -158,8 +158,8 @@ def _grams(texts: Texts, words: int, size: int) -> Texts:
 
 
 def _pad(texts: Texts, count: int, length: int) -> NDArray[np.int32]:
-    """Put the last tokens of each text at the end of its row; what is missing in front is 0."""
-    order = np.argsort(texts.numbers, kind="stable")  # words stay before pairs of words
+    """Put the last tokens of each text at the end of its row, with zeros in front."""
+    order = np.argsort(texts.numbers, kind="stable")  # keeps words before pairs of words
     tokens, numbers = texts.tokens[order], texts.numbers[order]
     ends = np.cumsum(np.bincount(numbers, minlength=count))
     column = np.arange(len(tokens)) - ends[numbers] + length
@@ -172,7 +172,7 @@ def _pad(texts: Texts, count: int, length: int) -> NDArray[np.int32]:
 def _load(
     path: Path, text: str, label: str, classes: int, random: np.random.RandomState
 ) -> tuple[Texts, NDArray[np.int64]]:
-    """Texts and labels by the names of their arrays in an npz file, shuffled as Keras does."""
+    """Load texts and labels from two arrays of an npz file, shuffled as in Keras."""
     arrays = load_npz(path, (text, label))
     with reading(path):
         texts, labels = arrays[text], arrays[label].astype(np.int64)
@@ -189,5 +189,5 @@ def _load(
 
 
 def _keras_random() -> np.random.RandomState:
-    """Keras' generator: it shuffles the training texts and, continuing, the test texts."""
-    return np.random.RandomState(113)  # noqa: NPY002 - results depend on it
+    """The generator with which Keras shuffles the training texts, and then the test texts."""
+    return np.random.RandomState(113)  # noqa: NPY002 - as Keras does

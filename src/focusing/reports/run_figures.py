@@ -20,7 +20,7 @@ from focusing.reports.foci import read_foci
 from focusing.reports.tables import file_name
 from focusing.results.arrays import evenly_spaced
 from focusing.results.store import FIGURES_COMPLETE, atomic_write, read_record
-from focusing.window_drawing import film_windows, read_windows, windows_figure
+from focusing.window_drawing import read_windows, windows_figure, windows_gif
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def _draw_windows(run_dir: Path, folder: Path) -> list[Path]:
         return []
     if windows is None:
         return []
-    atomic_write(folder / "windows.gif", film_windows(windows), sync=False)
+    atomic_write(folder / "windows.gif", windows_gif(windows), sync=False)
     return [
         *drawing.save_figure(windows_figure(windows), folder, "windows"),
         folder / "windows.gif",

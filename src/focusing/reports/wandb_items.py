@@ -22,8 +22,8 @@ from focusing.training.optimizer import learning_rates
 from focusing.training.wandb_run import (
     curves_of,
     define_metrics,
-    facts,
     log_checkpoint,
+    public_config,
     run_id,
     summary_of,
     tags,
@@ -139,7 +139,7 @@ def item_of(run: Run) -> Item:
         "job_type": str(logged.get("job_type") or "train"),
         "tags": [*tags(run.config), *(logged.get("tags") or ())],
         "config": {
-            **facts(run.config),
+            **public_config(run.config),
             "source": run.source,
             "fingerprint": run.fingerprint,
             **{name: record.get(name) for name in ("versions", "git", "started")},

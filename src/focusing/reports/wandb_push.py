@@ -15,7 +15,7 @@ from focusing.reports.report import nothing, search_folders
 from focusing.reports.wandb_items import MARK, Item, item_of, send, trial_items
 from focusing.results.collect import collect
 from focusing.results.frame import group_by
-from focusing.training.wandb_run import obstacle
+from focusing.training.wandb_run import offline_reason
 
 PER_PAGE = 500
 
@@ -110,7 +110,7 @@ def require_server(undone: str) -> None:
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     os.environ.setdefault("WANDB_SILENT", "true")
     mode = os.environ.get("WANDB_MODE", "online")
-    why = obstacle() if mode == "online" else f"WANDB_MODE={mode}"
+    why = offline_reason() if mode == "online" else f"WANDB_MODE={mode}"
     if why:
         raise UserError(f"W&B: {why}, so {undone}.")
 

@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
-from focusing.data.audio import RATE, read_picture
+from focusing.data.audio import RATE, read_mfcc
 from focusing.data.decoders import DamagedError, load_npy, load_npz, npz_names
 from focusing.data.image_sets import INTERPOLATIONS, open_image
 from focusing.errors import UserError, printable
@@ -210,7 +210,7 @@ def _read_recording(path: Path, card: Card) -> Samples:
                 f"{rate} Hz: this network wants one of 16 bits at {RATE} Hz."
             )
     options: dict[str, Any] = {**card.reading}
-    return read_picture(path, **options)[None, ..., None]
+    return read_mfcc(path, **options)[None, ..., None]
 
 
 def _read_table(path: Path) -> NDArray[np.float64]:

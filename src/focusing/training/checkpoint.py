@@ -1,8 +1,7 @@
-"""Checkpoints: written after every epoch, sealed, and read only if the seal is whole.
+"""Checkpoints, written after every epoch and verified before a run resumes from them.
 
-A file may load and yet hold something else than it did: Lightning and torch would notice in the
-middle of training, or never. So a checkpoint ends with the hash of its content, and says which
-network and optimizer it is of.
+A checkpoint ends with a hash of its content, and holds a fingerprint of its network and optimizer.
+A damaged or foreign file is noticed before training, not in the middle of it or never.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SEAL_BYTES = 32
-"""At the end of a file: the SHA-256 of all bytes before. torch reads the file with it, too."""
+DIGEST_BYTES = 32
+"""Bytes at the end of a file: the SHA-256 of all bytes before. torch ignores them."""
 
 
 class EpochCheckpoint(pl.callbacks.Checkpoint):
-    """Keeps ``last.ckpt``, and as ``best.ckpt`` the epoch whose score counts.
+    """Keeps the last epoch as ``last.ckpt`` and the best one as ``best.ckpt``.
 
     Args:
-        folder: where they go.
-        is_best: tells from the series so far whether the epoch that just ended is the best.
+        folder: folder of the checkpoints.
+        is_best: whether the epoch that just ended is the best, given the metrics so far.
     """
 
     def __init__(self, folder: Path, is_best: Callable[[dict[str, list[float]]], bool]) -> None:
@@ -48,7 +47,7 @@ class EpochCheckpoint(pl.callbacks.Checkpoint):
         """Write the checkpoint; Lightning calls checkpoint callbacks after all others."""
         last, best = self.folder / "last.ckpt", self.folder / "best.ckpt"
         if self.is_best(pl_module.series):  # type: ignore[arg-type]
-            # The best first: killed in between, a run repeats the epoch and writes both.
+            # best.ckpt first: a run that is killed in between repeats the epoch and writes both.
             trainer.save_checkpoint(best)
             _link(best, last)
         else:
@@ -57,36 +56,36 @@ class EpochCheckpoint(pl.callbacks.Checkpoint):
 
 
 def chosen_checkpoint(config: Mapping[str, Any]) -> str:
-    """Name of the file that holds the epoch which the config's protocol chose."""
+    """Name of the checkpoint of the epoch that the protocol chooses."""
     return "last.ckpt" if config["protocol"]["name"] == "last" else "best.ckpt"
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, which keeps this content when the first gets a new one."""
+    """Hard-link a file, replacing the target atomically; copy it where links are impossible."""
     temporary = target.with_name(f".{target.name}.part")
     temporary.unlink(missing_ok=True)
     try:
         os.link(source, temporary)
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         shutil.copyfile(source, temporary)
     temporary.replace(target)
 
 
 class PlainCheckpointIO(CheckpointIO):
-    """Writes checkpoints atomically, and reads only tensors and plain containers."""
+    """Writes checkpoints atomically and reads them without running code from them."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
         """Write a checkpoint."""
-        # Not synced to the disk: a killed process loses nothing, and syncing would take longer
-        # than an epoch of a small network.
+        # No fsync: it takes longer than an epoch of a small network, and a killed process loses
+        # nothing without it.
         atomic_write(Path(path), encode(checkpoint), sync=False)
 
     def load_checkpoint(
         self, path: Any, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read a checkpoint; ``weights_only`` is always true."""
+        """Read a checkpoint, always with ``weights_only``."""
         return load_checkpoint(Path(path))
 
     def remove_checkpoint(self, path: Any) -> None:
@@ -95,12 +94,12 @@ class PlainCheckpointIO(CheckpointIO):
 
 
 def encode(checkpoint: dict[str, Any]) -> memoryview:
-    """The content of a checkpoint's file, with its seal."""
+    """Bytes of a checkpoint file: what ``torch.save`` writes, and its hash."""
     buffer = io.BytesIO()
     torch.save(checkpoint, buffer)
-    seal = hashlib.sha256(buffer.getbuffer()).digest()
+    digest = hashlib.sha256(buffer.getbuffer()).digest()
     buffer.seek(0, io.SEEK_END)
-    buffer.write(seal)
+    buffer.write(digest)
     return buffer.getbuffer()
 
 
@@ -109,33 +108,33 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     check_regular(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)  # type: ignore[no-any-return]
-    except Exception as error:  # torch raises many kinds for a file that is not its own
-        if isinstance(error, OSError) and error.filename:  # it cannot be opened
+    except Exception as error:  # torch raises many types for a damaged file
+        if isinstance(error, OSError) and error.filename:  # the file cannot be opened
             raise
         reason = printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
         raise DamagedError(path, f"is not a checkpoint that can be read ({reason})") from None
 
 
 def newest_checkpoint(folder: Path, module: FocusingModule) -> Path | None:
-    """The checkpoint to resume from: the last, or else the best; None: the run begins again."""
+    """The checkpoint to resume from: the last, else the best; None if neither is valid."""
     for path in (folder / "last.ckpt", folder / "best.ckpt"):
-        if path.exists() and load_sealed(path, module, "the run goes back"):
+        if path.exists() and load_verified(path, module, "the run goes back"):
             return path
     return None
 
 
-def load_sealed(path: Path, module: FocusingModule, consequence: str) -> dict[str, Any] | None:
-    """Read a checkpoint of this run; any other is kept aside, with a warning.
+def load_verified(path: Path, module: FocusingModule, consequence: str) -> dict[str, Any] | None:
+    """Read a checkpoint of this run; a damaged or foreign one is renamed, with a warning.
 
     Args:
         path: the file.
-        module: what goes on from it.
-        consequence: ends the warning.
+        module: the module that resumes from it.
+        consequence: end of the warning.
     """
     try:
         content = load_checkpoint(path)
-        sealed = path.read_bytes()
-        if hashlib.sha256(sealed[:-SEAL_BYTES]).digest() != sealed[-SEAL_BYTES:]:
+        signed = path.read_bytes()
+        if hashlib.sha256(signed[:-DIGEST_BYTES]).digest() != signed[-DIGEST_BYTES:]:
             raise DamagedError(path, "has changed since a run wrote it")
         if content.get("run") != fingerprint(module):
             raise DamagedError(path, "does not fit this run: it is of another network or optimizer")
@@ -146,7 +145,7 @@ def load_sealed(path: Path, module: FocusingModule, consequence: str) -> dict[st
 
 
 def fingerprint(module: FocusingModule) -> str:
-    """A hash of what a checkpoint must fit: the weights and the groups of the optimizer."""
+    """Hash of the shapes of all weights and of the optimizer's parameter groups."""
     weights = [(name, tuple(value.shape)) for name, value in module.net.state_dict().items()]
     groups = [(group["name"], len(group["params"])) for group in module.optimizer.param_groups]
     text = repr((weights, type(module.optimizer).__name__, groups))

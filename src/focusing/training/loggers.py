@@ -1,4 +1,4 @@
-"""Where the metrics go: ``metrics.csv`` always, W&B and TensorBoard if asked."""
+"""Loggers of a run: always ``metrics.csv``, and W&B and TensorBoard on request."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from focusing.training.wandb_run import check_options, log_record, open_run
 
 log = logging.getLogger(__name__)
 
-KNOWN = ("csv", "wandb", "tensorboard")
+LOGGERS = ("csv", "wandb", "tensorboard")
 Row = dict[str, str]
 
 
 def build_loggers(
     options: Mapping[str, Any], run_dir: Path, *, config: dict[str, Any], experiment: str
 ) -> list[Logger]:
-    """Open the loggers of one run; pass them to :func:`close_loggers` whatever happens.
+    """Open the loggers of a run; the caller must close them with :func:`close_loggers`.
 
     Args:
-        options: name of a logger -> its options, as in ``conf/logger``.
+        options: options by name of a logger, as in ``conf/logger``.
         run_dir: the run folder.
-        config: the composed config of the run, plain containers only.
-        experiment: name of the experiment, under which W&B groups its runs.
+        config: the config of the run.
+        experiment: name of the experiment; W&B groups runs by it.
 
     Returns:
         The CSV logger first, then the others.
@@ -42,17 +42,17 @@ def build_loggers(
     loggers: list[Logger] = [MetricsFile(run_dir / "metrics.csv")]
     if "tensorboard" in options:
         loggers.append(TensorBoardLogger(run_dir, name="", version="tensorboard"))
-    if "wandb" in options:  # last: once it is open, nothing may fail before close_loggers
+    if "wandb" in options:  # last, because nothing may fail between opening it and returning it
         run = open_run(options["wandb"] or {}, run_dir, config=config, experiment=experiment)
         loggers.append(WandbLogger(save_dir=run_dir, experiment=run))
     return loggers
 
 
 def check_loggers(options: Mapping[str, Any]) -> None:
-    """Raise a UserError about the first logger or option that does not exist."""
-    unknown = [name for name in options if name not in KNOWN]
+    """Raise a UserError for an unknown logger or option, or a package that is not installed."""
+    unknown = [name for name in options if name not in LOGGERS]
     if unknown:
-        raise UserError(f"logger {unknown[0]!r} is not one of {', '.join(KNOWN)}.")
+        raise UserError(f"logger {unknown[0]!r} is not one of {', '.join(LOGGERS)}.")
     for name in ("csv", "tensorboard"):
         for option in options.get(name) or {}:
             raise UserError(f"logger.{name}.{option} is not an option.")
@@ -69,14 +69,14 @@ def check_loggers(options: Mapping[str, Any]) -> None:
 def close_loggers(
     loggers: Sequence[Logger], exit_code: int, record: Mapping[str, Any] | None = None
 ) -> None:
-    """Close every logger; none that fails keeps another open.
+    """Close all loggers, even if one of them fails.
 
-    A W&B run that stays open would silently swallow the next job of the process.
+    A W&B run that stays open would take the metrics of the next job in the process.
 
     Args:
         loggers: from :func:`build_loggers`.
-        exit_code: of the job; W&B shows a run as finished if 0, as failed otherwise.
-        record: of a run that is done: W&B gets its scores and what callbacks measured.
+        exit_code: exit code of the job; W&B shows the run as failed unless it is 0.
+        record: record of a finished run; W&B gets its scores and measurements.
     """
     for logger in loggers:
         try:
@@ -86,16 +86,16 @@ def close_loggers(
             if isinstance(logger, WandbLogger):
                 logger.experiment.finish(exit_code=exit_code)
         except Exception as error:
-            log.warning("%s did not close well: %s", type(logger).__name__, error)
+            log.warning("%s could not be closed: %s", type(logger).__name__, error)
 
 
 class MetricsFile(Logger):
-    """A logger that keeps all metrics of an epoch in one row of a CSV file.
+    """A logger that writes all metrics of an epoch to one row of a CSV file.
 
-    Lightning's own starts a new file for a resumed run and spreads an epoch over several rows.
-    Here a finished row is appended, and a kill can only tear the line being written, which is
-    dropped when the run resumes. A row of an epoch that the file already has replaces it and what
-    comes after: the run went back to a checkpoint, or was started anew.
+    Lightning's ``CSVLogger`` starts a new file when a run resumes, and spreads an epoch over
+    several rows. This one appends a row per epoch. A kill can only truncate the last line, which is
+    dropped when the run resumes. Logging an epoch that the file already has replaces its row and
+    removes the rows after it: the run went back to a checkpoint, or started again.
 
     Args:
         path: the file.
@@ -106,7 +106,7 @@ class MetricsFile(Logger):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        self._columns, self._rows, self._torn = _read(path)
+        self._columns, self._rows, self._truncated = _read(path)
 
     @property
     def save_dir(self) -> str:
@@ -114,15 +114,15 @@ class MetricsFile(Logger):
         return str(self.path.parent)
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """The run folder has its own ``config.yaml``."""
+        """Do nothing: the run folder has its ``config.yaml``."""
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add metrics to the row of their epoch and write it.
+        """Add metrics to the row of their epoch, and write it.
 
         Args:
-            metrics: values by name; ``epoch`` among them names the row, without it nothing is
-                written, because the file has no row for a step.
+            metrics: values by name. Metrics without ``epoch`` are ignored: there are no rows of
+                steps.
             step: ignored.
         """
         if "epoch" not in metrics:
@@ -137,14 +137,14 @@ class MetricsFile(Logger):
         row = {"epoch": str(epoch), **known, **values}
         columns = self._columns if earlier or known else ["epoch"]
         new = [key for key in row if key not in columns]
-        append = not self._torn and earlier and not replaced and not new
-        self._columns, self._rows, self._torn = columns + new, [*earlier, row], False
+        append = not self._truncated and earlier and not replaced and not new
+        self._columns, self._rows, self._truncated = columns + new, [*earlier, row], False
         if append:
             with self.path.open("a", newline="") as file:
                 file.write(_lines(self._columns, [row]))
         else:
             text = _lines(self._columns, self._rows, header=True)
-            atomic_write(self.path, text.encode(), sync=False)  # a kill does not need the disk
+            atomic_write(self.path, text.encode(), sync=False)  # survives a kill without fsync
 
 
 def _lines(columns: list[str], rows: list[Row], header: bool = False) -> str:
@@ -157,12 +157,12 @@ def _lines(columns: list[str], rows: list[Row], header: bool = False) -> str:
 
 
 def _read(path: Path) -> tuple[list[str], list[Row], bool]:
-    """Columns and rows of a file, and whether it ends in a torn line."""
-    nothing: tuple[list[str], list[Row], bool] = (["epoch"], [], False)
+    """Columns and rows of a file, and whether its last line is truncated."""
+    empty: tuple[list[str], list[Row], bool] = (["epoch"], [], False)
     if not path.exists():
-        return nothing
+        return empty
     try:
-        *lines, torn = path.read_text(encoding="utf-8").split("\n")
+        *lines, rest = path.read_text(encoding="utf-8").split("\n")
         columns, *rows = csv.reader(lines, strict=True) if lines else [["epoch"]]
         if columns[:1] != ["epoch"] or len(set(columns)) != len(columns):
             raise ValueError("its first line does not name its columns")
@@ -173,7 +173,6 @@ def _read(path: Path) -> tuple[list[str], list[Row], bool]:
     except (ValueError, csv.Error) as error:
         kept = set_aside(path)
         log.warning("%s is damaged (%s): it is kept as %s.", path, error, kept.name)
-        return nothing
-    by_name = [dict(zip(columns, row, strict=True)) for row in rows]
-    values = [{key: value for key, value in row.items() if value} for row in by_name]
-    return columns, values, bool(torn)
+        return empty
+    named = (zip(columns, row, strict=True) for row in rows)
+    return columns, [{key: value for key, value in row if value} for row in named], bool(rest)

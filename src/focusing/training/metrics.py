@@ -1,4 +1,4 @@
-"""Losses and scores of classification and regression."""
+"""Loss and metrics of classification and regression."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 MAX_MATRIX_CLASSES = 100
-"""A confusion matrix of more classes is not kept in the record."""
+"""The record holds no confusion matrix of more classes than this."""
 
 
 def loss_of(output: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy for class numbers, mean squared error for values.
+    """Cross entropy if the targets are class numbers, mean squared error if they are floats.
 
-    Two classes may share one output, the logit of the second.
+    A network for two classes may have a single output: the logit of the second class.
     """
     if targets.is_floating_point():
         return functional.mse_loss(output.squeeze(-1), targets)
@@ -28,16 +28,16 @@ def loss_of(output: Tensor, targets: Tensor) -> Tensor:
 
 
 def predicted(output: Tensor) -> Tensor:
-    """Class numbers (N,) of outputs (N, classes), or (N, 1) for two classes."""
+    """Predicted classes (N,) from outputs (N, classes), or (N, 1) for two classes."""
     return (output[:, 0] > 0).long() if output.shape[1] == 1 else output.argmax(1)
 
 
 @torch.no_grad()
 def score(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> dict[str, float]:
-    """Loss and scores over all batches of an epoch.
+    """Loss and metrics over all batches of an epoch.
 
-    Accuracy is a quotient of two integers: torchmetrics would round it to float32, and the series
-    of published records would change in their last bits.
+    Accuracy is not computed by torchmetrics, which rounds it to float32: published records hold
+    the exact quotient.
     """
     output, target = torch.cat(list(outputs)).float(), torch.cat(list(targets))
     loss = loss_of(output, target).item()
@@ -50,19 +50,19 @@ def score(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> dict[str, flo
 
 @torch.no_grad()
 def detailed_metrics(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> dict[str, Any]:
-    """What the record says about the test data at the end of a run, by torchmetrics.
+    """Metrics of the test data for the record, computed by torchmetrics at the end of a run.
 
     Returns:
-        For classes ``accuracy``, ``macro_f1``, ``calibration_error`` (expected, 15 bins) and, of at
-        most 100 classes, ``confusion_matrix`` (rows: true classes); for values ``mae``, ``mse`` and
-        ``r2``. None stands for a number that is not defined.
+        For classification ``accuracy``, ``macro_f1``, ``calibration_error`` (expected, 15 bins)
+        and, for at most 100 classes, ``confusion_matrix`` (rows: true classes). For regression
+        ``mae``, ``mse`` and ``r2``. None stands for a value that is not finite or not defined.
     """
     output, target = torch.cat(list(outputs)).float().cpu(), torch.cat(list(targets)).cpu()
     if target.is_floating_point():
         return _regression_metrics(output.squeeze(-1), target)
     from torchmetrics.functional import classification as metrics
 
-    if output.shape[1] == 1:  # two classes that share a logit
+    if output.shape[1] == 1:  # two classes, one logit
         output = torch.cat([torch.zeros_like(output), output], dim=1)
     probabilities, classes = output.softmax(1), output.shape[1]
     values = {
@@ -70,7 +70,7 @@ def detailed_metrics(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> di
         "macro_f1": metrics.multiclass_f1_score(probabilities, target, classes, average="macro"),
         "calibration_error": metrics.multiclass_calibration_error(probabilities, target, classes),
     }
-    plain: dict[str, Any] = {name: _plain(value) for name, value in values.items()}
+    plain: dict[str, Any] = {name: _finite_or_none(value) for name, value in values.items()}
     if classes <= MAX_MATRIX_CLASSES:
         matrix = metrics.multiclass_confusion_matrix(probabilities, target, classes)
         plain["confusion_matrix"] = matrix.tolist()
@@ -82,12 +82,12 @@ def _regression_metrics(output: Tensor, target: Tensor) -> dict[str, Any]:
 
     varies = len(target) > 1 and bool((target != target[0]).any())
     return {
-        "mae": _plain(metrics.mean_absolute_error(output, target)),
-        "mse": _plain(metrics.mean_squared_error(output, target)),
-        "r2": _plain(metrics.r2_score(output, target)) if varies else None,
+        "mae": _finite_or_none(metrics.mean_absolute_error(output, target)),
+        "mse": _finite_or_none(metrics.mean_squared_error(output, target)),
+        "r2": _finite_or_none(metrics.r2_score(output, target)) if varies else None,
     }
 
 
-def _plain(value: Tensor) -> float | None:
+def _finite_or_none(value: Tensor) -> float | None:
     number = value.item()
     return number if math.isfinite(number) else None

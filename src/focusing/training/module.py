@@ -1,4 +1,4 @@
-"""The Lightning module: how a network is trained."""
+"""The Lightning module that trains a network."""
 
 from __future__ import annotations
 
@@ -35,33 +35,34 @@ from focusing.training.resume import (
 
 
 class FocusingModule(pl.LightningModule):
-    """Trains a network; every metric is computed and logged once per epoch.
+    """Trains a network; metrics are computed and logged once per epoch.
 
     It makes the optimizer steps itself (manual optimization), and one batch of Lightning's may be
-    a bundle of several: Lightning's own loop, or a value logged per step, would cost a small
-    network several times its training time. Whatever must happen at every step belongs into a hook
+    a bundle of several batches. For a small network, Lightning's own loop or per-step logging would
+    take several times as long as the training. Code that must run at every step belongs in a hook
     of the torch optimizer.
 
-    An epoch begins from random numbers that depend on the seed and the epoch alone, and from
-    learning rates that depend on the epoch alone. So a run that resumes after epoch e needs no
-    more than the weights, the optimizer's state and the series of metrics up to e. A run that a
-    signal stopped in the middle of an epoch also needs what :mod:`focusing.training.resume` kept.
+    The random numbers of an epoch depend only on the seed and the epoch, its learning rates only on
+    the epoch. So a run that resumes after epoch e needs only the weights, the optimizer state and
+    the metrics up to e. To resume in the middle of an epoch it also needs the state that
+    :mod:`focusing.training.resume` saves.
 
     Args:
         net: the network.
-        optim: how it learns.
-        seed: of the run.
+        optim: the config group ``optim``.
+        seed: seed of the run.
 
     Attributes:
         optimizer: the torch optimizer, without Lightning's wrapper, whose bookkeeping takes longer
             than a step of a small network.
-        batches: split name -> its batches: ``"train"``, then what is scored after every epoch;
-            :func:`focusing.training.trainer.fit` sets it.
-        series: metric name -> its value of every epoch so far.
-        test_metrics: of the last epoch; see :func:`~focusing.training.metrics.detailed_metrics`.
-        progress: what the current epoch has done.
-        seconds: that the run has taken so far, in all its sessions.
-        cpu_seconds: of all cores; waiting for other processes does not count, nor do pauses.
+        batches: batches by split name: ``"train"``, then the splits that are evaluated after every
+            epoch. Set by :func:`focusing.training.trainer.fit`.
+        series: values of all epochs so far, by metric name.
+        test_metrics: see :func:`~focusing.training.metrics.detailed_metrics`; None before the last
+            epoch has ended.
+        progress: progress of the current epoch.
+        seconds: wall time of the run so far, over all sessions.
+        cpu_seconds: CPU time of the run so far, over all cores and sessions.
     """
 
     def __init__(self, net: nn.Module, optim: Optim, *, seed: int = 0) -> None:
@@ -77,7 +78,7 @@ class FocusingModule(pl.LightningModule):
         self.earlier_cpu_seconds, self._cpu_start = 0.0, time.process_time()
         foci = (FocusedLinear, FocusedAttention)
         self._layers = [layer for layer in net.modules() if isinstance(layer, foci)]
-        self._mid_epoch: dict[str, Any] | None = None  # where an earlier session was interrupted
+        self._mid_epoch: dict[str, Any] | None = None  # saved by an interrupted session
 
     @property
     def seconds(self) -> float:  # noqa: D102 - see the class
@@ -89,12 +90,12 @@ class FocusingModule(pl.LightningModule):
 
     @property
     def step_progress(self) -> Any:
-        """What makes ``trainer.global_step`` count optimizer steps."""
+        """The counter behind ``trainer.global_step``."""
         return self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
 
     @property
     def scaler(self) -> torch.amp.GradScaler | None:
-        """What keeps gradients in float16 from underflowing, under ``16-mixed``."""
+        """The gradient scaler of ``16-mixed``, if that is the precision."""
         return getattr(self.trainer.precision_plugin, "scaler", None)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -106,15 +107,15 @@ class FocusingModule(pl.LightningModule):
         return self.optimizer
 
     def transfer_batch_to_device(self, batch: Split, device: Any, dataloader_idx: int) -> Split:
-        """Batches are on the device already."""
+        """Return the batch: it is on the device already."""
         return batch
 
     def on_train_start(self) -> None:
-        """See whether an epoch was interrupted."""
+        """Load the state of an interrupted epoch, if there is one."""
         self._mid_epoch = load_mid_epoch(self)
 
     def on_train_epoch_start(self) -> None:
-        """Set everything that depends on the epoch."""
+        """Set random numbers, learning rates and sigma for the epoch."""
         epoch = self.current_epoch
         seed_all(epoch_seed(self.seed, epoch, stream=1), self.device)
         self.batches["train"].epoch = epoch
@@ -123,7 +124,7 @@ class FocusingModule(pl.LightningModule):
         self.progress = EpochProgress()
 
     def training_step(self, bundle: Split, batch_idx: int) -> None:
-        """Train on the batches of a bundle; a step after each, or after every ``accumulate``."""
+        """Train on the batches of a bundle; step after every ``optim.accumulate`` of them."""
         optim, scaler = self.optim, self.scaler
         batches = list(bundle.chunks(optim.batch_size))
         ends_epoch = batch_idx + 1 == self.trainer.num_training_batches
@@ -147,7 +148,7 @@ class FocusingModule(pl.LightningModule):
                 self._step(scaler)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """The interruption may have come after the last batch."""
+        """Resume, in case the interruption came after the last batch."""
         self._resume_mid_epoch()
 
     def _step(self, scaler: torch.amp.GradScaler | None) -> None:
@@ -157,34 +158,34 @@ class FocusingModule(pl.LightningModule):
             nn.utils.clip_grad_value_(self.net.parameters(), self.optim.clip_value)
         if scaler is None:
             self.optimizer.step()
-        else:  # a step whose gradients have overflown is left out
+        else:  # skips the step if gradients have overflowed
             scaler.step(self.optimizer)
             scaler.update()
         self.optimizer.zero_grad()
         self.progress.pending = 0
-        self.step_progress.increment_completed()  # as Lightning's wrapper would
+        self.step_progress.increment_completed()  # as Lightning's wrapper does
 
     def _stop_if_interrupted(self) -> None:
-        """Between two batches, obey a signal; save the epoch if it got further than before."""
+        """Stop between two batches if a signal asked for it, and save the progress of the epoch."""
         if interrupted():
             if self.progress.batches and self._mid_epoch is None:
                 save_mid_epoch(self)
             raise_if_interrupted()
 
     def _resume_mid_epoch(self) -> None:
-        """Restore the interrupted epoch once all batches of the earlier session are skipped."""
+        """Restore the interrupted epoch once the batches of the earlier session are skipped."""
         if self._mid_epoch is not None and self.progress.batches == self._mid_epoch["batches"]:
             restore_mid_epoch(self, self._mid_epoch)
             self._mid_epoch = None
 
     def validation_step(self, batch: Split, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Keep the outputs for one batch of a split that does not train."""
+        """Keep the network's outputs for a batch of an evaluated split."""
         self._stop_if_interrupted()
         _, *evaluated = self.batches
         self.progress.add(evaluated[dataloader_idx], self.net(batch.inputs), batch.targets)
 
     def on_train_epoch_end(self) -> None:
-        """Score the epoch, which ends after validation, and log its row of metrics."""
+        """Compute and log the metrics of the epoch; Lightning calls this after validation."""
         outputs, self.progress = self.progress.outputs, EpochProgress()
         row = {
             f"{split}/{metric}": value
@@ -192,7 +193,7 @@ class FocusingModule(pl.LightningModule):
             for metric, value in score(*batches).items()
         }
         if self._layers:
-            sigmas = [layer.sigma.flatten() for layer in self._layers]  # of one axis or of two
+            sigmas = [layer.sigma.flatten() for layer in self._layers]
             row["focus/sigma_mean"] = torch.cat(sigmas).mean().item()
         bad = [name for name, value in row.items() if not math.isfinite(value)]
         if bad:
@@ -205,20 +206,20 @@ class FocusingModule(pl.LightningModule):
         if self.current_epoch + 1 == self.trainer.max_epochs and "test" in outputs:
             self.test_metrics = detailed_metrics(*outputs["test"])
         self.trainer.callback_metrics.update({k: torch.tensor(v) for k, v in row.items()})
-        # Directly: self.log would take half a millisecond per metric. With what callbacks logged.
+        # Includes what callbacks logged. self.log would take half a millisecond per metric.
         logged = {name: float(value) for name, value in self.trainer.callback_metrics.items()}
         for logger in self.trainer.loggers:
             logger.log_metrics({**logged, **row, "epoch": self.current_epoch}, self.global_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what only the module knows to a checkpoint."""
+        """Add the times, the metrics and the fingerprint of the run to a checkpoint."""
         checkpoint["run"] = fingerprint(self)
         checkpoint["seconds"], checkpoint["cpu_seconds"] = self.seconds, self.cpu_seconds
         checkpoint["series"] = {name: list(values) for name, values in self.series.items()}
         checkpoint["test_metrics"] = self.test_metrics
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on from there; older checkpoints lack some of it."""
+        """Restore times and metrics; older checkpoints lack some of them."""
         self.earlier_seconds = checkpoint["seconds"]
         self.earlier_cpu_seconds = checkpoint.get("cpu_seconds", 0.0)
         self.series = {name: list(values) for name, values in checkpoint["series"].items()}

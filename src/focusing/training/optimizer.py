@@ -1,7 +1,6 @@
-"""How a network learns: everything that the config group ``optim`` says about a step.
+"""Optimizer, learning rate schedule, sigma annealing and focus penalties: the config group optim.
 
-One learning rate for the weights, one for mu, one for sigma; their schedule; sigma that is annealed
-from wide to narrow; penalties on the foci.
+Weights, mu and sigma have their own learning rates.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from focusing.nn import FocusedAttention, FocusedLinear, param_groups
 
 FocusedLayer = FocusedLinear | FocusedAttention
 FOCI_GROUPS = ("mu", "sigma", "dynamic")
-"""Parameter groups that ``optim.foci`` trains, if it names an optimizer."""
+"""Parameter groups of the optimizer that ``optim.foci`` names, if it names one."""
 
 
 def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
-    """Make an optimizer with the parameter groups weight, other, mu, sigma and dynamic.
+    """Build an optimizer with the parameter groups weight, other, mu, sigma and dynamic.
 
-    ``weight`` and ``other`` (biases, batch norm) learn alike, but only weights are penalised. If
-    ``optim.foci`` names an optimizer, that one moves the other groups.
+    ``weight`` and ``other`` (biases, batch norm) share a learning rate, but the L2 penalty applies
+    to weights only. If ``optim.foci`` names an optimizer, it gets the groups mu, sigma and dynamic.
     """
     groups = param_groups(
         net,
@@ -35,7 +34,7 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
         lr_mu=optim.lr_mu,
         lr_sigma=optim.lr_sigma,
         lr_dynamic=optim.lr_dynamic,
-        # Optimizers add weight_decay * w to the gradient, which is that of weight_decay / 2 * w^2.
+        # torch adds weight_decay * w to the gradient: the penalty is weight_decay / 2 * w^2.
         weight_decay=2 * optim.l2 if optim.l2 else None,
     )
     if optim.foci.name is None:
@@ -51,7 +50,7 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
 def _make(
     prefix: str, own: Optim | FociOptim, groups: list[dict[str, Any]], optim: Optim
 ) -> torch.optim.Optimizer:
-    """The optimizer that an option names, for some groups."""
+    """Build the optimizer that ``<prefix>.name`` names, for some parameter groups."""
     optimizer_class = _optimizer_class(prefix, str(own.name))
     accepted = inspect.signature(optimizer_class).parameters
     options = dict(own.options)
@@ -59,8 +58,8 @@ def _make(
         options["momentum"] = own.momentum
     for option in options:
         if option not in accepted:
-            hint = "null" if option == "momentum" else "without it"
-            raise UserError(f"{prefix}.{option}: {own.name} has no such option, use {hint}.")
+            remedy = "use null" if option == "momentum" else "leave it out"
+            raise UserError(f"{prefix}.{option}: {own.name} has no such option, {remedy}.")
     if optim.l2 and prefix == "optim" and "weight_decay" not in accepted:
         raise UserError(f"optim.l2={optim.l2}: {own.name} has no L2 penalty, use 0.")
     try:
@@ -68,7 +67,7 @@ def _make(
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{prefix}.name={own.name}: {error}") from None
     if isinstance(optimizer, torch.optim.SGD) and options.get("fused"):
-        # A first step that a scaler skips would leave torch's own buffers uninitialised.
+        # torch would leave its buffers uninitialised if the scaler skips the first step.
         for group in optimizer.param_groups:
             for parameter in group["params"] if group["momentum"] else ():
                 optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -76,26 +75,21 @@ def _make(
 
 
 def fuse_optimizer(optim: Optim) -> Optim:
-    """For ``16-mixed``: the optimizer skips overflown steps on the device, if it has such a kernel.
+    """Use the fused kernel of the optimizer, if it has one, for ``16-mixed``.
 
-    Else torch's scaler reads after each step on the host whether gradients have overflown.
+    It skips steps with overflowed gradients on the device. Without it torch's scaler reads back
+    after each step whether gradients have overflowed.
     """
     if "fused" not in inspect.signature(_optimizer_class("optim", optim.name)).parameters:
         return optim
     return replace(optim, options={"fused": True, **optim.options})
 
 
-def step_without_hooks(optimizer: torch.optim.Optimizer) -> None:
-    """Make a step that no hook of any optimizer counts."""
-    step: Any = type(optimizer).step
-    getattr(step, "__wrapped__", step)(optimizer)
-
-
 class JointOptimizer(torch.optim.Optimizer):
-    """Several optimizers, each with parameter groups of its own, that step as one.
+    """Several optimizers, each with its own parameter groups, that step as one.
 
-    Groups and state are those of the parts, not copies: whoever changes a learning rate, saves or
-    restores this optimizer does so with the parts.
+    Groups and state are shared with the parts: changing a learning rate, saving or loading this
+    optimizer does the same to the parts.
 
     Args:
         parts: the optimizers.
@@ -109,12 +103,13 @@ class JointOptimizer(torch.optim.Optimizer):
             part.state = self.state
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Make a step of every part; the hooks of all optimizers see one step."""
+        """Step every part; step hooks are called once."""
         for part in self.parts:
-            step_without_hooks(part)
+            step: Any = type(part).step
+            getattr(step, "__wrapped__", step)(part)  # without hooks
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Give every part its groups of a loaded state."""
+        """Hand every part its share of a loaded state."""
         super().__setstate__(state)
         start = 0
         for part in self.parts:
@@ -136,14 +131,14 @@ def _optimizer_class(prefix: str, name: str) -> type[torch.optim.Optimizer]:
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, optim: Optim, epoch: int) -> None:
-    """Set the learning rates of an epoch: a function of the epoch alone, without state."""
+    """Set the learning rates of an epoch. They depend only on the epoch: there is no state."""
     rates = learning_rates(optim, epoch)
     for group in optimizer.param_groups:
         group["lr"] = rates.get(group["name"], rates["weight"])
 
 
 def learning_rates(optim: Optim, epoch: int) -> dict[str, float]:
-    """The learning rates of an epoch, by the names of parameter groups."""
+    """Learning rates of an epoch, by parameter group."""
     decays = sum(epoch >= at for at in optim.decay_epochs)
     rates = {
         "weight": (optim.lr, None),
@@ -159,12 +154,12 @@ def learning_rates(optim: Optim, epoch: int) -> dict[str, float]:
 
 @torch.no_grad()
 def anneal_sigma(layers: Iterable[FocusedLayer], optim: Optim, epoch: int) -> None:
-    """Widen sigma before the first epoch, and narrow it again over the next ones.
+    """Widen sigma before the first epoch, and narrow it again over the following epochs.
 
     Before epoch 0 every sigma is multiplied by ``anneal_from``, before epochs 1 to
-    ``anneal_epochs`` by ``anneal_from ** (-1 / anneal_epochs)``: together a factor of 1. In between
-    sigma learns as usual, or not at all. Sigma never leaves its range, so if the first factor
-    pushes it beyond, it ends narrower than it began.
+    ``anneal_epochs`` by ``anneal_from ** (-1 / anneal_epochs)``: the factors cancel out. In between
+    sigma trains as usual. Sigma is clipped to its range, so if the first factor exceeds it, sigma
+    ends narrower than it began.
     """
     epochs = optim.anneal_epochs
     if epochs < 1 or epoch > epochs:
@@ -176,7 +171,7 @@ def anneal_sigma(layers: Iterable[FocusedLayer], optim: Optim, epoch: int) -> No
 
 
 def focus_penalty(layers: Sequence[FocusedLayer], optim: Optim) -> Tensor:
-    """What the options ``sigma_l1``, ``sigma_l2`` and ``mu_repulsion`` add to the loss."""
+    """Penalty of the options ``sigma_l1``, ``sigma_l2`` and ``mu_repulsion``, of shape ()."""
     strengths = {1: optim.sigma_l1, 2: optim.sigma_l2}
     terms = [s * layer.regularization(p) for p, s in strengths.items() for layer in layers]
     if optim.mu_repulsion:
@@ -185,15 +180,15 @@ def focus_penalty(layers: Sequence[FocusedLayer], optim: Optim) -> Tensor:
 
 
 def repulsion(layer: FocusedLayer) -> Tensor:
-    r"""How much the foci of a layer crowd, of shape ().
+    r"""Penalty on foci of a layer that are close together, of shape ().
 
     .. math::
         \frac{1}{n} \sum_{i < j} e^{-|\mu_i - \mu_j|^2 / 2 s^2}, \qquad s = n^{-1/d}
 
-    The reach s is the distance of n foci that are spread evenly over d axes of length 1: foci that
-    far apart hardly push each other, and a crowd of four spreads over the whole input.
+    The reach s is the distance between n foci that are spread evenly over d axes of length 1. Foci
+    that far apart hardly repel each other.
     """
     neurons, axes = layer.mu.shape
     squares = (layer.mu[:, None] - layer.mu).square().sum(-1)
     crowding = torch.exp(squares * (-0.5 * neurons ** (2 / axes)))
-    return (crowding.sum() - neurons) / (2 * neurons)  # without i = j, and every pair once
+    return (crowding.sum() - neurons) / (2 * neurons)  # leaves out i = j, counts each pair once

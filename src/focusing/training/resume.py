@@ -1,10 +1,10 @@
-"""Stop a run between two batches, and resume it as if it had never stopped, to the bit.
+"""Stop a run between two batches, and resume it bit-exactly, as if it had never stopped.
 
-Lightning resumes at the beginning of an epoch, from the checkpoint of the last one. For a run that
-a signal stopped in the middle of an epoch, :func:`save_mid_epoch` keeps the rest. When the run
-resumes, the module skips the batches that are done, without training on them, and then calls
-:func:`restore_mid_epoch`. So whatever counts or draws per batch (shuffling, augmentation,
-progress) needs no state of its own.
+Lightning resumes at the beginning of an epoch, from the checkpoint of the previous one. When a
+signal stops a run in the middle of an epoch, :func:`save_mid_epoch` saves the progress of that
+epoch. When the run resumes, the module skips the batches that are done, without training on them,
+and then calls :func:`restore_mid_epoch`. So shuffling, augmentation and progress bars, which count
+or draw per batch, need no saved state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch import Tensor
 from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.results.store import atomic_write, set_aside
-from focusing.training.checkpoint import encode, fingerprint, load_sealed
+from focusing.training.checkpoint import encode, fingerprint, load_verified
 from focusing.validation import TEXT, checker, fields
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Signals: SIGTERM and Ctrl-C ask the training loop to stop where nothing is half done.
+# Signals: SIGTERM and Ctrl-C ask the training loop to stop between two batches.
 
 _received: list[int] = []
 
 
 class Interrupted(SystemExit):
-    """A signal stopped the run; the exit code is 128 + signal, as in a shell."""
+    """A signal stopped the run; the exit code is 128 + signum, as in a shell."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
@@ -52,58 +52,59 @@ class Interrupted(SystemExit):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let signals ask the training loop to stop; a second signal does not wait for the loop."""
+    """Let a signal ask the training loop to stop; a second signal stops it at once."""
 
-    def ask(signum: int, frame: FrameType | None) -> None:
+    def handle(signum: int, frame: FrameType | None) -> None:
         if _received:
             raise Interrupted(signum)
         _received.append(signum)
 
     _received.clear()
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():  # Python allows it nowhere else
-        before = {signum: signal.signal(signum, ask) for signum in (signal.SIGINT, signal.SIGTERM)}
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # other threads cannot set handlers
+        signums = (signal.SIGINT, signal.SIGTERM)
+        previous = {signum: signal.signal(signum, handle) for signum in signums}
     try:
         yield
         raise_if_interrupted()
     finally:
-        for signum, handler in before.items():
+        for signum, handler in previous.items():
             signal.signal(signum, handler)
         _received.clear()
 
 
 def interrupted() -> bool:
-    """Whether a signal has asked to stop."""
+    """Whether a signal has asked the run to stop."""
     return bool(_received)
 
 
 def raise_if_interrupted() -> None:
-    """Stop here if a signal has asked for it."""
+    """Raise :class:`Interrupted` if a signal has asked the run to stop."""
     if _received:
         raise Interrupted(_received[0])
 
 
-# Data: a run resumes, and counts as finished, only with the data that it began with.
+# Data: a run resumes, or counts as finished, only with the data that it started with.
 
 DATA_FILE = Path("checkpoints", "data.json")
-"""In a run folder: what its checkpoints were trained on. The record comes only at the end."""
-DATA_FACTS = checker(fields({"source": TEXT, "fingerprint": TEXT}))
+"""In a run folder: source and fingerprint of the data, as there is no record before the end."""
+check_data_file = checker(fields({"source": TEXT, "fingerprint": TEXT}))
 
 
-def note_data(run_dir: Path, data: DataSet) -> None:
-    """Write down the data for :func:`check_resumed_data`."""
+def save_data_fingerprint(run_dir: Path, data: DataSet) -> None:
+    """Write the file that :func:`check_resumed_data` reads."""
     facts = {"source": data.source, "fingerprint": data.fingerprint}
     atomic_write(run_dir / DATA_FILE, json.dumps(facts).encode())
 
 
 def check_resumed_data(run_dir: Path, data: DataSet) -> None:
-    """Refuse to resume from a checkpoint that was trained on other data."""
+    """Refuse to resume from checkpoints that were trained on other data."""
     path = run_dir / DATA_FILE
     if not path.exists() or not any(path.parent.glob("*.ckpt")):
         return
     try:
         facts = json.loads(path.read_bytes())
-        DATA_FACTS(facts)
+        check_data_file(facts)
     except (ValueError, RecursionError):
         kept = set_aside(path)
         log.warning("%s is damaged: it is kept as %s, and the run goes on.", path, kept.name)
@@ -112,7 +113,7 @@ def check_resumed_data(run_dir: Path, data: DataSet) -> None:
 
 
 def check_same_data(facts: Mapping[str, Any], data: DataSet, run_dir: Path, remedy: str) -> None:
-    """Refuse data whose fingerprint is not the one that a run has noted."""
+    """Refuse data whose fingerprint differs from the one in ``facts``."""
     if facts["fingerprint"] == data.fingerprint:
         return
     raise UserError(
@@ -126,16 +127,16 @@ def check_same_data(facts: Mapping[str, Any], data: DataSet, run_dir: Path, reme
 
 
 def seed_all(seed: int, device: torch.device) -> None:
-    """Seed every generator that code may draw from."""
+    """Seed all global generators."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - for code that draws from the global generator
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - other code may draw from the global generator
     torch.default_generator.manual_seed(seed)  # torch.manual_seed takes a millisecond
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """The state of all generators, as plain containers and tensors."""
+    """State of all global generators, as plain containers and tensors."""
     kind, keys, *rest = np.random.get_state()  # noqa: NPY002 - see above
     state = {
         "python": random.getstate(),
@@ -148,11 +149,11 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any], device: torch.device) -> None:
-    """Go back to a state from :func:`random_state`."""
+    """Restore a state from :func:`random_state`."""
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])  # noqa: NPY002 - see above
     torch.set_rng_state(state["torch"])
-    if device.type == "cuda" and "cuda" in state:  # the run may have changed its device
+    if device.type == "cuda" and "cuda" in state:  # the run may resume on another device
         torch.cuda.set_rng_state(state["cuda"], device)
 
 
@@ -161,12 +162,12 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
 
 @dataclass
 class EpochProgress:
-    """What the current epoch has done.
+    """Progress of the current epoch.
 
     Attributes:
-        batches: trained on.
-        pending: of them, whose gradients wait for an optimizer step.
-        outputs: lists of outputs and targets of every split, for the epoch's metrics.
+        batches: number of batches trained on.
+        pending: number of batches since the last optimizer step.
+        outputs: outputs and targets of all batches so far, by split, for the metrics.
     """
 
     batches: int = 0
@@ -174,17 +175,17 @@ class EpochProgress:
     outputs: dict[str, tuple[list[Tensor], list[Tensor]]] = field(default_factory=dict)
 
     def add(self, split: str, output: Tensor, targets: Tensor) -> None:
-        """Keep the network's output for a batch."""
+        """Add the network's output for a batch."""
         outputs, expected = self.outputs.setdefault(split, ([], []))
         outputs.append(output.detach())
         expected.append(targets)
 
 
 def save_mid_epoch(module: FocusingModule) -> None:
-    """Write all that training has changed since the epoch began.
+    """Save everything that training has changed since the epoch began.
 
-    During validation that is the state at the end of training: validation, which changes nothing
-    and draws nothing, is done again.
+    A run that is stopped during validation repeats the validation, which changes nothing and draws
+    no random numbers.
     """
     progress = module.progress
     state = {
@@ -193,8 +194,8 @@ def save_mid_epoch(module: FocusingModule) -> None:
         "batches": progress.batches,
         "pending": progress.pending,
         "gradients": [parameter.grad for parameter in module.net.parameters()],
-        # Joined: the pieces are views, and every one would take its whole bundle into the file.
-        "seen": [torch.cat(pieces) for pieces in progress.outputs["train"]],
+        # Concatenated, because torch would save the whole bundle with each of these views.
+        "seen": [torch.cat(values) for values in progress.outputs["train"]],
         "net": module.net.state_dict(),
         "optimizer": module.optimizer.state_dict(),
         "steps": module.step_progress.state_dict(),
@@ -207,18 +208,18 @@ def save_mid_epoch(module: FocusingModule) -> None:
         state["scaler"] = module.scaler.state_dict()
     try:
         atomic_write(_path(module), encode(state))
-    except OSError as error:  # the run stops all the same, and resumes from its last epoch
+    except OSError as error:  # the run stops anyway, and resumes from its last epoch
         log.warning("The middle of the epoch could not be saved: %s", error)
 
 
 def load_mid_epoch(module: FocusingModule) -> dict[str, Any] | None:
-    """Read what an earlier session saved of the current epoch, if it fits this run."""
+    """Load what an earlier session of this run saved of the current epoch."""
     path = _path(module)
     if not path.exists():
         return None
     consequence = "the epoch begins again"
     try:
-        state = load_sealed(path, module, consequence)
+        state = load_verified(path, module, consequence)
     except OSError as error:
         log.warning("%s: %s.", error, consequence)
         return None
@@ -226,7 +227,7 @@ def load_mid_epoch(module: FocusingModule) -> dict[str, Any] | None:
 
 
 def restore_mid_epoch(module: FocusingModule, state: dict[str, Any]) -> None:
-    """Go back to what :func:`save_mid_epoch` saved."""
+    """Restore what :func:`save_mid_epoch` saved."""
     outputs, targets = (values.to(module.device) for values in state["seen"])
     module.progress = EpochProgress(
         state["batches"], state["pending"], {"train": ([outputs], [targets])}

@@ -1,4 +1,4 @@
-"""From a config to a trained network: data, network, Lightning trainer, and the fit."""
+"""The parts of a run: its data, its network, its Lightning trainer, and the fit itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from focusing.config import drops_rest
 from focusing.data import Batches, DataSet, Split, hold_out
-from focusing.data.batches import Preparation, resident
+from focusing.data.batches import Preparation, move_if_fits
 from focusing.data.image_sets import resolve_missing
 from focusing.errors import UserError
 from focusing.instantiate import instantiate
@@ -34,26 +34,26 @@ from focusing.training.module import FocusingModule
 from focusing.training.resume import interruptible
 from focusing.validation import check_memory
 
-# For deterministic products on a GPU. Lightning sets it too, but torch reads it once: at the first
-# product of the process, which may come before the first trainer.
+# Makes matrix products on a GPU deterministic. Lightning sets it too, but possibly too late: torch
+# reads it once, at the first product of the process.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 TEXT_DATA = "focusing.data.imdb"
-"""The data set whose inputs are words, not values."""
-EMBEDS = {"embedding", "heads"}
-"""Networks that take words have one of these options."""
-EVALUATION_BATCH, MAX_EVALUATION_VALUES = 1024, 2**22
-"""Samples of an evaluation batch, and input values in all of them, at most."""
+"""The data set whose inputs are token numbers."""
+TEXT_MODEL_OPTIONS = {"embedding", "heads"}
+"""A model takes token numbers if it has one of these options."""
+MAX_EVALUATION_BATCH, MAX_EVALUATION_VALUES = 1024, 2**22
+"""Largest evaluation batch, in samples and in input values."""
 BUNDLE_WORK, MAX_BUNDLE = 2**27, 200
-"""Parameters times samples that make a bundle of batches, and batches in it at most."""
+"""Size of a bundle of batches: parameters times samples, and the most batches in one."""
 
 
 def resolve_source(config: dict[str, Any], *, strict: bool) -> None:
-    """Write into a config whether its data will be the sample of 5000 digits.
+    """Decide whether a run uses the sample of 5000 MNIST digits, and write that into its config.
 
     Args:
-        config: ``data.on_missing``, if it has one, becomes ``"sample"`` or ``"error"``.
-        strict: no sample unless the user asked for it.
+        config: its ``data.on_missing``, if any, becomes ``"sample"`` or ``"error"``.
+        strict: use the sample only if the user asked for it.
     """
     resolve_missing(config["data"], Path(config["paths"]["data_dir"]).expanduser(), strict=strict)
 
@@ -64,12 +64,12 @@ def load_data(
     """Make or read the data set of a config.
 
     Args:
-        config: of a run.
-        peek: only for its source and its fingerprint: neither download nor prepare anything.
-        preparation: of the samples, if they are for a network that was trained on others.
+        config: the config of a run.
+        peek: read only the source and the fingerprint; download and prepare nothing.
+        preparation: scaling that a trained network expects; None fits it to the training data.
     """
-    if config["data"]["_target_"] == TEXT_DATA and not EMBEDS & config["model"].keys():
-        # Before the words are decoded, which takes a while.
+    if config["data"]["_target_"] == TEXT_DATA and not TEXT_MODEL_OPTIONS & config["model"].keys():
+        # Checked here because decoding the text takes a while.
         raise UserError(
             f"data={config['data']['name']} is made of words: use a model that embeds them, "
             f"model=fasttext_focus or model=fasttext_dense, not {config['model']['name']}."
@@ -86,7 +86,7 @@ def load_data(
 
 
 def split_data(config: Mapping[str, Any], data: DataSet) -> dict[str, Split]:
-    """The splits of a data set under the config's protocol: train, maybe val, test."""
+    """Split a data set as the protocol demands: train, test and, with a holdout, val."""
     share = config["protocol"]["holdout"]
     if not share:
         return {"train": data.train, "test": data.test}
@@ -95,12 +95,13 @@ def split_data(config: Mapping[str, Any], data: DataSet) -> dict[str, Split]:
 
 
 def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = True) -> Network:
-    """Make the network of a config; its weights depend on the seed alone.
+    """Build the network of a config; its initial weights depend only on the seed.
 
     Args:
-        config: plain containers.
-        data: what it is for.
-        pretrained: read the weights that the config begins with; of no use before a checkpoint.
+        config: the config of a run.
+        data: the data set, for the sizes of inputs and outputs.
+        pretrained: load pretrained weights if the config asks for them; pass False if a
+            checkpoint will replace them anyway.
     """
     model = config["model"]["name"]
     options = {name: value for name, value in config["model"].items() if name != "name"}
@@ -117,13 +118,13 @@ def build_net(config: Mapping[str, Any], data: DataSet, *, pretrained: bool = Tr
 
 
 def _check_size(model: str, options: dict[str, Any], sizes: dict[str, Any]) -> None:
-    """Refuse a network whose weights and gradients exceed the memory; on meta it takes none."""
+    """Refuse a network whose weights and gradients exceed the memory, tried on the meta device."""
     empty = {"pretrained": False, "weights": None} if "pretrained" in options else {}
     try:
         with torch.device("meta"):
             net = build_network({**options, **empty}, **sizes)
     except RuntimeError as error:
-        if "overflow" not in str(error):  # a network of the user's own, which needs values
+        if "overflow" not in str(error):  # a custom network that cannot be built on meta
             return
         raise UserError(f"model={model}: its layers are too large.") from None
     count = sum(parameter.numel() for parameter in net.parameters())
@@ -131,8 +132,8 @@ def _check_size(model: str, options: dict[str, Any], sizes: dict[str, Any]) -> N
     check_memory(size, f"model={model} with {count} parameters")
 
 
-def check_single(config: Mapping[str, Any], net: Network, train: Split) -> None:
-    """Refuse batches of one sample for a network that cannot be trained on them."""
+def check_batch_norm(config: Mapping[str, Any], net: Network, train: Split) -> None:
+    """Refuse batches of one sample for a network with batch norm."""
     samples, optim = len(train.targets), config["optim"]
     size, limit = optim["batch_size"], config["trainer"]["limit_batches"]
     if size == 1:
@@ -143,7 +144,7 @@ def check_single(config: Mapping[str, Any], net: Network, train: Split) -> None:
         cause = "optim.drop_last=false leaves a last batch of 1 sample"
     else:
         return
-    try:  # nothing is computed on this device
+    try:  # the meta device computes nothing
         deepcopy(net).to("meta").train()(net.example().to("meta"))
     except ValueError:
         raise UserError(
@@ -165,10 +166,10 @@ def build_trainer(
     Args:
         options: the group ``trainer`` of a config.
         run_dir: the run folder.
-        callbacks: what else happens.
-        best_of: name of the series whose best epoch is kept as ``best.ckpt``; None keeps the last
-            epoch only.
-        metric: ``"accuracy"`` or ``"mae"``: what that series is.
+        callbacks: further callbacks.
+        best_of: name of the series whose best epoch is kept as ``best.ckpt``; None keeps only the
+            last epoch.
+        metric: metric of that series, ``"accuracy"`` or ``"mae"``.
     """
 
     def is_best(series: Series) -> bool:
@@ -188,8 +189,8 @@ def build_trainer(
             deterministic=options["deterministic"],
             default_root_dir=run_dir,
             callbacks=[*callbacks, EpochCheckpoint(run_dir / "checkpoints", is_best)],
-            logger=False,  # a run opens its loggers once it has its folder
-            # A run is one process, also where Lightning finds SLURM, warns about srun and requeues.
+            logger=False,  # a run opens its loggers after it has claimed its folder
+            # A run is one process. Otherwise Lightning would detect SLURM, warn and requeue.
             plugins=[PlainCheckpointIO(), LightningEnvironment()],
             profiler=_NoProfiler(),
             num_sanity_val_steps=0,
@@ -200,34 +201,34 @@ def build_trainer(
         )
     except (MisconfigurationException, ImportError, TypeError, ValueError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from None
-    if half:  # set by hand, as Lightning would take bf16 on a CPU, which has had both for long
+    if half:  # on a CPU Lightning would silently use bf16 instead, though torch supports both
         device = trainer.strategy.root_device.type
         trainer.strategy.precision_plugin = MixedPrecision("16-mixed", device)
     return trainer
 
 
 class _NoProfiler(PassThroughProfiler):
-    """Does nothing faster: Lightning enters a profiler forty times per step."""
+    """A faster no-op: Lightning enters a profiler forty times per step."""
 
-    _nothing = nullcontext()
+    _context = nullcontext()
 
     def profile(self, action_name: str) -> Any:
-        return self._nothing
+        return self._context
 
 
 def silence_lightning() -> None:
-    """Keep Lightning's advertisements and advice off the terminal."""
+    """Silence Lightning's tips and warnings."""
     for name in ("pytorch_lightning", "lightning_fabric", "pytorch_lightning.utilities.rank_zero"):
         logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=PossibleUserWarning)
     warnings.filterwarnings("ignore", message="`isinstance.treespec, LeafSpec.` is deprecated")
-    # Deterministic mode would also fill all new memory with NaN, to find reads that we do not do.
+    # Deterministic mode would also fill new memory with NaN, which costs time and finds nothing.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def evaluation_batch(split: Split) -> int:
-    """Samples of an evaluation batch: fewer if they are large, as convolutions enlarge them."""
-    return max(1, min(EVALUATION_BATCH, MAX_EVALUATION_VALUES // split.inputs[0].numel()))
+    """Evaluation batch size; smaller for large samples, whose feature maps need memory."""
+    return max(1, min(MAX_EVALUATION_BATCH, MAX_EVALUATION_VALUES // split.inputs[0].numel()))
 
 
 def fit(
@@ -244,12 +245,12 @@ def fit(
 
     Args:
         trainer: from :func:`build_trainer`.
-        module: what to train.
-        splits: the data: ``"train"``, and what is scored after every epoch.
-        limit: batches per epoch, at most.
-        resume_from: continue from the newest good checkpoint in this folder.
-        prepare: is applied to every batch.
-        augment: is applied to every training batch.
+        module: the module to train.
+        splits: ``"train"``, and the splits that are evaluated after every epoch.
+        limit: maximum number of batches per epoch.
+        resume_from: continue from the newest valid checkpoint in this folder.
+        prepare: applied to every batch.
+        augment: applied to every training batch.
 
     Raises:
         Interrupted: on SIGTERM and Ctrl-C, with the exit code.
@@ -259,7 +260,7 @@ def fit(
     batch_norm = any(isinstance(layer, _BatchNorm) for layer in module.net.modules())
     module.batches = {
         "train": Batches(
-            resident(train, device),
+            move_if_fits(train, device),
             optim.batch_size,
             seed=module.seed if optim.shuffle else None,
             limit=limit,
@@ -276,10 +277,10 @@ def fit(
     size = max(evaluation_batch(train), optim.batch_size)
     for name, split in splits.items():
         if name != "train":
-            batches = Batches(resident(split, device), size, device=device, prepare=prepare)
+            batches = Batches(move_if_fits(split, device), size, device=device, prepare=prepare)
             module.batches[name] = batches
     train_batches, *evaluated = module.batches.values()
-    # Lightning would stop at SIGTERM by itself, saving nothing and exiting with 0.
+    # Lightning's own handler stops at SIGTERM without saving anything, and exits with 0.
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
     checkpoint = resume_from and newest_checkpoint(resume_from, module)
     with interruptible():

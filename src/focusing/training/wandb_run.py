@@ -1,4 +1,4 @@
-"""A run in W&B: opened fresh, continued on resume, and never waiting for a network."""
+"""The W&B run of a job: opened or resumed, online or offline, and what it shows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 MODES = ("auto", "online", "offline", "disabled")
 OPTIONS = ("project", "entity", "tags", "job_type", "notes", "mode", "timeout", "checkpoint")
 CONNECT_SECONDS = 3.0
-"""How long to wait for a connection."""
+"""Longest wait for a connection."""
 TAGGED = ("data", "model", "size", "variant", "protocol")
 PRUNING = "pruning/sparsity"
-"""The axis of the curves of accuracy against sparsity."""
+"""x axis of the pruning curves."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise a UserError about the first option that W&B does not have."""
+    """Raise a UserError for an unknown option or a bad value in ``logger.wandb``."""
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise UserError(f"logger.wandb.{unknown[0]} is not one of {', '.join(OPTIONS)}.")
@@ -52,22 +52,22 @@ def open_run(
 
     Args:
         options: see ``conf/logger/wandb.yaml``.
-        run_dir: the run folder; W&B's files go to ``wandb/`` in it, with the run's id, so that a
-            resumed job continues its run.
-        config: what W&B shows as the config of the run.
-        experiment: the group of the run.
+        run_dir: the run folder; ``wandb/`` in it holds W&B's files and the run's id, with which a
+            resumed job continues its W&B run.
+        config: the config of the run.
+        experiment: group of the run in W&B.
 
     Returns:
         The ``wandb.Run``.
     """
     check_options(options)
     wanted, timeout = options.get("mode") or "auto", float(options.get("timeout") or 15)
-    # Before W&B reads its environment: even offline it would look up its telemetry host.
+    # Set before the import: even offline, W&B would look up its telemetry host.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
     mode = _decide_mode(timeout) if wanted == "auto" else wanted
-    shown = {**_sweep_parameters(), **facts(config)}
+    shown = {**_sweep_parameters(), **public_config(config)}
     if wandb.run is not None:
         log.warning("W&B run %s was left open by an earlier job: closed as failed.", wandb.run.id)
         wandb.finish(exit_code=1)
@@ -86,7 +86,7 @@ def open_run(
             dir=str(run_dir),
             config=shown,
             mode=mode,
-            # A live progress bar would fill the captured console with one line per refresh.
+            # console: a captured progress bar would add one line per refresh.
             settings=wandb.Settings(
                 console="off", init_timeout=timeout, silent=mode != "online", quiet=True
             ),
@@ -96,26 +96,26 @@ def open_run(
         run = start(mode)
     except wandb.errors.Error as error:
         if wanted == "online":
-            raise UserError(f"W&B: {error} (logger.wandb.mode=auto does without)") from None
+            raise UserError(f"W&B: {error} (logger.wandb.mode=auto would go on offline)") from None
         log.warning("W&B did not answer (%s): this run is kept offline.", error)
-        wandb.teardown(exit_code=1)  # else W&B says that the id is in use
+        wandb.teardown(exit_code=1)  # otherwise W&B complains that the id is in use
         os.environ["WANDB_MODE"] = "offline"
         run = start("offline")
-    if os.environ.get("WANDB_SWEEP_ID"):  # its agent has chosen another id
+    if os.environ.get("WANDB_SWEEP_ID"):  # the agent of the sweep has chosen another id
         atomic_write(_id_file(run_dir), run.id.encode())
     define_metrics(run)
     return run
 
 
 def run_id(run_dir: Path) -> str | None:
-    """The id of the W&B run that a job in this folder had, if it had one."""
+    """Id of the W&B run of this run folder; None if it has none."""
     path = _id_file(run_dir)
     text = path.read_text(errors="replace").strip() if path.is_file() else ""
-    return text if is_name(text) else None  # W&B names folders after it
+    return text if is_name(text) else None  # W&B uses it as a folder name
 
 
 def _new_run_id(run_dir: Path) -> str:
-    """The id of the run in this folder; a new one if it had none."""
+    """Id of the W&B run of this run folder, created if it has none."""
     known = run_id(run_dir)
     if known is None:
         known, path = uuid.uuid4().hex[:8], _id_file(run_dir)
@@ -129,10 +129,10 @@ def _id_file(run_dir: Path) -> Path:
 
 
 def _sweep_parameters() -> dict[str, Any]:
-    """What an agent of a W&B sweep chose for this run, under the names of the sweep.
+    """Parameters that an agent of a W&B sweep has chosen for this run.
 
-    Left to itself W&B would lock these, so that ``data: mnist`` would take the place of all options
-    of the data set.
+    They are removed from the environment. Otherwise W&B would lock them, and ``data: mnist`` would
+    replace all options of the data set in the config that W&B shows.
     """
     path = os.environ.pop("WANDB_SWEEP_PARAM_PATH", None)
     if path is None:
@@ -147,20 +147,20 @@ def _sweep_parameters() -> dict[str, Any]:
 
 
 def _decide_mode(timeout: float) -> str:
-    """Online if there is a key and a server that takes connections; decided once per process."""
+    """Online if there is an API key and the server answers; decided once per process."""
     if os.environ.get("WANDB_MODE"):
         return os.environ["WANDB_MODE"]
-    why = obstacle(timeout)
+    why = offline_reason(timeout)
     if why is None:
         return "online"
     log.warning("W&B: %s, so runs are kept. Send them later: focusing wandb push", why)
-    # For the rest of the process; as an argument alone W&B still looks up hosts.
+    # In the environment, because W&B looks up hosts if it is only passed as an argument.
     os.environ["WANDB_MODE"] = "offline"
     return "offline"
 
 
-def obstacle(timeout: float = CONNECT_SECONDS) -> str | None:
-    """Why nothing can be sent to W&B, in a few words; None if there is a key and a connection."""
+def offline_reason(timeout: float = CONNECT_SECONDS) -> str | None:
+    """Why W&B cannot be reached, in a few words; None if there is a key and a connection."""
     import wandb
 
     url = os.environ.get("WANDB_BASE_URL") or str(wandb.Settings().base_url)
@@ -170,7 +170,7 @@ def obstacle(timeout: float = CONNECT_SECONDS) -> str | None:
 
 
 def _has_key(url: str) -> bool:
-    """Whether there is a key where ``wandb login`` and W&B's documentation put one."""
+    """Whether there is an API key in the environment or where ``wandb login`` stores it."""
     if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
     own = os.environ.get("NETRC")
@@ -186,7 +186,7 @@ def _has_key(url: str) -> bool:
 
 
 def _answers(url: str, timeout: float) -> bool:
-    """Whether the server, or the proxy before it, takes a connection within ``timeout`` seconds."""
+    """Whether the server, or the proxy before it, accepts a connection within the timeout."""
     address = urlsplit(os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy") or url)
     port = address.port or (80 if address.scheme == "http" else 443)
     connected = threading.Event()
@@ -198,21 +198,21 @@ def _answers(url: str, timeout: float) -> bool:
             return
         connected.set()
 
-    # In a thread, because a name server that is silent keeps a lookup waiting beyond any timeout.
+    # In a thread, because a DNS lookup may take longer than any timeout.
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(timeout)
     return connected.is_set()
 
 
-# What W&B shows of a run: the same while it trains, and when its record is uploaded later.
+# What W&B shows of a run, both while it trains and when its record is uploaded later.
 
 
-def facts(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of a run as W&B shows it: all options but the folders of this machine.
+def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a run as W&B shows it, without the paths of this machine.
 
-    It adds ``config_hash``, equal for runs that differ in their seed only, and ``label``: the
-    model, what distinguishes its scores from those of the paper's edition, and the experiment.
+    Adds ``config_hash``, the same for all seeds, and ``label``: the model, the choices that differ
+    from the paper's edition, and the experiment.
     """
     names, data = _names(config), config["data"]
     label = [names["model"]]
@@ -221,32 +221,29 @@ def facts(config: Mapping[str, Any]) -> dict[str, Any]:
     label += ["sample"] if data.get("on_missing") == "sample" else []
     experiment = f" ({config['name']})" if "name" in config else ""
     options = {name: value for name, value in config.items() if name != "paths"}
-    return {
-        **options,
-        "config_hash": config_hash(config),
-        "label": f"{', '.join(label)}{experiment}",
-    }
+    label_text = f"{', '.join(label)}{experiment}"
+    return {**options, "config_hash": config_hash(config), "label": label_text}
 
 
 def display_name(config: Mapping[str, Any]) -> str:
-    """What people read: ``focus_s · mnist · seed 5``."""
+    """Name of a run in W&B, such as ``focus_s · mnist · seed 5``."""
     return f"{config['model']['name']} · {config['data']['name']} · seed {config['seed']}"
 
 
 def tags(config: Mapping[str, Any]) -> list[str]:
-    """``data=mnist``, ``model=focus_s``, ..., as they are typed on the command line."""
+    """Tags of a run, as typed on the command line: ``data=mnist``, ``model=focus_s``, ..."""
     return [f"{group}={name}" for group, name in _names(config).items()]
 
 
 def _names(config: Mapping[str, Any]) -> dict[str, str]:
-    """The names of the groups that a run is tagged with."""
+    """Chosen name of each config group in :data:`TAGGED`."""
     values = {group: config.get(group) for group in TAGGED}
     names = {k: v.get("name") if isinstance(v, Mapping) else v for k, v in values.items()}
     return {group: str(name) for group, name in names.items() if name is not None}
 
 
 def define_metrics(run: Any) -> None:
-    """Tell a W&B run what its curves are drawn against."""
+    """Define the x axes of the charts of a W&B run."""
     run.define_metric("epoch")
     run.define_metric(PRUNING, hidden=True)
     run.define_metric("pruning/*", step_metric=PRUNING)
@@ -254,7 +251,7 @@ def define_metrics(run: Any) -> None:
 
 
 def log_record(run: Any, record: Mapping[str, Any], run_dir: Path) -> None:
-    """Send what is known when a run is done; a failure costs a warning, not the run."""
+    """Send the results of a finished run; a failure only causes a warning."""
     try:
         for row in curves_of(record):
             run.log(row)
@@ -263,11 +260,11 @@ def log_record(run: Any, record: Mapping[str, Any], run_dir: Path) -> None:
         run.summary.update(summary_of(record))
         log_checkpoint(run, record["config"], run_dir)
     except Exception as error:
-        log.warning("W&B did not take the scores: %s", error)
+        log.warning("The results could not be sent to W&B: %s", error)
 
 
 def log_checkpoint(run: Any, config: Mapping[str, Any], run_dir: Path) -> None:
-    """Send the epoch that the protocol chose, if ``logger.wandb.checkpoint`` asks for it."""
+    """Upload the checkpoint that the protocol chose, if ``logger.wandb.checkpoint`` is true."""
     path = run_dir / "checkpoints" / chosen_checkpoint(config)
     wanted = ((config.get("logger") or {}).get("wandb") or {}).get("checkpoint")
     if wanted and path.is_file():
@@ -275,7 +272,7 @@ def log_checkpoint(run: Any, config: Mapping[str, Any], run_dir: Path) -> None:
 
 
 def _matrix_chart(matrix: list[list[int]]) -> Any:
-    """A confusion matrix as W&B draws it, from the samples that it counts."""
+    """A confusion matrix as a W&B chart, which takes single samples instead of counts."""
     import numpy as np
     import wandb
 
@@ -286,7 +283,7 @@ def _matrix_chart(matrix: list[list[int]]) -> Any:
 
 
 def summary_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a run, for W&B's table of runs.
+    """Summary values of a run, for W&B's table of runs.
 
     Returns:
         ``score/<protocol>``; ``<experiment>/<data>``: the score under the protocol of the run;
@@ -310,7 +307,7 @@ def summary_of(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def curves_of(record: Mapping[str, Any]) -> Iterator[dict[str, float]]:
-    """Rows of the curves of scores against sparsity, if the run measured them."""
+    """Rows of the pruning curves, if the run measured them."""
     pruning = (record.get("measured") or {}).get("pruning") or {}
     for rule, name in (("curve", "focus"), ("magnitude", "magnitude")):
         keys = {"sparsity": PRUNING, "threshold": "pruning/threshold"}

@@ -1,4 +1,4 @@
-"""What an analysis finds gets into the record; what it breaks does not."""
+"""Results and failures of an analysis in the record."""
 
 import logging
 import math
@@ -24,7 +24,7 @@ class Finding(Analysis):
         return {"value": self.value, "folder": str(folder), "tests": len(module.batches["test"])}
 
 
-def test_there_is_nothing_before_the_end_and_then_what_was_found(tmp_path: Path) -> None:
+def test_the_result_is_there_only_after_training(tmp_path: Path) -> None:
     callback = Finding(3)
     assert callback.measurements({}) == {}
     trained(tmp_path, callbacks=[callback], epochs=1)
@@ -33,7 +33,7 @@ def test_there_is_nothing_before_the_end_and_then_what_was_found(tmp_path: Path)
 
 
 @pytest.mark.parametrize("value", [KeyError("lost"), math.nan, object()])
-def test_a_failure_is_a_warning_and_an_error_in_the_record(
+def test_a_failure_causes_a_warning_and_is_recorded(
     tmp_path: Path, value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     callback = Finding(value)
@@ -44,7 +44,7 @@ def test_a_failure_is_a_warning_and_an_error_in_the_record(
     assert same_weights(module, trained(tmp_path / "b", epochs=1))
 
 
-def test_a_run_that_had_only_the_record_left_is_analysed(tmp_path: Path) -> None:
+def test_a_run_that_resumes_after_its_last_epoch_is_analysed(tmp_path: Path) -> None:
     trained(tmp_path, epochs=2)
     callback = Finding(1)
     trained(tmp_path, callbacks=[callback], epochs=2)

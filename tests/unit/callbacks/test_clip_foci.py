@@ -1,4 +1,4 @@
-"""Foci are clipped after every optimizer step, and only then."""
+"""Foci are clipped after each optimizer step."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ from focusing.callbacks import ClipFoci
 from focusing.training.module import FocusingModule
 from tests.unit.training.fitting import Raise, net, optim, trained
 
-FAR = optim(lr_mu=1e3, lr_sigma=1e3)  # rates that throw any focus out of its range
+FAR = optim(lr_mu=1e3, lr_sigma=1e3)  # learning rates that move any focus out of its range
 
 
 class Watch(pl.Callback):
-    """Whether the foci were in range after every optimizer step."""
+    """Records after each optimizer step whether the foci are in range."""
 
     def __init__(self) -> None:
         self.inside: list[bool] = []
@@ -44,7 +44,7 @@ def test_one_clip_per_step_under_accumulation(tmp_path: Path) -> None:
     assert len(calls) == module.global_step == 3  # five batches
 
 
-def test_the_hooks_are_gone_afterwards(tmp_path: Path) -> None:
+def test_hooks_are_removed(tmp_path: Path) -> None:
     clip = ClipFoci()
     module = trained(tmp_path / "a", callbacks=[clip], epochs=1)
     assert not module.optimizer._optimizer_step_post_hooks

@@ -1,4 +1,4 @@
-"""A compiled network trains as the plain one, resumes to the bit, and says what it cost."""
+"""A compiled network trains like the plain one, resumes bit-exactly and records its time."""
 
 import signal
 from pathlib import Path
@@ -41,8 +41,8 @@ def run(folder: Path, backend: str, *more: Signal, samples: int = 100) -> Focusi
     ("backend", "stop"),
     [("aot_eager", 7), pytest.param("inductor", 3, marks=pytest.mark.slow)],
 )
-def test_a_stopped_run_ends_with_the_same_bits(tmp_path: Path, backend: str, stop: int) -> None:
-    """Stopped before an odd last batch, the resumed process compiles that one first."""
+def test_resuming_is_bit_exact(tmp_path: Path, backend: str, stop: int) -> None:
+    """The resumed run compiles the last, smaller batch first."""
     whole = run(tmp_path / "whole", backend)
     with pytest.raises(Interrupted):
         run(tmp_path / "stopped", backend, SignalAtStep(signal.SIGTERM, stop))
@@ -56,12 +56,12 @@ def test_a_stopped_run_ends_with_the_same_bits(tmp_path: Path, backend: str, sto
         callbacks=[ClipFoci()],
         epochs=2,
     )
-    if backend == "aot_eager":  # which draws its dropout as torch does
+    if backend == "aot_eager":  # draws dropout like eager torch
         for one, two in zip(whole.parameters(), plain.parameters(), strict=True):
             torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
 
 
-def test_it_says_what_it_cost_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_compile_time_is_recorded_and_hooks_are_removed(tmp_path: Path) -> None:
     module = run(tmp_path, "aot_eager")
     [callback] = [one for one in module.trainer.callbacks if isinstance(one, CompiledNetwork)]
     measured = callback.measurements({})["measured"]

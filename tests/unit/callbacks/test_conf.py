@@ -1,4 +1,4 @@
-"""The YAML files name every option of callbacks and loggers, with the default of the class."""
+"""The YAML files list all options of callbacks and loggers with their defaults."""
 
 import inspect
 from pathlib import Path
@@ -24,7 +24,7 @@ FILES = sorted(path.stem for path in (CONF / "callbacks").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_callbacks(file: str) -> None:
+def test_options_of_callbacks(file: str) -> None:
     for options in read(f"callbacks/{file}.yaml").values():
         package, _, name = options.pop("_target_").rpartition(".")
         assert package == "focusing.callbacks"
@@ -34,7 +34,7 @@ def test_callbacks(file: str) -> None:
         assert options == defaults
 
 
-def test_every_callback_is_there() -> None:
+def test_every_callback_has_a_config() -> None:
     files = [read(f"callbacks/{file}.yaml") for file in FILES]
     callbacks = [callback for file in files for callback in file.values()]
     targets = {callback["_target_"].rpartition(".")[2] for callback in callbacks}
@@ -42,7 +42,7 @@ def test_every_callback_is_there() -> None:
     assert targets == set(focusing.callbacks.__all__) - added
 
 
-def test_loggers() -> None:
+def test_options_of_loggers() -> None:
     assert set(read("logger/wandb.yaml")["wandb"]) == set(OPTIONS)
     assert read("logger/csv.yaml") == {"csv": {}}
     assert read("logger/tensorboard.yaml") == {"tensorboard": {}}

@@ -1,4 +1,4 @@
-"""Weights on inputs that never change."""
+"""Weights on dead inputs before and after training."""
 
 import signal
 from pathlib import Path
@@ -20,7 +20,7 @@ STILL = {"settings": optim(lr=1e-30), "epochs": 1}
 
 
 def with_border() -> DataSet:
-    """The informative inputs in the middle of 40, all others the same."""
+    """40 inputs, of which only the 20 in the middle vary."""
 
     def frame(split: Split) -> Split:
         inputs = split.inputs.clone()
@@ -32,7 +32,7 @@ def with_border() -> DataSet:
 
 
 def dense() -> tuple[MLP, torch.Tensor]:
-    """A network whose first weights are all a half, and these weights."""
+    """A network whose first layer has weights of 0.5, and these weights."""
     network = MLP(40, 2, [4], batch_norm=False)
     weight: Any = network.hidden1.weight  # type: ignore[union-attr]
     torch.nn.init.constant_(weight, 0.5)
@@ -75,7 +75,7 @@ def test_dense_weights_on_dead_inputs_move_with_training(tmp_path: Path) -> None
     np.testing.assert_array_equal(arrays["after"], weight[[0, 3]])
 
 
-def test_of_a_focused_layer_the_effective_weights_count(tmp_path: Path) -> None:
+def test_a_focused_layer_is_measured_by_its_effective_weights(tmp_path: Path) -> None:
     network = net()
     start = network.focused_layers()["hidden1"].effective_weight().abs().mean().item()
     before = fit(tmp_path, network, epochs=1)["before"]
@@ -83,7 +83,7 @@ def test_of_a_focused_layer_the_effective_weights_count(tmp_path: Path) -> None:
     assert mean == pytest.approx(start)
 
 
-def test_the_start_survives_an_interruption(tmp_path: Path) -> None:
+def test_initial_weights_survive_an_interruption(tmp_path: Path) -> None:
     whole = fit(tmp_path / "a", net(), epochs=3)
     for batch in (2, 7):
         with pytest.raises(Interrupted):
@@ -91,7 +91,7 @@ def test_the_start_survives_an_interruption(tmp_path: Path) -> None:
     assert fit(tmp_path / "b", net(), epochs=3) == whole
 
 
-def test_without_dead_inputs_there_is_less_to_say(tmp_path: Path) -> None:
+def test_data_without_dead_inputs(tmp_path: Path) -> None:
     callback = DeadInputs()
     trained(tmp_path, callbacks=[callback], epochs=1)
     result = measured(callback, "dead_inputs")
@@ -99,14 +99,14 @@ def test_without_dead_inputs_there_is_less_to_say(tmp_path: Path) -> None:
     assert result["before"]["dead"] is result["after"]["dead"] is result["change"]["dead"] is None
 
 
-def test_inputs_are_compared_as_the_network_gets_them() -> None:
+def test_inputs_are_compared_after_preparation() -> None:
     split = Split(torch.tensor([[1, 2, 3], [1, 3, 4]]), torch.tensor([0, 1]))
     assert constant_inputs(Batches(split, 1)).tolist() == [True, False, False]
     halved = Batches(split, 1, prepare=lambda inputs: inputs // 2)
     assert constant_inputs(halved).tolist() == [True, True, False]
 
 
-def test_a_network_whose_linear_layer_is_elsewhere_is_refused_before_training(
+def test_a_network_without_a_linear_first_layer_is_refused(
     tmp_path: Path,
 ) -> None:
     class Halves(Network):

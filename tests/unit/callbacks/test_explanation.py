@@ -1,4 +1,4 @@
-"""SHAP values that add up."""
+"""SHAP values that add up to the outputs."""
 
 import importlib.util
 import sys
@@ -51,7 +51,7 @@ def test_the_values_of_a_linear_network_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("focus", [None, {"sigma": 0.1, "mu": "spread"}])
-def test_they_add_up_through_convolutions_pooling_and_batch_norm(
+def test_values_add_up_through_convolutions_pooling_and_batch_norm(
     tmp_path: Path, focus: dict[str, Any] | None
 ) -> None:
     torch.manual_seed(0)
@@ -72,17 +72,17 @@ def test_they_add_up_through_convolutions_pooling_and_batch_norm(
     np.testing.assert_allclose(arrays["outputs"], top.values, rtol=1e-4, atol=1e-5)
 
 
-def test_gradients_are_near(tmp_path: Path) -> None:
+def test_the_gradient_method_is_approximate(tmp_path: Path) -> None:
     result, _ = fit(tmp_path, MLP(36, 3, [8], batch_norm=False), method="gradient")
     assert result["method"] == "gradient"
     assert 0 < result["gap"]["relative"] < 0.5  # of 20 samples
 
 
-def test_values_that_do_not_add_up_are_warned_of(
+def test_values_that_do_not_add_up_cause_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Twice(MLP):
-        """Uses an activation twice, which the library cannot follow."""
+        """Uses an activation twice, which the library does not support."""
 
         def forward(self, input: torch.Tensor) -> torch.Tensor:
             hidden = self.relu1(self.hidden1(self.flatten(input)))
@@ -94,7 +94,7 @@ def test_values_that_do_not_add_up_are_warned_of(
     assert "do not trust them. Try callbacks.explanation.method=gradient" in caplog.text
 
 
-def test_of_regression_there_is_one_output(tmp_path: Path) -> None:
+def test_regression_has_one_output(tmp_path: Path) -> None:
     callback = Explanation(samples=2, background=10)
     network = net(hidden=[4], inputs=36, outputs=1)
     trained(tmp_path, network=network, dataset=images(0), callbacks=[callback], epochs=1)
@@ -103,7 +103,7 @@ def test_of_regression_there_is_one_output(tmp_path: Path) -> None:
     assert result["gap"]["relative"] < 1e-4
 
 
-def test_the_network_stays_as_it_is(tmp_path: Path) -> None:
+def test_the_network_is_not_changed(tmp_path: Path) -> None:
     networks = [net(inputs=36, outputs=3, dropout=[0.5]) for _ in range(2)]
     fit(tmp_path / "a", networks[0])
     trained(tmp_path / "b", network=networks[1], dataset=images(), epochs=1)
@@ -137,7 +137,7 @@ def test_tokens_are_refused_before_training(tmp_path: Path) -> None:
         trained(tmp_path, network=Bag(), dataset=images(), callbacks=[Explanation()])  # type: ignore[arg-type]
 
 
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_shap_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shap", None)
     monkeypatch.setattr("focusing.callbacks.explanation.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'focusing\[shap\]'"):

@@ -1,4 +1,4 @@
-"""The path of the foci is complete, also after faults, and goes to loggers that take pictures."""
+"""Records of the foci are complete, also after errors, and go to loggers that accept images."""
 
 import logging
 import signal
@@ -29,7 +29,7 @@ def load(folder: Path) -> dict[str, Any]:
         return dict(arrays)
 
 
-def test_the_file_holds_what_it_says(tmp_path: Path) -> None:
+def test_content_of_the_file(tmp_path: Path) -> None:
     network = net()
     layer = network.focused_layers()["hidden1"]
     mu, sigma = (focus.detach().clone() for focus in (layer.mu, layer.sigma))
@@ -48,7 +48,7 @@ def test_the_file_holds_what_it_says(tmp_path: Path) -> None:
     assert (str(arrays["hidden1/focus"]), str(arrays["hidden1/normalizer"])) == ("gaussian", "l2")
 
 
-def test_every_keeps_the_start_and_the_end(tmp_path: Path) -> None:
+def test_start_and_end_are_always_recorded(tmp_path: Path) -> None:
     fit(tmp_path, FocusTrajectory(every=2), epochs=5)
     assert load(tmp_path)["epoch"].tolist() == [0, 2, 4, 5]
 
@@ -58,10 +58,10 @@ def test_a_broken_run_resumes_to_the_same_trajectory(tmp_path: Path) -> None:
     fit(whole, FocusTrajectory(), epochs=4)
     with pytest.raises(RuntimeError, match="broken"):
         fit(broken, FocusTrajectory(), Raise(RuntimeError("broken"), epoch=2), epochs=4)
-    assert load(broken)["epoch"].tolist() == [0, 1, 2]  # written all the same
+    assert load(broken)["epoch"].tolist() == [0, 1, 2]  # written despite the error
     with pytest.raises(Interrupted):
         fit(broken, FocusTrajectory(), Signal(signal.SIGTERM, 3), epochs=4)
-    for _ in range(2):  # the second time nothing is left to train, but the file must be there
+    for _ in range(2):  # the second run has nothing left to train
         (broken / "focus.npz").unlink()
         fit(broken, FocusTrajectory(), epochs=4)
         np.testing.assert_equal(load(broken), load(whole))
@@ -76,13 +76,13 @@ def test_a_full_disk_does_not_hide_the_error(
     assert "focus.npz could not be written" in caplog.text
 
 
-def test_dense_nets_leave_no_file(tmp_path: Path) -> None:
+def test_dense_networks_leave_no_file(tmp_path: Path) -> None:
     fit(tmp_path, FocusTrajectory(movie="gif"), network=MLP(40, 2, [4]), epochs=1)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
 
 
 class TestMovement:
-    """How far the foci of a layer went, for the record."""
+    """Movement of the foci, for the record."""
 
     @staticmethod
     def of(layer: FocusedLinear, mu: Any, sigma: Any = None, **data: Any) -> dict[str, Any]:
@@ -95,12 +95,12 @@ class TestMovement:
         trajectory.record(1, layers)
         return trajectory.movement(data, layers)
 
-    def test_how_far(self) -> None:
+    def test_distance_and_width(self) -> None:
         layer = FocusedLinear(11, 2, mu=0.5, sigma=0.1)
         expected = {"moved": 0.2, "sigma_first": 0.1, "sigma_last": 0.195, "widened": 0.5}
         assert self.of(layer, [0.6, 0.2], [0.3, 0.09])["a"] == pytest.approx(expected)
 
-    def test_how_many_went_to_the_informative_inputs(self) -> None:
+    def test_share_of_foci_among_informative_inputs(self) -> None:
         layer = FocusedLinear(11, 4, mu=0.3)
         movement = self.of(layer, [0.49, 0.5, 0.7, 0.71], informative=[5, 8])  # columns 5 to 7
         assert (movement["a"]["inside_first"], movement["a"]["inside_last"]) == (0, 0.5)
@@ -109,7 +109,7 @@ class TestMovement:
         movement = self.of(layer, [0.5, 0.9], informative=[5, 10])  # .5 to .9
         assert (movement["a"]["inside_first"], movement["a"]["inside_last"]) == (0, 1)
 
-    def test_how_many_are_in_each_domain(self) -> None:
+    def test_share_of_foci_in_each_domain(self) -> None:
         domains = {"image": (0, 6), "audio": (6, 11)}  # between .5 and .6
         movement = self.of(FocusedLinear(11, 4, mu=0.3), [0.0, 0.5, 0.56, 1.0], domains=domains)
         shares = {name: value for name, value in movement["a"].items() if name.startswith("in_")}
@@ -118,11 +118,11 @@ class TestMovement:
         }  # fmt: skip
         assert "in_image_last" not in movement["b"]
 
-    def test_foci_that_became_nan_have_none(self) -> None:
+    def test_layers_with_nan_are_left_out(self) -> None:
         assert "a" not in self.of(FocusedLinear(10, 2), [torch.nan, 0.5])  # a record must be JSON
 
 
-def test_a_checkpoint_holds_no_more_than_the_records() -> None:
+def test_checkpoints_stay_small() -> None:
     layer, trajectory = FocusedLinear(10, 2), Trajectory()
     for epoch in range(20):
         layer.mu.data.fill_(epoch / 100)
@@ -155,7 +155,7 @@ def test_tensorboard_gets_histograms_and_figures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topology", "frames"), [(None, [3]), ((8, 5), [3]), (((5, 4, 2), 1), [])], ids=repr
 )
-def test_a_film_has_a_picture_per_record_but_volumes_have_none(
+def test_an_animation_has_a_frame_per_record_and_volumes_have_none(
     tmp_path: Path, topology: Any, frames: list[int]
 ) -> None:
     fit(tmp_path, FocusTrajectory(movie="gif"), network=net(topology=topology), epochs=2)
@@ -166,7 +166,7 @@ def test_a_film_has_a_picture_per_record_but_volumes_have_none(
     assert counted == frames
 
 
-def test_the_record_says_where_heads_look() -> None:
+def test_the_record_holds_the_foci_of_attention_heads() -> None:
     net = focused_transformer((6, 6, 1), 3, width=8, heads=2, hidden=4, patch=3, sigma=[0.1, 0.4])
     module, callback = FocusingModule(net, optim()), FocusTrajectory()
     callback.on_fit_start(trainer=None, pl_module=module)  # type: ignore[arg-type]

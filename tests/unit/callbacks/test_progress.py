@@ -1,4 +1,4 @@
-"""The bar shows what matters, and nothing where nobody watches."""
+"""The progress bar in a terminal, and its silence elsewhere."""
 
 import io
 import shutil
@@ -18,19 +18,19 @@ from tests.unit.training.fitting import Raise, trained
 
 def shown(folder: Path, terminal: bool = True, **options: Any) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
-    shutil.rmtree(folder)  # nothing to go on from
+    shutil.rmtree(folder)  # do not resume
     trained(folder, callbacks=[Progress(console=console, **options)], epochs=2)
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.fixture(autouse=True)
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at home, with a chance to draw after every batch."""
+    """A terminal outside CI, and a chance to draw after every batch."""
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr(trainer, "MAX_BUNDLE", 1)
 
 
-def test_loss_accuracy_and_sigma(tmp_path: Path) -> None:
+def test_the_bar_shows_loss_accuracy_and_sigma(tmp_path: Path) -> None:
     text = shown(tmp_path)
     last = text.split("epoch")[-1]
     assert "2/2" in last
@@ -44,7 +44,9 @@ def test_refreshes_depend_on_time_not_on_steps(tmp_path: Path) -> None:
     assert shown(tmp_path, interval=0.0).count("epoch") > 10
 
 
-def test_silent_where_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_without_a_terminal_and_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert shown(tmp_path, terminal=False) == ""
     assert shown(tmp_path, enabled=False) == ""
     monkeypatch.setenv("CI", "true")
@@ -65,7 +67,7 @@ def test_silent_in_a_multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert shown(tmp_path) != ""
 
 
-def test_a_log_has_lines(
+def test_cluster_jobs_print_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seconds, least in (("1e-9", 5), ("60", 1)):
@@ -76,7 +78,7 @@ def test_a_log_has_lines(
         assert lines[-1].startswith("/".join(tmp_path.parts[-3:]) + "  epoch 2/2  loss 0.")
 
 
-def test_the_terminal_is_given_back_after_an_error(tmp_path: Path) -> None:
+def test_the_terminal_is_restored_after_an_error(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
     bar = Progress(console=console)
     with pytest.raises(RuntimeError, match="broken"):

@@ -1,4 +1,4 @@
-"""Scores of networks with fewer connections, against layers that are really pruned."""
+"""Pruning curves, compared with networks that are pruned pruned."""
 
 import copy
 import math
@@ -41,7 +41,6 @@ def three_inputs() -> nn.Module:
 
 
 def three_samples() -> Batches:
-    # Outputs: whole .12, -.46, -.83; without x2 .39, -.61, -.61; without x1 and x2 1, 0-, -1
     inputs = torch.tensor([[1.0, -1.0, -1.0], [-0.2, -1.0, 1.3], [-1.0, 2.0, 0.0]])
     return Batches(Split(inputs, torch.tensor([1, 0, 1])), 2)
 
@@ -69,15 +68,15 @@ def batches() -> Batches:
     return Batches(Split(torch.randn(50, 20), torch.randint(3, (50,))), 16)
 
 
-def test_a_point_is_the_network_with_its_layers_pruned() -> None:
+def test_a_point_is_the_score_of_the_pruned_network() -> None:
     network = net(dropout=[0.5])
     for threshold, point in zip(
         [0.3, 1.2], pruning_curve(network, batches(), [0.3, 1.2]), strict=True
     ):
-        really = copy.deepcopy(network).eval()
-        shares = {name: layer.prune(threshold) for name, layer in really.focused_layers().items()}
+        pruned = copy.deepcopy(network).eval()
+        shares = {name: layer.prune(threshold) for name, layer in pruned.focused_layers().items()}
         split = batches().split
-        expected = score([really(split.inputs).detach()], [split.targets])
+        expected = score([pruned(split.inputs).detach()], [split.targets])
         assert point["layers"] == pytest.approx(shares)
         assert point["acc"] == expected["acc"]
         assert point["loss"] == pytest.approx(expected["loss"], rel=1e-5)
@@ -91,15 +90,15 @@ def test_a_layer_that_is_pruned_already_stays_pruned() -> None:
 
 
 @pytest.mark.parametrize("sparsity", [0.0, 0.31, 0.9])
-def test_magnitude_pruning_is_that_of_torch(sparsity: float) -> None:
+def test_magnitude_pruning_matches_torch(sparsity: float) -> None:
     torch.manual_seed(0)
     network = MLP(20, 3, [12, 8])
     [point] = magnitude_curve(network, batches(), [sparsity])
-    really = copy.deepcopy(network).eval()
-    layers = [(really.hidden1, "weight"), (really.hidden2, "weight")]
+    pruned = copy.deepcopy(network).eval()
+    layers = [(pruned.hidden1, "weight"), (pruned.hidden2, "weight")]
     prune.global_unstructured(layers, prune.L1Unstructured, amount=sparsity)
     split = batches().split
-    expected = score([really(split.inputs).detach()], [split.targets])
+    expected = score([pruned(split.inputs).detach()], [split.targets])
     assert point["acc"] == expected["acc"]
     assert point["loss"] == pytest.approx(expected["loss"], rel=1e-5)
     gone = [(layer.weight == 0).float().mean().item() for layer, _ in layers]  # type: ignore[union-attr]
@@ -107,7 +106,7 @@ def test_magnitude_pruning_is_that_of_torch(sparsity: float) -> None:
     assert point["sparsity"] == round(sparsity * 336) / 336
 
 
-def test_magnitude_of_a_focused_layer_is_that_of_its_effective_weights() -> None:
+def test_magnitude_pruning_uses_effective_weights() -> None:
     [point] = magnitude_curve(three_inputs(), three_samples(), [0.34])
     assert point["sparsity"] == pytest.approx(1 / 3)
     # 1, .61 and 2 * .14: the third is the smallest, though its weight is 2.
@@ -120,7 +119,7 @@ def test_other_precisions(dtype: torch.dtype) -> None:
     assert 0 < point["sparsity"] < 1
 
 
-def test_which_layers_count() -> None:
+def test_layers_to_prune() -> None:
     assert list(hidden_layers(net())) == ["hidden1", "hidden2"]
     assert list(hidden_layers(MLP(20, 3, [12, 8]))) == ["hidden1", "hidden2"]
     assert list(hidden_layers(nn.Sequential(nn.Linear(2, 1)))) == ["0"]

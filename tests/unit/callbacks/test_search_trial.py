@@ -1,4 +1,4 @@
-"""Trials of a search report their scores, and stop when they fall behind."""
+"""Trials of a search report their scores, and stop when they are pruned."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ LIMITS = {"after_trials": 1, "after_epochs": 0}
 
 
 def report(callback: SearchTrial, values: list[float], split: str = "test") -> None:
-    """What happens at the start of every epoch, and once after the last."""
+    """Call the hooks of a run with these scores."""
     module: Any = SimpleNamespace(series={})
     callback.on_train_start(None, module)  # type: ignore[arg-type]
     for epoch in range(len(values) + 1):
@@ -27,13 +27,13 @@ def report(callback: SearchTrial, values: list[float], split: str = "test") -> N
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "missing.journal", "."])
-def test_only_a_study_is_written_to(tmp_path: Path, name: str) -> None:
+def test_other_files_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "notes.txt").write_text("precious")
     with pytest.raises(ValueError, match="is not the study of a search"):
         SearchTrial(str(tmp_path / name), 0, **LIMITS)
 
 
-def test_a_trial_reports_and_is_given_up(tmp_path: Path) -> None:
+def test_a_trial_reports_and_is_pruned(tmp_path: Path) -> None:
     path = tmp_path / "study.journal"
     study = open_study(path, direction="maximize", **LIMITS)
     first, second = study.ask(), study.ask()

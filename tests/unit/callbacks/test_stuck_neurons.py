@@ -1,4 +1,4 @@
-"""Neurons that see nothing and stay there are counted; those that are of use, or move, are not."""
+"""Neurons count as stuck if they are uninformative and do not move."""
 
 import logging
 from pathlib import Path
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from focusing.callbacks import ClipFoci, StuckNeurons
-from focusing.callbacks.stuck_neurons import explained
+from focusing.callbacks.stuck_neurons import explained_variance
 from focusing.data import DataSet, Split, synthetic
 from focusing.models import MLP, focused_mlp
 from focusing.training.module import FocusingModule
@@ -18,7 +18,7 @@ from tests.unit.training.fitting import measured, net, optim, trained
 
 
 def half_noise() -> DataSet:
-    """Twenty inputs of noise, then twenty that all tell the class."""
+    """Twenty inputs of noise, then twenty informative ones."""
     torch.manual_seed(0)
     inputs, targets = torch.randn(400, 40), torch.randint(2, (400,))
     inputs[:, 20:] += 2.0 * targets[:, None] - 1
@@ -27,7 +27,7 @@ def half_noise() -> DataSet:
 
 
 def two_neurons(**options: Any) -> MLP:
-    """One amid the noise, one amid the information."""
+    """One neuron on the noise, one on the informative inputs."""
     torch.manual_seed(0)
     network = focused_mlp(40, 2, hidden=[2], mu=[0.2, 0.8], sigma=0.03, **options)
     nn.init.ones_(network.hidden1.weight)  # type: ignore[arg-type, union-attr]
@@ -40,28 +40,22 @@ def fit(folder: Path, *callbacks: pl.Callback, **options: Any) -> FocusingModule
     return trained(folder, callbacks=[*callbacks, ClipFoci()], **{**defaults, **options})
 
 
-def test_a_neuron_in_noise_is_stuck_and_one_in_its_place_is_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("epochs", "stuck"), [(4, [0]), (2, [])], ids=["after", "before"])
+def test_after_the_window_a_neuron_on_noise_is_stuck_and_an_informative_one_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, epochs: int, stuck: list[int]
 ) -> None:
     callback = StuckNeurons(window=3)
     with caplog.at_level(logging.WARNING):
-        module = fit(tmp_path, callback, epochs=4)
-    assert callback.stuck == {"hidden1": 1}
-    assert measured(callback, "stuck") == {"hidden1": {"neurons": 2, "stuck": [0]}}
-    assert module.trainer.callback_metrics["focus/stuck"] == 1
-    assert caplog.text.count("1 of 2 in hidden1 went nowhere in the last 3 epochs") == 1
-
-
-def test_not_before_the_window_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    callback = StuckNeurons(window=4)
-    module = fit(tmp_path, callback, epochs=3)
-    assert callback.stuck == {"hidden1": 0}
-    assert module.trainer.callback_metrics["focus/stuck"] == 0
-    assert "Stuck" not in caplog.text
+        module = fit(tmp_path, callback, epochs=epochs)
+    assert callback.stuck == {"hidden1": len(stuck)}
+    assert measured(callback, "stuck") == {"hidden1": {"neurons": 2, "stuck": stuck}}
+    assert module.trainer.callback_metrics["focus/stuck"] == len(stuck)
+    warning = "1 of 2 in hidden1 did not move in the last 3 epochs"
+    assert (caplog.text.count(warning), caplog.text.count("Stuck")) == (len(stuck), len(stuck))
 
 
 class Walk(pl.Callback):
-    """Takes the first neuron's mu along a path, whatever the optimizer does."""
+    """Moves mu of the first neuron along a path, whatever the optimizer does."""
 
     def __init__(self, path: list[float]) -> None:
         self.path = path
@@ -74,14 +68,12 @@ class Walk(pl.Callback):
 @pytest.mark.parametrize(
     ("path", "stuck"),
     [
-        ([0.05, -0.05, 0.05, 0.0], 1),  # jiggles, and is where it was
+        ([0.05, -0.05, 0.05, 0.0], 1),  # jitters, and returns
         ([0.004, 0.008, 0.012, 0.016], 0),  # small steps, but more than half of .03 in all
         ([0.003, 0.006, 0.009, 0.012], 1),  # less
     ],
 )
-def test_the_whole_way_counts_and_not_the_steps(
-    tmp_path: Path, path: list[float], stuck: int
-) -> None:
+def test_the_total_movement_counts(tmp_path: Path, path: list[float], stuck: int) -> None:
     callback = StuckNeurons(window=4, tolerance=0.5)
     still = optim(lr=1e-30, lr_mu=1e-30, lr_sigma=1e-30)
     fit(tmp_path, Walk(path), callback, settings=still, epochs=4)  # first the walk
@@ -93,7 +85,7 @@ def test_the_whole_way_counts_and_not_the_steps(
     [({"mu": 0.25, "sigma": 0.025}, 3), ({"mu": 0.75, "sigma": 0.08}, 0)],
     ids=["in the noise", "off the noise"],
 )
-def test_the_jammed_neurons_of_the_paper_are_noticed(
+def test_the_stuck_neurons_of_the_paper_are_found(
     tmp_path: Path, foci: dict[str, float], stuck: int
 ) -> None:
     """``experiment=stuck``, and the same from the informative half."""
@@ -120,7 +112,7 @@ def test_a_dead_neuron_is_stuck(tmp_path: Path) -> None:
     assert callback.which["hidden1"].tolist() == [True, True]
 
 
-def test_foci_that_are_fixed_do_not_count(tmp_path: Path) -> None:
+def test_fixed_foci_do_not_count(tmp_path: Path) -> None:
     fixed, half = StuckNeurons(window=1), StuckNeurons(window=2)
     network = two_neurons(train_mu=False, train_sigma=False)
     module = fit(tmp_path / "a", fixed, network=network, epochs=2)
@@ -130,7 +122,7 @@ def test_foci_that_are_fixed_do_not_count(tmp_path: Path) -> None:
     assert half.stuck == {"hidden1": 1}
 
 
-def test_several_layers_are_counted_apart(tmp_path: Path) -> None:
+def test_layers_are_counted_separately(tmp_path: Path) -> None:
     network = net(hidden=[4, 3], sigma=0.3)
     metrics = fit(
         tmp_path, StuckNeurons(window=1), network=network, epochs=2
@@ -147,20 +139,21 @@ def test_measuring_does_not_change_a_run(tmp_path: Path) -> None:
     assert one.series == two.series
 
 
-class TestExplained:
+class TestExplainedVariance:
     def test_by_hand(self) -> None:
         values = torch.tensor([[0.0, 5, 1], [2.0, 5, 1], [4.0, 5, -1], [6.0, 5, -1]])
         # Of squares 9 + 1 + 1 + 9, the means 1 and 5 of the classes explain 4 * 4; 1 - .2 * 3 / 2.
-        share = explained(values.double(), torch.tensor([0, 0, 3, 3]))
+        share = explained_variance(values.double(), torch.tensor([0, 0, 3, 3]))
         assert share.tolist() == pytest.approx([0.7, 0.0, 1.0])
 
-    def test_of_regression_it_is_the_squared_correlation(self) -> None:
+    def test_regression_uses_the_squared_correlation(self) -> None:
         torch.manual_seed(0)
         values, targets = torch.randn(50, 1).double(), torch.randn(50)
         share = torch.corrcoef(torch.stack([values[:, 0], targets.double()]))[0, 1] ** 2
-        assert explained(values, targets).item() == pytest.approx(1 - (1 - share) * 49 / 48)
+        adjusted = 1 - (1 - share) * 49 / 48
+        assert explained_variance(values, targets).item() == pytest.approx(adjusted)
 
     def test_chance_explains_nothing_however_many_classes(self) -> None:
         torch.manual_seed(0)
-        share = explained(torch.randn(1024, 500).double(), torch.randint(46, (1024,)))
+        share = explained_variance(torch.randn(1024, 500).double(), torch.randint(46, (1024,)))
         assert share.mean().item() == pytest.approx(0, abs=2e-3)

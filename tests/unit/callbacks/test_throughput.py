@@ -14,7 +14,7 @@ from focusing.training.resume import Interrupted
 from tests.unit.training.fitting import Signal, trained
 
 
-def test_rates_of_all_steps(tmp_path: Path) -> None:
+def test_steps_per_second_and_memory(tmp_path: Path) -> None:
     callback = Throughput()
     assert callback.measurements({})["steps_per_second"] is None
     trained(tmp_path, callbacks=[callback])
@@ -35,7 +35,7 @@ def test_validation_does_not_count(tmp_path: Path) -> None:
     assert 0 < callback.seconds <= time.perf_counter() - start - 2 * 0.2
 
 
-def test_a_run_resumed_inside_an_epoch_adds_up(tmp_path: Path) -> None:
+def test_a_resumed_run_adds_to_the_measurements(tmp_path: Path) -> None:
     first, second = Throughput(), Throughput()
     with pytest.raises(Interrupted):
         trained(tmp_path, callbacks=[first, Signal(signal.SIGTERM, 8)])

@@ -1,4 +1,4 @@
-"""How long a run takes, and how long its dense twin would."""
+"""Times of a network and of its dense twin."""
 
 import signal
 import time
@@ -33,7 +33,7 @@ class Clock(pl.Callback):
         self.now += 100
 
 
-def test_of_a_focused_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_of_a_focused_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     callback, clock = Timing(rounds=2), Clock()
     monkeypatch.setattr("focusing.callbacks.throughput.time.perf_counter", clock)
     module = trained(tmp_path / "a", callbacks=[callback, clock], epochs=2)
@@ -57,7 +57,9 @@ def test_a_dense_network_has_no_ratio(tmp_path: Path) -> None:
     assert result["step_seconds"].keys() == {"as_is"}
 
 
-def test_turns_are_taken_and_the_first_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_actions_alternate_after_a_warm_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     turns: list[str] = []
     clock = iter(range(100))
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))

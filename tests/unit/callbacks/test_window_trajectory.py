@@ -1,4 +1,4 @@
-"""WindowTrajectory: where dynamic foci look, in a file, in the record, in figures, in warnings."""
+"""WindowTrajectory: its file, record, figures and warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from focusing.reports.page.run_page import windows_of
 from focusing.reports.run_figures import draw_run
 from focusing.results.store import read_record
 from focusing.run import train
-from focusing.window_drawing import film_times
+from focusing.window_drawing import frame_indices
 from tests.unit.models.test_dynamic_network import DENSE, build
 
 SMALL = [
@@ -42,7 +42,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_the_file_holds_the_windows_of_every_epoch(run_dir: Path) -> None:
+def test_content_of_the_file(run_dir: Path) -> None:
     with np.load(run_dir / "windows.npz") as arrays:
         assert arrays["images"].shape == (24, 28, 28, 1)
         assert arrays["images"].dtype == np.uint8
@@ -52,13 +52,13 @@ def test_the_file_holds_the_windows_of_every_epoch(run_dir: Path) -> None:
         assert np.allclose(arrays["extent"][0], 0.55)
 
 
-def test_the_record_says_whether_windows_follow(run_dir: Path) -> None:
+def test_content_of_the_record(run_dir: Path) -> None:
     measured = (read_record(run_dir) or {})["measured"]["windows"]
     assert measured["spread"] > 0
     assert measured["extent_first"] == pytest.approx(0.55)
 
 
-def test_figure_and_film(run_dir: Path) -> None:
+def test_figure_and_animation(run_dir: Path) -> None:
     names = {path.name for path in draw_run(run_dir)}
     assert names >= {"windows.png", "windows.svg", "windows.gif"}
     assert (run_dir / "figures" / "windows.gif").read_bytes().startswith(b"GIF8")
@@ -89,7 +89,7 @@ def test_the_figure_is_logged(run_dir: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(logged) == 1
 
 
-def test_a_damaged_file_costs_its_figure_alone(
+def test_a_damaged_file_only_costs_its_figure(
     run_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = run_dir / "windows.npz"
@@ -106,7 +106,7 @@ def test_a_damaged_file_costs_its_figure_alone(
 
 
 class Module(torch.nn.Module):
-    """As much of a module as the callback looks at."""
+    """The parts of a module that the callback needs."""
 
     def __init__(self, losses: list[float]) -> None:
         super().__init__()
@@ -151,9 +151,9 @@ def test_the_first_epoch_is_recorded_several_times(early: int, epochs: list[floa
     assert callback.state_dict()["epochs"] == pytest.approx(epochs)
 
 
-def test_a_film_has_all_early_records_and_some_of_the_others() -> None:
-    assert film_times(5) == [0, 1, 2, 3, 4]
-    times = film_times(112)
+def test_an_animation_has_all_early_records_and_some_later_ones() -> None:
+    assert frame_indices(5) == [0, 1, 2, 3, 4]
+    times = frame_indices(112)
     assert len(times) == 36
     assert times[:13] == list(range(13))
     assert times[-1] == 111

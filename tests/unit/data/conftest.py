@@ -1,4 +1,4 @@
-"""Every test has a cache of its own; the real files are where FOCUSING_DATA_DIR says."""
+"""Each test has its own cache; real files are read from FOCUSING_DATA_DIR."""
 
 import os
 from collections.abc import Iterator
@@ -14,6 +14,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("FOCUSING_CACHE_DIR", str(folder))
     return folder
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no server there
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Small files in the official formats."""
+"""Make small data files in the official formats."""
 
 from __future__ import annotations
 
@@ -133,12 +133,12 @@ def tar(names: dict[str, bytes]) -> bytes:
 
 
 def visible(folder: Path) -> list[str]:
-    """Names in a folder but for hidden ones."""
+    """Names in a folder, without hidden ones."""
     return sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
 
 
 def run_twice(work: Callable[..., object], *arguments: Any) -> list[int | None]:
-    """Exit codes of two processes that do the same work at once."""
+    """Run the same work in two processes at once; returns their exit codes."""
     processes = [CONTEXT.Process(target=work, args=arguments) for _ in range(2)]
     for process in processes:
         process.start()

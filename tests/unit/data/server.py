@@ -1,4 +1,4 @@
-"""A web server for one test: knows ranges, can break off, counts what it is asked for."""
+"""A web server for tests: supports ranges, can break off, and records requests."""
 
 from __future__ import annotations
 

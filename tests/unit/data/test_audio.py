@@ -1,4 +1,4 @@
-"""Spoken digits, from small recordings; the MFCCs are those of librosa. Pairs with written ones."""
+"""Spoken digits from small recordings, MFCCs compared with librosa, and pairs with images."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_recordings_of_chosen_speakers(recordings: Path) -> None:
     assert np.bincount(fold.test.targets).tolist() == [1] * 10
 
 
-def test_the_seed_of_the_run_splits(recordings: Path) -> None:
+def test_the_run_seed_can_draw_the_split(recordings: Path) -> None:
     options = {"speakers": ["bob", "ann"], "split": "random", "split_seed": None}
     first, again, other = (
         fsdd(data_dir=recordings, run_seed=seed, **options) for seed in (0, 0, 17)
@@ -40,7 +40,7 @@ def test_the_seed_of_the_run_splits(recordings: Path) -> None:
     assert fsdd(data_dir=recordings, **options).content != first.content
 
 
-def test_digits_that_nobody_says_are_missed(recordings: Path) -> None:
+def test_missing_digits_are_refused(recordings: Path) -> None:
     for number in (4, 5):
         (recordings / f"fsdd/recordings/7_ann_{number}.wav").unlink()
     for speakers, sentence in (

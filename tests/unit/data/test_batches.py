@@ -1,4 +1,4 @@
-"""Batches, preparation and augmentation: functions of seed and epoch, whatever happened before."""
+"""Batches, preparation and augmentation, which depend only on seed and epoch."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from scipy import ndimage
 
 from focusing.config import drops_rest
 from focusing.data import Batches, Split
-from focusing.data.batches import Augment, Preparation, epoch_seed, resident
+from focusing.data.batches import Augment, Preparation, epoch_seed, move_if_fits
 
 BYTES = torch.arange(256, dtype=torch.uint8).repeat(3)[: 20 * 36].view(20, 6, 6, 1)
 SPLIT = Split(BYTES, torch.arange(20))
@@ -26,7 +26,7 @@ def inputs(batches: Batches) -> torch.Tensor:
     return torch.cat([batch.inputs for batch in batches])
 
 
-def test_every_sample_comes_once_per_epoch_with_its_target() -> None:
+def test_an_epoch_has_each_sample_once() -> None:
     batches = Batches(SPLIT, 8, seed=0)
     assert [len(batch.targets) for batch in batches] == [8, 8, 4]
     assert len(batches) == 3
@@ -35,7 +35,7 @@ def test_every_sample_comes_once_per_epoch_with_its_target() -> None:
     assert order(Batches(SPLIT, 3)) == list(range(20))
 
 
-def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+def test_the_order_depends_only_on_seed_and_epoch() -> None:
     one, two = Batches(SPLIT, 4, seed=3), Batches(SPLIT, 4, seed=3)
     list(one)
     torch.rand(5)
@@ -49,7 +49,7 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
-def test_a_limit_counts_batches_and_drop_last_leaves_out_a_small_one() -> None:
+def test_limit_and_drop_last() -> None:
     assert order(Batches(SPLIT, 3, limit=2)) == list(range(6))
     shuffled = Batches(SPLIT, 3, seed=0, limit=2)
     assert (len(shuffled), len(order(shuffled))) == (2, 6)
@@ -85,7 +85,7 @@ def test_auto_drops_a_batch_too_small_for_batch_norm(
     assert drops_rest(drop_last, samples, 32, batch_norm=batch_norm) is expected
 
 
-def test_every_batch_is_prepared_and_the_data_stays_as_it_is() -> None:
+def test_preparation_does_not_change_the_data() -> None:
     before = BYTES.clone()
     assert torch.equal(inputs(Batches(SPLIT, 7, prepare=HALVE)), BYTES * 0.5 + 1)
     shuffled, plain = Batches(SPLIT, 7, seed=3, prepare=HALVE), Batches(SPLIT, 7, seed=3)
@@ -94,7 +94,7 @@ def test_every_batch_is_prepared_and_the_data_stays_as_it_is() -> None:
     assert torch.equal(BYTES, before)
 
 
-def test_augmentation_is_new_in_each_epoch_and_repeatable() -> None:
+def test_augmentation_differs_between_epochs_and_is_reproducible() -> None:
     options = {"prepare": HALVE, "augment": Augment(flip=True, shift=0.2)}
     batches = Batches(SPLIT, 7, **options)
     first = inputs(batches)
@@ -105,7 +105,7 @@ def test_augmentation_is_new_in_each_epoch_and_repeatable() -> None:
     assert not torch.equal(inputs(Batches(SPLIT, 7, augment_seed=1, **options)), first)
 
 
-def test_batches_go_to_the_device_on_which_they_are_used() -> None:
+def test_batches_are_moved_to_the_device() -> None:
     elsewhere, changes = torch.device("meta"), {"prepare": HALVE, "augment": Augment(shift=0.1)}
     for batches in (
         Batches(SPLIT, 7, device=elsewhere),
@@ -113,7 +113,7 @@ def test_batches_go_to_the_device_on_which_they_are_used() -> None:
     ):
         assert {batch.inputs.device for batch in batches} == {elsewhere}
         assert {batch.targets.device for batch in batches} == {elsewhere}
-    assert resident(SPLIT, elsewhere).inputs.device == elsewhere
+    assert move_if_fits(SPLIT, elsewhere).inputs.device == elsewhere
 
 
 RAW = np.random.default_rng(0).integers(0, 256, (5000, 4, 3, 2), dtype=np.uint8)
@@ -141,22 +141,22 @@ def test_kinds_of_preprocessing(kind: str, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "keep", "axes", "spread"),
+    ("values", "stat_axes", "axes", "spread"),
     [
         (RAW, (-1,), (0, 1, 2), [1, 1]),  # per colour
         (TABLE, (-1,), (0,), [1, 1, 0]),  # per column; a constant stays one
         (SOUND, (1,), (0, 2, 3), [1, 1]),  # per coefficient
     ],
 )
-def test_standard_has_no_mean_and_unit_variance(
-    values: np.ndarray, keep: tuple[int], axes: tuple[int, ...], spread: list[int]
+def test_standard_has_zero_mean_and_unit_variance(
+    values: np.ndarray, stat_axes: tuple[int], axes: tuple[int, ...], spread: list[int]
 ) -> None:
-    result = prepare("standard", values, keep=keep).astype(np.float64)
+    result = prepare("standard", values, stat_axes=stat_axes).astype(np.float64)
     np.testing.assert_allclose(result.mean(axes), 0, atol=1e-5)
     np.testing.assert_allclose(result.std(axes), spread, atol=1e-5)
 
 
-def test_statistics_come_from_the_training_samples_alone() -> None:
+def test_statistics_come_only_from_the_training_samples() -> None:
     fitted = Preparation.fit("standard", RAW[:100])
     np.testing.assert_allclose(fitted(torch.from_numpy(RAW[:100])).mean(), 0, atol=1e-6)
     assert abs(fitted(torch.full((5, 4, 3, 2), 255.0)).mean()) > 1
@@ -179,7 +179,7 @@ def test_a_flip_mirrors_about_half_of_the_images() -> None:
 
 
 @pytest.mark.parametrize("options", [{"shift": 0.2}, {"zoom": 0.3}, {"shear": 20.0}])
-def test_augmentation_is_what_scipy_does_as_keras_called_it(options: dict[str, float]) -> None:
+def test_augmentation_matches_scipy_as_used_by_keras(options: dict[str, float]) -> None:
     image = torch.rand(1, 15, 11, 1, generator=seeded(3))  # not square
     changed = Augment(**options)(image, seeded(4))[0, ..., 0].numpy()
     random = torch.rand(6, generator=seeded(4)).numpy()  # in the order in which they are drawn

@@ -1,4 +1,4 @@
-"""Decoded arrays: built once, mapped into memory, shared by runs."""
+"""The cache of decoded arrays: built once, memory-mapped, shared by runs."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from focusing.data.cache import decoded
+from focusing.data.cache import cached
 from focusing.data.decoders import DamagedError
 from focusing.errors import UserError
 from tests.unit.data.makers import run_twice
@@ -26,29 +26,29 @@ class Builder:
 
 def test_arrays_are_built_once_per_origin_and_mapped(cache: Path) -> None:
     build = Builder()
-    first, second, other = (decoded("thing", {"a": number}, build) for number in (1, 1, 2))
+    first, second, other = (cached("thing", {"a": number}, build) for number in (1, 1, 2))
     assert build.calls == 2
     assert first.content == second.content == other.content
     assert len(list(cache.glob("thing-*"))) == 2
     assert isinstance(second.arrays["inputs"], np.memmap)
     assert second.arrays["count"] == 3
-    first.arrays["inputs"][:] = 9  # which does not change the cache
-    again = decoded("thing", {"a": 1}, build).arrays["inputs"]
+    first.arrays["inputs"][:] = 9  # does not change the cache
+    again = cached("thing", {"a": 1}, build).arrays["inputs"]
     np.testing.assert_array_equal(again, ARRAYS["inputs"])
 
 
 @pytest.mark.parametrize("name", ["inputs.npy", "about.json"])
 def test_a_damaged_entry_is_built_again(cache: Path, name: str) -> None:
     build = Builder()
-    decoded("thing", {}, build)
+    cached("thing", {}, build)
     (file,) = cache.glob(f"thing-*/{name}")
     file.write_bytes(file.read_bytes()[:-5])
-    again = decoded("thing", {}, build)
+    again = cached("thing", {}, build)
     assert build.calls == 2
     np.testing.assert_array_equal(again.arrays["inputs"], ARRAYS["inputs"])
 
 
-def test_a_damaged_file_is_set_aside_and_leaves_no_entry(tmp_path: Path, cache: Path) -> None:
+def test_a_damaged_file_is_renamed_and_leaves_no_entry(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x")
 
@@ -59,18 +59,18 @@ def test_a_damaged_file_is_set_aside_and_leaves_no_entry(tmp_path: Path, cache: 
         UserError,
         match=r"file is damaged \(too short\): it is now file.corrupt; put a good copy there, or",
     ):
-        decoded("thing", {}, fail)
+        cached("thing", {}, fail)
     assert not path.exists()
     assert (tmp_path / "file.corrupt").read_bytes() == b"x"
     assert not list(cache.glob("thing-*"))
 
 
-def test_without_a_cache_arrays_stay_in_memory(cache: Path) -> None:
+def test_without_a_writable_cache_arrays_stay_in_memory(cache: Path) -> None:
     cache.write_text("in the way")
-    entry = decoded("thing", {}, Builder())
+    entry = cached("thing", {}, Builder())
     np.testing.assert_array_equal(entry.arrays["inputs"], ARRAYS["inputs"])
     cache.unlink()
-    assert entry.content == decoded("thing", {}, Builder()).content
+    assert entry.content == cached("thing", {}, Builder()).content
 
 
 def build_slowly(log: Path, folder: str) -> None:
@@ -82,7 +82,7 @@ def build_slowly(log: Path, folder: str) -> None:
         time.sleep(0.5)
         return {"a": np.arange(5)}
 
-    assert decoded("thing", {}, build).arrays["a"].sum() == 10
+    assert cached("thing", {}, build).arrays["a"].sum() == 10
 
 
 def test_two_processes_build_once(tmp_path: Path, cache: Path) -> None:

@@ -1,3 +1,5 @@
+"""The commands ``focusing data list``, ``get`` and ``check``."""
+
 from pathlib import Path
 
 import pytest
@@ -8,13 +10,12 @@ from tests.unit.data import makers
 
 
 @pytest.fixture(autouse=True)
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: None) -> Path:
     monkeypatch.setenv("FOCUSING_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody answers there
     return tmp_path / "data"
 
 
-def test_list_says_where_everything_is(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_where_files_are(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     makers.digits(data_dir / "mnist")
     list_data([])
     lines = capsys.readouterr().out.splitlines()
@@ -33,9 +34,9 @@ def test_get_names_the_files(data_dir: Path, capsys: pytest.CaptureFixture[str])
     assert str(data_dir / "mnist/t10k-labels-idx1-ubyte.gz") in capsys.readouterr().out
 
 
-def test_get_goes_on_after_a_failure(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_get_continues_after_a_failure(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     makers.digits(data_dir / "mnist")
-    with pytest.raises(UserError, match="^reuters, clt60 could not be had, see above.$"):
+    with pytest.raises(UserError, match="^reuters, clt60 could not be downloaded, see above.$"):
         get_data(["reuters", "mnist", "clt60"])
     said = capsys.readouterr()
     assert said.out.startswith(f"mnist: {data_dir / 'mnist'}")
@@ -50,12 +51,12 @@ def test_get_goes_on_after_a_failure(data_dir: Path, capsys: pytest.CaptureFixtu
     ("names", "sentence"),
     [([], "NAME"), (["minst"], "did you mean mnist"), (["zebra"], "; there are boston, catsdogs")],
 )
-def test_get_of_what_does_not_exist(names: list[str], sentence: str) -> None:
+def test_get_refuses_unknown_names(names: list[str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         get_data(names)
 
 
-def test_check_reads_what_is_there(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reads_existing_files(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     makers.digits(data_dir / "mnist")
     check_data([])
     lines = capsys.readouterr().out.splitlines()
@@ -63,7 +64,7 @@ def test_check_reads_what_is_there(data_dir: Path, capsys: pytest.CaptureFixture
     assert "cifar10   missing" in lines
 
 
-def test_check_goes_on_after_damage(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_continues_after_damage(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     makers.digits(data_dir / "mnist")
     makers.digits(data_dir / "fashion-mnist")
     path = data_dir / "mnist/train-images-idx3-ubyte.gz"

@@ -1,4 +1,4 @@
-"""Data sets as a whole: their options, their fakes, their fingerprints."""
+"""Data sets: options, fake samples and fingerprints."""
 
 from pathlib import Path
 from typing import Any
@@ -45,12 +45,12 @@ SHAPES = {
 }
 
 
-def test_there_is_a_config_for_every_set() -> None:
+def test_every_data_set_has_a_config() -> None:
     assert {path.stem for path in (Path(config_dir()) / "data").glob("*.yaml")} == {*SHAPES}
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_every_config_has_a_fake_of_the_right_shape(name: str, tmp_path: Path) -> None:
+def test_fake_samples_have_the_right_shape(name: str, tmp_path: Path) -> None:
     data = read_data(name, tmp_path / "nothing", ["data.fake=true"])
     shape, classes = SHAPES[name]
     assert data.source == "fake"
@@ -65,7 +65,7 @@ def test_every_config_has_a_fake_of_the_right_shape(name: str, tmp_path: Path) -
     assert bool(data.vocabulary) == (name == "imdb")
 
 
-def test_fakes_are_repeatable_and_as_large_as_real_data() -> None:
+def test_fake_samples_are_reproducible_and_have_the_real_vocabulary() -> None:
     first, second = mnist(fake=True), mnist(fake=True)
     assert torch.equal(first.train.inputs, second.train.inputs)
     assert first.fingerprint == second.fingerprint
@@ -74,7 +74,7 @@ def test_fakes_are_repeatable_and_as_large_as_real_data() -> None:
 
 
 @pytest.mark.parametrize(("split", "count"), [("random", 103), ("official", 128), ("kfold10", 52)])
-def test_the_papers_share_of_dna_leaves_the_split_to_the_user(split: str, count: int) -> None:
+def test_the_default_test_share_only_affects_random_splits(split: str, count: int) -> None:
     assert len(dna(split=split, fake=True).test.targets) == count
 
 
@@ -94,7 +94,7 @@ def test_the_fingerprint_covers_augmentation() -> None:
     assert [fingerprint == prints[0] for fingerprint in prints] == [True, True, False, False]
 
 
-def test_peeking_is_enough_for_the_fingerprint(tmp_path: Path) -> None:
+def test_peek_gives_source_and_fingerprint(tmp_path: Path) -> None:
     makers.digits(tmp_path / "mnist")
     options = {"data_dir": tmp_path, "preprocess": "standard", "split": "random", "limit_test": 3}
     data, peeked = mnist(**options), mnist(**options, peek=True)
@@ -112,12 +112,12 @@ def test_statistics_leave_out_the_validation_split() -> None:
     assert data.fingerprint != boston(**options).fingerprint
 
 
-def test_a_large_set_keeps_its_bytes_and_is_prepared_by_the_batch(
+def test_a_large_data_set_is_prepared_per_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     options = {"fake": True, "size": 8, "preprocess": "pixel_mean", "split": "random"}
     ready = catsdogs(**options)
-    monkeypatch.setattr("focusing.data.dataset.LARGE", 100)
+    monkeypatch.setattr("focusing.data.dataset.MAX_PREPARED_BYTES", 100)
     raw = catsdogs(**options)
     assert ready.prepare is None
     assert raw.train.inputs.element_size() == 1
@@ -133,7 +133,7 @@ REFUSED = [
             ({"generator": "moons"}, "generator=moons is not one of"),
             ({"noise_position": "top"}, "noise_position=top"),
             ({"noise_kind": "pink"}, "noise_kind=pink"),
-            ({"fake": False, "test_share": 1.0}, "leaves one part"),
+            ({"fake": False, "test_share": 1.0}, "samples leaves no training or no test data"),
             ({"limit_test": 0}, "data.limit_test=0 must be at least 1"),
             (
                 {"fake": False, "generator": "classification", "informative": 1, "classes": 4},
@@ -154,7 +154,7 @@ REFUSED = [
     (mnist, {"augment": {"shift": 2}}, "data.augment.shift=2 must be at most 1"),
     (mnist, {"augment": {"shear": 90}}, "data.augment.shear=90 must be less than 90"),
     (boston, {"preprocess": "unit"}, "preprocess=unit is for values from 0 to a known largest"),
-    (lfw, {}, "these files have none, use data.split=random"),
+    (lfw, {}, "this data set has none, use data.split=random"),
     (lfw, {"min_faces": -1}, "data.min_faces=-1 must be at least 1"),
     (catsdogs, {"interpolation": "cubic"}, "interpolation=cubic is not one of nearest, bilinear"),
     (fsdd, {"coefficients": 50}, "coefficients=50 must be at most bands=40"),
@@ -164,7 +164,11 @@ REFUSED = [
     (reuters, {"words": 3}, "words=3 must be at least 4"),
     (imdb, {"ngrams": 4}, "ngrams=4 must be at most 3"),
     (imdb, {"length": 0}, "length=0 must be at least 1"),
-    (imdb, {"preprocess": "unit"}, "data=imdb has nothing to scale"),
+    (
+        imdb,
+        {"preprocess": "unit"},
+        "data=imdb consists of tokens, which cannot be scaled: use none",
+    ),
     (imdb, {"ngrams": 2, "split": "kfold5"}, "ngrams=2 are those of the official training data"),
 ]
 
@@ -175,7 +179,7 @@ def test_impossible_options_are_refused(load, options: dict[str, Any], sentence:
         load(**{"fake": True, **options})
 
 
-DAMAGED = {  # what makes the files, the one that is damaged, and how to read them
+DAMAGED = {  # maker of the files, file to damage, and how to read them
     "mnist": (makers.digits, "mnist/train-images-idx3-ubyte.gz", mnist, {}),
     "mnist labels": (makers.digits, "mnist/t10k-labels-idx1-ubyte.gz", mnist, {}),
     "cifar10": (makers.cifar, "cifar10/cifar-10-batches-py/data_batch_3", cifar10, {}),
@@ -188,10 +192,10 @@ DAMAGED = {  # what makes the files, the one that is damaged, and how to read th
 
 @pytest.mark.parametrize("keep", [0, 20, 0.5, -100])
 @pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.usefixtures("offline")
 def test_a_truncated_file_stops_this_run_and_the_next(
-    tmp_path: Path, name: str, keep: float, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, keep: float
 ) -> None:
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody answers there
     make, file, load, options = DAMAGED[name]
     path = tmp_path / file
     make(path.parent)

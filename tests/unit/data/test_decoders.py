@@ -1,4 +1,4 @@
-"""Files that are not what they say: refused in a sentence, before they are inflated or executed."""
+"""Damaged and malicious files are refused before they are decompressed or executed."""
 
 import collections
 import gzip
@@ -59,7 +59,7 @@ def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.usefixtures("small_limit")
-def test_a_bomb_in_an_idx_file(tmp_path: Path, suffix: str) -> None:
+def test_a_decompression_bomb_in_an_idx_file(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"images{suffix}"
     head = struct.pack(">BBBBI", 0, 0, 8, 1, 20_000)
     path.write_bytes(gzip.compress(head + bytes(20_000)) if suffix else head)
@@ -67,7 +67,7 @@ def test_a_bomb_in_an_idx_file(tmp_path: Path, suffix: str) -> None:
         read_idx(path)
 
 
-def test_no_more_is_inflated_than_the_header_says(tmp_path: Path) -> None:
+def test_no_more_is_decompressed_than_the_header_declares(tmp_path: Path) -> None:
     head, path = struct.pack(">BBBBI", 0, 0, 8, 1, 10), tmp_path / "images.gz"
     path.write_bytes(gzip.compress(head + bytes(100_000)))
     with pytest.raises(DamagedError, match="more bytes instead of 10"):
@@ -75,7 +75,7 @@ def test_no_more_is_inflated_than_the_header_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_limit")
-def test_a_bomb_in_an_npz_file(tmp_path: Path) -> None:
+def test_a_decompression_bomb_in_an_npz_file(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(npz(inputs=np.zeros(10_000)))
     assert path.stat().st_size < 1000
@@ -87,7 +87,7 @@ def test_a_bomb_in_an_npz_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", ["(43980465111040,)", "(1000000, 1000000)", "(50,)"])
-def test_a_header_that_promises_more_than_there_is(tmp_path: Path, shape: str) -> None:
+def test_a_header_that_declares_more_than_there_is(tmp_path: Path, shape: str) -> None:
     path = tmp_path / "x.npy"
     path.write_bytes(header(shape) + bytes(80))
     with pytest.raises(DamagedError, match="its header declares .*, 80 bytes follow"):
@@ -135,7 +135,7 @@ def test_pipes_devices_and_folders_are_not_read(
         mnist(data_dir=tmp_path)
 
 
-def test_an_image_bomb_and_an_image_that_is_a_program(
+def test_image_bombs_and_postscript_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.png"
@@ -150,7 +150,7 @@ def test_an_image_bomb_and_an_image_that_is_a_program(
         pass
 
 
-def test_whatever_a_decoder_raises_is_damage(tmp_path: Path) -> None:
+def test_any_error_of_a_decoder_becomes_a_damaged_error(tmp_path: Path) -> None:
     for error in (MemoryError(), AttributeError("x"), struct.error("x")):
         with (
             pytest.raises(DamagedError, match="a is damaged: (MemoryError|x)"),
@@ -158,7 +158,7 @@ def test_whatever_a_decoder_raises_is_damage(tmp_path: Path) -> None:
         ):
             raise error
     with pytest.raises(FileNotFoundError), reading(tmp_path / "a"):
-        (tmp_path / "a").read_text()  # it is not damaged but gone
+        (tmp_path / "a").read_text()  # missing, not damaged
 
 
 def load(content: bytes) -> Any:
@@ -194,14 +194,14 @@ class Evil:
 @pytest.mark.parametrize(
     "value", [Evil(), [Evil()], collections.OrderedDict(a=1), np.float64(1), print, os.path.join]
 )
-def test_a_pickle_can_name_nothing_else(value: Any) -> None:
+def test_a_pickle_cannot_name_anything_else(value: Any) -> None:
     with pytest.raises(pickle.UnpicklingError, match="it wants to run"):
         load(pickle.dumps(value))
     with pytest.raises(pickle.UnpicklingError, match="rot13 is not allowed"):
         load(b"c_codecs\nencode\n(S'x'\nS'rot13'\ntR.")
 
 
-def test_a_pickle_that_promises_too_much(tmp_path: Path) -> None:
+def test_a_pickle_that_declares_too_much(tmp_path: Path) -> None:
     makers.cifar(tmp_path)
     (tmp_path / "data_batch_3").write_bytes(b"\x80\x04\x95" + struct.pack("<Q", 2**63))
     with pytest.raises(DamagedError, match="data_batch_3 is damaged: FRAME length exceeds"):

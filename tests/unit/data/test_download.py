@@ -1,4 +1,4 @@
-"""Downloads arrive whole or not at all; archives write nothing outside their folder."""
+"""Downloads are complete and verified; archives cannot write outside their folder."""
 
 import hashlib
 import io
@@ -48,7 +48,7 @@ def test_an_interrupted_download_resumes(server: Server, target: Path) -> None:
     ],
     ids=["no ranges", "other", "longer"],
 )
-def test_a_download_starts_again_if_it_must(
+def test_a_download_restarts_if_it_cannot_resume(
     server: Server, target: Path, partial: bytes, ranges: bool
 ) -> None:
     server.ranges = ranges
@@ -57,7 +57,7 @@ def test_a_download_starts_again_if_it_must(
     assert target.read_bytes() == CONTENT
 
 
-def test_a_part_that_was_complete_is_not_fetched_again(server: Server, target: Path) -> None:
+def test_a_complete_part_is_not_downloaded_again(server: Server, target: Path) -> None:
     target.with_name("file.part").write_bytes(CONTENT)
     download([server.url("/file")], target, HASH)
     assert target.read_bytes() == CONTENT
@@ -75,10 +75,10 @@ def test_mirrors_are_tried_in_order_and_the_error_lists_all_reasons(
         download([server.url("/gone"), "http://127.0.0.1:9/file", "ftp://x/y"], target, HASH)
     assert "Not Found" in str(error.value)
     assert "Connection refused" in str(error.value)
-    assert "no web address" in str(error.value)
+    assert "ftp://x/y is not a web address" in str(error.value)
 
 
-def test_another_hash_is_refused_and_kept_aside(server: Server, target: Path) -> None:
+def test_a_file_with_another_hash_is_renamed(server: Server, target: Path) -> None:
     server.files["/bad"] = b"not what it should be"
     with pytest.raises(DownloadError, match=r"sent another file, it is now file\.corrupt"):
         download([server.url("/bad")], target, HASH)
@@ -87,7 +87,7 @@ def test_another_hash_is_refused_and_kept_aside(server: Server, target: Path) ->
     assert target.read_bytes() == CONTENT
 
 
-def test_two_processes_fetch_a_file_once(server: Server, target: Path) -> None:
+def test_two_processes_download_a_file_once(server: Server, target: Path) -> None:
     server.delay = 0.3
     assert run_twice(download, [server.url("/file")], target, HASH) == [0, 0]
     assert target.read_bytes() == CONTENT
@@ -111,7 +111,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
-def test_only_matching_members_are_extracted_and_none_escapes(tmp_path: Path, kind: str) -> None:
+def test_only_matching_members_are_extracted_and_none_outside(tmp_path: Path, kind: str) -> None:
     wanted = {"top/a.txt": b"a", "top/b/c.txt": b"c"}
     evil = ("top/../../evil.txt", "top//evil.txt", "top/..\\evil.txt", "top/evil.exe", "evil.txt")
     (tmp_path / "place").mkdir()
@@ -153,6 +153,6 @@ def test_an_archive_that_is_too_large_or_lacks_the_files(
     archive = pack(tmp_path / "x", kind, {"top/a.txt": bytes(20_000)})
     with pytest.raises(DamagedError, match="it would take 19.5 KiB or more"):
         extract(archive, tmp_path / "out", MEMBERS)
-    with pytest.raises(DamagedError, match="none of the files"):
+    with pytest.raises(DamagedError, match="none of the expected files"):
         extract(archive, tmp_path / "out", "other/(.*)")
     assert not (tmp_path / "out").exists()

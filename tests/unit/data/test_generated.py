@@ -34,9 +34,7 @@ def test_columns_are_standardised_on_the_training_data() -> None:
     [("left", (20, 40)), ("right", (0, 20)), ("sides", (10, 30)), ("none", (0, 20))],
 )
 @pytest.mark.parametrize("generator", ["blobs", "classification"])
-def test_the_noise_is_where_it_should_be(
-    position: str, region: tuple[int, int], generator: str
-) -> None:
+def test_noise_position(position: str, region: tuple[int, int], generator: str) -> None:
     options = {"noise_position": position, "generator": generator, "noise_kind": "uniform"}
     data = synthetic(n_samples=4000, separation=2, clusters=1, **options)
     assert data.informative == region
@@ -65,9 +63,9 @@ def test_classes_are_balanced_with_and_without_limits() -> None:
     assert data.train.inputs.mean(0).abs().max() < 1e-5
 
 
-def test_an_image_is_its_digit_and_its_patches_added_and_clipped() -> None:
+def test_clutter_matches_a_plain_loop() -> None:
     images, which = clutter(DIGITS, 30, 60, 6, 8, [7])
-    # The same numbers in the same order, one image and one patch at a time.
+    # The same random numbers in the same order, one image and one patch at a time.
     random = np.random.default_rng([7])
     np.testing.assert_array_equal(which, random.permutation(50)[:30])
     places = random.integers(0, 33, (30, 2))
@@ -89,7 +87,7 @@ def test_every_digit_is_used_equally_often_at_any_size() -> None:
     assert images.shape == (125, 28, 28)
 
 
-def test_numbers_and_seed_of_clutter_can_be_chosen(tmp_path: Path) -> None:
+def test_options_of_clutter(tmp_path: Path) -> None:
     makers.digits(tmp_path / "mnist")  # odd pixels train, even ones test; few are clipped
     data = clt(data_dir=tmp_path, train=90, test=7, size=40, patches=2, patch_size=5)
     assert data.train.inputs.shape == (90, 40, 40, 1)
@@ -103,7 +101,7 @@ def test_numbers_and_seed_of_clutter_can_be_chosen(tmp_path: Path) -> None:
     assert bool((train % 2 == 1).any())
 
 
-def test_a_shifted_digit_is_alone_in_its_frame(tmp_path: Path) -> None:
+def test_a_shifted_image_has_only_its_digit(tmp_path: Path) -> None:
     makers.digits(tmp_path / "mnist")
     data, again, other = (shifted(data_dir=tmp_path, size=40, seed=seed) for seed in (0, 0, 1))
     assert data.fingerprint == again.fingerprint != other.fingerprint

@@ -26,7 +26,7 @@ def test_idx_files(tmp_path: Path, load, folder: str) -> None:
     assert (data.classes, data.source) == (10, "local")
 
 
-def test_unpacked_idx_files_and_torchvision_folders(tmp_path: Path) -> None:
+def test_decompressed_idx_files_in_torchvisions_folder(tmp_path: Path) -> None:
     makers.digits(tmp_path / "packed")
     (tmp_path / "MNIST/raw").mkdir(parents=True)
     for name in DIGIT_FILES:
@@ -38,14 +38,14 @@ def test_unpacked_idx_files_and_torchvision_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "content", "sentence", "gone"),
     [
-        (0, b"<html>not found</html>", "no idx file of bytes", True),
+        (0, b"<html>not found</html>", "it is not an idx file of bytes", True),
         (1, makers.idx(np.zeros((60, 1), np.uint8)), "train-labels.* is damaged", True),
         (1, makers.idx(np.full(60, 77)), "it has a class 77", True),
-        # Nobody knows which of the two is wrong: neither is set aside.
+        # It is unknown which of the two is wrong, so neither is renamed.
         (1, makers.idx(np.zeros(59)), r"do not belong together \(59 labels for 60 images", False),
     ],
 )
-def test_an_idx_file_of_another_content(
+def test_an_idx_file_with_wrong_content(
     tmp_path: Path, number: int, content: bytes, sentence: str, gone: bool
 ) -> None:
     makers.digits(tmp_path / "mnist")
@@ -57,7 +57,7 @@ def test_an_idx_file_of_another_content(
 
 
 @pytest.mark.parametrize("fake", [True, False])
-def test_a_border_of_black(tmp_path: Path, fake: bool) -> None:
+def test_pad_adds_a_black_border(tmp_path: Path, fake: bool) -> None:
     makers.digits(tmp_path / "mnist")
     plain = mnist(data_dir=tmp_path, fake=fake)
     data = mnist(data_dir=tmp_path, fake=fake, pad=4)
@@ -79,11 +79,6 @@ def test_cifar_batches(tmp_path: Path, folder: str) -> None:
     assert data.train.inputs[0].flatten()[(5 * 32 + 7) * 3 + 1] == images[0, 5, 7, 1]
 
 
-@pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody answers there
-
-
 def resolved(tmp_path: Path, on_missing: str, *, strict: bool = False, **more) -> str:
     options = {"on_missing": on_missing, "fake": False, **more}
     resolve_missing(options, tmp_path, strict=strict)
@@ -91,7 +86,7 @@ def resolved(tmp_path: Path, on_missing: str, *, strict: bool = False, **more) -
 
 
 @pytest.mark.usefixtures("offline")
-def test_without_files_a_single_run_takes_the_sample_and_says_so(
+def test_a_single_run_falls_back_to_the_sample_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert resolved(tmp_path, "auto") == "sample"
@@ -102,7 +97,7 @@ def test_without_files_a_single_run_takes_the_sample_and_says_so(
 
 
 @pytest.mark.usefixtures("offline")
-def test_a_sweep_takes_the_sample_only_if_asked_to(tmp_path: Path) -> None:
+def test_a_sweep_uses_the_sample_only_on_request(tmp_path: Path) -> None:
     assert resolved(tmp_path, "auto", strict=True) == "error"
     assert resolved(tmp_path, "error", strict=True) == "error"
     assert resolved(tmp_path, "sample", strict=True) == "sample"
@@ -110,7 +105,7 @@ def test_a_sweep_takes_the_sample_only_if_asked_to(tmp_path: Path) -> None:
         mnist(data_dir=tmp_path, on_missing="error")
 
 
-def test_there_is_no_sample_where_it_is_not_needed(
+def test_the_sample_is_not_used_when_it_is_not_needed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert resolved(tmp_path, "auto", fake=True) == "error"
@@ -156,7 +151,7 @@ def test_people_with_enough_photographs(people: Path) -> None:
     assert stretched.train.inputs.mean() != data.train.inputs.mean()
 
 
-def test_faces_are_those_of_scikit_learn(people: Path) -> None:
+def test_faces_match_scikit_learn(people: Path) -> None:
     from sklearn.datasets._lfw import _load_imgs
 
     paths = sorted(map(str, (people / "lfw/lfw").glob("[AB]*/*.jpg")))
@@ -170,7 +165,7 @@ def test_faces_are_those_of_scikit_learn(people: Path) -> None:
 @pytest.mark.parametrize(
     "pattern", ["cats-dogs/train/{}.{}.jpg", "cats-dogs/PetImages/{}/{}.jpg", "train/{}.{}.jpg"]
 )
-def test_cats_and_dogs_by_either_name(tmp_path: Path, pattern: str) -> None:
+def test_cats_and_dogs_in_all_folder_layouts(tmp_path: Path, pattern: str) -> None:
     title = "PetImages" in pattern
     for number in range(8):
         for kind in ("cat", "dog"):
@@ -185,7 +180,7 @@ def test_cats_and_dogs_by_either_name(tmp_path: Path, pattern: str) -> None:
     np.testing.assert_allclose(blue, data.train.targets, atol=0.05)
 
 
-def test_grey_and_indexed_pictures_become_colours(tmp_path: Path) -> None:
+def test_images_of_all_modes_become_rgb(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     for number, mode in enumerate(["L", "P", "RGB", "CMYK"]):
         for kind in ("cat", "dog"):
@@ -196,7 +191,7 @@ def test_grey_and_indexed_pictures_become_colours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "absent"), [("cat", "dogs"), ("dog", "cats"), ("", "cats")])
-def test_one_kind_of_pets_alone_is_refused(tmp_path: Path, kind: str, absent: str) -> None:
+def test_images_of_one_class_only_are_refused(tmp_path: Path, kind: str, absent: str) -> None:
     for number in range(2):
         makers.photograph(tmp_path / f"train/{kind}.{number}.jpg", (30, 30))
     with pytest.raises(UserError, match=f"train holds no pictures of {absent}"):

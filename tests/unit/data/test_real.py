@@ -1,4 +1,4 @@
-"""The real files, where FOCUSING_DATA_DIR has them: sizes, and values that others publish."""
+"""Real files in FOCUSING_DATA_DIR: their sizes, and published values."""
 
 from pathlib import Path
 from typing import Any
@@ -62,11 +62,11 @@ def test_means_of_images(real: Path, name: str, mean: list[float], classes: list
     assert data.train.inputs.mean((0, 1, 2)).tolist() == pytest.approx(mean, abs=1e-4)
 
 
-def test_generated_clutter_never_changes(real: Path) -> None:
+def test_generated_clutter_does_not_change(real: Path) -> None:
     data = load(real, "clt", preprocess="unit")
     assert (data.train.inputs.shape, len(data.test.targets)) == ((60000, 60, 60, 1), 10000)
     assert data.source == "generated"
-    assert data.fingerprint == "d69cafcfaf9b050f"  # results are compared over years
+    assert data.fingerprint == "d69cafcfaf9b050f"  # published results depend on it
 
 
 def test_boston_is_keras(real: Path) -> None:

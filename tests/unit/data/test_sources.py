@@ -1,4 +1,4 @@
-"""Files of data sets: those in the data folder come first, missing ones are downloaded."""
+"""Files of data sets: found in the data folder, or downloaded."""
 
 import hashlib
 import subprocess
@@ -32,14 +32,14 @@ def sha(content: bytes) -> str:
 
 @pytest.fixture
 def wanted(server: Server) -> Entry:
-    """A file that the server has."""
+    """A data set with a file that the server has."""
     server.files["/a"] = b"a"
     return entry((File("a", sha(b"a"), (server.url("/a"),)),))
 
 
 @pytest.fixture
 def folder(server: Server) -> File:
-    """A folder that comes in an archive of the server's."""
+    """A folder in an archive that the server has."""
     server.files["/t.tgz"] = ARCHIVE
     return File("things", sha(ARCHIVE), (server.url("/t.tgz"),), "t.tgz", r"top/(.*\.txt)")
 
@@ -63,7 +63,7 @@ def test_files_in_the_data_folder_come_first(tmp_path: Path, server: Server, wan
     assert not server.requests
 
 
-def test_any_complete_choice_will_do(tmp_path: Path) -> None:
+def test_find_returns_a_complete_choice(tmp_path: Path) -> None:
     (tmp_path / "thing").mkdir()
     for name in ("a", "c"):
         (tmp_path / "thing" / name).touch()
@@ -86,25 +86,25 @@ def test_missing_files_are_downloaded_once_and_only_if_allowed(
 
 
 @pytest.mark.parametrize("name", ["x.txt", "y.txt"])
-def test_a_folder_is_extracted_and_official_until_somebody_changes_it(
+def test_an_extracted_folder_is_official_until_it_changes(
     tmp_path: Path, folder: File, name: str
 ) -> None:
     files = obtain(entry((folder,)), tmp_path)
     assert (files.paths[0] / "x.txt").read_bytes() == b"x"
-    assert visible(tmp_path / "thing") == ["things"]  # the archive does not stay
+    assert visible(tmp_path / "thing") == ["things"]  # the archive is removed
     assert obtain(entry((folder,)), tmp_path).source == "official"
     (files.paths[0] / name).write_bytes(b"mine")
     assert obtain(entry((folder,)), tmp_path).source == "local"
 
 
-def test_a_folder_of_another_content_is_kept_aside(tmp_path: Path, folder: File) -> None:
+def test_a_folder_with_unexpected_content_is_renamed(tmp_path: Path, folder: File) -> None:
     other = replace(folder, sha256=None, tree="0" * 64)
-    with pytest.raises(MissingError, match=r"another content than expected.*things\.corrupt"):
+    with pytest.raises(MissingError, match=r"does not have the expected content.*things\.corrupt"):
         obtain(entry((other,)), tmp_path)
     assert visible(tmp_path / "thing") == ["things.corrupt"]
 
 
-def test_mirrors_are_tried_until_the_content_is_right(
+def test_mirrors_are_tried_until_the_content_matches(
     tmp_path: Path, server: Server, folder: File, tree: str
 ) -> None:
     server.files["/1.tgz"] = tar({"top/x.txt": b"wrong"})
@@ -125,7 +125,7 @@ def test_without_a_hash_a_download_starts_again(
     assert server.requests == [("/t.tgz", None)]
 
 
-def test_offline_and_missing_is_one_sentence(tmp_path: Path) -> None:
+def test_the_error_for_missing_files_names_the_remedy(tmp_path: Path) -> None:
     nowhere = "http://127.0.0.1:9/x"
     files = (File("a", "0", (nowhere,)), File("b", "0", (nowhere,)))
     with pytest.raises(MissingError) as error:
@@ -136,18 +136,18 @@ def test_offline_and_missing_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_without_an_address_has_to_be_brought(tmp_path: Path) -> None:
+def test_the_error_for_a_file_without_a_url(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="no address to download from.; put it there.$"):
         obtain(catalogue()["clt60"], tmp_path)
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, wanted: Entry) -> None:
+def test_the_error_for_an_unwritable_folder_names_it(tmp_path: Path, wanted: Entry) -> None:
     (tmp_path / "thing").write_text("in the way")
     with pytest.raises(MissingError, match=r"thing: (File exists|Not a directory)"):
         obtain(wanted, tmp_path)
 
 
-def test_the_hash_of_a_folder_is_what_the_shell_says(tmp_path: Path) -> None:
+def test_tree_hash_matches_the_shell(tmp_path: Path) -> None:
     for name in ("b.txt", "a/z.txt", "a-b/c.txt"):
         (tmp_path / "f" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "f" / name).write_text(name)
@@ -156,7 +156,7 @@ def test_the_hash_of_a_folder_is_what_the_shell_says(tmp_path: Path) -> None:
     assert tree_hash(tmp_path / "f") == shell.stdout.split()[0]
 
 
-def test_every_address_has_a_hash() -> None:
+def test_every_url_has_a_hash() -> None:
     for known in catalogue().values():
         for file in [file for choice in known.choices for file in choice if file.urls]:
             assert file.sha256 or file.tree, file.name

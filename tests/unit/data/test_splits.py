@@ -22,7 +22,7 @@ def test_the_official_split_is_the_order_of_the_files() -> None:
 
 
 @pytest.mark.parametrize("options", [{"test_share": 0.2}, {}])
-def test_a_random_split_is_stratified_and_repeatable(options: dict[str, float]) -> None:
+def test_a_random_split_is_stratified_and_reproducible(options: dict[str, float]) -> None:
     train, test = divide(split="random", **options)
     assert sorted([*train, *test]) == list(range(100))
     assert np.bincount(LABELS[test]).tolist() == [12, 6, 2]
@@ -41,13 +41,13 @@ def test_shares_are_rounded_up_as_in_scikit_learn(total: int, share: float, coun
 
 
 @pytest.mark.parametrize(("share", "count"), [(None, 40), (0.1, 10)])
-def test_the_user_overrides_the_share_of_a_data_set(share: float | None, count: int) -> None:
+def test_the_user_overrides_the_default_test_share(share: float | None, count: int) -> None:
     options = SplitOptions(split="random", test_share=share)
     assert len(partition(LABELS, 3, 80, options, test_share=0.4)[1]) == count
 
 
 @pytest.mark.parametrize("classes", [0, 3])
-def test_folds_cover_everything_once_and_evenly(classes: int) -> None:
+def test_folds_cover_all_samples_once_and_evenly(classes: int) -> None:
     folds = [divide(classes, split="kfold(7)", fold=fold) for fold in range(7)]
     assert sorted(np.concatenate([test for _, test in folds])) == list(range(100))
     assert {len(test) for _, test in folds} == {14, 15}
@@ -57,14 +57,14 @@ def test_folds_cover_everything_once_and_evenly(classes: int) -> None:
             assert np.ptp([*np.bincount(LABELS[test], minlength=3) - [60 / 7, 30 / 7, 10 / 7]]) < 2
 
 
-def test_limits_keep_the_shares_of_the_classes() -> None:
+def test_limits_are_stratified() -> None:
     train, test = divide(split="random", test_share=0.5, limit_train=10, limit_test=20)
     assert np.bincount(LABELS[train]).tolist() == [6, 3, 1]
     assert np.bincount(LABELS[test]).tolist() == [12, 6, 2]
     assert len(divide(limit_train=1000)[0]) == 80
 
 
-def test_kfold_alone_is_ten_folds() -> None:
+def test_kfold_defaults_to_ten_folds() -> None:
     assert read_split("kfold") == read_split("kfold(10)") == read_split("kfold10")
     assert read_split("kfold7") == ("kfold", 7)
 
@@ -78,14 +78,17 @@ def test_kfold_alone_is_ten_folds() -> None:
         ({"split": "kfold(101)"}, "of 100 samples is impossible"),
         ({"split": "random", "test_share": 1.5}, "must lie between 0 and 1"),
         ({"limit_test": 0}, "data.limit_test=0 must be at least 1"),
-        ({"official": None}, "these files have none, use data.split=random data.test_share=0.2"),
+        ({"official": None}, "this data set has none, use data.split=random data.test_share=0.2"),
         ({"official": None, "split": "random"}, "needs data.test_share"),
-        ({"test_share": 0.2}, "data.test_share=0.2 is of no use to data.split=official, use null"),
-        ({"split": "kfold5", "test_share": 0.2}, "of no use to data.split=kfold, use null"),
-        ({"fold": 2}, "data.fold=2 is of no use to data.split=official, use 0"),
-        ({"split": "random", "fold": 2}, "data.fold=2 is of no use to data.split=random"),
+        (
+            {"test_share": 0.2},
+            "data.test_share=0.2 has no effect with data.split=official, use null",
+        ),
+        ({"split": "kfold5", "test_share": 0.2}, "has no effect with data.split=kfold, use null"),
+        ({"fold": 2}, "data.fold=2 has no effect with data.split=official, use 0"),
+        ({"split": "random", "fold": 2}, "data.fold=2 has no effect with data.split=random"),
         ({"split": "random", "split_seed": -1}, "data.split_seed=-1 must be at least 0, or null"),
-        ({"split_seed": 3}, "data.split_seed=3 is of no use to data.split=official"),
+        ({"split_seed": 3}, "data.split_seed=3 has no effect with data.split=official"),
     ],
 )
 def test_impossible_options_are_refused(options, sentence: str) -> None:
@@ -97,7 +100,7 @@ def numbered(targets: torch.Tensor) -> Split:
     return Split(torch.arange(len(targets)).float(), targets)
 
 
-def test_a_validation_split_is_stratified_and_seeded_and_loses_nothing() -> None:
+def test_a_validation_split_is_stratified_and_reproducible() -> None:
     targets = torch.tensor([0] * 50 + [1] * 30 + [2] * 20)[torch.randperm(100)]
     rest, held = hold_out(numbered(targets), 0.2, seed=0, classes=3)
     assert held.targets.bincount().tolist() == [10, 6, 4]

@@ -19,7 +19,7 @@ def housing(tmp_path: Path) -> Path:
     return tmp_path / "boston" / "housing.data"
 
 
-def test_boston_is_split_as_in_keras(tmp_path: Path, housing: Path) -> None:
+def test_boston_matches_keras(tmp_path: Path, housing: Path) -> None:
     data = boston(data_dir=tmp_path)
     assert (data.train.inputs.shape, data.test.inputs.shape) == ((404, 13), (102, 13))
     assert (data.classes, data.metric) == (0, "mae")
@@ -29,7 +29,7 @@ def test_boston_is_split_as_in_keras(tmp_path: Path, housing: Path) -> None:
     np.testing.assert_allclose(data.test.inputs, TABLE[order[404:], :13], rtol=1e-6)
 
 
-def test_wrapped_lines_and_the_file_of_keras_give_the_same(tmp_path: Path, housing: Path) -> None:
+def test_all_file_formats_of_boston_give_the_same_data(tmp_path: Path, housing: Path) -> None:
     first = boston(data_dir=tmp_path)
     words = housing.read_text().split()
     housing.write_text("\n".join(" ".join(words[i : i + 7]) for i in range(0, len(words), 7)))
@@ -40,7 +40,7 @@ def test_wrapped_lines_and_the_file_of_keras_give_the_same(tmp_path: Path, housi
     assert first.fingerprint == second.fingerprint == boston(data_dir=tmp_path).fingerprint
 
 
-def test_zeros_on_either_side(tmp_path: Path, housing: Path) -> None:
+def test_pad_adds_columns_of_zeros(tmp_path: Path, housing: Path) -> None:
     data = boston(data_dir=tmp_path, pad=5, preprocess="standard")
     assert data.train.inputs.shape == (404, 23)
     assert not data.train.inputs[:, :5].any()

@@ -1,4 +1,4 @@
-"""Reuters and IMDB in the order and with the numbers of Keras."""
+"""Reuters and IMDB, in the order and with the tokens of Keras."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def texts(count: int, longest: int = 12) -> list[list[int]]:
 
 
 def keras_orders(*counts: int) -> list[np.ndarray]:
-    """One generator shuffles one split after the other."""
+    """Keras shuffles the splits one after the other with one generator."""
     orders, shuffling = [np.arange(count) for count in counts], np.random.RandomState(113)  # noqa: NPY002
     for order in orders:
         shuffling.shuffle(order)
@@ -29,7 +29,7 @@ def write(path: Path, **arrays: np.ndarray) -> None:
     path.write_bytes(makers.npz(**arrays))
 
 
-def test_reuters_is_the_binary_matrix_of_keras(tmp_path: Path) -> None:
+def test_reuters_matches_keras(tmp_path: Path) -> None:
     lists, labels = texts(50), np.arange(50) % 46
     write(tmp_path / "reuters/reuters.npz", x=makers.lists(lists), y=labels)
     data = reuters(data_dir=tmp_path, words=20)
@@ -53,7 +53,7 @@ def padded(tokens: list[int], length: int) -> list[int]:
 
 @pytest.mark.parametrize("ngrams", [1, 2, 3])
 @pytest.mark.parametrize("length", [5, 40])
-def test_imdb_is_the_sequences_of_keras(tmp_path: Path, ngrams: int, length: int) -> None:
+def test_imdb_matches_keras(tmp_path: Path, ngrams: int, length: int) -> None:
     lists = {split: texts(30) for split in ("train", "test")}
     labels = np.arange(30) % 2
     write(
@@ -86,7 +86,7 @@ def test_imdb_is_the_sequences_of_keras(tmp_path: Path, ngrams: int, length: int
     np.testing.assert_array_equal(data.test.targets, labels[orders["test"]])
 
 
-def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
+def test_a_damaged_file_is_renamed(tmp_path: Path) -> None:
     path = tmp_path / "reuters/reuters.npz"
     for arrays, reason in (
         ({"x": makers.lists(texts(5)), "y": np.arange(4)}, "its y does not fit its x"),

@@ -24,7 +24,7 @@ def test_every_kind_of_data_has_a_picture(name: str, tmp_path: Path) -> None:
 def test_data_that_stays_as_bytes_is_drawn_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("focusing.data.dataset.LARGE", 100)
+    monkeypatch.setattr("focusing.data.dataset.MAX_PREPARED_BYTES", 100)
     draw_data(
         read_data("catsdogs", tmp_path, ["data.fake=true", "data.size=9"]), tmp_path / "x.png"
     )

@@ -1,4 +1,4 @@
-"""Fits run on the device of the tests. Networks are on the CPU again when they are over."""
+"""Train on the device under test; networks return to the CPU afterwards."""
 
 import pytest
 import torch

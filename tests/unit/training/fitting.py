@@ -1,4 +1,4 @@
-"""Short fits for tests, and signals that stop them."""
+"""Short training runs for tests, and callbacks that stop them."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ def trained(
     holdout: bool = False,
     precision: str = "32-true",
 ) -> FocusingModule:
-    """Fit, or go on with a fit in the same folder."""
+    """Train, or resume training in the same folder."""
     network, settings, dataset = network or net(), settings or optim(), dataset or data()
     if precision == "16-mixed":
         settings = fuse_optimizer(settings)
@@ -76,7 +76,7 @@ def same_weights(one: FocusingModule, two: FocusingModule) -> bool:
 
 
 class Signal(pl.Callback):
-    """Sends this process a signal when the network meets the n-th batch of all, from 0."""
+    """Sends a signal to this process at the n-th forward pass or end of an epoch, from 0."""
 
     def __init__(self, signum: int, batch: int) -> None:
         self.signum, self.left = signum, batch
@@ -94,7 +94,7 @@ class Signal(pl.Callback):
 
 
 class Raise(pl.Callback):
-    """Fails at the beginning of an epoch."""
+    """Raises an error at the beginning of an epoch."""
 
     def __init__(self, error: BaseException, epoch: int = 0) -> None:
         self.error, self.epoch = error, epoch
@@ -105,7 +105,7 @@ class Raise(pl.Callback):
 
 
 class CountSteps(pl.Callback):
-    """Counts the optimizer steps of all fits that it takes part in."""
+    """Counts optimizer steps, over several runs."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -118,6 +118,6 @@ class CountSteps(pl.Callback):
 
 
 def measured(callback: Any, name: str) -> dict[str, Any]:
-    """What a callback adds to ``record["measured"]`` under its name."""
+    """The entry that a callback adds to ``record["measured"]``."""
     result: dict[str, Any] = callback.measurements({})["measured"][name]
     return result

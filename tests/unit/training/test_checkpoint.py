@@ -13,7 +13,7 @@ from focusing.errors import UserError
 from focusing.training.checkpoint import (
     PlainCheckpointIO,
     load_checkpoint,
-    load_sealed,
+    load_verified,
     newest_checkpoint,
 )
 from focusing.training.module import FocusingModule
@@ -27,7 +27,7 @@ def callbacks() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stopped in the middle of its third epoch."""
+    """A run that was stopped in its third epoch."""
     folder = tmp_path_factory.mktemp("run")
     with pytest.raises(Interrupted):
         trained(folder, callbacks=[*callbacks(), Signal(15, 14)], best_of="test/acc")
@@ -35,14 +35,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def resaved(path: Path, change: dict[str, Any]) -> bytes:
-    """A checkpoint as torch would write it with other values."""
+    """A checkpoint with other values, without a hash."""
     buffer = io.BytesIO()
     torch.save({**load_checkpoint(path), **change}, buffer)
     return buffer.getvalue()
 
 
 @pytest.mark.parametrize("name", ["last.ckpt", "interrupted.ckpt"])
-def test_whatever_has_changed_since_it_was_written_is_kept_aside(
+def test_a_modified_checkpoint_is_renamed(
     tmp_path: Path, run: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     module, good = FocusingModule(net(), optim()), run / "checkpoints" / name
@@ -53,12 +53,12 @@ def test_whatever_has_changed_since_it_was_written_is_kept_aside(
     changed = [resaved(good, {key: None}) for key in keys if key in load_checkpoint(good)]
     for damaged in (bytes(flipped), content + b"x", *changed):
         path.write_bytes(damaged)
-        assert load_sealed(path, module, "all begins again") is None
+        assert load_verified(path, module, "all begins again") is None
         assert path.with_name(f"{name}.damaged").read_bytes() == damaged
         assert "all begins again" in caplog.text
         assert not path.exists()
     path.write_bytes(content)
-    assert load_sealed(path, module, "") is not None
+    assert load_verified(path, module, "") is not None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_whatever_has_changed_since_it_was_written_is_kept_aside(
         FocusingModule(net(train_mu=False), optim()),
     ],
 )
-def test_a_checkpoint_of_another_run_is_kept_aside(
+def test_a_checkpoint_of_another_network_or_optimizer_is_renamed(
     tmp_path: Path, run: Path, other: FocusingModule, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "last.ckpt"
@@ -78,7 +78,7 @@ def test_a_checkpoint_of_another_run_is_kept_aside(
     assert "last.ckpt does not fit this run" in caplog.text
 
 
-def test_a_run_whose_files_are_damaged_ends_the_same(tmp_path: Path, run: Path) -> None:
+def test_a_run_with_damaged_checkpoints_ends_the_same(tmp_path: Path, run: Path) -> None:
     whole = trained(tmp_path / "whole", callbacks=callbacks())
     last, best, kept = ("last.ckpt", "best.ckpt", "interrupted.ckpt")
     for names in ([best], [last, kept]):
@@ -91,7 +91,7 @@ def test_a_run_whose_files_are_damaged_ends_the_same(tmp_path: Path, run: Path) 
         assert same_weights(whole, trained(folder.parent, callbacks=callbacks()))
 
 
-def test_a_run_goes_back_to_its_best_epoch_or_begins_again(
+def test_the_best_checkpoint_replaces_a_damaged_last_one(
     tmp_path: Path, run: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     module = FocusingModule(net(), optim())
@@ -106,7 +106,7 @@ def test_a_run_goes_back_to_its_best_epoch_or_begins_again(
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_malicious_and_damaged_files_are_refused(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
             return os.system, ("true",)

@@ -1,7 +1,7 @@
-"""What would break, or wait, on a GPU only, found without one.
+"""Errors and waits that occur only on a GPU, found without one.
 
-The meta device stands in for the GPU: it has no values, so whatever reads one, copies one to the
-host or mixes devices raises. Which operations have no deterministic kernel, torch's own list says.
+The meta device stands in for the GPU: it has no values, so code that reads a value, copies one to
+the host or mixes devices raises. The operations without a deterministic kernel are torch's list.
 """
 
 import re
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from focusing.callbacks import ClipFoci
 from focusing.compose import config_dir, family
 from focusing.config import Optim
-from focusing.data.batches import Batches, resident
+from focusing.data.batches import Batches, move_if_fits
 from focusing.nn.ops import fused
 from focusing.training.module import FocusingModule
 from focusing.training.trainer import build_net, build_trainer, load_data
@@ -58,7 +58,7 @@ FORBIDDEN = {  # documented name: operations of it that have no deterministic ke
 
 
 class OneDevice(TorchDispatchMode):
-    """Notes the operations, and refuses those that mix devices or copy between them."""
+    """Records operations, and refuses those that mix devices or copy between them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def test_a_step_of_every_network_is_deterministic_and_never_waits(
     clip = ClipFoci()
     module.trainer.strategy.optimizers = [module.optimizer]
     clip.on_fit_start(module.trainer, module)
-    batches = Batches(resident(dataset.train, META), 8, 0, limit=3, bundle=3, device=META)
+    batches = Batches(move_if_fits(dataset.train, META), 8, 0, limit=3, bundle=3, device=META)
     [bundle] = batches
     with OneDevice() as mode:
         module.train().training_step(bundle, 0)

@@ -1,4 +1,4 @@
-"""Which loggers a run gets, what metrics.csv holds, and what happens without a key or a network."""
+"""Loggers of a run, the content of metrics.csv, and W&B without a key or a network."""
 
 import csv
 import os
@@ -14,7 +14,14 @@ from pytorch_lightning.loggers.logger import Logger
 from focusing.errors import UserError
 from focusing.training import wandb_run
 from focusing.training.loggers import MetricsFile, build_loggers, close_loggers
-from focusing.training.wandb_run import curves_of, display_name, facts, log_record, summary_of, tags
+from focusing.training.wandb_run import (
+    curves_of,
+    display_name,
+    log_record,
+    public_config,
+    summary_of,
+    tags,
+)
 from tests.unit.training.fitting import trained
 
 
@@ -23,7 +30,7 @@ def build(folder: Path, options: dict[str, Any]) -> list[Logger]:
 
 
 @pytest.mark.parametrize("options", [{}, {"csv": {}}, {"csv": None}])
-def test_csv_always(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_there_is_always_a_csv_logger(tmp_path: Path, options: dict[str, Any]) -> None:
     (logger,) = build(tmp_path, options)
     assert isinstance(logger, MetricsFile)
     assert logger.path == tmp_path / "metrics.csv"
@@ -54,7 +61,7 @@ def test_tensorboard_gets_the_metrics(tmp_path: Path) -> None:
     assert len(events.Scalars("train/loss")) == 3
 
 
-def test_without_tensorboard_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboard_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "path_importer_cache", {})
     for name in [name for name in sys.modules if name.startswith("tensorboard")]:
@@ -63,7 +70,7 @@ def test_without_tensorboard_one_sentence(tmp_path: Path, monkeypatch: pytest.Mo
         build(tmp_path, {"tensorboard": {}})
 
 
-def test_a_logger_that_fails_keeps_none_open(
+def test_all_loggers_are_closed_even_if_one_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     closed = []
@@ -76,11 +83,11 @@ def test_a_logger_that_fails_keeps_none_open(
     path = tmp_path / "metrics.csv"
     close_loggers([Fails(path), Fails(path)], exit_code=3)
     assert closed == ["failed", "failed"]
-    assert "Fails did not close well: disk full" in caplog.text
+    assert "Fails could not be closed: disk full" in caplog.text
 
 
 class TestMetricsFile:
-    """One row per epoch, whatever happens to the process."""
+    """metrics.csv has one row per epoch, even after kills."""
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
@@ -98,7 +105,7 @@ class TestMetricsFile:
             file.log_metrics({"epoch": epoch, "loss": epoch / 10, **metrics})
         return file
 
-    def test_a_real_run(self, tmp_path: Path, path: Path) -> None:
+    def test_rows_of_a_run(self, tmp_path: Path, path: Path) -> None:
         file = MetricsFile(path)
         module = trained(tmp_path, loggers=[file])
         rows = self.rows(path)
@@ -107,7 +114,7 @@ class TestMetricsFile:
         assert [float(row["train/loss"]) for row in rows] == module.series["train/loss"]
         assert (file.name, file.version, file.save_dir) == ("csv", "", str(tmp_path))
 
-    def test_metrics_of_an_epoch_are_gathered(self, path: Path) -> None:
+    def test_metrics_of_an_epoch_share_a_row(self, path: Path) -> None:
         file = MetricsFile(path)
         file.log_metrics({"epoch": 0, "a": 1})
         file.log_metrics({"epoch": 0, "b": 2}, step=7)
@@ -115,19 +122,19 @@ class TestMetricsFile:
         file.log_metrics({"c": 4})  # belongs to no epoch
         assert path.read_text() == "epoch,a,b\n0,1.0,2.0\n1,,3.0\n"
 
-    def test_the_rows_of_a_run_that_went_back_are_replaced(self, path: Path) -> None:
+    def test_going_back_replaces_later_rows(self, path: Path) -> None:
         self.log(path, 0, 1, 2, 3)
         self.log(path, 2, 3, 4)
         assert [row["epoch"] for row in self.rows(path)] == ["0", "1", "2", "3", "4"]
         self.log(path, 2)
         assert [row["epoch"] for row in self.rows(path)] == ["0", "1", "2"]
-        self.log(path, 0, new=2.0)  # started anew
+        self.log(path, 0, new=2.0)  # started again
         assert path.read_text() == "epoch,loss,new\n0,0.0,2.0\n"
 
-    def test_every_prefix_of_the_file_can_be_resumed(self, path: Path) -> None:
+    def test_a_truncated_file_can_be_resumed(self, path: Path) -> None:
         self.log(path, 0, 1, 2)
         text = path.read_text()
-        for size in range(len(text) + 1):  # a torn line is dropped
+        for size in range(len(text) + 1):  # a truncated line is dropped
             path.write_text(text[:size])
             complete = text[:size].count("\n") - 1
             self.log(path, *range(max(0, complete), 3))
@@ -140,14 +147,17 @@ class TestMetricsFile:
         assert not path.exists()
 
 
+KEY = {"WANDB_API_KEY": "0" * 40}
+
+
 class TestMode:
-    """Of a W&B run, decided before W&B itself could wait for anything."""
+    """Whether a W&B run is online, decided without waiting for W&B."""
 
     @pytest.fixture(autouse=True)
-    def nothing_set(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def clean_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         names = ("MODE", "API_KEY", "IDENTITY_TOKEN_FILE", "BASE_URL")
         for name in [f"WANDB_{name}" for name in names] + ["HTTPS_PROXY", "https_proxy"]:
-            monkeypatch.setenv(name, "")  # so that what the code sets is undone
+            monkeypatch.setenv(name, "")  # so that monkeypatch restores it
             monkeypatch.delenv(name)
         monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
 
@@ -156,24 +166,20 @@ class TestMode:
         [
             ({"WANDB_MODE": "disabled"}, "", "disabled"),
             ({}, "", "offline"),  # without a key
-            ({"WANDB_API_KEY": "0" * 40}, "", "online"),
+            (KEY, "", "online"),
             (
-                {
-                    "WANDB_API_KEY": "0" * 40,
-                    "HTTPS_PROXY": "{server}",
-                    "WANDB_BASE_URL": "https://nowhere.invalid",
-                },
+                {**KEY, "HTTPS_PROXY": "{server}", "WANDB_BASE_URL": "https://nowhere.invalid"},
                 "",
                 "online",
             ),
-            ({"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "{deaf}"}, "", "offline"),
-            # The key of wandb login; the last file cannot be read.
+            ({**KEY, "WANDB_BASE_URL": "{deaf}"}, "", "offline"),
+            # The file that wandb login writes; the last one is damaged.
             ({}, "machine {host} login user password 00\n", "online"),
             ({}, "machine else.invalid login user password 00\n", "offline"),
             ({}, "machine", "offline"),
         ],
     )
-    def test_a_key_and_a_connection(
+    def test_online_needs_a_key_and_a_connection(
         self,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
@@ -182,7 +188,7 @@ class TestMode:
         mode: str,
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as deaf:
-            deaf.bind(("127.0.0.1", 0))  # its port refuses, and nobody else can get it
+            deaf.bind(("127.0.0.1", 0))  # a port that refuses connections
             host, nobody = (f"127.0.0.1:{one.getsockname()[1]}" for one in (server, deaf))
             for name, value in {"WANDB_BASE_URL": "{server}", **environment}.items():
                 url = value.format(server=f"http://{host}", deaf=f"http://{nobody}")
@@ -229,8 +235,8 @@ RECORD: dict[str, Any] = {
 }
 
 
-class TestWhatWandbShows:
-    def test_a_name_can_be_read_and_tags_are_typed_words(self) -> None:
+class TestShownInWandb:
+    def test_name_and_tags(self) -> None:
         assert display_name({**CONFIG, "seed": 5}) == "focus_s · mnist · seed 5"
         groups = ["data=mnist", "model=focus_s", "size=quick", "variant=text", "protocol=holdout"]
         assert tags(CONFIG) == groups
@@ -246,11 +252,11 @@ class TestWhatWandbShows:
             ),
         ],
     )
-    def test_other_scores_have_other_labels(self, changes: dict[str, Any], label: str) -> None:
-        assert facts({**CONFIG, **changes})["label"] == label
+    def test_labels_name_differences(self, changes: dict[str, Any], label: str) -> None:
+        assert public_config({**CONFIG, **changes})["label"] == label
 
-    def test_seeds_share_a_hash_and_folders_stay_here(self) -> None:
-        one, other = facts(CONFIG), facts({**CONFIG, "seed": 4})
+    def test_seeds_share_a_hash_and_paths_are_left_out(self) -> None:
+        one, other = public_config(CONFIG), public_config({**CONFIG, "seed": 4})
         assert one["config_hash"] == other["config_hash"]
         assert (one["seed"], other["seed"]) == (3, 4)
         assert "paths" not in one
@@ -269,7 +275,7 @@ class TestWhatWandbShows:
             "finished": "now",
         }
 
-    def test_curves_against_sparsity(self) -> None:
+    def test_pruning_curves(self) -> None:
         assert list(curves_of(RECORD)) == [
             {"pruning/sparsity": 0.1, "pruning/threshold": 0.5, "pruning/focus_acc": 0.9},
             {"pruning/sparsity": 0.2, "pruning/magnitude_mae": 3.0},

@@ -1,4 +1,4 @@
-"""What a training step does, and what an epoch leaves."""
+"""Training steps, and the metrics of an epoch."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.unit.training.fitting import CountSteps, data, net, optim, same_weigh
 
 
 def bare(epochs: int, **options: Any) -> MLP:
-    """The same training, written out."""
+    """The same training as a plain loop."""
     network, dataset, settings = net(), data(), optim(**options)
     layer = network.focused_layers()["hidden1"]
     foci = {layer.mu, layer.sigma}
@@ -58,7 +58,7 @@ def bare(epochs: int, **options: Any) -> MLP:
         ({"mu_repulsion": 0.5}, 200),
     ],
 )
-def test_training_is_the_plain_loop(
+def test_training_matches_a_plain_loop(
     tmp_path: Path, options: dict[str, Any], bundle: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainer, "MAX_BUNDLE", bundle)
@@ -69,7 +69,7 @@ def test_training_is_the_plain_loop(
     assert module.global_step == 15
 
 
-def test_metrics_of_every_epoch_are_those_of_the_network(tmp_path: Path) -> None:
+def test_metrics_match_the_network(tmp_path: Path) -> None:
     network = net(hidden=[4, 3], topology=(8, 5))  # foci of two axes, then of one
     module, dataset = trained(tmp_path, network=network), data()
     assert set(module.series) == {
@@ -92,7 +92,7 @@ def test_metrics_of_every_epoch_are_those_of_the_network(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("bundle", [1, 200])
-def test_accumulated_batches_make_one_step(
+def test_accumulation_makes_one_step_of_several_batches(
     tmp_path: Path, bundle: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainer, "MAX_BUNDLE", bundle)
@@ -115,7 +115,7 @@ def test_accumulation_gives_the_gradient_of_the_larger_batch(tmp_path: Path) -> 
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
-def test_the_same_seed_gives_the_same_bits_whatever_was_drawn_before(tmp_path: Path) -> None:
+def test_a_seed_gives_the_same_bits_whatever_was_drawn_before(tmp_path: Path) -> None:
     one = trained(tmp_path / "a", network=net(input_dropout=0.3))
     network = net(input_dropout=0.3)
     torch.rand(99)
@@ -141,7 +141,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(
     assert len(checkpoint["series"]["train/loss"]) == 2
 
 
-def test_regression_has_errors_in_place_of_accuracy(tmp_path: Path) -> None:
+def test_metrics_of_regression(tmp_path: Path) -> None:
     torch.manual_seed(0)
     split = Split(torch.randn(60, 5), torch.randn(60))
     dataset = DataSet("line", "generated", split, split, classes=0)
@@ -155,7 +155,7 @@ def test_regression_has_errors_in_place_of_accuracy(tmp_path: Path) -> None:
 
 
 class TestMetrics:
-    def test_one_logit_is_as_good_as_two(self) -> None:
+    def test_one_logit_is_equivalent_to_two(self) -> None:
         torch.manual_seed(0)
         logit, targets = torch.randn(9, 1), torch.randint(0, 2, (9,))
         both = torch.cat([torch.zeros(9, 1), logit], dim=1)  # softmax of (0, z): sigmoid of z
@@ -187,6 +187,6 @@ class TestMetrics:
             ([1.0, 1.0], {"mae": 0.5, "mse": 0.5, "r2": None}),  # no variance to explain
         ],
     )
-    def test_details_of_values(self, targets: list[float], expected: dict[str, Any]) -> None:
+    def test_details_of_regression(self, targets: list[float], expected: dict[str, Any]) -> None:
         output = [torch.tensor([[1.0], [2.0]])]
         assert detailed_metrics(output, [torch.tensor(targets)]) == pytest.approx(expected)

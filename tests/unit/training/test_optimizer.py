@@ -1,4 +1,4 @@
-"""Learning rates, annealing, and the penalty that pushes foci apart."""
+"""Optimizers, learning rates, sigma annealing and focus penalties."""
 
 import math
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def groups(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
     return {group["name"]: group for group in optimizer.param_groups}
 
 
-def test_the_config_sets_the_rates_of_the_groups() -> None:
+def test_learning_rates_of_the_parameter_groups() -> None:
     by_name = groups(build_optimizer(net(), optim(momentum=0.9)))
     rates = {name: group["lr"] for name, group in by_name.items()}
     assert rates == {"weight": 0.1, "other": 0.1, "mu": 0.01, "sigma": 0.001}
@@ -65,7 +65,7 @@ def test_the_l2_penalty_is_l2_times_the_sum_of_squared_weights() -> None:
     ("name", "l2"),
     [(name, 1e-4) for name in ("Adam", "RMSprop", "AdamW", "NAdam", "Adagrad")] + [("AdamW", 0)],
 )  # by default AdamW decays everything
-def test_weights_decay_and_nothing_else_by_any_optimizer(name: str, l2: float) -> None:
+def test_every_optimizer_decays_weights_only(name: str, l2: float) -> None:
     by_name = groups(build_optimizer(net(), optim(name=name, l2=l2)))
     decay = {group: options["weight_decay"] for group, options in by_name.items()}
     weight = 2 * l2 or torch.optim.AdamW([torch.zeros(1)]).defaults["weight_decay"]
@@ -86,13 +86,13 @@ def test_weights_decay_and_nothing_else_by_any_optimizer(name: str, l2: float) -
         ({"foci": {"name": "Adam", "momentum": 0.9}}, r"optim\.foci\.momentum: Adam has no such"),
     ],
 )
-def test_what_an_optimizer_cannot_do_is_said(options: dict[str, Any], sentence: str) -> None:
+def test_unknown_optimizers_and_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         build_optimizer(net(), optim(**options))
 
 
-def test_foci_may_have_an_optimizer_of_their_own() -> None:
-    """One step of it is a step of SGD for the weights and a step of Adam for the foci."""
+def test_foci_may_have_their_own_optimizer() -> None:
+    """A step is one of SGD for the weights and one of Adam for the foci."""
     torch.manual_seed(0)
     joint, apart = net(), net()
     apart.load_state_dict(joint.state_dict())
@@ -109,7 +109,7 @@ def test_foci_may_have_an_optimizer_of_their_own() -> None:
         optimizer.step()
         optimizer.zero_grad()
         assert len(steps) == step + 1
-        if step == 1:  # as a run that resumes does
+        if step == 1:  # as when a run resumes
             state, optimizer = optimizer.state_dict(), build_optimizer(joint, optim(**options))
             optimizer.load_state_dict(state)
     hook.remove()
@@ -122,7 +122,7 @@ def test_foci_may_have_an_optimizer_of_their_own() -> None:
         assert torch.equal(one, two)
 
 
-def test_rates_decay_at_their_epochs_by_their_factors() -> None:
+def test_learning_rates_decay_at_the_given_epochs() -> None:
     settings = optim(decay_epochs=[2, 5], decay=0.5, decay_sigma=0.1)
     optimizer = build_optimizer(net(), settings)
     for epoch, decays in {0: 0, 1: 0, 2: 1, 4: 1, 5: 2, 9: 2, 3: 1}.items():  # also backwards
@@ -133,7 +133,7 @@ def test_rates_decay_at_their_epochs_by_their_factors() -> None:
         assert rates == pytest.approx({**expected, "sigma": 0.001 * tenth})
 
 
-def test_sigma_is_annealed_from_wide_to_where_it_was() -> None:
+def test_annealing_widens_sigma_and_narrows_it_again() -> None:
     layer, settings = FocusedLinear(9, 3, sigma=0.1), optim(anneal_from=4.0, anneal_epochs=3)
     widths = []
     for epoch in range(6):
@@ -168,4 +168,4 @@ class TestRepulsion:
         squares = [0.09, 0.16, 0.25, 1.28, 0.89, 0.8]
         expected = sum(math.exp(-2 * square) for square in squares) / 4
         assert self.of(four)[0].item() == pytest.approx(expected)
-        assert self.of([[0.3]])[0].item() == 0  # nobody to avoid
+        assert self.of([[0.3]])[0].item() == 0  # a single focus

@@ -13,7 +13,7 @@ from tests.unit.training.fitting import net, optim, trained
 
 
 class Scale(pl.Callback):
-    """Begins with this scale of the loss; torch's own makes the first steps overflow."""
+    """Sets the initial loss scale; torch's default makes the first steps overflow."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
@@ -25,7 +25,7 @@ class Scale(pl.Callback):
 
 @pytest.mark.parametrize("precision", ["16-mixed", "bf16-mixed"])
 @pytest.mark.parametrize("options", [{}, {"clip_value": 0.01, "accumulate": 2}])
-def test_mixed_precision_learns_what_single_precision_learns(
+def test_mixed_precision_matches_single_precision(
     tmp_path: Path, precision: str, options: dict[str, Any]
 ) -> None:
     runs = [
@@ -47,8 +47,8 @@ def test_mixed_precision_learns_what_single_precision_learns(
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam"])  # NAdam has no fused kernel
-def test_a_step_that_overflows_is_left_out(tmp_path: Path, name: str) -> None:
-    """Also the first: torch's fused SGD would go on with momentum from uninitialised memory."""
+def test_overflowed_steps_are_skipped(tmp_path: Path, name: str) -> None:
+    """Also the first, after which torch's fused SGD would use uninitialised momentum."""
     settings = optim(name=name, **({"momentum": 0.9} if name == "SGD" else {}))
     start = net().state_dict()
     module = trained(

@@ -1,4 +1,4 @@
-"""A run that is stopped and continued is the run that was not, bit for bit."""
+"""A run that is stopped and resumed ends bit for bit like one that was not."""
 
 import operator
 import os
@@ -31,7 +31,7 @@ EPOCHS = 3
 
 @dataclass
 class Kind:
-    """A kind of run that has everything with a state: dropout, batch norm, momentum, callbacks."""
+    """Settings of a run with everything that has state: dropout, momentum, callbacks, ..."""
 
     accumulate: int
     bundle: int
@@ -40,20 +40,16 @@ class Kind:
     def run(self, folder: Path, *more: pl.Callback) -> FocusingModule:
         folder.mkdir(exist_ok=True)
         foci = {"name": "Adam"} if self.accumulate > 1 else {}  # beside SGD
-        decay = {
-            "foci": foci,
-            "decay_epochs": [1],
-            "decay": 0.5,
-            "anneal_from": 3,
-            "anneal_epochs": 3,
-        }
+        decay = {"decay_epochs": [1], "decay": 0.5, "anneal_from": 3, "anneal_epochs": 3}
         measuring = [FocusTrajectory(), StuckNeurons(), Throughput(), DeadInputs()]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(trainer, "MAX_BUNDLE", self.bundle)
             return trained(
                 folder,
                 network=net(input_dropout=0.2, dropout=[0.25]),
-                settings=optim(momentum=0.9, batch_size=10, accumulate=self.accumulate, **decay),
+                settings=optim(
+                    momentum=0.9, batch_size=10, accumulate=self.accumulate, foci=foci, **decay
+                ),
                 callbacks=[ClipFoci(), *measuring, *more],
                 loggers=build_loggers({}, folder, config={}, experiment="x"),
                 epochs=EPOCHS,
@@ -65,14 +61,14 @@ class Kind:
 
 @dataclass
 class Whole:
-    """A run that nobody stopped."""
+    """A run that was not interrupted."""
 
     kind: Kind
     folder: Path
     module: FocusingModule
 
     def assert_same(self, folder: Path, module: FocusingModule, steps: int) -> None:
-        """All that another run left is the same, except for times."""
+        """Check that another run left the same files and values, except for times."""
         assert steps == module.global_step == self.module.global_step
         assert not (folder / "checkpoints" / "interrupted.ckpt").exists()
         for name in ("last.ckpt", "best.ckpt"):
@@ -90,7 +86,7 @@ class Whole:
 
 
 def leaves(path: Path) -> Iterator[tuple[str, Any]]:
-    """Everything in a checkpoint, which holds plain containers and tensors only."""
+    """Values in a checkpoint by path; only plain containers and tensors are allowed."""
 
     def walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         if isinstance(value, (dict, list, tuple)):
@@ -111,9 +107,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Whole(kind, folder, kind.run(folder))
 
 
-def test_a_run_stopped_after_every_batch_ends_the_same_and_repeats_no_step(
-    tmp_path: Path, whole: Whole
-) -> None:
+def test_stopping_after_every_batch_changes_nothing(tmp_path: Path, whole: Whole) -> None:
     counter, kept = CountSteps(), tmp_path / "checkpoints" / "interrupted.ckpt"
     for signum in (signal.SIGTERM, signal.SIGINT):  # an epoch each
         for batch in range(6):  # the last is noticed in validation, which then is done again
@@ -130,7 +124,7 @@ def test_a_run_stopped_after_every_batch_ends_the_same_and_repeats_no_step(
     whole.assert_same(tmp_path, module, counter.steps)
 
 
-def test_a_signal_while_batches_are_skipped_keeps_the_saved_state(
+def test_a_signal_while_skipping_batches_keeps_the_saved_state(
     tmp_path: Path, whole: Whole
 ) -> None:
     class Early(pl.Callback):
@@ -147,7 +141,7 @@ def test_a_signal_while_batches_are_skipped_keeps_the_saved_state(
     whole.assert_same(tmp_path, whole.kind.run(tmp_path, counter), counter.steps)
 
 
-def test_a_torn_or_stale_mid_epoch_state_costs_the_epoch_and_no_more(
+def test_a_damaged_or_stale_mid_epoch_state_restarts_the_epoch(
     tmp_path: Path, whole: Whole, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = tmp_path / "checkpoints" / "interrupted.ckpt"
@@ -166,7 +160,7 @@ def test_a_torn_or_stale_mid_epoch_state_costs_the_epoch_and_no_more(
     whole.assert_same(tmp_path, module, module.global_step)
 
 
-def test_a_finished_run_has_nothing_left_to_do(whole: Whole) -> None:
+def test_resuming_a_finished_run_changes_nothing(whole: Whole) -> None:
     (whole.folder / "focus.npz").unlink()
     module = whole.kind.run(whole.folder)
     assert same_weights(module, whole.module)
@@ -176,7 +170,7 @@ def test_a_finished_run_has_nothing_left_to_do(whole: Whole) -> None:
     assert (whole.folder / "focus.npz").exists()
 
 
-def test_a_full_disk_does_not_keep_a_run_from_stopping(
+def test_a_run_stops_even_if_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> None:
@@ -188,19 +182,19 @@ def test_a_full_disk_does_not_keep_a_run_from_stopping(
     assert "could not be saved: [Errno 28] No space left" in caplog.text
 
 
-def test_a_second_signal_does_not_wait() -> None:
+def test_a_second_signal_stops_at_once() -> None:
     def twice() -> None:
         with interruptible():
             os.kill(os.getpid(), signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGINT)
-            pytest.fail("the second signal should not wait")
+            pytest.fail("the second signal should stop at once")
 
     with pytest.raises(Interrupted) as stopped:
         twice()
     assert stopped.value.signum == signal.SIGINT
 
 
-def test_a_signal_at_the_very_end_counts_and_handlers_come_back() -> None:
+def test_a_late_signal_counts_and_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Interrupted), interruptible():
         os.kill(os.getpid(), signal.SIGTERM)
@@ -209,12 +203,12 @@ def test_a_signal_at_the_very_end_counts_and_handlers_come_back() -> None:
 
 
 class TestOtherData:
-    """A finished run, and one to resume, on data that has changed since."""
+    """Runs whose data has changed since they started."""
 
     @pytest.fixture
     def cfg(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DictConfig:
         monkeypatch.setenv("FOCUSING_CACHE_DIR", str(tmp_path / "cache"))
-        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody answers there
+        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no server there
         makers.digits(tmp_path / "data" / "mnist")
         overrides = [
             *("data=mnist", "data.on_missing=error", "model=dense", "model.hidden=[4,4]"),
@@ -223,7 +217,7 @@ class TestOtherData:
         ]
         return compose_config(*overrides)
 
-    def test_a_finished_run_is_not_finished(
+    def test_a_finished_run_is_not_reused(
         self,
         cfg: DictConfig,
         tmp_path: Path,
@@ -231,7 +225,7 @@ class TestOtherData:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         score = train(cfg)
-        with monkeypatch.context() as patch:  # to say so takes no preparing
+        with monkeypatch.context() as patch:  # reuse prepares no data
             patch.setattr("focusing.data.dataset.Preparation.fit", None)
             assert train(cfg) == score
         assert "Finished earlier" in capsys.readouterr().out
@@ -245,7 +239,7 @@ class TestOtherData:
         cfg.force = True
         train(cfg)
         cfg.force = False
-        shutil.rmtree(tmp_path / "data")  # what is gone has not changed
+        shutil.rmtree(tmp_path / "data")  # missing files count as unchanged
         train(cfg)
         assert "Finished earlier" in capsys.readouterr().out
 

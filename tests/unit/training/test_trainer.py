@@ -1,4 +1,4 @@
-"""What a trainer refuses, and how many samples are evaluated at a time."""
+"""Options that a trainer refuses, and the size of evaluation batches."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,7 +11,7 @@ from torch import Tensor
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.models import MLP, FastText, Network, Transfer
-from focusing.training.trainer import build_trainer, check_single, evaluation_batch
+from focusing.training.trainer import build_trainer, check_batch_norm, evaluation_batch
 from tests.unit.training.fitting import OPTIONS
 
 ONE = Split(torch.zeros(1, 1), torch.zeros(1))
@@ -19,7 +19,7 @@ THREE = Split(torch.zeros(3, 1), torch.zeros(3))
 
 
 def resnet(size: int) -> Transfer:
-    """It has batch norms of its own, over the image as well."""
+    """A network with batch norms in its features, which also average over the image."""
     features = {"features": "resnet18", "pretrained": False}
     return Transfer((size, size, 3), 2, **features, hidden=2, batch_norm=False)
 
@@ -40,16 +40,16 @@ def options(batch_size: int, drop_last: bool | str = False) -> dict[str, Any]:
     ],
     ids=["norm", "no norm", "text", "one pixel", "four pixels"],
 )
-def test_a_single_sample_is_refused_where_it_has_no_variance(net: Network, single: bool) -> None:
+def test_batches_of_one_sample_are_refused_with_batch_norm(net: Network, single: bool) -> None:
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    check_single(options(2, drop_last="auto"), net, THREE)
+    check_batch_norm(options(2, drop_last="auto"), net, THREE)
     for config, split, sentence in (
         (options(1), THREE, r"^optim\.batch_size=1: batch norm needs 2 or more samples"),
         (options(2), ONE, "^There is 1 training sample: batch norm needs 2 or more"),
         (options(2), THREE, r"^optim\.drop_last=false leaves a last"),
     ):
         with nullcontext() if single else pytest.raises(UserError, match=sentence):
-            check_single(config, net, split)
+            check_batch_norm(config, net, split)
     after: dict[str, Tensor] = net.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 

@@ -15,7 +15,7 @@ from focusing.reports.figures.chart import Charts, Row, Runs, chart, describe_ru
 from focusing.reports.names import PROTOCOLS, data_name, model_name, option_words
 from focusing.reports.plans import is_unchanged
 from focusing.reports.settings import Edition, Setting
-from focusing.window_drawing import FILE, film_windows, read_windows, windows_figure
+from focusing.window_drawing import FILE, read_windows, windows_figure, windows_gif
 
 BINS = 20
 """Of the distribution of centres along an axis."""
@@ -56,7 +56,7 @@ def window_charts(runs: Runs) -> Charts:
             if setting is filmed:
                 yield chart(
                     edition, ("window_film", *place), "Moving windows", f"{caption}over epochs.",
-                    rows, partial(film_windows, arrays), **tags, suffixes=(".gif",),
+                    rows, partial(windows_gif, arrays), **tags, suffixes=(".gif",),
                 )  # fmt: skip
 
 

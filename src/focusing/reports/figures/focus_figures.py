@@ -297,7 +297,7 @@ def film_charts(runs: Runs) -> Charts:
             edition, ("film",), FILM_TITLE,
             f"{_describe(setting, run, foci)}: {len(neurons)} of {foci.neurons} neurons from the "
             f"start to epoch {foci.epochs[-1]}.{_noise_note(foci)}",
-            rows, partial(drawing.film_layer, foci, fps=FPS, frames=FRAMES),
+            rows, partial(drawing.foci_gif, foci, fps=FPS, frames=FRAMES),
             data=[run.data], model=[run.model], suffixes=(".gif",),
         )  # fmt: skip
         return

@@ -21,7 +21,7 @@ from focusing.reports.terminal import PROTOCOL_MEANINGS, duration
 from focusing.results.arrays import evenly_spaced
 from focusing.results.collect import Run
 from focusing.results.frame import show_value
-from focusing.window_drawing import film_times, read_windows
+from focusing.window_drawing import frame_indices, read_windows
 
 MAX_CURVE_POINTS = 150
 """No screen shows more, and a thousand run pages stay small."""
@@ -159,7 +159,7 @@ def windows_of(run_dir: Path) -> dict[str, Any] | None:
         return None
     if arrays is None:
         return None
-    images, times = arrays["images"], film_times(len(arrays["epoch"]))
+    images, times = arrays["images"], frame_indices(len(arrays["epoch"]))
     row = np.concatenate(images, axis=1)
     content = io.BytesIO()
     Image.fromarray(row[..., 0] if row.shape[-1] != 3 else row).save(content, "PNG", optimize=True)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from focusing.nn.init import expand_values
 from focusing.nn.ops.functional import check_range
-from focusing.nn.positions import Grid, positions, read_topology
+from focusing.nn.positions import Grid, parse_topology, positions
 
 Foci = float | Sequence[float] | Tensor
 
@@ -214,7 +214,7 @@ def _read_axes(topology: int | Sequence[int] | None) -> Grid | None:
     if topology is None:
         return None
     shape = (topology,) if isinstance(topology, int) else tuple(topology)
-    grid = read_topology((shape, 1), math.prod(shape))
+    grid = parse_topology((shape, 1), math.prod(shape))
     assert isinstance(grid, Grid)  # noqa: S101 - for the type checker
     return grid
 

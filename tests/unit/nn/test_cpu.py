@@ -16,7 +16,7 @@ from numba.core.caching import IndexDataCacheFile
 
 from focusing import FocusedLinear
 from focusing.nn.ops import kernels
-from focusing.nn.ops.cpu import PLAN_STEPS, when_compiling
+from focusing.nn.ops.cpu import PLAN_STEPS, on_first_compile
 from tests.unit.nn.oracle import (
     FAST_BACKENDS,
     Result,
@@ -203,7 +203,7 @@ def test_no_folder_for_compiled_code_only_costs_time() -> None:
     loop = eval("lambda x: x + 1")  # noqa: S307 - of no file, which has no folder either
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(loop)
-    assert kernels.compiled(loop)(1) == 2
+    assert kernels.cached_jit(loop)(1) == 2
 
 
 def add_two(x):
@@ -216,11 +216,11 @@ def test_a_full_disk_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(IndexDataCacheFile, "_save_data", fail)
-    assert kernels.compiled(add_two)(1) == 3
+    assert kernels.cached_jit(add_two)(1) == 3
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     monkeypatch.undo()
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    assert kernels.compiled(add_two)(1) == 3
+    assert kernels.cached_jit(add_two)(1) == 3
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".nbi", ".nbc"}
 
 
@@ -266,7 +266,7 @@ def test_without_numba_and_triton_torch_computes(numba: str) -> None:
 
 def test_a_compilation_is_announced_once() -> None:
     announced: list[str] = []
-    when_compiling(lambda: announced.append("now"))
+    on_first_compile(lambda: announced.append("now"))
     loop = numba.njit(lambda x: x + 1)
     assert announced == []
     assert (loop(1), loop(1.0)) == (2, 2.0)  # two types, two compilations

@@ -62,7 +62,7 @@ class TestPrevious:
             first.constrain_()
             second.constrain_()
             assert not torch.equal(second.tau, tau)  # also without another step forward
-        assert "centres of the layer before" in repr(second)
+        assert "centres of the previous layer" in repr(second)
 
     def test_it_is_no_part_of_the_layer_and_copies_keep_it(self) -> None:
         first = FocusedLinear(36, 9, topology=(6, 6))

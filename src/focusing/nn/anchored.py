@@ -56,7 +56,6 @@ class AnchoredLinear(FocusedLinear):
         reach: float = 2.5,
         **options: Any,
     ) -> None:
-        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         check_count("taps", taps)
         if taps < 2:
             raise ValueError(f"taps={taps} must be at least 2.")

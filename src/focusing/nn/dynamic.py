@@ -99,7 +99,6 @@ class DynamicFocus(WindowReader):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         super().__init__(topology, grid, glimpses)
         axes = self.topology.axes
         check_kernel(kernel, pool, axes)

@@ -123,7 +123,6 @@ class FocusedLinear(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         super().__init__()
         check_count("in_features", in_features)
         check_count("out_features", out_features)

@@ -48,7 +48,7 @@ def _parse_shape(shape: tuple[Any, ...]) -> Grid:
     if len(shape) == 2 and isinstance(shape[0], Sequence):  # ((14, 14), 32)
         return Grid(tuple(index(size) for size in shape[0]), index(shape[1]))
     sizes = tuple(index(size) for size in shape)
-    # (32, 32, 3) is a colour image, (16, 16, 16) a volume: a last size up to 4 means channels.
+    # (32, 32, 3) is a colour image, (16, 16, 16) a volume: channels are few, and fewer than pixels.
     if len(sizes) == 4 or (len(sizes) == 3 and sizes[2] <= 4 and sizes[2] < min(sizes[:2])):
         return Grid(sizes[:-1], sizes[-1])
     return Grid(sizes)

@@ -72,7 +72,6 @@ class SpatialTransformer(WindowReader):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         super().__init__(topology, grid)
         axes, channels = self.topology
         check_kernel(kernel, pool, axes)

@@ -40,7 +40,7 @@ def build(model: dict[str, Any], **dynamic: Any) -> DynamicNetwork:
 
 
 @pytest.mark.parametrize("model", [DENSE, FOCUSED, CNN], ids=["dense", "2d", "cnn"])
-def test_before_any_network(model: dict[str, Any]) -> None:
+def test_in_front_of_any_network(model: dict[str, Any]) -> None:
     net = build(model, glimpses=2)
     x = torch.rand(3, 20, 20, 1)
     assert net.net.shape == (8, 8, 2)
@@ -89,7 +89,7 @@ def test_windows_may_move_along_some_axes(reader: dict[str, Any]) -> None:
     assert windows.extent[..., 1].eq(0.55 if reader is WINDOW else 1.0).all()
 
 
-def test_a_finder_that_is_not_trained_stays() -> None:
+def test_a_frozen_finder() -> None:
     net = build(DENSE, train_centre=False)
     groups = {group["name"]: group["params"] for group in param_groups(net, lr=0.3)}
     assert len(groups["dynamic"]) == 2  # extent and aperture
@@ -126,7 +126,7 @@ def test_inference_keeps_the_windows_and_folds_the_rest() -> None:
     torch.testing.assert_close(plain(x), net(x), rtol=1e-4, atol=1e-5)
 
 
-def test_windows_have_a_rate_of_their_own() -> None:
+def test_windows_have_their_own_learning_rate() -> None:
     net = build(FOCUSED)
     rates = {group["name"]: group["lr"] for group in param_groups(net, lr=0.3, lr_mu=0.1)}
     assert rates["dynamic"] == pytest.approx(0.01)
@@ -169,6 +169,6 @@ def test_wrong_options(dynamic: dict[str, Any], message: str) -> None:
         build(DENSE, **dynamic)
 
 
-def test_rows_of_a_table_have_no_window() -> None:
+def test_tabular_data_has_no_windows() -> None:
     with pytest.raises(UserError, match=r"model.dynamic needs samples with a shape"):
         build_network({**DENSE, "dynamic": WINDOW}, inputs=(20,), outputs=2)

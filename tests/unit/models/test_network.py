@@ -52,7 +52,7 @@ def test_the_twin_is_dense_and_of_the_same_kind(name: str, device: torch.device)
 
 
 @pytest.mark.parametrize("name", ["cnn_focus", "transfer_focus", "fasttext_focus"])
-def test_no_width_comes_nearer(name: str) -> None:
+def test_the_twin_has_the_closest_width(name: str) -> None:
     net = make(name)
     widths = range(1, 4 * net.widths[0])
     counts = {width: trained(net._dense([width])) for width in widths}
@@ -113,7 +113,7 @@ def test_the_twin_has_the_type_and_the_features_of_the_network() -> None:
         (lambda: focused_mlp(9, 2, hidden=[3], topology="grid"), "topology=grid is not image"),
     ],
 )
-def test_what_cannot_be_built_is_refused_in_a_sentence(build: object, sentence: str) -> None:
+def test_wrong_arguments(build: object, sentence: str) -> None:
     assert callable(build)
     with pytest.raises(ValueError, match=sentence):
         build()

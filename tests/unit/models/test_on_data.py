@@ -110,7 +110,7 @@ def test_every_network_on_every_data_set(model: str, data: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
-def test_pixels_in_their_places(name: str) -> None:
+def test_image_topology(name: str) -> None:
     data, net = built(config_of(name, "focus_2d", "size=smoke"))
     height, width, channels = data.train.inputs.shape[1:]
     [first] = net.focused_layers().values()
@@ -121,7 +121,7 @@ def test_pixels_in_their_places(name: str) -> None:
     assert (first.mu.min().item(), first.mu.max().item()) == pytest.approx((0.1, 0.9))
 
 
-def test_a_former_focus_2d_has_two_focused_layers() -> None:
+def test_the_published_focus_2d_has_two_focused_layers() -> None:
     """As published: its config has no ``focus_layers``, and the second layer sees a line."""
     config = config_of("mnist", "focus_2d")
     model = {**config["model"], "later_sigma": 0.025}
@@ -133,7 +133,7 @@ def test_a_former_focus_2d_has_two_focused_layers() -> None:
     assert (second.mu.shape[1], second.sigma.mean().item()) == (1, pytest.approx(0.025))
 
 
-def test_sounds_have_time_and_coefficients() -> None:
+def test_sample_topology() -> None:
     config = config_of(
         "fsdd", "focus_nd", "model.focus_layers=all", "model.later_topology=previous"
     )
@@ -167,7 +167,7 @@ def test_simple_networks_have_the_papers_layers(data: str) -> None:
         ("imdb", "cnn_focus", "data=imdb is made of words: use a model that embeds them"),
     ],
 )
-def test_data_of_another_kind_is_refused(data: str, model: str, sentence: str) -> None:
+def test_models_that_do_not_fit_the_data(data: str, model: str, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         built(config_of(data, model))
 

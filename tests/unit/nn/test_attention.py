@@ -140,7 +140,7 @@ def test_in_torchs_own_encoder(training: bool) -> None:
     assert not torch.allclose(narrow, before, atol=1e-3)
 
 
-def test_foci_are_trained_at_their_rates_and_stay_in_their_ranges() -> None:
+def test_learning_rates_and_constraint() -> None:
     layer = made(8, 4, topology=12)
     assert layer.sigma[:, 0].tolist() == pytest.approx([0.05, 0.05 * 10 ** (1 / 3), 0.2320794, 0.5])
     groups = param_groups(layer, lr=1e-9, lr_mu=1e9, lr_sigma=1e9)
@@ -171,7 +171,7 @@ def test_foci_are_trained_at_their_rates_and_stay_in_their_ranges() -> None:
         ({"topology": (2, 2, 2, 2)}, "topology="),
     ],
 )
-def test_a_wrong_argument_is_one_sentence(options: dict[str, Any], sentence: str) -> None:
+def test_wrong_arguments(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         FocusedAttention(**{"embed_dim": 8, "num_heads": 2, **options})
 

@@ -59,7 +59,7 @@ def doubled(banded: BandedLinear) -> dict[str, torch.Tensor]:
 @every_product
 @pytest.mark.parametrize("topology", [None, (10, 12), "unsorted"])
 @pytest.mark.parametrize("neurons", [1, 37, 300])
-def test_equals_the_layer(neurons: int, topology: Any) -> None:
+def test_matches_the_focused_layer(neurons: int, topology: Any) -> None:
     positions = torch.rand(120, 1) if topology == "unsorted" else topology
     for threshold, bias in ((0.0, True), (0.8, False), (3.0, True)):
         layer = FocusedLinear(
@@ -79,7 +79,7 @@ def test_equals_the_layer(neurons: int, topology: Any) -> None:
         assert not any(value.requires_grad for value in banded.state_dict().values())
 
 
-def test_neurons_that_need_nothing() -> None:
+def test_neurons_without_inputs() -> None:
     weight, bias, x = torch.zeros(250, 64), torch.randn(250), torch.randn(3, 64)
     empty = BandedLinear(weight, bias)
     assert torch.equal(empty(x), bias.expand(3, 250))
@@ -88,7 +88,7 @@ def test_neurons_that_need_nothing() -> None:
     assert_same(BandedLinear(weight)(x), x @ weight.T)
 
 
-def test_computes_only_what_is_left() -> None:
+def test_work_follows_sparsity() -> None:
     wide, narrow = FocusedLinear(784, 800, sigma=0.5), FocusedLinear(784, 800, sigma=0.025)
     shuffled = FocusedLinear(784, 800, sigma=0.025, mu=narrow.foci.mu[torch.randperm(800)])
     works = [layer.banded().work for layer in (wide, narrow, shuffled)]
@@ -139,7 +139,7 @@ def test_the_fastest_product_is_kept(samples: int, fastest: str) -> None:
 
 @pytest.mark.parametrize("fastest", ["tiles", "dense"], indirect=True)
 @pytest.mark.parametrize("samples", [1, 50])
-def test_double_precision_has_tiles(samples: int, fastest: str) -> None:
+def test_float64_uses_tiles(samples: int, fastest: str) -> None:
     banded, x = make_banded(), torch.randn(samples, 400, dtype=torch.float64)
     weight, bias = banded._dense()
     wanted = torch.nn.functional.linear(x, weight.double(), bias.double())
@@ -188,7 +188,7 @@ def test_weights_may_change_while_another_thread_times_products(
     assert torch.equal(banded(x), wanted)
 
 
-def test_weights_that_were_made_in_inference_mode_may_change() -> None:
+def test_weights_created_in_inference_mode_may_change() -> None:
     with torch.inference_mode():
         banded, x = make_banded(), torch.randn(4, 400)
         before = banded(x)
@@ -201,7 +201,7 @@ def test_weights_that_were_made_in_inference_mode_may_change() -> None:
 
 
 @every_product
-def test_gradients_reach_weights_that_want_them(fastest: str) -> None:
+def test_gradients_of_weights(fastest: str) -> None:
     banded, x = make_banded(), torch.randn(4, 400)
     expected = banded(x)
     assert banded.bias is not None
@@ -245,7 +245,7 @@ def test_unusual_inputs(kind: str, fastest: str) -> None:
 
 
 @every_product
-def test_types_and_devices_are_those_of_a_linear_layer(fastest: str) -> None:
+def test_dtypes_and_devices(fastest: str) -> None:
     banded, x = make_banded(), torch.randn(4, 400)
     for _ in range(2):
         with torch.autocast("cpu", torch.bfloat16):
@@ -297,7 +297,7 @@ def test_dispatch_modes_and_tracers_see_tiles(samples: int, fastest: str) -> Non
 
 @pytest.mark.parametrize("fastest", ["dense", "threaded"], indirect=True)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_nothing_is_timed_where_results_must_repeat(dtype: torch.dtype, fastest: str) -> None:
+def test_deterministic_mode_does_not_time(dtype: torch.dtype, fastest: str) -> None:
     banded = make_banded().to(dtype)
     for samples in (1, 64):
         x = torch.randn(samples, 400, dtype=dtype)
@@ -331,7 +331,7 @@ def test_copies_and_files() -> None:
 
 
 @pytest.mark.parametrize("topology", [None, (20, 20)])
-def test_its_own_order_is_the_neurons_permuted(topology: Any) -> None:
+def test_outputs_in_the_order_of_the_tiles(topology: Any) -> None:
     layer, x = pruned_layer(topology=topology), torch.randn(3, 400)
     banded = BandedLinear(layer.effective_weight(), layer.bias, positions=layer.tau, restore=False)
     assert banded.order is not None

@@ -32,7 +32,7 @@ MOVES += [(0.98, 0.02), (2.5, 0.2), (0.02, 0.01), (0.02, 1.0)]
 
 @pytest.mark.parametrize("topology", [None, (8, 16)])
 @pytest.mark.parametrize("backend", FAST_BACKENDS)
-def test_no_plan_of_former_foci_misleads(backend: str, topology: Any) -> None:
+def test_stale_plans_are_not_used(backend: str, topology: Any) -> None:
     layer = FocusedLinear(128, 260, topology=topology, backend=backend)
     x, grad_y = torch.randn(4, 128, requires_grad=True), torch.randn(4, 260)
     expected: dict[tuple[float, float], Result] = {}
@@ -59,7 +59,7 @@ def test_the_nearest_input_may_be_far_along_the_first_axis() -> None:
 
 
 @pytest.mark.parametrize("foci", [{"sigma": 0.01}, {"mu": 1.2, "sigma": 0.01}], ids=str)
-def test_foci_that_have_diverged_and_come_back_are_planned_anew(foci: dict[str, float]) -> None:
+def test_a_new_plan_after_foci_have_diverged(foci: dict[str, float]) -> None:
     options: Any = {"mu_range": (0.0, 2.0), **foci}
     layer, x = FocusedLinear(400, 160, **options), torch.randn(8, 400)
     kept = copy.deepcopy(layer.state_dict())
@@ -78,7 +78,7 @@ def trained_connections(layer: FocusedLinear) -> torch.Tensor:
     return gradient != 0
 
 
-def test_bands_skip_only_what_is_below_the_cutoff() -> None:
+def test_bands_skip_only_inputs_below_the_cutoff() -> None:
     for cutoff in (1e-7, 1e-3):
         layer = FocusedLinear(784, 400, backend="numba_banded", cutoff=cutoff)
         phi, trained = layer.phi(), trained_connections(layer)
@@ -104,7 +104,7 @@ def test_auto_uses_bands_only_while_foci_are_narrow() -> None:
     assert trained_connections(layer).float().mean() < 0.4
 
 
-def test_small_moves_reuse_the_plan_until_it_wears_out() -> None:
+def test_small_moves_reuse_the_plan() -> None:
     """Planning anew at every step would cost more than bands save."""
     layer, x = FocusedLinear(784, 800, sigma=0.025), torch.randn(2, 784)
     plans = []
@@ -118,7 +118,7 @@ def test_small_moves_reuse_the_plan_until_it_wears_out() -> None:
 
 
 @pytest.mark.parametrize("sigma", [0.02, 0.3])
-def test_graphs_that_live_at_once_do_not_share_memory(sigma: float) -> None:
+def test_concurrent_graphs_do_not_share_memory(sigma: float) -> None:
     """A layer used twice, and a graph used twice."""
     layer = FocusedLinear(300, 200, sigma=sigma)
     inputs = [torch.randn(4, 300) for _ in range(2)]
@@ -134,7 +134,7 @@ def test_graphs_that_live_at_once_do_not_share_memory(sigma: float) -> None:
             assert torch.equal(again, gradient)
 
 
-def test_training_uses_the_same_memory_in_every_step() -> None:
+def test_training_reuses_its_buffer() -> None:
     layer = FocusedLinear(300, 200, sigma=0.3)
     places = set()
     for _ in range(4):
@@ -146,7 +146,7 @@ def test_training_uses_the_same_memory_in_every_step() -> None:
 
 
 @pytest.mark.parametrize("hide", [torch.detach, lambda t: t.view_as(t), lambda t: t.data])
-def test_hooks_may_keep_other_tensors_of_the_same_memory(hide: Any) -> None:
+def test_saved_tensor_hooks_may_keep_aliases(hide: Any) -> None:
     layer = FocusedLinear(300, 200, sigma=0.3)
     x = torch.randn(4, 300, requires_grad=True)
     expected = torch.autograd.grad(layer(x).square().sum(), x)[0]
@@ -156,7 +156,7 @@ def test_hooks_may_keep_other_tensors_of_the_same_memory(hide: Any) -> None:
     assert torch.equal(torch.autograd.grad(loss, x)[0], expected)
 
 
-def test_tensors_may_move_to_shared_memory() -> None:
+def test_storages_may_move_to_shared_memory() -> None:
     """As they do when a layer is sent to another process."""
     layer = FocusedLinear(300, 200, sigma=0.02)
     torch.nn.init.normal_(layer.bias)
@@ -198,7 +198,7 @@ def test_threads_may_share_a_layer(sigma: float) -> None:
         assert torch.equal(torch.stack(y), torch.stack(wanted))
 
 
-def test_no_folder_for_compiled_code_only_costs_time() -> None:
+def test_a_missing_cache_folder_is_no_error() -> None:
     """As in a container with a read-only home: numba has no folder for its cache."""
     loop = eval("lambda x: x + 1")  # noqa: S307 - of no file, which has no folder either
     with pytest.raises(RuntimeError, match="cannot cache"):
@@ -210,7 +210,7 @@ def add_two(x):
     return x + 2
 
 
-def test_a_full_disk_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -257,14 +257,14 @@ print("done")
 
 
 @pytest.mark.parametrize("numba", ["missing", "disabled"])
-def test_without_numba_and_triton_torch_computes(numba: str) -> None:
+def test_torch_engine_without_numba_and_triton(numba: str) -> None:
     environment = os.environ | ({"NUMBA_DISABLE_JIT": "1"} if numba == "disabled" else {})
     command = [sys.executable, "-c", WITHOUT_NUMBA, numba]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert result.stdout == "done\n", result.stderr
 
 
-def test_a_compilation_is_announced_once() -> None:
+def test_first_compile_calls_back_once() -> None:
     announced: list[str] = []
     on_first_compile(lambda: announced.append("now"))
     loop = numba.njit(lambda x: x + 1)

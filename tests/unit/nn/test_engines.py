@@ -87,7 +87,7 @@ def topologies(draw: st.DrawFn) -> tuple[int, Any]:
     x_has_grad=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_engines_equal_the_formulas_in_float64(
+def test_engines_match_the_oracle_in_float64(
     topology: tuple[int, Any],
     foci: int,
     units: int,
@@ -223,7 +223,7 @@ def test_any_parameter_may_be_frozen(backend: str, device: torch.device) -> None
         derivatives(layer, x, grad_y).check(results, 1e-4, f"{backend}, {wanted}")
 
 
-def test_foci_far_away_leave_no_denormals() -> None:
+def test_phi_has_no_denormals() -> None:
     smallest = torch.finfo(torch.float32).tiny
     for normalizer in NORMALIZERS:
         phi = FocusedLinear(784, 20, sigma=0.025, normalizer=normalizer).phi().abs()
@@ -233,7 +233,7 @@ def test_foci_far_away_leave_no_denormals() -> None:
 
 @every_backend
 @pytest.mark.parametrize("name", ["mu", "sigma"])
-def test_foci_of_any_bits_are_no_error(name: str, backend: str) -> None:
+def test_foci_with_any_bit_pattern(name: str, backend: str) -> None:
     """Diverged foci give NaN; uninitialised ones hold what was in memory: signalling NaN, ..."""
     layer, x = FocusedLinear(200, 300, backend=backend), torch.ones(2, 200)
     for bits in (0, 0x7F800001, 0x7FC00000, 0x7F800000, 0x00000001):
@@ -247,7 +247,7 @@ def test_foci_of_any_bits_are_no_error(name: str, backend: str) -> None:
 
 @every_backend
 @pytest.mark.usefixtures("strays_fail")
-def test_precision_may_change_after_the_first_call(backend: str, device: torch.device) -> None:
+def test_dtype_may_change_after_the_first_call(backend: str, device: torch.device) -> None:
     layer = FocusedLinear(200, 200, sigma=0.05, backend=backend, cutoff=TINY, device=device)
     layer(torch.randn(2, 200, device=device))
     layer.double()
@@ -256,12 +256,12 @@ def test_precision_may_change_after_the_first_call(backend: str, device: torch.d
 
 
 @pytest.mark.parametrize(("former", "name"), [("fused", "numba"), ("banded", "numba_banded")])
-def test_former_names_of_backends_are_understood(former: str, name: str) -> None:
+def test_backend_aliases(former: str, name: str) -> None:
     assert FocusedLinear(4, 2, backend=former).backend == name
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
-def test_a_focus_that_is_far_from_all_inputs_is_exact_in_single_precision(normalizer: str) -> None:
+def test_distant_foci_are_exact_in_float32(normalizer: str) -> None:
     """Up to 16 standard deviations outside: relative to the nearest input, nothing is lost."""
     results = []
     for dtype, own in ((torch.float32, "numba"), (torch.float64, "reference")):
@@ -280,7 +280,7 @@ def test_a_focus_that_is_far_from_all_inputs_is_exact_in_single_precision(normal
         assert ((single - double).abs() <= 3e-5 * scale + 1e-12).all()
 
 
-def test_a_machine_says_which_engines_it_offers() -> None:
+def test_available_backends() -> None:
     assert set(BACKENDS) <= set(available_backends("cpu"))
     assert "numba" not in available_backends("meta")
     assert available_backends(torch.device("meta"))[-1] == "reference"

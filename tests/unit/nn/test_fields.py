@@ -42,7 +42,7 @@ class TestUnitsPerFocus:
 class TestPrevious:
     @pytest.mark.parametrize("backend", BACKENDS)
     @pytest.mark.parametrize("units", [1, 2])
-    def test_positions_are_the_centres_of_this_moment(self, backend: str, units: int) -> None:
+    def test_positions_are_the_current_centres(self, backend: str, units: int) -> None:
         torch.manual_seed(0)
         first = FocusedLinear(36, 18, topology=(6, 6), units_per_focus=units)
         second = FocusedLinear(18, 10, topology=first, sigma=0.2, backend=backend)
@@ -64,7 +64,7 @@ class TestPrevious:
             assert not torch.equal(second.tau, tau)  # also without another step forward
         assert "centres of the previous layer" in repr(second)
 
-    def test_it_is_no_part_of_the_layer_and_copies_keep_it(self) -> None:
+    def test_the_previous_layer_is_no_submodule(self) -> None:
         first = FocusedLinear(36, 9, topology=(6, 6))
         net = nn.Sequential(first, nn.ReLU(), FocusedLinear(9, 4, topology=first))
         assert [*net[2].state_dict()] == ["weight", "bias", "mu", "sigma"]

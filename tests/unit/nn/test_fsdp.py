@@ -79,7 +79,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     assert [process.exitcode for process in processes] == [0, 0]
 
 
-def test_a_storage_that_was_freed_is_an_error_and_no_crash() -> None:
+def test_a_freed_storage_is_an_error() -> None:
     layer = FocusedLinear(24, 200)
     layer.weight.untyped_storage().resize_(0)
     with pytest.raises(RuntimeError, match="storage"):

@@ -67,7 +67,7 @@ class Names(TorchDispatchMode):
     pruned=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_kernels_equal_the_formulas(
+def test_kernels_match_the_oracle(
     shape: tuple[int, ...] | None,
     inputs: int,
     neurons: int,
@@ -111,7 +111,7 @@ def test_a_step_is_that_of_a_dense_layer_and_two_kernels() -> None:
     assert not any(launches.meets_goals(row, dense) for row in rows if row["engine"] != "triton")
 
 
-def test_auto_takes_the_kernels_on_gpus_alone() -> None:
+def test_auto_uses_triton_on_gpus_only() -> None:
     layer = make_layer(20, 3, "auto")
     with Names() as run:
         layer(torch.randn(5, 20, device=DEVICE))
@@ -120,7 +120,7 @@ def test_auto_takes_the_kernels_on_gpus_alone() -> None:
     assert ("triton" in ops.available_backends(DEVICE)) == (DEVICE != "cpu")
 
 
-def test_what_the_kernels_cannot_take_goes_elsewhere() -> None:
+def test_unsupported_inputs_use_another_engine() -> None:
     layer = make_layer(20, 3, dtype=torch.float64)
     x = torch.randn(5, 20, device=DEVICE, dtype=torch.float64)
     with Names() as run:
@@ -131,7 +131,7 @@ def test_what_the_kernels_cannot_take_goes_elsewhere() -> None:
     derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-10, "float64")
 
 
-def test_a_gpu_that_triton_cannot_serve_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_engine_where_triton_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(kind: str) -> None:
         raise RuntimeError("no C compiler")
 
@@ -154,7 +154,7 @@ def test_weights_need_not_be_contiguous() -> None:
     assert_same(*(results(layer, x) for layer in layers))
 
 
-def test_autocast_gives_the_product_in_its_type() -> None:
+def test_autocast() -> None:
     layer = make_layer(40, 3, sigma=0.1)
     x = torch.randn(5, 40, device=DEVICE, requires_grad=True)
     wanted = {"x": x, **dict(layer.named_parameters())}
@@ -172,7 +172,7 @@ def test_autocast_gives_the_product_in_its_type() -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, inside the interpreter
 @pytest.mark.parametrize("name", ["mu", "sigma"])
 @pytest.mark.parametrize("bits", [0, 0x7F800001, 0x7FC00000, 0x7F800000, 0x00000001])
-def test_foci_of_any_bits_are_no_error(name: str, bits: int) -> None:
+def test_foci_with_any_bit_pattern(name: str, bits: int) -> None:
     layer = make_layer(20, 1)
     with torch.no_grad():
         getattr(layer, name).view(torch.int32).fill_(bits)
@@ -182,7 +182,7 @@ def test_foci_of_any_bits_are_no_error(name: str, bits: int) -> None:
 
 
 @pytest.mark.parametrize("watched", [False, True])
-def test_second_derivatives_are_those_of_the_reference(watched: bool) -> None:
+def test_second_derivatives_match_the_reference(watched: bool) -> None:
     x = torch.randn(3, 20, device=DEVICE, requires_grad=True)
     seconds = []
     for backend in ("triton", "reference"):
@@ -195,7 +195,7 @@ def test_second_derivatives_are_those_of_the_reference(watched: bool) -> None:
     assert_same(*seconds)
 
 
-def test_compilers_take_the_kernels_and_exporters_plain_operations() -> None:
+def test_compile_uses_kernels_and_export_plain_operations() -> None:
     layer = make_layer(20, 2, sigma=0.1)
     x = torch.randn(5, 20, device=DEVICE, requires_grad=True)
     graphs = []
@@ -221,7 +221,7 @@ def test_compilers_take_the_kernels_and_exporters_plain_operations() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ptxas and LLVM for AMD come with Linux wheels")
-def test_kernels_compile_for_gpus_without_spills_and_inductor_sees_what_they_write() -> None:
+def test_compiled_kernels_do_not_spill() -> None:
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", "tests.unit.nn.compile_kernels"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)

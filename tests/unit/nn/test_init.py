@@ -55,7 +55,7 @@ def test_spread_is_a_grid_elsewhere(axes: int) -> None:
         ({"sigma": [0.05, 0.25]}, 0.05, 0.25),
     ],
 )
-def test_what_is_drawn_fills_its_range(options: dict[str, Any], low: float, high: float) -> None:
+def test_random_values_fill_their_range(options: dict[str, Any], low: float, high: float) -> None:
     values, width = start(next(iter(options)), 5000, **options), high - low
     assert ((values >= low) & (values <= high)).all()
     assert values.min().item() == pytest.approx(low, abs=width / 100)
@@ -131,7 +131,7 @@ class TestWeights:
         torch.testing.assert_close(products.var(0), torch.full((20,), 1 / 20), rtol=0.05, atol=0)
 
     @pytest.mark.parametrize("options", [{}, {"sigma": 0.3}, {"normalizer": "mean"}])
-    def test_plain_glorot_knows_nothing_of_foci(self, options: dict[str, Any]) -> None:
+    def test_glorot_ignores_foci(self, options: dict[str, Any]) -> None:
         layer, plain = make("glorot", **options), torch.nn.Linear(784, 800)
         torch.manual_seed(0)
         torch.nn.init.xavier_uniform_(plain.double().weight)

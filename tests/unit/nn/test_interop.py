@@ -55,7 +55,7 @@ VARIANTS: dict[str, Callable[[], FocusedLinear]] = {
 
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_whatever_a_layer_becomes_computes_the_same(name: str, pruned: bool) -> None:
+def test_converted_layers_give_the_same_outputs(name: str, pruned: bool) -> None:
     layer, other, x = VARIANTS[name]().eval(), VARIANTS[name](), torch.randn(5, 24)
     if pruned:
         assert 0 < layer.prune(1.0) < 1
@@ -179,7 +179,7 @@ def test_vmap_over_stacked_parameters(backend: str, pruned: bool) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on jvp
 @every_backend
-def test_forward_mode_and_gradients_of_samples(backend: str) -> None:
+def test_forward_mode_and_per_sample_gradients(backend: str) -> None:
     layer, x, direction = make(backend), torch.randn(5, 24), torch.randn(5, 24)
     _, tangent = jvp(layer, (x,), (direction,))
     assert_same(tangent, direction @ layer.effective_weight().T)
@@ -196,7 +196,7 @@ def test_forward_mode_and_gradients_of_samples(backend: str) -> None:
 
 @every_backend
 @pytest.mark.parametrize("context", [torch.inference_mode, lambda: torch.device("meta")])
-def test_a_first_call_in_any_context_does_no_harm(context: Any, backend: str) -> None:
+def test_first_call_in_another_context(context: Any, backend: str) -> None:
     """In a thread of its own, without what former calls may have left."""
     layer, x = FocusedLinear(200, 200, backend=backend), torch.randn(6, 200)
 
@@ -239,7 +239,7 @@ def test_second_derivatives(backend: str) -> None:
 
 
 @every_backend
-def test_parameters_may_be_replaced_by_others_of_another_shape(backend: str) -> None:
+def test_parameters_may_be_replaced_with_another_shape(backend: str) -> None:
     for before, after in ((200, 400), (400, 200), (1, 20)):
         layer = FocusedLinear(300, before, sigma=0.02, backend=backend)
         x = torch.randn(4, 300)
@@ -253,7 +253,7 @@ def test_parameters_may_be_replaced_by_others_of_another_shape(backend: str) -> 
 
 
 @pytest.mark.parametrize("sigma", [0.02, 0.3])
-def test_checkpoints_that_save_products(sigma: float) -> None:
+def test_selective_checkpointing(sigma: float) -> None:
     def policy(_: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
         saved = op == torch.ops.aten.mm.default
         return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE

@@ -93,7 +93,7 @@ class TestPrune:
         assert layer.prune(float("inf")) == 1
         assert torch.equal(layer(torch.randn(3, 50)), torch.zeros(3, 8))
 
-    def test_what_is_gone_never_comes_back(self) -> None:
+    def test_pruning_is_permanent(self) -> None:
         layer = FocusedLinear(50, 8, sigma=0.1)
         first = layer.prune(1.0)
         gone = layer.phi() == 0
@@ -105,7 +105,7 @@ class TestPrune:
         assert torch.equal(layer.phi() == 0, gone)
         assert layer.prune(1.1) > first
 
-    def test_the_state_dict_decides(self) -> None:
+    def test_the_state_dict_holds_the_mask(self) -> None:
         pruned, fresh = FocusedLinear(50, 8, sigma=0.1), FocusedLinear(50, 8)
         pruned.prune(1.0)
         phi = pruned.phi()
@@ -206,9 +206,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [  # arguments, what is named, 
 
 
 @pytest.mark.parametrize(("arguments", "named", "allowed"), REFUSED, ids=[c[1] for c in REFUSED])
-def test_a_wrong_argument_is_one_sentence(
-    arguments: dict[str, Any], named: str, allowed: str
-) -> None:
+def test_wrong_arguments(arguments: dict[str, Any], named: str, allowed: str) -> None:
     """It names the argument, its value, and what is allowed."""
     with pytest.raises(ValueError, match=re.escape(named)) as error:
         FocusedLinear(**{"in_features": 6, "out_features": 3, **arguments})
@@ -219,7 +217,7 @@ def test_a_wrong_argument_is_one_sentence(
     assert "\n" not in text
 
 
-def test_methods_refuse_too() -> None:
+def test_methods_check_their_arguments() -> None:
     layer = FocusedLinear(6, 3)
     for threshold in (-0.1, NAN):
         with pytest.raises(ValueError, match=r"^threshold=.* must be 0 or greater\.$"):

@@ -86,7 +86,7 @@ def test_positions_follow_the_dtype_but_never_below_float32() -> None:
     ],
     ids=str,
 )
-def test_a_bad_topology_is_named(topology: Any) -> None:
+def test_wrong_topology(topology: Any) -> None:
     with pytest.raises(ValueError, match=r"^topology.*(in_features|must lie in \[0, 1\])") as error:
         FocusedLinear(784, 3, topology=topology)
     assert str(error.value).count(". ") == 0

@@ -56,7 +56,7 @@ def test_a_band_stays_in_order_and_a_shuffled_one_is_sorted() -> None:
     assert tiling.cost() < shuffled.cost()
 
 
-def test_wide_neurons_are_kept_from_narrow_ones() -> None:
+def test_wide_and_narrow_neurons_are_in_different_tiles() -> None:
     used = band(800, 784, 40)
     used[::8] = band(100, 784, 500)
     wide = [tile for tile in choose_tiling(used, line(784)).tiles if tile.width >= 500]
@@ -64,7 +64,7 @@ def test_wide_neurons_are_kept_from_narrow_ones() -> None:
 
 
 @pytest.mark.parametrize(("neurons", "inputs"), [(4, 40), (30, 120), (800, 784)])
-def test_where_nothing_pays_there_is_one_tile(neurons: int, inputs: int) -> None:
+def test_one_tile_where_tiles_do_not_pay(neurons: int, inputs: int) -> None:
     used = np.ones((neurons, inputs), dtype=bool)
     used[0, 0] = False
     [tile] = choose_tiling(used, line(inputs)).tiles
@@ -89,7 +89,7 @@ def sparse(neurons: int, inputs: int, share: float = 0.3) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("neurons", "inputs"), [(1, 1), (NEURONS, LANES), (37, 5), (61, 2 * LANES + 3), (64, 80)]
 )
-def test_is_the_product(neurons: int, inputs: int, threads: int) -> None:
+def test_blocks_match_the_dense_product(neurons: int, inputs: int, threads: int) -> None:
     for bias in (None, torch.randn(neurons)):
         weight = sparse(neurons, inputs)
         product = Blocks(weight, bias)
@@ -129,9 +129,7 @@ def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("topology", "sigma", "limit"), [(None, (0.02, 0.2), 0.14), ((28, 28), 0.1, 0.15)]
 )
-def test_little_more_than_what_is_needed_is_computed(
-    topology: Any, sigma: Any, limit: float
-) -> None:
+def test_blocks_skip_most_zeros(topology: Any, sigma: Any, limit: float) -> None:
     layer = FocusedLinear(784, 800, topology=topology, mu="random", sigma=sigma)
     layer.prune(float(layer.phi().detach().flatten().quantile(0.9)))
     assert Blocks(layer.fold().weight.detach(), None).work < limit

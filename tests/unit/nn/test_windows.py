@@ -91,7 +91,7 @@ def test_the_saliency_is_a_soft_argmax() -> None:
     assert (centres - places).abs().max() < 0.03
 
 
-def test_jitter_moves_what_is_read_in_training_only() -> None:
+def test_jitter_moves_windows_in_training_only() -> None:
     """A ramp is read at the centre, so that its value says where that was."""
     focus = DynamicFocus((101,), (1,), jitter=0.02, centre="static", aperture=0.1)
     x = torch.linspace(0, 1, 101).expand(500, -1)
@@ -116,7 +116,7 @@ def test_zoom_changes_the_extent_of_each_sample_within_bounds() -> None:
     assert extent.max() <= 0.55 * 2 + 1e-6
 
 
-def test_a_module_of_the_users_own() -> None:
+def test_custom_centre_module() -> None:
     class Corner(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             assert x.shape[1:] == (3, 16, 16)  # channels first, as convolutions want it
@@ -129,7 +129,7 @@ def test_a_module_of_the_users_own() -> None:
         DynamicFocus((16, 16, 3), (4, 4), centre=Corner(), glimpses=2)(torch.rand(5, 16, 16, 3))
 
 
-def test_constrain_keeps_windows_sensible() -> None:
+def test_constrain_clips_the_parameters() -> None:
     focus = DynamicFocus((16, 16), (4, 4))
     with torch.no_grad():
         focus.extent.fill_(-3)

@@ -1,4 +1,4 @@
-"""What every network offers: its focused layers, a dense twin, weights that travel."""
+"""The base class Network: focused layers, dense twins, and error messages."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_focused_layers_have_names_and_all_weights_learn(name: str, device: torc
     net(inputs_of(net, 16)).square().sum().backward()
     for key, parameter in net.named_parameters():
         assert parameter.requires_grad
-        if ".sigma" not in key and ".mu" not in key:  # which may have arrived
+        if ".sigma" not in key and ".mu" not in key:  # whose gradient may be zero
             assert parameter.grad is not None
             assert parameter.grad.any() or key.endswith("bias"), key
 
@@ -47,7 +47,7 @@ def test_the_twin_is_dense_and_of_the_same_kind(name: str, device: torch.device)
     x = inputs_of(net, 4)
     assert twin.eval()(x).shape == net.eval()(x).shape
     torch.set_rng_state(state)
-    again = net.match_parameters()  # looking for the widths draws no random numbers
+    again = net.match_parameters()  # the search for widths uses no random numbers
     assert all(map(torch.equal, twin.state_dict().values(), again.state_dict().values()))
 
 

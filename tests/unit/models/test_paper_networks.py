@@ -1,4 +1,4 @@
-"""The paper's networks compute what the paper says: simple, convolutional, for texts."""
+"""The paper's networks match the paper: MLP, CNN and FastText."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Weights that were trained elsewhere are read whole, or refused in a sentence."""
+"""Loading and downloading of pretrained weights, and error messages."""
 
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def test_weights_of_another_network(tmp_path: Path) -> None:
 
 
 class TestDownload:
-    """The download is torch.hub's; here are what it is asked for and what becomes of its errors."""
+    """torch.hub downloads; these tests check its arguments and how its errors are reported."""
 
     @pytest.fixture(autouse=True)
     def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -1,4 +1,4 @@
-"""Counted by hand, counted by the summary."""
+"""The summary of a network, compared with counts by hand."""
 
 import re
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_the_papers_cnn() -> None:
 
 def test_the_papers_vgg16_and_fasttext() -> None:
     def parameters(**options) -> int:
-        with torch.device("meta"):  # only its shapes are needed
+        with torch.device("meta"):
             net = Transfer((32, 32, 3), 10, pretrained=False, **options)
         return sum(weights.numel() for weights in net.parameters())
 

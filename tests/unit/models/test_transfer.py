@@ -15,7 +15,7 @@ CONVOLUTIONS = [0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28]
 
 
 def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """VGG16 with an eighth of its filters, which tests can afford."""
+    """Give VGG16 an eighth of its filters, to save time."""
     monkeypatch.setattr(
         transfer, "VGG16_FILTERS", tuple(filters // 8 for filters in transfer.VGG16_FILTERS)
     )
@@ -79,7 +79,7 @@ def test_resnet18_has_torchvisions_names_and_matches_plain_torch() -> None:
 
 
 def test_activations_are_not_shared() -> None:
-    """Explainers keep what a module saw, and would mix the two up."""
+    """Explainers store the inputs of each module, and need one module per call."""
     net, calls = ResNet18(3), Counter[nn.Module]()
     relus = [layer for layer in net.modules() if isinstance(layer, nn.ReLU)]
     for relu in relus:

@@ -1,4 +1,4 @@
-"""Weights on taps that travel with the focus."""
+"""AnchoredLinear, whose weights move with the focus."""
 
 import itertools
 import math

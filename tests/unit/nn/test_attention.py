@@ -1,4 +1,4 @@
-"""Attention whose heads have foci: the formula, and what nn.MultiheadAttention promises."""
+"""FocusedAttention: the formula, and the interface of nn.MultiheadAttention."""
 
 import itertools
 import math
@@ -99,7 +99,7 @@ CALLS: dict[str, dict[str, Any]] = {
 def test_a_wide_focus_is_torchs_attention(
     call: dict[str, Any], sizes: dict[str, Any], batch_first: bool, device: torch.device
 ) -> None:
-    """With cross-attention: the state of one fits the other, and so does every call."""
+    """State dicts and calls are interchangeable, with cross-attention too."""
     call = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value
         for name, value in call.items()
@@ -125,7 +125,7 @@ def test_a_wide_focus_is_torchs_attention(
 
 @pytest.mark.parametrize("training", [True, False])
 def test_in_torchs_own_encoder(training: bool) -> None:
-    """Whose fast path for inference reads the weights of attention, and would skip the focus."""
+    """Its fast path for inference, which would skip the focus, must be off."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).train(training)
     x = torch.randn(2, 6, 8)

@@ -1,4 +1,4 @@
-"""The layer for inference that computes only what is left."""
+"""BandedLinear: the same outputs as the focused layer, autotuning, and changes of weights."""
 
 import copy
 import io
@@ -24,11 +24,11 @@ PRODUCTS = {"dense": Dense, "blocks": Blocks, "threaded": partial, "tiles": type
 
 @pytest.fixture(params=["blocks"], autouse=True)
 def fastest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Which product turns out to be the fastest one."""
-    wanted = PRODUCTS[request.param]
+    """Make autotuning select this product."""
+    kind = PRODUCTS[request.param]
     monkeypatch.setattr(
         "focusing.nn.sparse.banded._seconds",
-        lambda product, _: 1.0 if isinstance(product, wanted) else 2.0,
+        lambda product, _: 1.0 if isinstance(product, kind) else 2.0,
     )
     if request.param == "threaded":
         monkeypatch.setattr("torch.get_num_threads", lambda: 3)
@@ -70,7 +70,7 @@ def test_matches_the_focused_layer(neurons: int, topology: Any) -> None:
         layer.prune(threshold)
         x, banded = torch.randn(6, 120), layer.banded()
         expected = layer(x)
-        torch.nn.init.zeros_(layer.weight)  # which is not shared
+        torch.nn.init.zeros_(layer.weight)  # the banded layer has a copy
         assert_same(banded(x), expected)
         assert not banded.training
         for shape in ((120,), (0, 120), (2, 3, 1, 120)):
@@ -129,7 +129,7 @@ def test_the_fastest_product_is_kept(samples: int, fastest: str) -> None:
         [PRODUCTS[fastest]] if samples else []
     )
     with_grad = x.clone().requires_grad_()
-    banded(with_grad).sum().backward()  # also where the choice was made without gradients
+    banded(with_grad).sum().backward()  # after autotuning without gradients
     assert_same(with_grad.grad, layer.effective_weight().sum(0).expand(samples, 400))
     assert len(banded.state_dict()) == size
     banded.load_state_dict(doubled(banded))
@@ -182,10 +182,10 @@ def test_weights_may_change_while_another_thread_times_products(
     late.start()
     assert began.wait(60)
     banded.load_state_dict(doubled(banded))
-    wanted = banded(x)
+    expected = banded(x)
     go_on.set()
     late.join()
-    assert torch.equal(banded(x), wanted)
+    assert torch.equal(banded(x), expected)
 
 
 def test_weights_created_in_inference_mode_may_change() -> None:
@@ -194,7 +194,7 @@ def test_weights_created_in_inference_mode_may_change() -> None:
         before = banded(x)
         banded.load_state_dict(doubled(banded))
         assert_same(banded(x), 2 * before)
-        banded.to(torch.float64).to(torch.float32)  # now changes can no longer be noticed
+        banded.to(torch.float64).to(torch.float32)  # makes inference tensors, without versions
         again = banded(x)
         banded.load_state_dict(doubled(banded))
         assert_same(banded(x), 2 * again)
@@ -217,25 +217,25 @@ def test_gradients_of_weights(fastest: str) -> None:
         assert_same(torch.func.functional_call(make_banded(), wanting, x), expected)
 
 
-class Own(torch.Tensor):
-    """A subclass of a user."""
+class Subclass(torch.Tensor):
+    """A user's subclass."""
 
 
 @every_product
-@pytest.mark.parametrize("kind", ["negated", "zero", "own", "sparse", "strided", "expanded"])
+@pytest.mark.parametrize("kind", ["negated", "zero", "subclass", "sparse", "strided", "expanded"])
 def test_unusual_inputs(kind: str, fastest: str) -> None:
     banded, x = make_banded(), torch.randn(40, 400)
     unusual = {
         "negated": torch.complex(x, x).conj().imag,
         "zero": torch._efficientzerotensor(40, 400),
-        "own": x.as_subclass(Own),
+        "subclass": x.as_subclass(Subclass),
         "sparse": x.to_sparse(),
         "strided": torch.randn(80, 800)[::2, ::2],
         "expanded": torch.randn(1, 400).expand(40, 400),
     }[kind]
     banded(x)
     if kind == "sparse":
-        with pytest.raises(NotImplementedError):  # whatever was the fastest
+        with pytest.raises(NotImplementedError):
             banded(unusual)
         return
     plain = unusual.resolve_neg().as_subclass(torch.Tensor).clone()
@@ -324,7 +324,7 @@ def test_copies_and_files() -> None:
     rebuilt = BandedLinear.from_tiles(400, tiles, state)
     assert repr(rebuilt) == repr(banded)
     exported = torch.export.export(banded.eval(), (x,)).module()
-    del banded, blocks  # a copy outlives its original
+    del banded, blocks  # copies must not depend on the original
     assert torch.equal(twin(x), wanted)
     assert torch.equal(rebuilt(x), wanted)
     assert_same(exported(x), wanted)
@@ -349,10 +349,10 @@ def test_results_share_no_memory(samples: int) -> None:
         kept = y.clone()
         banded(second)
         assert torch.equal(y, kept)
-    with torch.no_grad():  # the memory it reuses must serve outside of inference mode too
+    with torch.no_grad():  # reuses memory that was allocated in inference mode
         assert_same(banded(second), layer(second))
     inputs = [torch.randn(samples, 784) for _ in range(16)]
-    with ThreadPoolExecutor(4) as pool:  # nor do threads
+    with ThreadPoolExecutor(4) as pool:
         outputs = list(pool.map(lambda x: [banded(x) for _ in range(20)][-1], inputs))
     for x, y in zip(inputs, outputs, strict=True):
         assert_same(y, layer(x))

@@ -1,4 +1,4 @@
-"""What the CPU engine remembers and skips, its memory, its compiler, and its absence."""
+"""The CPU engine: plans, bands, memory, compilation, and what happens without numba."""
 
 import copy
 import errno
@@ -25,7 +25,7 @@ from tests.unit.nn.oracle import (
     measured,
 )
 
-# mu and sigma: 10.0 is a wild step; at 0.02, a border, only apertures change; 2.5 is outside.
+# Pairs of mu and sigma, inside, at the border and far outside.
 MOVES = [(0.5, 0.3), (0.9, 0.3), (10.0, 0.3), (0.1, 0.02), (0.4, 0.01), (-3.0, 0.05)]
 MOVES += [(0.98, 0.02), (2.5, 0.2), (0.02, 0.01), (0.02, 1.0)]
 
@@ -49,7 +49,7 @@ def test_stale_plans_are_not_used(backend: str, topology: Any) -> None:
 
 
 def test_the_nearest_input_may_be_far_along_the_first_axis() -> None:
-    """Scattered positions in a plane: an interval of one axis does not hold the nearest input."""
+    """Of scattered positions in a plane, the nearest may be far away along one axis."""
     line = torch.linspace(0, 1, 100)
     tau = torch.stack([line, torch.where(line < 0.5, 1.0, 0.0)], 1)
     x, grad_y = torch.randn(4, 100), torch.randn(4, 40)
@@ -105,7 +105,7 @@ def test_auto_uses_bands_only_while_foci_are_narrow() -> None:
 
 
 def test_small_moves_reuse_the_plan() -> None:
-    """Planning anew at every step would cost more than bands save."""
+    """A new plan at every step would cost more than bands save."""
     layer, x = FocusedLinear(784, 800, sigma=0.025), torch.randn(2, 784)
     plans = []
     for _ in range(PLAN_STEPS + 2):
@@ -139,7 +139,7 @@ def test_training_reuses_its_buffer() -> None:
     places = set()
     for _ in range(4):
         loss = layer(torch.randn(4, 300)).sum()
-        loss.backward()  # and the graph lives on into the next step
+        loss.backward()  # the graph stays alive until the next step
         assert layer._cpu_engine is not None
         places.add(layer._cpu_engine.pool._free[0].ctypes.data)
     assert len(places) == 1
@@ -157,7 +157,7 @@ def test_saved_tensor_hooks_may_keep_aliases(hide: Any) -> None:
 
 
 def test_storages_may_move_to_shared_memory() -> None:
-    """As they do when a layer is sent to another process."""
+    """As when a layer is sent to another process."""
     layer = FocusedLinear(300, 200, sigma=0.02)
     torch.nn.init.normal_(layer.bias)
     layer.prune(0.5)
@@ -199,8 +199,8 @@ def test_threads_may_share_a_layer(sigma: float) -> None:
 
 
 def test_a_missing_cache_folder_is_no_error() -> None:
-    """As in a container with a read-only home: numba has no folder for its cache."""
-    loop = eval("lambda x: x + 1")  # noqa: S307 - of no file, which has no folder either
+    """As in a container with a read-only home directory."""
+    loop = eval("lambda x: x + 1")  # noqa: S307 - a function without a file cannot be cached
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(loop)
     assert kernels.cached_jit(loop)(1) == 2
@@ -232,7 +232,7 @@ import torch
 from focusing import FocusConstraint, FocusedLinear, param_groups, to_inference
 from focusing.nn.ops import available_backends, cpu
 assert not cpu.AVAILABLE
-assert not sys.modules.get("triton")  # which takes time to import
+assert not sys.modules.get("triton")  # it takes long to import
 net = torch.nn.Sequential(FocusedLinear(300, 200, backend="numba"), torch.nn.Linear(200, 3))
 optimizer = torch.optim.SGD(param_groups(net, lr=0.01, lr_mu=0.001))
 FocusConstraint(net, optimizer)
@@ -249,7 +249,7 @@ net[0].prune(1.0)
 fast = to_inference(net.eval(), sparse=True)
 assert "BandedLinear" in repr(fast)
 torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
-net[0].backend = "triton"  # neither is there
+net[0].backend = "triton"  # not installed either
 torch.testing.assert_close(net(x), fast(x), rtol=1e-4, atol=1e-4)
 assert available_backends("cpu") == ["torch", "reference"]
 print("done")
@@ -265,9 +265,9 @@ def test_torch_engine_without_numba_and_triton(numba: str) -> None:
 
 
 def test_first_compile_calls_back_once() -> None:
-    announced: list[str] = []
-    on_first_compile(lambda: announced.append("now"))
+    calls: list[str] = []
+    on_first_compile(lambda: calls.append("compile"))
     loop = numba.njit(lambda x: x + 1)
-    assert announced == []
+    assert calls == []
     assert (loop(1), loop(1.0)) == (2, 2.0)  # two types, two compilations
-    assert announced == ["now"]
+    assert calls == ["compile"]

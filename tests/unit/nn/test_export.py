@@ -1,4 +1,4 @@
-"""Compilers, exporters and tracers meet plain operations, which compute the same."""
+"""Compilers, exporters and tracers see plain operations with the same results."""
 
 from pathlib import Path
 

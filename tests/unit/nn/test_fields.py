@@ -1,4 +1,4 @@
-"""Neurons that share a focus, and layers that see the neurons before them where those look."""
+"""Neurons that share a focus, and layers whose positions are the previous layer's centres."""
 
 import copy
 from typing import Any
@@ -61,7 +61,7 @@ class TestPrevious:
             optimizer.step()
             first.constrain_()
             second.constrain_()
-            assert not torch.equal(second.tau, tau)  # also without another step forward
+            assert not torch.equal(second.tau, tau)  # updated without a forward pass
         assert "centres of the previous layer" in repr(second)
 
     def test_the_previous_layer_is_no_submodule(self) -> None:
@@ -76,7 +76,7 @@ class TestPrevious:
             twin(x)
         assert torch.equal(twin[2].tau, twin[0].mu)
         assert torch.equal(net[2].tau, net[0].mu)
-        twin(x).sum().backward()  # what inference left behind serves training
+        twin(x).sum().backward()  # with positions that were computed in inference mode
         assert net.double()[2].tau.dtype == torch.float64
 
     def test_compiled_and_vmapped(self) -> None:

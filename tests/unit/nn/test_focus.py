@@ -1,4 +1,4 @@
-"""phi: the paper's equations, its limits and its derivatives."""
+"""Focus coefficients: the paper's equations, limits and derivatives."""
 
 import math
 from typing import Any
@@ -56,7 +56,7 @@ def as_function(layer: FocusedLinear, batch: int) -> tuple[Any, tuple[torch.Tens
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("focus", FOCI)
 def test_phi_matches_the_paper(focus: str, normalizer: str, axes: int) -> None:
-    """In the layer, and in the functions that every engine is compared with."""
+    """In the layer and in the reference functions."""
     layer = make(focus, axes, normalizer=normalizer).eval()
     expected = coefficients(*foci(layer), focus, normalizer)
     np.testing.assert_allclose(array(layer.phi()), expected, rtol=1e-10, atol=1e-15)
@@ -155,7 +155,7 @@ class TestBernoulli:
 
     @pytest.mark.parametrize("normalizer", NORMALIZERS)
     def test_straight_through_gradient(self, normalizer: str) -> None:
-        """That of the foci is the gaussian's; that of a weight is zero where not drawn."""
+        """Foci have the gaussian's gradient; weights have none where not drawn."""
         x, grad_y = torch.randn(5, INPUTS).double(), torch.randn(5, 4).double()
         results = {}
         for focus in ("bernoulli", "gaussian"):

@@ -1,4 +1,4 @@
-"""Shards of a network in two processes train as the whole does in one."""
+"""FSDP: sharded training in two processes matches training in one."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def trained_by_fully_shard(net: nn.Sequential, x: torch.Tensor) -> list[torch.Te
     fsdp.fully_shard(net[2], mesh=mesh)
     fsdp.fully_shard(net, mesh=mesh)
     if distributed.get_rank() == 0:
-        repr(net)  # needs no answer from the others
+        repr(net)  # needs no collective operation
     train(net, x)
     net[0].constrain_()
     shards: Any = net.parameters()

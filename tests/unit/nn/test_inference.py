@@ -1,4 +1,4 @@
-"""Networks that only compute: the same outputs, with nothing left to fold."""
+"""to_inference: the same outputs, with foci and batch norms folded."""
 
 import copy
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.unit.nn.oracle import assert_same
 
 @torch.no_grad()
 def used(net: nn.Module, x: Tensor) -> nn.Module:
-    """With batch norms that have seen something."""
+    """A network whose batch norms have statistics and random affine parameters."""
     for _ in range(3):
         net(x)
     for layer in net.modules():
@@ -61,7 +61,7 @@ def test_gives_the_same_outputs(
 def test_the_next_layer_takes_in_the_order_of_the_tiles() -> None:
     fast = to_inference(focused_net(), sparse=True, example=torch.randn(2, 784))
     first, second = fast[0], fast[4]
-    assert first.place is not None  # the next layer needs neighbours side by side
+    assert first.place is not None  # the next layer needs the original order
     assert second.place is None
     assert second.order is not None
 
@@ -97,7 +97,7 @@ def test_batch_norms_are_folded_into_convolutions() -> None:
 
 
 class Twice(nn.Module):
-    """Uses a layer before and after, and its output twice."""
+    """Calls one layer twice, and uses an output twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Twice(nn.Module):
 
 
 class Undecided(nn.Module):
-    """Has a forward that depends on its input."""
+    """Has data-dependent control flow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ def hooked() -> nn.Module:
 
 
 class ReadsWeights(nn.Module):
-    """Uses the weights of a layer, of a norm and of a focused one besides calling them."""
+    """Reads the weights of its layers besides calling them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Where training starts."""
+"""Initial centres, apertures and weights."""
 
 import itertools
 import math
@@ -75,13 +75,9 @@ def test_numbers_and_tensors(name: str) -> None:
     assert torch.equal(start(name, **{name: exact}, dtype=torch.float64), exact)
     pair = torch.tensor([0.1, 0.2])  # a tensor of two is no range
     assert torch.equal(start(name, 2, **{name: pair}), pair[:, None])
-
-
-def test_names_and_lists() -> None:
+    assert torch.equal(start("mu", mu=line.tolist()), line[:, None])
     assert (start("mu", mu="center", topology=(6, 6)) == 0.5).all()
     assert (start("sigma", dtype=torch.float64) == 0.025).all()
-    line = torch.rand(7)
-    assert torch.equal(start("mu", mu=line.tolist()), line[:, None])
 
 
 def make(init: str, **options: Any) -> FocusedLinear:
@@ -90,7 +86,7 @@ def make(init: str, **options: Any) -> FocusedLinear:
 
 
 class TestWeights:
-    """Uniform within bounds that follow from phi; unit inputs give the promised variance."""
+    """Weights are uniform within bounds that depend on phi."""
 
     def test_focus_glorot_is_the_default(self) -> None:
         layer = make("focus_glorot")

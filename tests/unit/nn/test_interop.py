@@ -91,10 +91,8 @@ def test_autocast(backend: str) -> None:
         assert value.grad.dtype == torch.float32
         atol = 0.05 * gradients[name].abs().max().item()
         torch.testing.assert_close(value.grad, gradients[name], rtol=0.05, atol=atol)
-    with torch.autocast(
-        torch.get_default_device().type, torch.bfloat16
-    ):  # which leaves float64 alone
-        y = layer.double()(x.double())
+    with torch.autocast(torch.get_default_device().type, torch.bfloat16):
+        y = layer.double()(x.double())  # autocast leaves float64 alone
     assert y.dtype == torch.float64
     assert_same(y.float(), exact)
 
@@ -197,7 +195,7 @@ def test_forward_mode_and_per_sample_gradients(backend: str) -> None:
 @every_backend
 @pytest.mark.parametrize("context", [torch.inference_mode, lambda: torch.device("meta")])
 def test_first_call_in_another_context(context: Any, backend: str) -> None:
-    """In a thread of its own, without what former calls may have left."""
+    """In a new thread, without the workspaces of earlier calls."""
     layer, x = FocusedLinear(200, 200, backend=backend), torch.randn(6, 200)
 
     def work() -> tuple[torch.Tensor, torch.Tensor]:
@@ -216,7 +214,7 @@ def test_first_call_in_another_context(context: Any, backend: str) -> None:
 
 @every_backend
 def test_second_derivatives(backend: str) -> None:
-    """Also where weights are computed from the input, which must not count twice."""
+    """Also where weights depend on the input, whose gradient must not be counted twice."""
     results = []
     for name in ("reference", backend):
         torch.manual_seed(0)
@@ -230,7 +228,7 @@ def test_second_derivatives(backend: str) -> None:
         total = sum(gradient.square().sum() for gradient in first)
         results.append([*first, *torch.autograd.grad(total, [layer.weight, *inputs])])
     torch.testing.assert_close(results[0], results[1], rtol=1e-9, atol=1e-9)
-    frozen = make(backend).requires_grad_(False)  # of the input alone
+    frozen = make(backend).requires_grad_(False)  # only the input has a gradient
     x = torch.randn(3, 24, requires_grad=True)
     (gradient,) = torch.autograd.grad(frozen(x).square().sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(gradient[0, 0], x)
@@ -248,7 +246,7 @@ def test_parameters_may_be_replaced_with_another_shape(backend: str) -> None:
         for name, value in new.named_parameters():
             setattr(layer, name, nn.Parameter(value.detach().clone()))
         assert_same(layer(x), new(x))
-        layer.sigma = nn.Parameter(layer.sigma[:1].detach())  # one for all
+        layer.sigma = nn.Parameter(layer.sigma[:1].detach())  # broadcast
         assert_same(layer(x), new(x))
 
 

@@ -1,4 +1,4 @@
-"""Topologies become positions."""
+"""Positions of inputs from topologies."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.unit.nn.oracle import array, grid
         (30, (2, 3, 5), (2, 3, 5), 1),
         (18, (3, 2, 3), (3, 2, 3), 1),  # as many "channels" as pixels: a volume
         (48, (2, 3, 4, 2), (2, 3, 4), 2),
-        (14 * 14 * 32, ((14, 14), 32), (14, 14), 32),  # as many channels as one likes
+        (14 * 14 * 32, ((14, 14), 32), (14, 14), 32),  # any number of channels
         (12, ((4,), 3), (4,), 3),
         (24, ((2, 2, 2), 3), (2, 2, 2), 3),
     ],

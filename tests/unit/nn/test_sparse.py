@@ -1,4 +1,4 @@
-"""What is computed together: tiles, and blocks for vector instructions of our own."""
+"""Tilings and SIMD blocks of sparse layers."""
 
 import os
 import platform
@@ -108,7 +108,7 @@ def test_only_needed_inputs_are_read(samples: int) -> None:
     x = torch.full((samples, 50), torch.nan)
     x[:, 10:20] = 1
     assert torch.equal(Blocks(weight, None)(x), torch.full((samples, 16), 10.0))
-    bias = torch.arange(20.0)  # all that is left where nothing is needed
+    bias = torch.arange(20.0)
     empty = Blocks(torch.zeros(20, 50), bias)
     assert empty.work == 0
     assert torch.equal(empty(x), bias.expand(samples, 20))

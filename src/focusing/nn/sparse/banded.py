@@ -72,7 +72,6 @@ class BandedLinear(nn.Module):
         positions: Tensor | None = None,
         restore: bool = True,
     ) -> None:
-        """Cut the weight into tiles."""
         super().__init__()
         weight, bias = weight.detach(), None if bias is None else bias.detach()
         if positions is None:
@@ -91,7 +90,7 @@ class BandedLinear(nn.Module):
         self.in_features, self.out_features = inputs, sum(rows for rows, _, _ in tiles)
         self.tiles = tiles
         self.sizes = [rows for rows, _, _ in tiles]
-        self._names = [
+        self._tile_buffers = [
             (f"weight_{index}", None if start >= 0 else f"columns_{index}", start, width)
             for index, (_, start, width) in enumerate(tiles)
         ]
@@ -101,7 +100,7 @@ class BandedLinear(nn.Module):
         for name in ("bias", "place", "order"):
             if name not in buffers:
                 setattr(self, name, None)  # torch.export miscounts buffers that are None
-        self._whole = len(tiles) == 1 and self.work == 1
+        self._is_dense = len(tiles) == 1 and self.work == 1
         self._autotune: _Autotune | None = None
 
     @classmethod
@@ -117,7 +116,7 @@ class BandedLinear(nn.Module):
     @property
     def work(self) -> float:
         """Share of the n * m products that are computed."""
-        computed = sum(self.get_buffer(name).numel() for name, *_ in self._names)
+        computed = sum(self.get_buffer(name).numel() for name, *_ in self._tile_buffers)
         return computed / (self.in_features * self.out_features)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -131,10 +130,10 @@ class BandedLinear(nn.Module):
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
-        y = self._by_tiles(x) if tracing or not self._may_choose(x) else self._fastest(x)(x)
+        y = self._by_tiles(x) if tracing or not self._can_autotune(x) else self._fastest(x)(x)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
-    def _may_choose(self, x: Tensor) -> bool:
+    def _can_autotune(self, x: Tensor) -> bool:
         """Whether any product may be used: no gradients, dispatch modes or unusual tensors."""
         buffers: Any = self._buffers  # much faster than attributes
         weight, bias = buffers["weight_0"], buffers.get("bias")
@@ -172,22 +171,22 @@ class BandedLinear(nn.Module):
         """The autotuning results, which are reset if weights were replaced or changed."""
         buffers: Any = self._buffers
         weight, bias = buffers["weight_0"], buffers.get("bias")
-        tuned, other = self._autotune, weight if bias is None else bias
+        tuned, bias = self._autotune, weight if bias is None else bias
         if (
             tuned is None
             or tuned.weight is not weight
-            or tuned.other is not other
-            or tuned.versions != (weight._version, other._version)
+            or tuned.bias is not bias
+            or tuned.versions != (weight._version, bias._version)
         ):
-            tuned = self._autotune = _Autotune(weight, other, (weight._version, other._version))
+            tuned = self._autotune = _Autotune(weight, bias, (weight._version, bias._version))
         return tuned
 
     def _candidates(self, tuned: _Autotune, x: Tensor, threads: int) -> list[Product]:
         """Products to time; the last is the choice where timing is not allowed."""
-        known = (product for product in list(tuned.products.values()) if isinstance(product, Dense))
-        dense = next(known, None) or Dense(*self._dense())
+        kept = (product for product in list(tuned.products.values()) if isinstance(product, Dense))
+        dense = next(kept, None) or Dense(*self._dense())
         if not cpu.AVAILABLE or x.device.type != "cpu" or x.dtype != torch.float32:
-            return [dense] if self._whole else [dense, self._by_tiles]
+            return [dense] if self._is_dense else [dense, self._by_tiles]
         if tuned.blocks is None:
             tuned.blocks = Blocks(*dense.operands)
         if tuned.blocks.work > MAX_BLOCKS_WORK:
@@ -199,14 +198,14 @@ class BandedLinear(nn.Module):
     def _dense(self) -> tuple[Tensor, Tensor | None]:
         """The dense weight (n, m) and the bias, in the order of the outputs."""
         buffers: Any = self._buffers
-        if self._whole:
+        if self._is_dense:
             return buffers["weight_0"], buffers.get("bias")
         bias, place = self.bias, self.place
         with torch.no_grad():
             weight = buffers["weight_0"].new_zeros(self.out_features, self.in_features)
             tiles = weight.split_with_sizes(self.sizes)
-            for (name, picked, start, width), tile in zip(self._names, tiles, strict=True):
-                columns = buffers[picked] if picked else slice(start, start + width)
+            for (name, index, start, width), tile in zip(self._tile_buffers, tiles, strict=True):
+                columns = buffers[index] if index else slice(start, start + width)
                 tile[:, columns] = buffers[name].t()
             if place is None:
                 return weight, bias
@@ -214,15 +213,15 @@ class BandedLinear(nn.Module):
 
     def _by_tiles(self, x: Tensor) -> Tensor:
         buffers: Any = self._buffers
-        if self._whole:
+        if self._is_dense:
             return functional.linear(x, buffers["weight_0"], buffers.get("bias"))
         # One dense product per tile, on a view of its inputs or on a gathered copy.
         outputs = [
             torch.matmul(
-                x.index_select(-1, buffers[picked]) if picked else x.narrow(-1, start, width),
+                x.index_select(-1, buffers[index]) if index else x.narrow(-1, start, width),
                 buffers[weight],
             )
-            for weight, picked, start, width in self._names
+            for weight, index, start, width in self._tile_buffers
         ]
         y, bias, place = torch.cat(outputs, dim=-1), self.bias, self.place
         y = y if bias is None else y + bias.to(y.dtype)
@@ -247,7 +246,7 @@ class _Autotune:
     """
 
     weight: Tensor
-    other: Tensor
+    bias: Tensor  # the weight, if there is no bias
     versions: tuple[int, int]
     products: dict[tuple[int, int, bool], Product] = field(default_factory=dict)
     blocks: Blocks | None = None

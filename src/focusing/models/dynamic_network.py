@@ -95,11 +95,11 @@ def build_network(options: Mapping[str, Any], **sizes: Any) -> Network:
             or, with ``kind: stn``, of a spatial transformer.
         **sizes: sizes from the data: ``inputs``, ``outputs``, ``vocabulary``.
     """
-    own = {name: value for name, value in options.items() if name != "dynamic"}
+    model = {name: value for name, value in options.items() if name != "dynamic"}
     if options.get("dynamic") is None:
-        return instantiate(own, Network, **sizes)
+        return instantiate(model, Network, **sizes)
     dynamic = dict(options["dynamic"])
-    frame = tuple(sizes.get("inputs") or own.pop("inputs"))
+    frame = tuple(sizes.get("inputs") or model.pop("inputs"))
     if "vocabulary" in sizes or len(frame) < 2:
         raise UserError(
             f"model.dynamic needs samples with a shape, such as images: these have {frame}. Use "
@@ -120,7 +120,7 @@ def build_network(options: Mapping[str, Any], **sizes: Any) -> Network:
     for axis, points in zip(axes, focus.grid, strict=True):
         shape[axis] = points
     window = (*shape, channels * focus.glimpses)
-    net = instantiate(own, Network, **{**sizes, "inputs": window})
+    net = instantiate(model, Network, **{**sizes, "inputs": window})
     return DynamicNetwork(focus, net, frame, axes)
 
 

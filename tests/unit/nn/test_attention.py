@@ -31,13 +31,13 @@ def attend(
     size = width // layer.num_heads
     joined, weights = np.zeros_like(x), np.zeros((layer.num_heads, tokens, tokens))
     for head, i in itertools.product(range(layer.num_heads), range(tokens)):
-        own = slice(head * size, (head + 1) * size)
+        columns = slice(head * size, (head + 1) * size)
         for key in range(tokens):
             u = (tau[key] - tau[i] - values["mu"][head]) / values["sigma"][head]
-            score = q[i, own] @ k[key, own] / math.sqrt(size)
+            score = q[i, columns] @ k[key, columns] / math.sqrt(size)
             weights[head, i, key] = math.exp(score) * math.exp(-(u @ u) / 2) * allowed[i, key]
         weights[head, i] /= weights[head, i].sum()
-        joined[i, own] = weights[head, i] @ v[:, own]
+        joined[i, columns] = weights[head, i] @ v[:, columns]
     return joined @ values["out_proj.weight"].T + values["out_proj.bias"], weights
 
 

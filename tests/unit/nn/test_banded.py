@@ -142,8 +142,8 @@ def test_the_fastest_product_is_kept(samples: int, fastest: str) -> None:
 def test_float64_uses_tiles(samples: int, fastest: str) -> None:
     banded, x = make_banded(), torch.randn(samples, 400, dtype=torch.float64)
     weight, bias = banded._dense()
-    wanted = torch.nn.functional.linear(x, weight.double(), bias.double())
-    torch.testing.assert_close(banded.double()(x), wanted)
+    expected = torch.nn.functional.linear(x, weight.double(), bias.double())
+    torch.testing.assert_close(banded.double()(x), expected)
     assert [type(product) for product in banded._tuned().products.values()] == [PRODUCTS[fastest]]
 
 
@@ -305,13 +305,13 @@ def test_deterministic_mode_does_not_time(dtype: torch.dtype, fastest: str) -> N
         banded(x)
         torch.use_deterministic_algorithms(True)
         single = dtype == torch.float32
-        wanted = Blocks(*banded._dense())(x) if single else banded._by_tiles(x)
-        assert torch.equal(banded(x), wanted)
+        expected = Blocks(*banded._dense())(x) if single else banded._by_tiles(x)
+        assert torch.equal(banded(x), expected)
 
 
 def test_copies_and_files() -> None:
     banded, x = make_banded(), torch.randn(64, 400)
-    wanted, blocks = banded(x), banded._tuned().blocks
+    expected, blocks = banded(x), banded._tuned().blocks
     twin = copy.deepcopy(banded)
     assert twin._autotune is None
     with pytest.raises(TypeError, match="Blocks hold addresses"):
@@ -325,9 +325,9 @@ def test_copies_and_files() -> None:
     assert repr(rebuilt) == repr(banded)
     exported = torch.export.export(banded.eval(), (x,)).module()
     del banded, blocks  # copies must not depend on the original
-    assert torch.equal(twin(x), wanted)
-    assert torch.equal(rebuilt(x), wanted)
-    assert_same(exported(x), wanted)
+    assert torch.equal(twin(x), expected)
+    assert torch.equal(rebuilt(x), expected)
+    assert_same(exported(x), expected)
 
 
 @pytest.mark.parametrize("topology", [None, (20, 20)])

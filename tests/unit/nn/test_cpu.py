@@ -183,10 +183,10 @@ def test_threads_may_share_a_layer(sigma: float) -> None:
     layer, inputs = FocusedLinear(300, 200, sigma=sigma).eval(), torch.randn(4, 50, 16, 300)
 
     @torch.no_grad()
-    def outputs(own: torch.Tensor) -> list[torch.Tensor]:
-        return [layer(x) for x in own]
+    def outputs(batches: torch.Tensor) -> list[torch.Tensor]:
+        return [layer(x) for x in batches]
 
-    expected = [outputs(own) for own in inputs]
+    expected = [outputs(batches) for batches in inputs]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -194,8 +194,8 @@ def test_threads_may_share_a_layer(sigma: float) -> None:
             results = list(pool.map(outputs, inputs))
     finally:
         sys.setswitchinterval(interval)
-    for y, wanted in zip(results, expected, strict=True):
-        assert torch.equal(torch.stack(y), torch.stack(wanted))
+    for one, other in zip(results, expected, strict=True):
+        assert torch.equal(torch.stack(one), torch.stack(other))
 
 
 def test_a_missing_cache_folder_is_no_error() -> None:

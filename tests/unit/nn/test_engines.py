@@ -196,14 +196,14 @@ def test_any_parameter_may_be_frozen(backend: str, device: torch.device) -> None
     grad_y = torch.randn(3, 260, device=device)
     layer = FocusedLinear(130, 260, sigma=0.1, backend=backend, device=device)
     for trained in range(2 ** len(names)):
-        wanted = {name for bit, name in enumerate(names) if trained >> bit & 1}
-        x = torch.randn(3, 130, device=device, requires_grad="x" in wanted)
+        trainable = {name for bit, name in enumerate(names) if trained >> bit & 1}
+        x = torch.randn(3, 130, device=device, requires_grad="x" in trainable)
         for name, parameter in layer.named_parameters():
-            parameter.requires_grad_(name in wanted)
+            parameter.requires_grad_(name in trainable)
             parameter.grad = None
         results = measured(layer, x, grad_y)
-        assert set(results) == {"y", *wanted}
-        derivatives(layer, x, grad_y).check(results, 1e-4, f"{backend}, {wanted}")
+        assert set(results) == {"y", *trainable}
+        derivatives(layer, x, grad_y).check(results, 1e-4, f"{backend}, {trainable}")
 
 
 def test_phi_has_no_denormals() -> None:
@@ -247,17 +247,17 @@ def test_backend_aliases(former: str, name: str) -> None:
 def test_distant_foci_are_exact_in_float32(normalizer: str) -> None:
     """Up to 16 standard deviations outside, distances from the nearest input keep all digits."""
     results = []
-    for dtype, own in ((torch.float32, "numba"), (torch.float64, "reference")):
+    for dtype, backend in ((torch.float32, "numba"), (torch.float64, "reference")):
         layer = FocusedLinear(
-            64, 3, mu_range=(0, 2), normalizer=normalizer, dtype=dtype, backend=own
+            64, 3, mu_range=(0, 2), normalizer=normalizer, dtype=dtype, backend=backend
         )
         with torch.no_grad():
             layer.mu.fill_(1.5)
             layer.sigma.copy_(torch.tensor([[0.03125], [0.0625], [0.5]]))  # exact in both
             layer.weight.copy_(torch.linspace(-1, 1, 192).view(3, 64))
         y = layer(torch.linspace(0, 1, 64, dtype=dtype)[None])
-        wanted = [layer.weight, layer.mu, layer.sigma]
-        results.append([y, *torch.autograd.grad(y.sum(), wanted)])
+        trainable = [layer.weight, layer.mu, layer.sigma]
+        results.append([y, *torch.autograd.grad(y.sum(), trainable)])
     for single, double in zip(*results, strict=True):
         scale = double.abs().amax(-1, keepdim=True)
         assert ((single - double).abs() <= 3e-5 * scale + 1e-12).all()

@@ -156,14 +156,14 @@ def test_torch_engine_where_triton_fails(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_autocast() -> None:
     layer = make_layer(40, 3, sigma=0.1)
     x = torch.randn(5, 40, device=DEVICE, requires_grad=True)
-    wanted = {"x": x, **dict(layer.named_parameters())}
+    inputs = {"x": x, **dict(layer.named_parameters())}
     with torch.autocast(DEVICE, torch.bfloat16), Names() as run:
         y = layer(x)
     assert y.dtype == torch.bfloat16
     assert run.names.count("aten::_to_copy") == 2  # x and bias; the kernel writes bfloat16 itself
-    grads = torch.autograd.grad(y, wanted.values(), torch.ones_like(y))
-    exact = torch.autograd.grad(layer(x).sum(), wanted.values())
-    for name, grad, other in zip(wanted, grads, exact, strict=True):
+    grads = torch.autograd.grad(y, inputs.values(), torch.ones_like(y))
+    exact = torch.autograd.grad(layer(x).sum(), inputs.values())
+    for name, grad, other in zip(inputs, grads, exact, strict=True):
         assert grad.dtype == torch.float32
         assert (grad - other).norm() < 0.03 * other.norm(), name
 
@@ -186,11 +186,11 @@ def test_second_derivatives_match_the_reference(watched: bool) -> None:
     seconds = []
     for backend in ("triton", "reference"):
         layer = make_layer(20, 2, backend, sigma=0.1)
-        wanted = [x, layer.weight, layer.mu, layer.sigma]
+        inputs = [x, layer.weight, layer.mu, layer.sigma]
         with Names() if watched else torch.enable_grad():
             loss = layer(x).square().sum()
-            grads = torch.autograd.grad(loss, wanted, create_graph=True)
-        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in grads), wanted))
+            grads = torch.autograd.grad(loss, inputs, create_graph=True)
+        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in grads), inputs))
     assert_same(*seconds)
 
 
@@ -214,7 +214,7 @@ def test_compile_uses_kernels_and_export_plain_operations() -> None:
     assert_same(program.module()(x), layer(x))
     parameters = dict(layer.named_parameters())
     grads = torch.func.grad(
-        lambda own: torch.func.functional_call(layer, own, (x,)).square().sum()
+        lambda parameters: torch.func.functional_call(layer, parameters, (x,)).square().sum()
     )(parameters)
     assert_same(list(grads.values()), results(layer, x)[2:])
 

@@ -108,10 +108,10 @@ def test_low_precision(dtype: torch.dtype, backend: str) -> None:
     torch.testing.assert_close(y.double(), exact(x.double()), rtol=0.05, atol=0.05)
     y.sum().backward()
     exact(x.double()).sum().backward()
-    for value, wanted in zip(layer.parameters(), exact.parameters(), strict=True):
+    for value, expected in zip(layer.parameters(), exact.parameters(), strict=True):
         assert value.grad.dtype == dtype
-        error = (value.grad.double() - wanted.grad).abs().max()
-        assert error <= 0.05 * wanted.grad.abs().max()
+        error = (value.grad.double() - expected.grad).abs().max()
+        assert error <= 0.05 * expected.grad.abs().max()
 
 
 @pytest.mark.parametrize("focus", FOCI)

@@ -116,12 +116,12 @@ def test_only_needed_inputs_are_read(samples: int) -> None:
 
 def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, x = sparse(70, 90), torch.randn(200, 90)
-    wanted = Blocks(weight, None)(x, threads=2)
+    expected = Blocks(weight, None)(x, threads=2)
     monkeypatch.setattr(blocks.ctypes, "CDLL", lambda _: object())
     blocks.openmp_team.cache_clear()
     try:
         assert blocks.openmp_team() is None
-        assert torch.equal(Blocks(weight, None)(x, threads=2), wanted)
+        assert torch.equal(Blocks(weight, None)(x, threads=2), expected)
     finally:
         blocks.openmp_team.cache_clear()
 

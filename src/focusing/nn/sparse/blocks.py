@@ -172,7 +172,7 @@ class _Emitter:
 
 
 def _void_intrinsic(arguments: int, emit: Callable[..., None]) -> Any:
-    """Signature and code generator of an intrinsic of so many integers that returns nothing."""
+    """Signature and code generator of an intrinsic that takes integers and returns None."""
 
     def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         emit(_Emitter(builder), *values)

@@ -24,7 +24,7 @@ from focusing.data import DataSet, Split
 from focusing.data.sources import MissingError
 from focusing.errors import PrunedError, UserError
 from focusing.instantiate import instantiate
-from focusing.nn.ops.cpu import compile_kernels, when_compiling
+from focusing.nn.ops.cpu import compile_kernels, on_first_compile
 from focusing.reports.terminal import closing, opening
 from focusing.results.identity import run_folder
 from focusing.results.record import SERIES_OF, describe_end, describe_start
@@ -92,7 +92,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     check_batch_norm(config, net, splits["train"])
     check_loggers(config["logger"])
 
-    when_compiling(lambda: console.print("[dim]Compiling CPU kernels, once: about 6 s.[/]"))
+    on_first_compile(lambda: console.print("[dim]Compiling CPU kernels, once: about 6 s.[/]"))
     sizes = ", ".join(f"{len(split.targets)} {name}" for name, split in splits.items())
     summary = f"{data.name} ({data.source}: {sizes})"
     console.print(*opening(config, _command_line()[0], summary, net), sep="\n", highlight=False)

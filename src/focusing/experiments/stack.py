@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from focusing.config import drops_rest
 from focusing.data import Batches, Split
 from focusing.nn import FocusedLinear
-from focusing.nn.focus import FAINTEST, NORMALIZERS
+from focusing.nn.focus import MIN_PHI, NORMALIZERS
 
 MASKED_BIAS = -1e30
 """Bias of outputs that a trial with fewer classes than others in its stack does not have."""
@@ -157,7 +157,7 @@ class Stack:
         # A normalised gaussian is a softmax or the root of one, as in focusing.nn.
         order, power = self._normalizer
         torch.addcmul(self._zero, u, u, value=-order / 2, out=share)
-        torch.softmax(share, -1, out=share).clamp_min_(FAINTEST**order)
+        torch.softmax(share, -1, out=share).clamp_min_(MIN_PHI**order)
         phi = torch.sqrt(share, out=self._phi) if order == 2 else self._phi.copy_(share)
         phi.mul_(self.inputs ** (power / order))
         torch.mul(self._phi, self._focused, out=self._effective_focused)

@@ -20,22 +20,22 @@ from focusing.models.network import MAX_LAYERS, Inputs, Network, channels_first
 
 
 class CNN(Network):
-    r"""Convolutions with ReLU, pooling, one hidden layer that focuses or not, a dense output.
+    r"""Convolutions with ReLU, pooling, one focused or dense hidden layer, a dense output.
 
-    The paper: Conv(32) - Conv(32) - Pool(2, 2) - Dropout(.5) - Hidden(256) - Dropout(.5) - Output.
+    In the paper: Conv(32), Conv(32), Pool(2, 2), Dropout(.5), Hidden(256), Dropout(.5), Output.
 
     Args:
         inputs: (height, width, channels) or (height, width).
         outputs: number of classes.
         filters: number of filters of each convolution.
-        kernel: height and width of the filters; the images keep their size.
+        kernel: height and width of the filters; images keep their size.
         pool: height and width of a pooling window.
         hidden: neurons of the hidden layer.
-        focus: options of ``FocusedLinear`` for the hidden layer, which sees the pixels row by row,
-            the channels of a pixel side by side, or with ``topology="image"`` as an image. None
-            makes it dense.
-        batch_norm: normalise the hidden layer before its ReLU.
-        dropout: share dropped before and after the hidden layer.
+        focus: options of ``FocusedLinear`` for the hidden layer; None makes it dense. It sees
+            the pixels on a line, row by row with their channels side by side, or with
+            ``topology="image"`` as an image.
+        batch_norm: add batch norm before the hidden ReLU.
+        dropout: dropout rates before and after the hidden layer.
 
     Shape:
         - Input: (N, height, width, channels), or without the channels.

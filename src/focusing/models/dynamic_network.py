@@ -1,4 +1,4 @@
-"""A network behind dynamic foci: it sees each sample through windows that follow the input."""
+"""A network behind dynamic foci, which sees each sample through windows that follow the input."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from focusing.models.network import Network
 from focusing.nn import DynamicFocus, SpatialTransformer, WindowReader, Windows
 
 READERS: dict[str, type[WindowReader]] = {"focus": DynamicFocus, "stn": SpatialTransformer}
-"""What may read the windows: ``model.dynamic.kind``."""
+"""Window readers by ``model.dynamic.kind``."""
 
 
 class DynamicNetwork(Network):
-    r"""Dynamic foci, then any network on what they read.
+    r"""Dynamic foci, then any network on the windows that they read.
 
     Args:
         focus: reads windows of the samples.
         net: a network on the windows.
         frame: shape of a sample, channels last.
-        axes: those along which windows move; the others are channels of ``focus``, and are axes
-            again behind it. None: all.
+        axes: axes along which windows move; the other axes are channels for ``focus``, and axes
+            again for ``net``. None: all.
 
     Shape:
         - Input: (N, \*frame).
@@ -48,12 +48,12 @@ class DynamicNetwork(Network):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, *frame) to (N, outputs)."""
-        output: Tensor = self.net(self._restored(self.focus(self._moved(input))))
+        output: Tensor = self.net(self._restore_axes(self.focus(self._axes_first(input))))
         return output
 
     def windows(self, input: Tensor) -> Windows:
-        """Where each sample is looked at; all of an axis along which windows do not move."""
-        windows = self.focus.windows(self._moved(input))
+        """The windows of each sample; they cover the axes along which they do not move."""
+        windows = self.focus.windows(self._axes_first(input))
         if not self.rest:
             return windows
         whole = []
@@ -63,14 +63,14 @@ class DynamicNetwork(Network):
             whole.append(frame)
         return Windows(*whole)
 
-    def _moved(self, input: Tensor) -> Tensor:
-        """Samples as ``focus`` takes them: its axes first, the others among the channels."""
+    def _axes_first(self, input: Tensor) -> Tensor:
+        """Samples as ``focus`` takes them: its axes first, the others merged with the channels."""
         if not self.rest:
             return input
         places = [1 + axis for axis in self.axes]
         return input.movedim(places, self._first).flatten(1 + len(self.axes))
 
-    def _restored(self, read: Tensor) -> Tensor:
+    def _restore_axes(self, read: Tensor) -> Tensor:
         """Windows with the axes of the samples; glimpses are channels."""
         if not self.rest:
             return read
@@ -80,33 +80,33 @@ class DynamicNetwork(Network):
         return read.movedim(self._first, [1 + axis for axis in self.axes])
 
     def _dense(self, widths: Sequence[int]) -> Network:
-        """The twin has no foci of either kind: it sees the whole frame."""
-        whole = copy(self.net)
-        whole._shared = {**whole._shared, "inputs": self.shape}
-        return whole._dense(widths)
+        """The dense twin has no foci of either kind: it sees the whole frame."""
+        net = copy(self.net)
+        net._dense_arguments = {**net._dense_arguments, "inputs": self.shape}
+        return net._dense(widths)
 
 
 def build_network(options: Mapping[str, Any], **sizes: Any) -> Network:
-    """Make the network of a config.
+    """Build the network of a config.
 
     Args:
-        options: ``_target_`` and its options; ``dynamic`` puts dynamic foci before the network:
-            options of :class:`focusing.DynamicFocus`, or with ``kind: stn`` of a spatial
-            transformer, and ``axes``, those along which windows move.
-        **sizes: what the data supplies: ``inputs``, ``outputs``, ``vocabulary``.
+        options: ``_target_`` and its options. ``dynamic`` puts dynamic foci before the network: it
+            has ``axes``, along which windows move, and options of :class:`focusing.DynamicFocus`
+            or, with ``kind: stn``, of a spatial transformer.
+        **sizes: sizes from the data: ``inputs``, ``outputs``, ``vocabulary``.
     """
-    own = {name: value for name, value in options.items() if name != "dynamic"}
+    model = {name: value for name, value in options.items() if name != "dynamic"}
     if options.get("dynamic") is None:
-        return instantiate(own, Network, **sizes)
+        return instantiate(model, Network, **sizes)
     dynamic = dict(options["dynamic"])
-    frame = tuple(sizes.get("inputs") or own.pop("inputs"))
+    frame = tuple(sizes.get("inputs") or model.pop("inputs"))
     if "vocabulary" in sizes or len(frame) < 2:
         raise UserError(
             f"model.dynamic needs samples with a shape, such as images: these have {frame}. Use "
             "model.dynamic=null."
         )
     *shape, channels = frame
-    axes = _read_axes(dynamic.pop("axes", None), shape)
+    axes = _parse_axes(dynamic.pop("axes", None), shape)
     kind = dynamic.pop("kind", "focus")
     if kind not in READERS:
         raise UserError(f"model.dynamic.kind={kind} is not one of {', '.join(READERS)}.")
@@ -120,15 +120,15 @@ def build_network(options: Mapping[str, Any], **sizes: Any) -> Network:
     for axis, points in zip(axes, focus.grid, strict=True):
         shape[axis] = points
     window = (*shape, channels * focus.glimpses)
-    net = instantiate(own, Network, **{**sizes, "inputs": window})
+    net = instantiate(model, Network, **{**sizes, "inputs": window})
     return DynamicNetwork(focus, net, frame, axes)
 
 
-def _read_axes(axes: Any, shape: Sequence[int]) -> list[int]:
+def _parse_axes(axes: Any, shape: Sequence[int]) -> list[int]:
     """The axes along which windows move, in order."""
-    if axes is None:
-        return list(range(len(shape)))
     known = list(range(len(shape)))
+    if axes is None:
+        return known
     if not isinstance(axes, list) or not axes or [axis for axis in known if axis in axes] != axes:
         raise UserError(
             f"model.dynamic.axes={axes} must name axes of a sample in order: from 0 to "

@@ -15,10 +15,10 @@ from focusing.models.network import Inputs, Network
 
 
 class FastText(Network):
-    r"""An embedding, its mean over the text, and an output that focuses or not.
+    r"""An embedding, its mean over the text, and a focused or dense output.
 
-    Two classes share one neuron, whose sigmoid is the probability of the second. The mean includes
-    the tokens that pad the text, as in Keras' ``GlobalAveragePooling1D``.
+    For two classes there is one output, the logit of the second class. The mean includes padding
+    tokens, as in Keras' ``GlobalAveragePooling1D``.
 
     Args:
         inputs: number of tokens of a text.
@@ -51,7 +51,7 @@ class FastText(Network):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map tokens (N, T) to (N, outputs)."""
-        if torch.compiler.is_compiling():  # or exporting: ONNX has no bags
+        if torch.compiler.is_compiling():  # also when exporting: ONNX has no EmbeddingBag
             mean = functional.embedding(input, self.embedding.weight).mean(1)
         else:
             mean = self.embedding(input)

@@ -1,4 +1,4 @@
-"""The layer that focuses or not, as the paper's experiments initialise it, and its inputs."""
+"""Building blocks of the networks: dense or focused layers, and the shape of their inputs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from focusing.nn import FocusedLinear
 
 N = TypeVar("N", bound=Network)
 NOT_OPTIONS = ("in_features", "out_features", "device", "dtype")
-"""Parameters of ``FocusedLinear`` that the network sets."""
+"""Parameters of ``FocusedLinear`` that are no options of a network."""
 
 
 def dense_layer(inputs: int, outputs: int) -> nn.Linear:
-    """A linear layer with weights from U[-b, b], b = sqrt(6 / inputs), and biases of zero (He)."""
+    """A linear layer with He initialisation: U[-b, b] with b = sqrt(6 / inputs), zero biases."""
     layer = nn.Linear(inputs, outputs)
     bound = math.sqrt(6 / inputs)
     nn.init.uniform_(layer.weight, -bound, bound)
@@ -29,13 +29,13 @@ def dense_layer(inputs: int, outputs: int) -> nn.Linear:
 def classifier_layer(
     shape: Sequence[int], outputs: int, focus: Mapping[str, Any] | None
 ) -> nn.Module:
-    """A layer on top of features, dense or focused.
+    """A dense or focused layer on top of features.
 
     Args:
         shape: shape of the features of a sample, before flattening.
         outputs: number of neurons.
-        focus: options of ``FocusedLinear``; a topology may also be ``"image"`` or ``"sample"``, see
-            :func:`resolve_topology`. None: dense.
+        focus: options of ``FocusedLinear``, whose topology may also be a word of
+            :func:`resolve_topology`; None: dense.
     """
     inputs = math.prod(shape)
     if focus is None:
@@ -45,10 +45,9 @@ def classifier_layer(
 
 
 def focused(build: Callable[..., N]) -> Callable[..., N]:
-    """Make a builder of focused networks from one that takes the options of the focus as a mapping.
+    """A builder that takes options of ``FocusedLinear`` as arguments, not as a mapping ``focus``.
 
-    Its signature has the options of ``FocusedLinear`` in place of ``focus``. The schema of
-    ``conf/model`` is derived from it.
+    The schema of ``conf/model`` is derived from its signature.
     """
     signature = inspect.signature(build, eval_str=True)
     parameters = {name: own for name, own in signature.parameters.items() if name != "focus"}
@@ -56,10 +55,8 @@ def focused(build: Callable[..., N]) -> Callable[..., N]:
     for name in NOT_OPTIONS:
         del options[name]
     options["bias"] = options["bias"].replace(kind=inspect.Parameter.KEYWORD_ONLY)
-    topology = options["topology"]
-    options["topology"] = topology.replace(
-        annotation=topology.annotation | str
-    )  # "image", "sample"
+    words = options["topology"].annotation | str  # "image" and "sample"
+    options["topology"] = options["topology"].replace(annotation=words)
     parameters |= options
     returned = build if inspect.isclass(build) else signature.return_annotation
 
@@ -72,12 +69,12 @@ def focused(build: Callable[..., N]) -> Callable[..., N]:
     )
     annotations = {name: parameter.annotation for name, parameter in parameters.items()}
     build_focused.__annotations__ = {**annotations, "return": returned}
-    build_focused.__doc__ = f"As {build.__name__}, with options of FocusedLinear for what focuses."
+    build_focused.__doc__ = f"{build.__name__} with options of FocusedLinear."
     return build_focused
 
 
 def image_shape(shape: Sequence[int], who: str) -> tuple[int, int, int]:
-    """Height, width and channels of a sample; ``who`` needs them, for the error message."""
+    """Height, width and channels of a sample; ``who`` is the subject of the error message."""
     if len(shape) not in (2, 3):
         raise ValueError(
             f"{who} needs images (height, width, channels), but a sample has shape {tuple(shape)}."
@@ -87,10 +84,10 @@ def image_shape(shape: Sequence[int], who: str) -> tuple[int, int, int]:
 
 
 def resolve_topology(topology: Any, shape: Sequence[int]) -> Any:
-    """Replace a word by the shape of what a layer sees; the channels share a position.
+    """Replace ``"image"`` or ``"sample"`` by the shape of a layer's inputs.
 
-    ``"image"`` is a picture, with or without channels. ``"sample"`` is whatever has a shape, its
-    last size the channels: (frames, coefficients, 1), (depth, height, width, 1).
+    An image may have channels, which share a position. The last size of a sample is its number of
+    channels: (frames, coefficients, 1), (depth, height, width, 1).
     """
     if not isinstance(topology, str):
         return topology
@@ -111,7 +108,7 @@ def resolve_topology(topology: Any, shape: Sequence[int]) -> Any:
 
 
 class ChannelsLast(nn.Module):
-    """Flattens (N, C, H, W) such that the channels of a pixel are neighbours."""
+    """Flattens (N, C, H, W) so that the channels of a pixel are neighbours, as in Keras."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, H * W * C)."""

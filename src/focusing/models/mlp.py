@@ -1,4 +1,4 @@
-"""The paper's simple network."""
+"""The paper's simple network, a multilayer perceptron."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from focusing.nn import AnchoredLinear, FocusedLinear
 
 
 class MLP(Network):
-    r"""Hidden layers that focus or not, each with batch norm, ReLU and dropout; a dense output.
+    r"""Focused or dense hidden layers, each with batch norm, ReLU and dropout; a dense output.
 
     Args:
         inputs: number of inputs, or the shape of a sample, which is flattened.
         outputs: number of classes, or 1 for regression.
-        hidden: neurons of each hidden layer; a number is one layer.
-        focus: options of ``FocusedLinear`` for the hidden layers; None makes them dense. A
-            topology is that of the inputs, ``"image"`` and ``"sample"`` the shape of a sample.
-        later_topology: where later layers see the neurons before them: on a ``"line"``, or, with
-            ``"previous"``, each where it looks at present: at its own centre.
-        later_sigma: initial apertures of the layers after the first; None: as those of the first.
-        anchored: weights of focused layers are so many taps along each axis, which travel with
-            the focus; see ``AnchoredLinear``. None: a weight for each input.
-        focus_layers: which hidden layers focus: ``"all"``, or the ``"first"``, which sees inputs
-            whose places mean something; the others are then dense.
-        batch_norm: normalise each hidden layer before its ReLU.
-        input_dropout: share of the inputs dropped in training.
-        dropout: share of the outputs dropped after each hidden layer, in order; layers without a
-            number drop nothing.
+        hidden: neurons of each hidden layer; a number means one layer.
+        focus: options of ``FocusedLinear`` for the hidden layers; None makes them dense. The
+            topology describes the inputs; ``"image"`` and ``"sample"`` take the sample's shape.
+        later_topology: positions of the neurons for the layers after the first: on a ``"line"``,
+            or with ``"previous"`` at their current centres.
+        later_sigma: initial apertures of the layers after the first; None: as in the first.
+        focus_layers: which hidden layers are focused: ``"all"``, or only the ``"first"``, whose
+            inputs have meaningful positions.
+        anchored: number of taps along each axis of an ``AnchoredLinear``, whose weights move with
+            the focus; None: ``FocusedLinear``.
+        batch_norm: add batch norm before each hidden ReLU.
+        input_dropout: dropout rate of the inputs.
+        dropout: dropout rate after each hidden layer, in order; layers without a number have none.
 
     Shape:
         - Input: (N, \*), flattened.
@@ -108,9 +107,8 @@ def dense_mlp(
     input_dropout: float = 0.0,
     dropout: Sequence[float] = (),
 ) -> MLP:
-    """An :class:`MLP` without focus; see there."""
-    rest: dict[str, Any] = {"input_dropout": input_dropout, "dropout": dropout}
-    return MLP(inputs, outputs, hidden, batch_norm=batch_norm, **rest)
+    """An :class:`MLP` without focus."""
+    return MLP(**locals())
 
 
 focused_mlp = focused(MLP)

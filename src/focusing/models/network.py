@@ -1,4 +1,4 @@
-"""What all networks have in common: inference, a dense twin, and a summary of size and cost."""
+"""Base class of all networks: inference, a dense twin, and a summary of size and cost."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ from focusing.nn import FocusedLinear, to_inference
 Inputs = int | Sequence[int]
 """The shape of a sample, or the number of its inputs."""
 MAX_LAYERS = 1000
-"""Layers of a network: building more takes minutes, and a file from elsewhere may ask for them."""
+"""Most layers of a network: more take minutes to build, and an untrusted file may ask for them."""
 
 
 def channels_first(input: Tensor) -> Tensor:
-    """Images (N, H, W, C) or (N, H, W) as torch's convolutions want them, (N, C, H, W)."""
+    """Images (N, H, W, C) or (N, H, W) as (N, C, H, W), the layout of convolutions."""
     return input.unsqueeze(1) if input.dim() == 3 else input.permute(0, 3, 1, 2)
 
 
 @dataclass(frozen=True)
 class LayerSummary:
-    """One layer that has parameters.
+    """A layer that has parameters.
 
     Args:
         name: as in ``named_modules``.
         kind: its class.
         output: shape of its output for a sample.
         parameters: number of parameters.
-        trained: number of parameters that have a gradient.
-        connections: weights that link an input to a neuron: without biases, batch norm and what is
-            pruned; of a focused layer those within its foci, of a convolution each weight once.
-        multiply_adds: of these connections, per sample; a convolution's at every place, its
-            padding included. Of an embedding: the additions of its mean.
+        trained: number of trainable parameters.
+        connections: number of weights that link an input to a neuron, without biases, batch norm
+            and pruned weights. A focused layer counts those within its foci, a convolution each
+            weight once.
+        multiply_adds: multiply-adds of these connections per sample, with the padding of a
+            convolution. An embedding counts the additions of its mean.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Summary:
     layers: tuple[LayerSummary, ...]
 
     def totals(self) -> dict[str, int]:
-        """The totals, for the record of a run."""
+        """Sums over all layers, as in the record of a run."""
         names = ("parameters", "trained", "connections", "multiply_adds")
         return {name: sum(getattr(layer, name) for layer in self.layers) for name in names}
 
@@ -70,26 +71,26 @@ class Summary:
             shape = "x".join(map(str, layer.output))
             rows.append((layer.name, layer.kind, shape, parameters, connections, multiply_adds))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        sides = "<<<>>>"  # names are aligned to the left, counts to the right
-        line = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
+        aligned = zip("<<<>>>", widths, strict=True)  # names to the left, counts to the right
+        line = "  ".join(f"{{:{side}{width}}}" for side, width in aligned)
         return "\n".join(line.format(*row) for row in rows)
 
 
 class Network(nn.Module):
-    """A network whose hidden layer or layers may focus.
+    """A network whose hidden layers may be focused.
 
     Args:
         inputs: shape of a sample, or the number of its inputs.
         outputs: number of outputs.
-        hidden: neurons of each layer that may be made wider or narrower.
-        arguments: all arguments of the constructor (its ``locals()``), to check and to make a
-            dense twin with.
+        hidden: width of each layer that a dense twin may widen or narrow.
+        arguments: all arguments of the constructor (its ``locals()``). They are checked, and kept
+            to build the dense twin.
 
     Attributes:
         shape: shape of a sample.
-        widths: neurons of each layer that may be made wider or narrower.
-        width_option: the argument of the constructor that sets them.
-        vocabulary: number of different tokens, if inputs are tokens.
+        widths: width of each layer that a dense twin may widen or narrow.
+        width_option: name of the constructor's argument for these widths.
+        vocabulary: size of the vocabulary, if inputs are tokens.
     """
 
     width_option = "hidden"
@@ -106,7 +107,7 @@ class Network(nn.Module):
         arguments = arguments or {}
         check_arguments(type(self), arguments, "model.")
         shared = set(inspect.signature(type(self)).parameters) - {"focus"}
-        self._shared = {name: arguments[name] for name in arguments if name in shared}
+        self._dense_arguments = {name: arguments[name] for name in arguments if name in shared}
         self.shape = (inputs,) if isinstance(inputs, int) else tuple(inputs)
         self.outputs, self.widths = outputs, tuple(hidden)
         if len(self.widths) > MAX_LAYERS:
@@ -129,36 +130,36 @@ class Network(nn.Module):
         return {name: layer for name, layer in modules if isinstance(layer, FocusedLinear)}
 
     def example(self, samples: int = 1) -> Tensor:
-        """Inputs of the right shape and type, all zero; of a network for texts, token 0."""
+        """A batch of zeros of the right shape and dtype; for texts, of token 0."""
         dtype = torch.int32 if self.vocabulary else None
         return next(self.parameters()).new_zeros(samples, *self.shape, dtype=dtype)
 
     def summary(self) -> Summary:
-        """Parameters, connections and multiply-adds of each layer and in all."""
+        """Parameters, connections and multiply-adds of each layer and in total."""
         return summarize(self, self.example())
 
     def to_inference(self, sparse: bool = False) -> nn.Module:
-        """A copy that only computes: foci folded into weights, batch norms into layers.
+        """A copy for inference: foci are folded into weights, batch norms into layers.
 
         Args:
-            sparse: compute focused layers in tiles where that pays, after pruning above all.
+            sparse: make focused layers sparse where that pays, usually after pruning.
         """
         return to_inference(self, sparse=sparse, opaque=[channels_first], example=self.example())
 
     def match_parameters(self) -> Network:
-        """A fair dense twin: the same network without focus, with as many trained parameters.
+        """A fair dense twin: the same network without focus, with as many trainable parameters.
 
-        The foci are parameters too, so the twin is a little wider. Its hidden layers keep their
+        Foci are parameters too, so the twin is a little wider. Its hidden layers keep their
         proportions as closely as the number of parameters allows.
 
         Returns:
-            A new network, in its initial state, of the same type and on the same device.
+            A newly initialised network of the same class, dtype and device.
         """
-        target = _trained(self)
+        target = _trainable(self)
         low, high = 0.0, 1.0
         while self._count(self._scaled(high)) < target:
             low, high = high, 2 * high
-        # Bisect until the widest layer cannot change any more.
+        # Bisect the scale until the widest layer is fixed; then try all widths around it.
         while (high - low) * max(self.widths, default=0) > 0.5:
             mid = (low + high) / 2
             low, high = (mid, high) if self._count(self._scaled(mid)) < target else (low, mid)
@@ -177,14 +178,14 @@ class Network(nn.Module):
         return tuple(max(1, round(width * factor)) for width in self.widths)
 
     def _count(self, widths: Sequence[int]) -> int:
-        with torch.device("meta"):  # takes no memory, draws no numbers
-            return _trained(self._dense(widths))
+        with torch.device("meta"):  # uses no memory and no random numbers
+            return _trainable(self._dense(widths))
 
     def _dense(self, widths: Sequence[int]) -> Network:
         """This network without focus and with other widths."""
         width = {self.width_option: widths[0] if len(widths) == 1 else widths}
-        build: Any = type(self)  # whose signature differs
-        twin: Network = build(**{**self._shared, **width})
+        build: Any = type(self)  # subclasses have other signatures
+        twin: Network = build(**{**self._dense_arguments, **width})
         return twin
 
 
@@ -193,27 +194,27 @@ def summarize(net: nn.Module, sample: Tensor) -> Summary:
 
     Args:
         net: any module.
-        sample: a batch of one, on the network's device; only its shape and type matter.
+        sample: a batch of one, on the network's device; its values do not matter.
     """
-    owners = _owners(net)
+    owners = _parameter_owners(net)
     outputs: dict[nn.Module, tuple[int, ...]] = {}
     links = {module: connections(module) for module in owners}
     work = dict.fromkeys(owners, 0)
 
     def watch(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        output = output[0] if isinstance(output, tuple) else output  # of attention, with weights
+        output = output[0] if isinstance(output, tuple) else output  # attention returns weights too
         outputs[module] = tuple(output.shape[1:])
         work[module] += _multiply_adds(module, links[module], inputs[0], output)
 
     hooks = [module.register_forward_hook(watch) for module in owners]
     modes = {module: module.training for module in net.modules()}
-    # The reference leaves nothing behind; the fast engines would cache a plan of the product.
+    # The reference engine keeps no state; the others would cache a plan.
     backends = {layer: layer.backend for layer in owners if isinstance(layer, FocusedLinear)}
     try:
         for layer in backends:
             layer.backend = "reference"
         with torch.no_grad():
-            net.eval()(sample)  # in eval mode nothing is drawn, and batch norm counts nothing
+            net.eval()(sample)  # no random numbers, no updates of batch norm
     finally:
         for hook in hooks:
             hook.remove()
@@ -227,8 +228,8 @@ def summarize(net: nn.Module, sample: Tensor) -> Summary:
                 name,
                 type(module).__name__,
                 outputs.get(module, ()),
-                sum(weights.numel() for weights in parameters),
-                sum(weights.numel() for weights in parameters if weights.requires_grad),
+                sum(parameter.numel() for parameter in parameters),
+                sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
                 links[module],
                 work[module],
             )
@@ -241,12 +242,11 @@ def summarize(net: nn.Module, sample: Tensor) -> Summary:
 def connections(layer: nn.Module) -> int:
     """Number of weights of a layer that link an input to a neuron."""
     if isinstance(layer, FocusedLinear):
-        phi = layer.phi().abs()  # zero where pruned
-        return int((phi > layer.cutoff * phi.amax(1, keepdim=True)).sum())
-    if isinstance(layer, nn.MultiheadAttention):  # its output projection is a layer of its own
+        return int(layer.within_cutoff().sum())
+    if isinstance(layer, nn.MultiheadAttention):  # its output projection is a separate layer
         return layer.in_proj_weight.numel()
     if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Embedding | nn.EmbeddingBag):
-        mask = getattr(layer, "weight_mask", None)  # of torch.nn.utils.prune
+        mask = getattr(layer, "weight_mask", None)  # from torch.nn.utils.prune
         return layer.weight.numel() if mask is None else int(mask.count_nonzero())
     return 0
 
@@ -256,26 +256,26 @@ def _multiply_adds(layer: nn.Module, links: int, input: Tensor, output: Tensor) 
         return links * (output.numel() // layer.out_features)
     if isinstance(layer, nn.Conv1d | nn.Conv2d):
         return links * (output.numel() // layer.out_channels)
-    if isinstance(layer, nn.MultiheadAttention):  # projections, which it makes itself, and products
+    if isinstance(layer, nn.MultiheadAttention):  # its projections, scores and weighted sums
         samples, tokens, width = output.shape
         projections = links + layer.out_proj.weight.numel()
         return samples * tokens * (projections + 2 * tokens * width)
     if isinstance(layer, nn.EmbeddingBag):
         return input.numel() * layer.embedding_dim
-    return int(getattr(layer, "multiply_adds", 0)) * output.shape[0]  # of dynamic foci
+    return int(getattr(layer, "multiply_adds", 0)) * output.shape[0]  # dynamic foci have it
 
 
-def _owners(net: nn.Module) -> dict[nn.Module, tuple[str, list[nn.Parameter]]]:
-    """Modules that hold parameters themselves; a shared one belongs to the first."""
+def _parameter_owners(net: nn.Module) -> dict[nn.Module, tuple[str, list[nn.Parameter]]]:
+    """Names and parameters of modules with parameters; the first owns a shared parameter."""
     seen: set[nn.Parameter] = set()
     owners = {}
     for name, module in net.named_modules():
-        own = [weights for weights in module.parameters(recurse=False) if weights not in seen]
+        own = [parameter for parameter in module.parameters(recurse=False) if parameter not in seen]
         seen.update(own)
         if own:
             owners[module] = (name, own)
     return owners
 
 
-def _trained(net: nn.Module) -> int:
-    return sum(weights.numel() for weights in net.parameters() if weights.requires_grad)
+def _trainable(net: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)

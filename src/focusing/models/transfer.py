@@ -1,7 +1,6 @@
 """The paper's network for transfer learning, its feature extractors, and their weights.
 
-Parameters of the extractors have the names of torchvision's, so that its weights fit; torchvision
-itself is not needed.
+Parameters have the same names as in torchvision, so that its weights can be loaded without it.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ from focusing.models.hidden_layers import classifier_layer, dense_layer, focused
 from focusing.models.network import Inputs, Network, channels_first
 from focusing.validation import check_regular
 
-VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
+VGG16_FILTERS = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
 """Filters of each convolution; 0 is pooling."""
 REMEDY = "give a file with model.weights=PATH, or use model.pretrained=false"
-HOST = "https://download.pytorch.org/models/"
+WEIGHTS_URL = "https://download.pytorch.org/models/"
 
 
 class Transfer(Network):
-    r"""Features, their mean over the image, a hidden layer that focuses or not, a dense output.
+    r"""Features, global average pooling, a focused or dense hidden layer, a dense output.
 
-    The paper: VGG16 - global average pooling - Hidden(40) - Output; all weights are trained.
+    In the paper: VGG16, global average pooling, Hidden(40), Output; all weights are trained.
 
     Args:
         inputs: (height, width, channels) or (height, width).
         outputs: number of classes.
         features: name of the extractor: ``"vgg16"``, ``"resnet18"`` or ``"small"``.
-        pretrained: start with weights from ImageNet, not with random ones.
-        weights: a file of weights with torchvision's names; None: download them.
+        pretrained: start from ImageNet weights, not from random ones.
+        weights: a state dict with torchvision's names; None: download it.
         hidden: neurons of the hidden layer.
         focus: options of ``FocusedLinear`` for the hidden layer; None makes it dense.
         pad: number of zeros on either side of the features.
-        batch_norm: normalise the hidden layer before its ReLU.
-        dropout: share dropped after the hidden layer.
+        batch_norm: add batch norm before the hidden ReLU.
+        dropout: dropout rate after the hidden layer.
 
     Shape:
         - Input: (N, height, width, channels), or without the channels.
@@ -68,16 +67,17 @@ class Transfer(Network):
         dropout: Share = 0.2,
     ) -> None:
         super().__init__(inputs, outputs, [hidden], locals())
-        self._shared |= {"pretrained": False, "weights": None}  # a twin gets present features
+        # A dense twin gets the current features; see match_parameters.
+        self._dense_arguments |= {"pretrained": False, "weights": None}
         if weights is not None and not pretrained:
             raise ValueError(
                 f"model.weights={weights} is not read when model.pretrained=false: leave one out."
             )
         kind = EXTRACTORS[features]
         height, width, channels = image_shape(self.shape, f"features={features}")
-        if min(height, width) < kind.smallest:
+        if min(height, width) < kind.min_size:
             raise ValueError(
-                f"features={features} needs images of {kind.smallest}x{kind.smallest} or more, "
+                f"features={features} needs images of {kind.min_size}x{kind.min_size} or more, "
                 f"these are {height}x{width}."
             )
         self.pad = pad
@@ -97,7 +97,7 @@ class Transfer(Network):
         return self.output(self.dropout(self.relu(hidden)))  # type: ignore[no-any-return]
 
     def match_parameters(self) -> Transfer:
-        """A fair dense twin; it starts with the present features of this network."""
+        """A fair dense twin, with the current features of this network."""
         twin = super().match_parameters()
         assert isinstance(twin, Transfer)  # noqa: S101 - for the type checker
         twin.features.load_state_dict(self.features.state_dict())
@@ -110,19 +110,19 @@ focused_transfer = focused(Transfer)
 
 @dataclass(frozen=True)
 class Extractor:
-    """A kind of feature extractor.
+    """A feature extractor.
 
     Args:
-        build: makes it for a number of channels; it maps (N, C, H, W) to (N, filters, H', W').
+        build: builds it for a number of channels; it maps (N, C, H, W) to (N, filters, H', W').
         filters: number of features.
-        smallest: minimum height and width of an image.
-        prefix: prefix of its parameters' names in a file of weights.
-        url: address of its ImageNet weights; the name has the start of the file's SHA-256.
+        min_size: minimum height and width of an image.
+        prefix: prefix of its parameters' names in a state dict.
+        url: address of its ImageNet weights; the name ends with the start of their SHA-256.
     """
 
     build: Callable[[int], nn.Module]
     filters: int
-    smallest: int
+    min_size: int
     prefix: str = ""
     url: str | None = None
 
@@ -130,9 +130,9 @@ class Extractor:
 def vgg16(channels: int = 3) -> nn.Sequential:
     """The convolutions of VGG16."""
     layers: list[nn.Module] = []
-    for filters in VGG16:
+    for filters in VGG16_FILTERS:
         if filters:
-            layers += [_conv(channels, filters), nn.ReLU()]  # not in place: explainers hook it
+            layers += [_conv(channels, filters), nn.ReLU()]  # not in place, as explainers hook it
             channels = filters
         else:
             layers.append(nn.MaxPool2d(2))
@@ -162,7 +162,7 @@ class ResNet18(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions and a shortcut."""
+    """Two convolutions with a shortcut."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()
@@ -202,8 +202,8 @@ def _conv(
 
 
 EXTRACTORS = {
-    "vgg16": Extractor(vgg16, 512, 32, "features.", HOST + "vgg16-397923af.pth"),
-    "resnet18": Extractor(ResNet18, 512, 1, "", HOST + "resnet18-f37072fd.pth"),
+    "vgg16": Extractor(vgg16, 512, 32, "features.", WEIGHTS_URL + "vgg16-397923af.pth"),
+    "resnet18": Extractor(ResNet18, 512, 1, "", WEIGHTS_URL + "resnet18-f37072fd.pth"),
     "small": Extractor(small, 16, 2, "features."),
 }
 
@@ -212,26 +212,26 @@ def load_features(module: nn.Module, name: str, path: str | Path | None = None) 
     """Load pretrained weights into a feature extractor.
 
     Args:
-        module: a module of :data:`EXTRACTORS`.
+        module: a feature extractor of :data:`EXTRACTORS`.
         name: its name there.
         path: a state dict with torchvision's names; weights of other layers are ignored.
             None: download the ImageNet weights, once.
 
     Raises:
-        UserError: if there are no such weights, or they are of something else.
+        UserError: if the weights are missing or do not fit.
     """
     state, source = (_download(name), name) if path is None else (_read(Path(path)), str(path))
-    prefix, wanted = EXTRACTORS[name].prefix, module.state_dict()
-    for key, own in wanted.items():
+    prefix, expected = EXTRACTORS[name].prefix, module.state_dict()
+    for key, value in expected.items():
         weights = state.get(prefix + key)
         if not isinstance(weights, Tensor):
             raise UserError(f"{source} has no {prefix}{key}: these are not weights of {name}.")
-        if weights.shape != own.shape:
+        if weights.shape != value.shape:
             raise UserError(
                 f"{source}: {prefix}{key} has shape {tuple(weights.shape)}, but this network needs "
-                f"{tuple(own.shape)}."
+                f"{tuple(value.shape)}."
             )
-    module.load_state_dict({key: state[prefix + key] for key in wanted})
+    module.load_state_dict({key: state[prefix + key] for key in expected})
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -243,7 +243,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise
     except OSError as error:
         raise UserError(f"model.weights={path} cannot be read: {error.strerror}.") from None
-    except Exception:  # torch raises many kinds, and advises to run what is in the file
+    except Exception:  # torch raises many kinds, and advises to load without weights_only
         raise UserError(
             f"model.weights={path} is not a file of weights: give a state dict of torch.save."
         ) from None
@@ -257,7 +257,7 @@ def _download(name: str) -> Mapping[str, Any]:
     url = EXTRACTORS[name].url
     if url is None:
         raise UserError(f"model.features={name} has no ImageNet weights: {REMEDY}.")
-    # Not load_state_dict_from_url, which prints a line first, even when there is no network.
+    # Not load_state_dict_from_url, which prints a line even if there is no network.
     file = url.rpartition("/")[2]
     copy = Path(torch.hub.get_dir()) / "checkpoints" / file
     prefix = file.removesuffix(".pth").rpartition("-")[2]

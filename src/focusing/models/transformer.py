@@ -1,4 +1,4 @@
-"""A small transformer for images and texts, with heads that focus or not."""
+"""A small transformer for images and texts, with focused or plain attention."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from focusing.nn import FocusedAttention
 
 
 class Transformer(Network):
-    r"""Tokens with learnt positions, blocks of attention and an MLP, their mean, a dense output.
+    r"""Embedded tokens with learnt positions, transformer blocks, mean pooling, a dense output.
 
-    Tokens are the words of a text, or the patches of an image. Two classes share one output, the
-    logit of the second.
+    Tokens are the words of a text, or the patches of an image. For two classes there is one output,
+    the logit of the second class.
 
     Args:
-        inputs: (height, width, channels) or (height, width); of a text, its number of tokens.
+        inputs: (height, width, channels) or (height, width); for texts, the number of tokens.
         outputs: number of classes.
-        vocabulary: number of different words; None: samples are images.
+        vocabulary: number of different words; None for images.
         width: size of a token's embedding.
-        heads: of attention, in each block.
+        heads: number of attention heads.
         blocks: number of blocks.
         hidden: neurons of the MLP in each block.
         patch: height and width of a patch; it must divide those of the image.
-        dropout: share dropped after attention and in the MLP.
+        dropout: dropout rate after attention and in the MLP.
         focus: options of ``FocusedAttention``; None: ``nn.MultiheadAttention``.
 
     Shape:
@@ -84,7 +84,7 @@ class Transformer(Network):
         self.output = dense_layer(width, 1 if outputs == 2 else outputs)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Map images or words to (N, outputs)."""
+        """Map images or tokens to (N, outputs)."""
         if self.vocabulary:
             tokens = self.embedding(input)
         else:
@@ -96,7 +96,7 @@ class Transformer(Network):
 
 
 class Block(nn.Module):
-    """Attention and an MLP, each on normalised tokens and added to them."""
+    """A pre-norm transformer block: attention and an MLP, both residual."""
 
     def __init__(self, attention: nn.MultiheadAttention, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -131,17 +131,8 @@ def focused_transformer(
     train_mu: bool = True,
     train_sigma: bool = True,
 ) -> Transformer:
-    """A :class:`Transformer` whose heads have foci; see there and ``FocusedAttention``."""
-    focus = {"mu": mu, "sigma": sigma, "train_mu": train_mu, "train_sigma": train_sigma}
-    return Transformer(
-        inputs,
-        outputs,
-        vocabulary,
-        width=width,
-        heads=heads,
-        blocks=blocks,
-        hidden=hidden,
-        patch=patch,
-        dropout=dropout,
-        focus=focus,
-    )
+    """A :class:`Transformer` with options of ``FocusedAttention`` for its heads."""
+    arguments = locals()
+    options = ("mu", "sigma", "train_mu", "train_sigma")
+    focus = {name: arguments.pop(name) for name in options}
+    return Transformer(**arguments, focus=focus)

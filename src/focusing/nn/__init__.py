@@ -1,4 +1,4 @@
-"""The focusing neuron. Needs torch and nothing else of the package."""
+"""Layers with learnable foci. Imports torch and nothing else of the package."""
 
 from focusing.nn.anchored import AnchoredLinear
 from focusing.nn.attention import FocusedAttention

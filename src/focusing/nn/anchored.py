@@ -1,4 +1,4 @@
-"""An experiment: weights that travel with the focus, on a small grid of taps around its centre."""
+"""An experiment: weights that move with the focus, on a small grid of taps around its centre."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from focusing.nn.positions import Grid, axis_positions
 class AnchoredLinear(FocusedLinear):
     r"""A focused layer whose weights move with their focus, as those of a retina do.
 
-    A neuron has k taps along each axis at the distances
-    :math:`-r, ..., r` from its centre, in apertures. The weight of an input is interpolated between
-    its nearest taps (linear on a line, bilinear in a picture), and zero beyond them:
+    A neuron has k taps along each axis, at distances :math:`-r, ..., r` from its centre in units of
+    its aperture. The weight of an input is interpolated between the nearest taps (linearly on a
+    line, bilinearly in an image) and is zero beyond them:
 
     .. math::
         w_{ji} = \sum_t T_{jt} \prod_a \max(0, 1 - |u_a - t_a| / h), \qquad
         u = (\tau_i - \mu_j) / \sigma_j, \quad h = 2 r / (k - 1)
 
-    So a neuron stores k^d numbers a channel, however many inputs there are. All else is as in
+    A neuron stores k^d numbers per channel, whatever the number of inputs. Everything else is as in
     ``FocusedLinear``, which multiplies these weights by phi.
 
     Args:
         in_features: number of inputs m.
         out_features: number of neurons n.
         bias: learn an additive bias.
-        taps: number k along each axis.
+        taps: number k of taps along each axis.
         reach: distance r of the outermost taps from the centre, in apertures.
-        **options: of ``FocusedLinear``; the topology must be regular, not a tensor or a layer.
+        **options: options of ``FocusedLinear``; the topology may not be a tensor or a layer.
 
     Shape:
         - taps: (n, k, ..., k, channels) with d axes of k.
@@ -56,16 +56,15 @@ class AnchoredLinear(FocusedLinear):
         reach: float = 2.5,
         **options: Any,
     ) -> None:
-        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         check_count("taps", taps)
         if taps < 2:
             raise ValueError(f"taps={taps} must be at least 2.")
         if not 0 < reach < math.inf:
             raise ValueError(f"reach={reach} must be positive.")
-        self.taps_per_axis, self.reach = taps, reach  # the constructor below asks for them
+        self.taps_per_axis, self.reach = taps, reach  # super().__init__ reads them
         super().__init__(in_features, out_features, bias, **options)
 
-    def _make_weight(self, **factory: Any) -> None:
+    def _create_weight(self, **factory: Any) -> None:
         if not isinstance(self.topology, Grid):
             raise ValueError(
                 "anchored weights need a regular topology: null, image, sample or a shape."
@@ -75,27 +74,27 @@ class AnchoredLinear(FocusedLinear):
         self.taps = nn.Parameter(torch.empty(size, **factory))
 
     @property
-    def _stored(self) -> nn.Parameter:
+    def _weight_parameter(self) -> nn.Parameter:
         return self.taps
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
-        """The weights of all inputs, (n, m), interpolated from the taps."""
-        lines = axis_positions(self.topology, self.grid, **self._place)
+        """Weights of all inputs, (n, m), interpolated from the taps."""
+        lines = axis_positions(self.topology, self.grid, **self._tau_options)
         return tap_weights(self.taps, *self.neuron_foci(), lines, self.reach)
 
     def _reset_weight(self, bound: Tensor) -> None:
-        """Draw taps, and scale each neuron's to the power that its weights would have had."""
+        """Draw taps, scaled so that each neuron has the norm that weights from U[-b, b] have."""
         self.taps.uniform_(-1, 1)
         phi = self.phi()
-        wanted = (phi * bound).norm(dim=1) / math.sqrt(3)  # U[-b, b] has the variance b^2 / 3
-        power = (phi * self.weight).norm(dim=1)
-        # A focus between the inputs of a coarse grid may see none of its taps.
-        scale = torch.where(power > 0, wanted / power, 1.0).to(self.taps.dtype)
+        target = (phi * bound).norm(dim=1) / math.sqrt(3)  # U[-b, b] has the variance b^2 / 3
+        norm = (phi * self.weight).norm(dim=1)
+        # On a coarse grid no input may be within reach of the taps.
+        scale = torch.where(norm > 0, target / norm, 1.0).to(self.taps.dtype)
         self.taps.mul_(scale.view(-1, *[1] * (self.taps.dim() - 1)))
 
     def extra_repr(self) -> str:
-        """As the base, and the taps."""
+        """As in the base class, and the taps."""
         return f"{super().extra_repr()}, taps={self.taps_per_axis}, reach={self.reach:g}"
 
 
@@ -113,7 +112,7 @@ def tap_weights(
     """
     count = taps.shape[1]
     weight, gap = taps, 2 * reach / (count - 1)
-    # The interpolation is a product over the axes: contract them one after the other.
+    # The interpolation is separable: contract one axis after the other.
     for axis, line in enumerate(lines):
         places = torch.linspace(-reach, reach, count, device=line.device, dtype=line.dtype)
         u = (line - mu[:, axis, None].to(line.dtype)) / sigma[:, axis, None].to(line.dtype)

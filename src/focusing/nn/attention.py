@@ -1,4 +1,4 @@
-"""Attention whose heads look at a learnt distance from the query."""
+"""Multi-head attention whose heads have a learnt focus relative to the query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from focusing.nn.init import expand_values
 from focusing.nn.ops.functional import check_range
-from focusing.nn.positions import Grid, positions, read_topology
+from focusing.nn.positions import Grid, parse_topology, positions
 
 Foci = float | Sequence[float] | Tensor
 
@@ -24,32 +24,32 @@ class FocusedAttention(nn.MultiheadAttention):
         \text{softmax}_k \left( \frac{q_i \cdot k_k}{\sqrt{e}}
         - \frac{1}{2} \left| \frac{\tau_k - \tau_i - \mu_h}{\sigma_h} \right|^2 \right) v_k
 
-    The second term is log phi of the relative position of query i and key k, whose normaliser the
-    softmax makes superfluous. Head h learns the offset :math:`\mu_h` and the width
-    :math:`\sigma_h` of what it looks at. Takes the place of ``nn.MultiheadAttention``, in torch's
-    encoder layers too: the same call, the same names of parameters besides ``mu`` and ``sigma``.
+    The second term is log phi of the relative position of query i and key k; the softmax is its
+    normaliser. Head h learns the offset :math:`\mu_h` and the width :math:`\sigma_h` of its focus.
+    A drop-in replacement for ``nn.MultiheadAttention``, also in torch's encoder layers: the calls
+    and the parameter names are the same, besides ``mu`` and ``sigma``.
 
     Args:
-        embed_dim: size of an embedding, of all heads together.
+        embed_dim: size of an embedding, over all heads.
         num_heads: number of heads.
-        dropout: share of attention dropped in training.
+        dropout: dropout rate of the attention weights.
         bias: add biases to the projections.
-        add_bias_kv: not supported, as such a key has no position.
+        add_bias_kv: not supported, because such a key has no position.
         add_zero_attn: not supported either.
         kdim: size of a key; None: embed_dim.
         vdim: size of a value; None: embed_dim.
         batch_first: inputs are (N, L, E), not (L, N, E).
         device: device of the parameters.
-        dtype: type of the parameters.
-        topology: where the tokens are. None: on a line, the keys of a call from 0 to 1. A number or
-            ``(T,)``: on a line of which T tokens fill 0 to 1, however many a call has. A shape such
-            as ``(14, 14)``: on this grid, row by row.
-        mu: initial offsets, a number or values (heads,) or (heads, d).
-        sigma: initial widths: a number, a range (low, high) over which the heads are spread by
-            equal factors, or values (heads,) or (heads, d) in a tensor.
-        train_mu: whether mu has a gradient.
-        train_sigma: whether sigma has a gradient.
-        sigma_range: where :meth:`constrain_` keeps sigma; it keeps mu in -1 to 1.
+        dtype: data type of the parameters.
+        topology: positions of the tokens. None: a line on which the keys of a call fill 0 to 1. A
+            number or ``(T,)``: a line on which T tokens fill 0 to 1, whatever the length of a call.
+            A shape such as ``(14, 14)``: this grid, row by row.
+        mu: initial offsets: a number, or values (heads,) or (heads, d).
+        sigma: initial widths: a number, a range (low, high) that the heads cover geometrically, or
+            a tensor (heads,) or (heads, d).
+        train_mu: whether mu is trained.
+        train_sigma: whether sigma is trained.
+        sigma_range: range to which :meth:`constrain_` clips sigma; mu is clipped to [-1, 1].
 
     Shape:
         - Inputs and outputs: as of ``nn.MultiheadAttention``.
@@ -83,7 +83,6 @@ class FocusedAttention(nn.MultiheadAttention):
         train_sigma: bool = True,
         sigma_range: tuple[float, float] = (0.01, 10.0),
     ) -> None:
-        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         if add_bias_kv or add_zero_attn:
             raise ValueError(
                 "add_bias_kv and add_zero_attn must be False: a key of theirs has no position."
@@ -95,9 +94,9 @@ class FocusedAttention(nn.MultiheadAttention):
             kdim=kdim, vdim=vdim, batch_first=batch_first, device=device, dtype=dtype,
         )  # fmt: skip
         self._packed = bool(self._qkv_same_embed_dim)
-        # The fast path of TransformerEncoderLayer asks for it, and would skip the focus.
+        # Disables the fast path of TransformerEncoderLayer, which would skip the focus.
         self._qkv_same_embed_dim = False
-        self.topology = _read_axes(topology)
+        self.topology = _parse_axes(topology)
         self.sigma_range = check_range("sigma_range", sigma_range, 0.0)
         axes = 1 if self.topology is None else len(self.topology.axes)
         if isinstance(sigma, Sequence):
@@ -112,7 +111,7 @@ class FocusedAttention(nn.MultiheadAttention):
         self.sigma = nn.Parameter(widths.to(self.out_proj.weight), requires_grad=train_sigma)
 
     def log_phi(self, queries: int, keys: int) -> Tensor:
-        """What is added to the scores, (heads, queries, keys)."""
+        """The term that is added to the attention scores, (heads, queries, keys)."""
         dtype = torch.promote_types(self.mu.dtype, torch.float32)
         places: Any = {"device": self.mu.device, "dtype": dtype}
         if self.topology is None or len(self.topology.axes) == 1:
@@ -140,9 +139,9 @@ class FocusedAttention(nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """As ``nn.MultiheadAttention``; with ``need_weights=False`` it uses torch's fused product.
+        """As ``nn.MultiheadAttention``; ``need_weights=False`` uses torch's fused attention.
 
-        A mask is bool, true where nothing may be looked at, or added to the scores.
+        Masks are boolean, with True where attention is not allowed, or are added to the scores.
         """
         if is_causal and attn_mask is None:
             raise ValueError("is_causal=True is a hint about attn_mask: give attn_mask too.")
@@ -201,7 +200,7 @@ class FocusedAttention(nn.MultiheadAttention):
         self.sigma.clamp_(*self.sigma_range)
 
     def regularization(self, p: int = 2) -> Tensor:
-        """Sum of |sigma|^p over the heads: a penalty that narrows the foci."""
+        """Sum of |sigma|^p over the heads: a penalty that narrows them."""
         return self.sigma.abs().pow(p).sum()
 
     def extra_repr(self) -> str:
@@ -210,17 +209,17 @@ class FocusedAttention(nn.MultiheadAttention):
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}{shape}"
 
 
-def _read_axes(topology: int | Sequence[int] | None) -> Grid | None:
+def _parse_axes(topology: int | Sequence[int] | None) -> Grid | None:
     if topology is None:
         return None
     shape = (topology,) if isinstance(topology, int) else tuple(topology)
-    grid = read_topology((shape, 1), math.prod(shape))
+    grid = parse_topology((shape, 1), math.prod(shape))
     assert isinstance(grid, Grid)  # noqa: S101 - for the type checker
     return grid
 
 
 def _spread(bounds: Sequence[float], heads: int) -> Tensor:
-    """Widths from low to high, each by the same factor wider than the one before."""
+    """Widths from low to high, in a geometric sequence."""
     if isinstance(bounds, str) or len(bounds) != 2 or not 0 < bounds[0] <= bounds[1] < math.inf:
         raise ValueError(f"sigma={bounds!r} must be a range (low, high) with 0 < low <= high.")
     low, high = map(math.log, bounds)
@@ -228,7 +227,7 @@ def _spread(bounds: Sequence[float], heads: int) -> Tensor:
 
 
 def _additive(mask: Tensor, like: Tensor) -> Tensor:
-    """A mask that is added: minus infinity where a bool one is true."""
+    """A mask to add to the scores: minus infinity where a boolean mask is True."""
     if mask.dtype != torch.bool:
         return mask.to(like.dtype)
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill_(mask, -math.inf)

@@ -1,4 +1,4 @@
-"""Foci that follow the input: a grid of Gaussian foci around a centre that each sample chooses."""
+"""Dynamic focus: each sample is read through a grid of Gaussian foci around its own centre."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from focusing.nn.positions import Grid, Topology
 from focusing.nn.windows import (
     WindowReader,
     Windows,
+    centred_line,
     check_kernel,
     pool_cells,
-    precise,
+    upcast,
     without_autocast,
 )
 
 CENTRES = ("saliency", "regressed", "static")
 STARTS = ("random", "blob")
 FEATURE_KERNEL = 5
-"""Size of the filters of the features, in cells of the pooled sample."""
+"""Kernel size of the feature filters, in cells of the pooled sample."""
 MAX_ZOOM = 2.0
-"""A window is at most this much larger or smaller than the common one."""
+"""Largest factor between the extent of a sample's window and the learnt extent."""
 
 
 class DynamicFocus(WindowReader):
     r"""Reads a window of each sample through a grid of Gaussian foci that moves with the input.
 
     The foci of a grid share one centre, one extent and one aperture. Extent and aperture are
-    learnt; the centre is computed from the sample, by default as the soft-argmax of a saliency map
-    that a few small shared filters make, so that an object is found wherever it is. With the focus
+    learnt. The centre is computed from the sample, by default as the soft-argmax of a saliency map
+    from a few small filters, which finds an object anywhere in the frame. With the focus
     :math:`\phi_{ki} \propto e^{-((\tau_i - c - o_k) / \sigma)^2 / 2}` of each axis, normalised
-    over the inputs i, an image becomes :math:`\Phi_y X \Phi_x^T`: two small products a sample,
-    whatever the size of the frame.
+    over the inputs i, an image becomes :math:`\Phi_y X \Phi_x^T`: two small products per sample.
 
-    Neighbours: DRAW (Gregor et al. 2015) reads with such a grid from a recurrent network's
-    state, a spatial transformer (Jaderberg et al. 2015) samples a grid that a network regresses.
+    Related work: in DRAW (Gregor et al. 2015) a recurrent network places such a grid; a spatial
+    transformer (Jaderberg et al. 2015) samples a grid that a network regresses.
 
     Args:
         topology: shape of a sample: ``(60, 60)``, ``(32, 32, 3)`` with channels, ``(D, H, W)``, or
@@ -48,23 +48,22 @@ class DynamicFocus(WindowReader):
         grid: number of foci along each axis; None: half as many as inputs.
         centre: ``"saliency"``; ``"regressed"`` (a small MLP on the pooled sample);
             ``"static"`` (learnt, the same for all samples); or a module that maps (N, C, *axes) to
-            centres (N, glimpses, d) in [0, 1], with one more column, a log-zoom, if ``zoom``.
-        start: first filters of the saliency: ``"random"`` numbers, or a ``"blob"``, which looks
-            for brightness.
-        features: rectified 5-cell filters that the saliency filter sees; 0: it sees the pooled
-            sample itself.
-        zoom: each sample also chooses how large its window is, up to a factor of two.
-        glimpses: number of windows, each with a filter of its own.
+            centres (N, glimpses, d) in [0, 1], with a log-zoom as one more column if ``zoom``.
+        start: initial saliency filters: ``"random"``, or a ``"blob"``, which finds bright spots.
+        features: number of 5-cell filters with ReLU in front of the saliency filter; 0 applies it
+            to the pooled sample.
+        zoom: each sample also chooses the size of its window, up to a factor of two.
+        glimpses: number of windows, each with its own saliency filter.
         extent: initial share of the frame that a window covers.
-        aperture: initial sigma of the foci in units of the distance between neighbours.
-        pool: inputs of an axis that become one cell of the saliency map.
+        aperture: initial sigma of the foci, in units of the distance between neighbours.
+        pool: number of inputs along an axis that are pooled to one cell of the saliency map.
         kernel: size of the saliency filter, in cells; odd.
         temperature: initial sharpness of the soft-argmax.
-        jitter: standard deviation of noise on the centre while training, as a share of the frame;
-            the network behind learns from windows that are slightly off.
-        train_centre: learn what finds the centre; False leaves it as it starts.
+        jitter: standard deviation of noise on the centre in training, as a share of the frame. It
+            makes the next network robust to windows that are slightly off.
+        train_centre: train the module that finds the centre; False freezes it.
         device: device of the parameters.
-        dtype: type of the parameters.
+        dtype: data type of the parameters.
 
     Shape:
         - Input: (N, \*axes, C), or (N, \*axes) if there is one channel.
@@ -100,7 +99,6 @@ class DynamicFocus(WindowReader):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         super().__init__(topology, grid, glimpses)
         axes = self.topology.axes
         check_kernel(kernel, pool, axes)
@@ -143,11 +141,11 @@ class DynamicFocus(WindowReader):
         self.register_buffer("gaps", gaps, persistent=False)
 
     def windows(self, input: Tensor) -> Windows:
-        """Where each sample is looked at."""
+        """The windows of each sample, without jitter."""
         return self._windows(self._channels_last(input))
 
     def _windows(self, x: Tensor) -> Windows:
-        centre = precise(without_autocast(self.finder, x.movedim(-1, 1), self.extent.dtype))
+        centre = upcast(without_autocast(self.finder, x.movedim(-1, 1), self.extent.dtype))
         dims = len(self.topology.axes)
         if centre.shape[1:] != (self.glimpses, dims + self.zoom):
             raise ValueError(
@@ -165,7 +163,7 @@ class DynamicFocus(WindowReader):
         x = self._channels_last(input)
         windows = self._windows(x)
         if self.training and self.jitter:
-            # Here, not in windows(): who only looks at them must not draw random numbers.
+            # Not in windows(): callers that only inspect windows must not draw random numbers.
             noise = self.jitter * torch.randn_like(windows.centre)
             windows = windows._replace(centre=windows.centre + noise)
         glimpses = [
@@ -178,12 +176,9 @@ class DynamicFocus(WindowReader):
         """One window of each sample: contract one axis after the other with its foci."""
         for axis, (inputs, foci) in enumerate(zip(self.topology.axes, self.grid, strict=True)):
             tau = torch.linspace(0, 1, inputs, device=centre.device, dtype=centre.dtype)
-            offset = torch.linspace(-0.5, 0.5, foci, device=centre.device, dtype=centre.dtype)
-            if foci == 1:
-                offset = torch.zeros_like(offset)
-            mu = centre[:, axis, None] + extent[:, axis, None] * offset
+            mu = centre[:, axis, None] + extent[:, axis, None] * centred_line(foci, 0.5, centre)
             u = (tau - mu[..., None]) / sigma[:, axis, None, None]
-            # The softmax never divides 0 by 0: a focus outside the frame sees the nearest input.
+            # The softmax is stable: a focus outside the frame sees the nearest input.
             phi = torch.softmax(u.square() / -2, dim=-1).to(x.dtype)
             read = phi @ x.flatten(2)
             x = read.reshape(*read.shape[:2], *x.shape[2:]).movedim(1, -2)
@@ -191,7 +186,7 @@ class DynamicFocus(WindowReader):
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds per sample of reading the windows, one axis after the other."""
+        """Multiply-adds per sample for reading the windows."""
         sizes, work = list(self.topology.axes), 0
         for axis, foci in enumerate(self.grid):
             work += foci * math.prod(sizes)
@@ -200,22 +195,20 @@ class DynamicFocus(WindowReader):
 
     @torch.no_grad()
     def constrain_(self) -> None:
-        """Keep extent and aperture where they make sense; call it after each optimizer step."""
+        """Clip extent, aperture and temperature; call it after each optimizer step."""
         self.extent.clamp_(0.05, 1.5)
         self.aperture.clamp_(0.1, 5.0)
         if isinstance(self.finder, Saliency):
             self.finder.temperature.clamp_(0.1, 1000.0)
 
     def extra_repr(self) -> str:
-        """Sizes, and the windows as they are now."""
-        parts = [f"topology={self.topology}, grid={self.grid}"]
-        if self.glimpses > 1:
-            parts.append(f"glimpses={self.glimpses}")
-        return ", ".join(parts)
+        """Topology, grid and number of glimpses."""
+        glimpses = f", glimpses={self.glimpses}" if self.glimpses > 1 else ""
+        return f"topology={self.topology}, grid={self.grid}{glimpses}"
 
 
 class Saliency(nn.Module):
-    """The soft-argmax of a map that filters make of the pooled sample."""
+    """Centre as the soft-argmax of a saliency map of the pooled sample."""
 
     def __init__(
         self,
@@ -244,10 +237,10 @@ class Saliency(nn.Module):
         self.filter = nn.Parameter(torch.empty(size))
         self.temperature = nn.Parameter(torch.full((glimpses, 1), temperature))
         self.zoom = nn.Parameter(torch.zeros(size)) if zoom else None
-        self._start(start)
+        self._reset(start)
 
     @torch.no_grad()
-    def _start(self, start: str) -> None:
+    def _reset(self, start: str) -> None:
         kernels = [self.filter] if self.features is None else [self.filter, self.features.weight]
         for kernel in kernels:
             fan_in = math.prod(kernel.shape[1:])
@@ -260,14 +253,14 @@ class Saliency(nn.Module):
             for _ in self.axes:
                 blob = blob[..., None] * torch.exp(line.square() / -2)
             self.filter.copy_(blob / blob.norm() / self.filter.shape[1])
-            if self.features is not None:  # each hands on the brightness as it is
+            if self.features is not None:  # pass the brightness through
                 nn.init.zeros_(self.features.weight)
                 middle = self.features.weight.flatten(2)[..., FEATURE_KERNEL ** len(self.axes) // 2]
                 middle.fill_(1 / math.sqrt(self.features.in_channels))
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds per sample of the map, and of the zoom's, without the features'."""
+        """Multiply-adds per sample for the saliency and zoom maps, without the features."""
         cells = math.prod(size // self.pool for size in self.axes)
         return self.filter.numel() * cells * (1 if self.zoom is None else 2)
 
@@ -278,7 +271,7 @@ class Saliency(nn.Module):
             cells = functional.relu(self.features(cells))
         convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[len(self.axes) - 1]
         saliency = convolve(cells, self.filter, padding=self.kernel // 2).flatten(2)
-        weights = torch.softmax(precise(saliency) * self.temperature, dim=-1)
+        weights = torch.softmax(upcast(saliency) * self.temperature, dim=-1)
         places = _cell_positions(self.axes, self.pool, weights)
         centre = weights @ places
         if self.zoom is None:
@@ -288,48 +281,41 @@ class Saliency(nn.Module):
 
 
 class Regressed(nn.Module):
-    """An MLP on the pooled sample. It starts in the middle."""
+    """Centre from an MLP on the pooled sample; it starts in the middle of the frame."""
 
-    def __init__(
-        self, topology: Grid, glimpses: int, *, zoom: bool, pool: int, hidden: int = 32
-    ) -> None:
+    def __init__(self, topology: Grid, glimpses: int, *, zoom: bool, pool: int) -> None:
         super().__init__()
         axes, channels = topology
         self.pool, self.glimpses, self.dims = pool, glimpses, len(axes)
         cells = channels * math.prod(size // pool for size in axes)
-        self.hidden = nn.Linear(cells, hidden)
-        self.output = nn.Linear(hidden, glimpses * (self.dims + zoom))
+        self.hidden = nn.Linear(cells, 32)
+        self.output = nn.Linear(32, glimpses * (self.dims + zoom))
         nn.init.zeros_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""
         cells = pool_cells(x, self.pool).flatten(1)
-        output = precise(self.output(torch.relu(self.hidden(cells))))
+        output = upcast(self.output(torch.relu(self.hidden(cells))))
         output = output.reshape(output.shape[0], self.glimpses, -1)
         centre = 0.5 + 0.5 * torch.tanh(output[..., : self.dims])
         return torch.cat([centre, output[..., self.dims :]], dim=-1)
 
 
 class Static(nn.Module):
-    """A learnt centre, the same for all samples."""
+    """Learnt centre, the same for all samples."""
 
     def __init__(self, dims: int, glimpses: int) -> None:
         super().__init__()
         self.centre = nn.Parameter(torch.full((glimpses, dims), 0.5))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The centres (N, glimpses, d)."""
+        """Map (N, C, *axes) to centres (N, glimpses, d)."""
         return self.centre.expand(x.shape[0], -1, -1)
 
 
 def _cell_positions(axes: Sequence[int], pool: int, like: Tensor) -> Tensor:
-    """Where the middle of each cell is, (cells, d)."""
-    lines = [
-        pool_cells(
-            torch.linspace(0, 1, size, device=like.device, dtype=like.dtype)[None, None], pool
-        )
-        for size in axes
-    ]
-    points = torch.meshgrid(*(line.flatten() for line in lines), indexing="ij")
-    return torch.stack(points, dim=-1).flatten(0, -2)
+    """Positions of the centres of all cells, (cells, d)."""
+    lines = [torch.linspace(0, 1, size, device=like.device, dtype=like.dtype) for size in axes]
+    centres = [pool_cells(line[None, None], pool).flatten() for line in lines]
+    return torch.stack(torch.meshgrid(*centres, indexing="ij"), dim=-1).flatten(0, -2)

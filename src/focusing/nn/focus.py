@@ -1,7 +1,7 @@
-"""The focus: from positions, centres and apertures to the coefficients phi (Algorithm 2).
+"""Focus coefficients phi from positions, centres and apertures (Algorithm 2).
 
-With u = (tau - mu) / sigma, a focus function g(u) gives each input its share of a neuron's
-attention, and a normaliser scales it: phi = s g. The paper's s is sqrt(m) over the norm of g.
+With u = (tau - mu) / sigma, a focus function g(u) weighs each input, and a normaliser scales the
+row: phi = s g. The paper's s is sqrt(m) over the norm of g.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-FAINTEST = 1e-18
-"""Nothing beside 1 even in float64, and its square is no denormal: those slow CPUs tenfold."""
+MIN_PHI = 1e-18
+"""Lower bound of coefficients: negligible even in float64, yet its square is not denormal.
+
+Denormal numbers slow CPUs down tenfold.
+"""
 
 
 def gaussian(u: Tensor) -> Tensor:
     """exp(-|u|^2 / 2), the paper's Eq. focus."""
-    return torch.exp((u.square().sum(-1) / -2).clamp_min(math.log(FAINTEST)))
+    return torch.exp((u.square().sum(-1) / -2).clamp_min(math.log(MIN_PHI)))
 
 
 def negated_gaussian(u: Tensor) -> Tensor:
-    """1 - exp(-|u|^2 / 2): looks everywhere but at mu."""
+    """1 - exp(-|u|^2 / 2): sees everything except what is near mu."""
     return -torch.expm1(u.square().sum(-1) / -2)
 
 
 def gaussian_derivative(u: Tensor) -> Tensor:
-    """An edge, u exp(-|u|^2 / 2); for d > 1 across the diagonal of the topology."""
+    """An edge filter, u exp(-|u|^2 / 2); for d > 1 along the diagonal of the topology."""
     return u.sum(-1) / math.sqrt(u.shape[-1]) * gaussian(u)
 
 
 def triangle(u: Tensor) -> Tensor:
-    """1 - |u| / sqrt(6), nothing beyond, multiplied over the axes; its std is the gaussian's."""
+    """max(0, 1 - |u| / sqrt(6)), multiplied over the axes; it has the gaussian's std."""
     return (1 - u.abs() / math.sqrt(6)).clamp_min(0).prod(-1)
 
 
@@ -44,11 +47,11 @@ FOCUS_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "triangle": triangle,
     "bernoulli": gaussian,  # the probability, and so the expectation, of a connection
 }
-"""Focus functions: u of shape (n, m, d) to g of shape (n, m)."""
+"""Focus functions by name; they map u of shape (n, m, d) to g of shape (n, m)."""
 
 
 class Normalizer(NamedTuple):
-    """Scales a focus so that its |phi|^order add up to m^power, where m is the number of inputs."""
+    """Scales a row so that the sum of |phi|^order is m^power, where m is the number of inputs."""
 
     order: int
     power: float
@@ -66,7 +69,7 @@ NORMALIZERS = {
 def coefficients(
     tau: Tensor, mu: Tensor, sigma: Tensor, focus: str, normalizer: str, *, sample: bool
 ) -> Tensor:
-    """The focus coefficients phi of every neuron; the gradient goes through the normaliser.
+    """Focus coefficients phi of all neurons; the gradient goes through the normaliser.
 
     Args:
         tau: positions of the inputs, (m, d).
@@ -74,7 +77,7 @@ def coefficients(
         sigma: apertures, (n, d).
         focus: a key of ``FOCUS_FUNCTIONS``.
         normalizer: a key of ``NORMALIZERS``.
-        sample: draw bernoulli's connections (training) rather than take their expectation.
+        sample: draw the connections of bernoulli, as in training; False takes their expectation.
 
     Returns:
         phi of shape (n, m).
@@ -88,7 +91,7 @@ def coefficients(
     if sample and focus == "bernoulli":
         chance = gaussian(_offset(tau, mu, sigma))
         drawn = phi / chance * torch.bernoulli(chance)
-        phi = phi + (drawn - phi).detach()  # the gradient passes straight through
+        phi = phi + (drawn - phi).detach()  # straight-through gradient
     return phi
 
 
@@ -99,7 +102,7 @@ def _offset(tau: Tensor, mu: Tensor, sigma: Tensor) -> Tensor:
 def _scaler(g: Tensor, scheme: Normalizer) -> Tensor:
     order, power = scheme
     norm = torch.linalg.vector_norm(g, ord=order, dim=-1, keepdim=True)
-    # A compact focus (triangle) that falls between two inputs sees nothing: phi is 0, not NaN.
+    # A compact focus (triangle) between two inputs sees none of them: phi is 0, not NaN.
     s: Tensor = g.shape[-1] ** (power / order) / norm.clamp_min(torch.finfo(g.dtype).tiny ** 0.5)
     return s
 
@@ -107,14 +110,14 @@ def _scaler(g: Tensor, scheme: Normalizer) -> Tensor:
 def _normalized_gaussian(tau: Tensor, mu: Tensor, sigma: Tensor, scheme: Normalizer) -> Tensor:
     """Compute s g as exp(log_softmax(p log g) / p), p = order.
 
-    The logarithm keeps a narrow focus between two inputs, where every g underflows, from becoming
-    0 / 0: such a neuron looks at the nearest input.
+    In logarithms a narrow focus between two inputs, where every g underflows, does not become
+    0 / 0: it sees the nearest input.
     """
     order, power = scheme
-    if tau.shape[-1] == 1:  # no axis to sum over: fewer calls, which are all that small layers do
+    if tau.shape[-1] == 1:  # no sum over axes: fewer calls, which dominate small layers
         distance = ((tau.t() - mu) / sigma).square()
     else:
         distance = _offset(tau, mu, sigma).square().sum(-1)
     share = (distance * (-order / 2)).log_softmax(-1)
     log_phi = share / order + math.log(tau.shape[0]) * power / order
-    return torch.exp(log_phi.clamp_min(math.log(FAINTEST)))
+    return torch.exp(log_phi.clamp_min(math.log(MIN_PHI)))

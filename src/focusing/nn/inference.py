@@ -1,4 +1,4 @@
-"""From a trained network to one that only computes: nothing to train, nothing to normalise."""
+"""Convert a trained network for inference: fold foci and batch norms into plain layers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from focusing.nn.sparse import BandedLinear
 from focusing.nn.windows import WindowReader
 
 ELEMENTWISE = (nn.ReLU, nn.Identity, nn.Dropout, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Tanh)
-"""Layers that do not depend on the order of their inputs."""
+"""Elementwise layers, to which the order of their inputs does not matter."""
 MAX_DENSITY = 0.8
-"""Share of weights that are not zero from which on a layer stays dense, if no tiles pay."""
+"""Share of nonzero weights above which a layer without useful tiles stays dense."""
 
 
 @torch.no_grad()
@@ -31,33 +31,32 @@ def to_inference(
     opaque: Sequence[Callable[..., Any]] = (),
     example: Tensor | tuple[Any, ...] | None = None,
 ) -> nn.Module:
-    """A copy of a network in eval mode, with the same outputs, that is as fast as can be.
+    """A faster copy of a network in eval mode, with the same outputs.
 
-    Focused layers become plain ``nn.Linear`` ones, and a batch norm becomes part of the linear or
-    convolutional layer before it. Layers that have hooks or parametrizations, or share their
-    parameters, take nothing in.
+    Focused layers become plain ``nn.Linear`` layers, and batch norms are folded into the linear or
+    convolutional layer before them. Layers with hooks, parametrizations or shared parameters are
+    not folded into.
 
     Args:
-        module: the network, pruned or not; stays as it is.
-        sparse: make focused layers :class:`BandedLinear` where that pays. A permutation of their
-            outputs becomes part of the next layer, if that is a linear one.
-        opaque: functions that the network's ``forward`` calls and torch.fx must not look into,
-            because they ask for shapes. If it cannot follow ``forward``, batch norms stay.
-        example: inputs of the network, with as many dimensions as it will get. ``BatchNorm1d`` on
-            (samples, channels, values) does not normalise the outputs of a linear layer; so where
-            neither an example nor an ``nn.Flatten`` tells, it stays.
+        module: the network, pruned or not; it is not changed.
+        sparse: convert focused layers to :class:`BandedLinear` where that pays. If the next layer
+            is linear, it takes in the permutation of their outputs.
+        opaque: functions that ``forward`` calls and that torch.fx must not trace, because they
+            read shapes. If torch.fx cannot trace ``forward``, batch norms are not folded.
+        example: inputs of the network, with the dimensions that it will get. ``BatchNorm1d`` on
+            (samples, channels, values) does not normalise the outputs of a linear layer. Without an
+            example or an ``nn.Flatten`` that excludes this, it is not folded.
     """
     net = copy.deepcopy(module).eval().requires_grad_(False)
-    graph = _analyse(net, opaque, example)
+    graph = _trace_layers(net, opaque, example)
     positions: dict[str, Tensor] = {}
     for name, layer in list(net.named_modules()):
         if isinstance(layer, FocusedLinear) and not is_hooked(layer) and name not in graph.read:
             positions[name] = layer.tau
             folded = layer.fold().requires_grad_(False)
             if sparse:
-                phi = layer.phi().abs()
-                folded.weight *= phi > layer.cutoff * phi.amax(1, keepdim=True)
-            net = _put(net, name, folded)
+                folded.weight *= layer.within_cutoff()
+            net = _set_layer(net, name, folded)
     for name, following in graph.next.items():
         _fold_batch_norm(net, name, following, graph)
     if sparse:
@@ -71,10 +70,10 @@ class _Graph:
     """How the layers of a network are connected.
 
     Args:
-        next: the layer that takes the output of a layer, where both are used once and only there.
-        read: layers whose parameters ``forward`` uses besides calling them.
+        next: the only consumer of a layer's output, where both layers are called once.
+        read: layers whose parameters ``forward`` reads directly.
         flat: layers whose inputs are known to be (samples, values).
-        shared: layers whose parameters other layers have too.
+        shared: layers that share parameters with other layers.
     """
 
     next: dict[str, str]
@@ -83,10 +82,10 @@ class _Graph:
     shared: set[str]
 
     def is_plain(self, net: nn.Module, name: str) -> bool:
-        """Whether a layer does what its type says, and nothing else depends on how."""
+        """Whether a layer is one of torch's own, without hooks, that nothing else depends on."""
         layer = net.get_submodule(name)
-        own = type(layer).__module__.startswith("torch.nn.modules.")  # not a user's subclass
-        return own and name not in self.read | self.shared and not is_hooked(layer)
+        builtin = type(layer).__module__.startswith("torch.nn.modules.")
+        return builtin and name not in self.read | self.shared and not is_hooked(layer)
 
 
 def _fold_batch_norm(net: nn.Module, name: str, following: str, graph: _Graph) -> None:
@@ -95,7 +94,7 @@ def _fold_batch_norm(net: nn.Module, name: str, following: str, graph: _Graph) -
         return
     if not isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d) or norm.running_mean is None:
         return
-    if norm.weight is None:  # torch's functions want to see one
+    if norm.weight is None:  # torch's fusion functions need one
         norm.weight = nn.Parameter(torch.ones_like(norm.running_mean), requires_grad=False)
         norm.bias = nn.Parameter(torch.zeros_like(norm.running_mean), requires_grad=False)
     if isinstance(layer, nn.Linear):
@@ -106,12 +105,12 @@ def _fold_batch_norm(net: nn.Module, name: str, following: str, graph: _Graph) -
         fused = fuse_conv_bn_eval(layer, norm)
     else:
         return
-    _put(net, name, fused.requires_grad_(False))
-    _put(net, following, nn.Identity())
+    _set_layer(net, name, fused.requires_grad_(False))
+    _set_layer(net, following, nn.Identity())
 
 
 def _make_banded(net: nn.Module, name: str, positions: dict[str, Tensor], graph: _Graph) -> Any:
-    """Replace a layer by a banded one, if that pays."""
+    """Replace a layer by a banded one where that pays."""
     layer: Any = net.get_submodule(name)
     following = graph.next.get(name)
     while following and graph.is_plain(net, following):
@@ -121,7 +120,7 @@ def _make_banded(net: nn.Module, name: str, positions: dict[str, Tensor], graph:
         following = graph.next.get(following)
     else:
         after = None
-    # A focused layer needs its inputs in their order: there, neighbours are side by side.
+    # A permutation of its inputs would scatter the band of a focused layer.
     reorder = type(after) is nn.Linear and following not in positions
     banded = BandedLinear(
         layer.weight, layer.bias, positions=positions[name], restore=not reorder
@@ -130,17 +129,17 @@ def _make_banded(net: nn.Module, name: str, positions: dict[str, Tensor], graph:
         return net
     if reorder and banded.order is not None:
         after.weight = nn.Parameter(after.weight[:, banded.order], requires_grad=False)
-    return _put(net, name, banded)
+    return _set_layer(net, name, banded)
 
 
-def _put(net: nn.Module, name: str, layer: nn.Module) -> nn.Module:
+def _set_layer(net: nn.Module, name: str, layer: nn.Module) -> nn.Module:
     if not name:
         return layer
     net.set_submodule(name, layer)
     return net
 
 
-def _analyse(
+def _trace_layers(
     net: nn.Module, opaque: Sequence[Callable[..., Any]], example: Tensor | tuple[Any, ...] | None
 ) -> _Graph:
     owners = Counter(id(value) for _, value in net.named_parameters(remove_duplicate=False))
@@ -169,7 +168,7 @@ def _analyse(
 
 
 def _flat_layers(net: nn.Module, example: Tensor | tuple[Any, ...]) -> set[str]:
-    """The linear layers that get two dimensions, and no others, from an example."""
+    """The linear layers whose inputs always have two dimensions for this example."""
     seen: dict[str, set[int]] = {}
     hooks = [
         layer.register_forward_pre_hook(
@@ -185,7 +184,7 @@ def _flat_layers(net: nn.Module, example: Tensor | tuple[Any, ...]) -> set[str]:
 
 
 def _is_flattened(net: nn.Module, node: fx.Node) -> bool:
-    """Whether a layer's input was flattened, and has been through layers since that keep that."""
+    """Whether a layer's input was flattened, with only shape-preserving layers since then."""
     before = node.args[0] if node.args else None
     while isinstance(before, fx.Node) and before.op == "call_module":
         layer = net.get_submodule(str(before.target))
@@ -200,7 +199,7 @@ def _is_flattened(net: nn.Module, node: fx.Node) -> bool:
 
 
 class _Tracer(fx.Tracer):
-    """Records layers without children as calls, ours too."""
+    """Does not trace into layers without children, nor into window readers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if isinstance(m, WindowReader):
@@ -209,10 +208,10 @@ class _Tracer(fx.Tracer):
 
 
 def _trace(net: nn.Module, opaque: Sequence[Callable[..., Any]]) -> fx.Graph | None:
-    """The graph of a network; None if it depends on the input."""
+    """The graph of a network; None if torch.fx cannot trace it."""
     if not any(net.children()):
         return None
     try:
         return _Tracer(autowrap_functions=tuple(opaque)).trace(net)
-    except Exception:  # whatever its forward does with a proxy of a tensor
+    except Exception:  # a user's forward may raise anything when it gets a proxy
         return None

@@ -1,4 +1,4 @@
-"""Where training starts: centres, apertures and weights."""
+"""Initial centres, apertures and weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEIGHT_SCHEMES = ("focus_glorot", "glorot", "he", "per_connection")
 def initial_mu(
     mu: Mu, neurons: int, axes: int, allowed: tuple[float, float], margin: float
 ) -> Tensor:
-    """Centres of shape (n, d) for a scheme's name, a number or values; see ``FocusedLinear``."""
+    """Centres of shape (n, d) from a scheme, a number or values; see ``FocusedLinear``."""
     low, high = allowed
     if isinstance(mu, str):
         if mu not in MU_SCHEMES:
@@ -40,7 +40,7 @@ def initial_mu(
 
 
 def initial_sigma(sigma: Sigma, neurons: int, axes: int) -> Tensor:
-    """Apertures of shape (n, d) for a number, a range (low, high) to draw from, or a tensor."""
+    """Apertures of shape (n, d) from a number, a range (low, high) to draw from, or a tensor."""
     if isinstance(sigma, (Tensor, int, float)) and not isinstance(sigma, bool):
         values = expand_values("sigma", sigma, neurons, axes)
     elif isinstance(sigma, Sequence) and not isinstance(sigma, str) and len(sigma) == 2:
@@ -64,7 +64,7 @@ def _spread(neurons: int, axes: int, margin: float) -> Tensor:
     side = math.ceil(round(neurons ** (1 / axes), 6))
     lines = [torch.linspace(margin, 1 - margin, side, dtype=torch.float64, device="cpu")] * axes
     grid = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).reshape(-1, axes)
-    # The grid may have a few points more than neurons: leave out evenly, not one corner.
+    # The grid may have more points than neurons: drop points evenly, not from one corner.
     chosen = torch.linspace(0, len(grid) - 1, neurons, dtype=torch.float64, device="cpu")
     return grid[chosen.round().long()]
 
@@ -72,12 +72,12 @@ def _spread(neurons: int, axes: int, margin: float) -> Tensor:
 def expand_values(
     name: str, value: float | Sequence[float] | Tensor, neurons: int, axes: int
 ) -> Tensor:
-    """Values of shape (n, d) for a number, or for values of shape (n,) or (n, d)."""
+    """Expand a number, or values of shape (n,) or (n, d), to a tensor (n, d)."""
     dtype = value.dtype if isinstance(value, Tensor) else torch.float64
     try:
         numbers = value if isinstance(value, Sequence) else [value]
         if any(isinstance(number, bool) for number in numbers):
-            raise TypeError  # torch would take them for 0 and 1
+            raise TypeError  # torch would read 0 and 1
         values = torch.as_tensor(value, dtype=dtype, device="cpu").detach()
     except (TypeError, ValueError):
         raise ValueError(f"{name}={value!r} is not a number or a tensor.") from None
@@ -98,15 +98,15 @@ def weight_bound(phi: Tensor, scheme: str) -> Tensor:
 
     Args:
         phi: initial focus coefficients, (n, m).
-        scheme: ``"focus_glorot"``, what the author ran: sqrt(6 / (fan in + fan out)), where the
-            fan in of a neuron and the fan out of an input are sums of phi^2; ``"glorot"``, that
-            of a plain layer, whatever its foci: sqrt(6 / (m + n)); ``"he"``, the paper's Eq.
-            init_sum: sqrt(6 / fan in); ``"per_connection"``, the appendix's second scheme: equal
-            variance of all products w * phi, summing to 1.
+        scheme: ``"focus_glorot"``, as in the author's code: sqrt(6 / (fan in + fan out)), where
+            the fan in of a neuron and the fan out of an input are sums of phi^2; ``"glorot"``, as
+            in a plain layer: sqrt(6 / (m + n)); ``"he"``, the paper's Eq. init_sum:
+            sqrt(6 / fan in); ``"per_connection"``, the appendix's second scheme: all products
+            w * phi of a neuron have equal variance, and their variances sum to 1.
     """
     if scheme == "glorot":
         return torch.full_like(phi, math.sqrt(6 / sum(phi.shape)))
-    # A neuron that sees nothing (a triangle between two inputs) starts as if it saw everything.
+    # A neuron that sees no input (a triangle between two) is initialised as if it saw all.
     phi = torch.where((phi != 0).any(1, keepdim=True), phi, 1.0)
     power = phi.square()
     fan_in = power.sum(1, keepdim=True)
@@ -114,8 +114,8 @@ def weight_bound(phi: Tensor, scheme: str) -> Tensor:
         return (6 / (fan_in + power.sum(0, keepdim=True))).sqrt()
     if scheme == "he":
         return (6 / fan_in).sqrt().expand_as(phi)
-    # Where phi vanishes the appendix asks for infinite weights: let these be no larger than those
-    # at a hundredth of the peak, and give their variance to the others.
+    # Where phi vanishes, the appendix asks for infinite weights. Bound them by the weight at a
+    # hundredth of the peak, and give their variance to the others.
     size = phi.abs().maximum(phi.abs().amax(1, keepdim=True) / 100)
     count = (phi / size).square().sum(1, keepdim=True)
     return (3 / count).sqrt() / size

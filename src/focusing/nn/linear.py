@@ -20,17 +20,17 @@ from focusing.nn.ops.functional import (
     focus_coefficients,
     focused_linear,
 )
-from focusing.nn.positions import GRIDS, Grid, Topology, positions, read_topology
+from focusing.nn.positions import GRIDS, Grid, Topology, parse_topology, positions
 from focusing.nn.sparse import BandedLinear
 
-fx.wrap("focused_linear")  # which asks for shapes: torch.fx records one call of it
+fx.wrap("focused_linear")  # torch.fx records one call, because the function reads shapes
 
 MIN_BANDED_WEIGHTS = 2**15
-"""Below this many weights a layer's time goes into calls, not into arithmetic."""
+"""Number of weights below which bands do not pay: calls take longer than arithmetic."""
 
 
 class FociView(NamedTuple):
-    """Centres and apertures."""
+    """Centres and apertures of foci."""
 
     mu: Tensor
     sigma: Tensor
@@ -45,45 +45,44 @@ class FocusedLinear(nn.Module):
         s_j = \sqrt{m} \, / \, \|g_j\|_2
 
     where :math:`g` is the exponential. The centre :math:`\mu` and the aperture :math:`\sigma` of
-    each neuron are trained beside its weights; call :meth:`constrain_` after each optimizer step,
-    or let :class:`~focusing.FocusConstraint` do it.
+    each neuron are trained along with its weights. Call :meth:`constrain_` after each optimizer
+    step, or let :class:`~focusing.FocusConstraint` do it.
 
     Args:
         in_features: number of inputs m.
         out_features: number of neurons n.
         bias: learn an additive bias, which starts at zero.
-        topology: where the inputs are. None: on a line, as in the paper; a shape such as
+        topology: positions of the inputs. None: a line, as in the paper; a shape such as
             ``(28, 28)``, ``(32, 32, 3)`` whose channels share a position, ``(D, H, W)`` or, with
             many channels, ``((14, 14), 32)``; a tensor (m, d) of positions in [0, 1]; or the
-            focused layer whose outputs they are: each is where its neuron looks at present.
-        grid: positions along each axis of m inputs, ``"linspace"`` (i / (m - 1), from 0 to 1) or
+            previous focused layer, whose neurons' current centres become the positions.
+        grid: positions along an axis of m inputs: ``"linspace"`` (i / (m - 1), from 0 to 1) or
             ``"index"`` (i / m, as in the paper's Eq. focus and the author's code of 2018).
         focus: ``"gaussian"``, ``"negated_gaussian"``, ``"gaussian_derivative"``, ``"triangle"`` or
-            ``"bernoulli"`` (connections drawn with the gaussian's probability in training, their
-            expectation in eval mode).
+            ``"bernoulli"`` (connections are drawn with the Gaussian as their probability in
+            training, and take their expectation in eval mode).
         mu: initial centres: ``"spread"`` (a grid), ``"center"``, ``"center_jitter"`` (+-.025),
             ``"random"``, a number, or a tensor (n,) or (n, d).
-        margin: ``"spread"`` leaves so much free on either side: centres from .2 to .8.
+        margin: free space on either side with ``mu="spread"``: 0.2 puts centres from .2 to .8.
         sigma: initial apertures: a number, a range (low, high) to draw from, or a tensor.
-        train_mu: whether mu has a gradient.
-        train_sigma: whether sigma has a gradient.
-        units_per_focus: so many neurons, one after the other, share a focus, as the channels of a
-            locally connected layer do; n is a multiple of it.
-        init: weights: ``"focus_glorot"``, ``"glorot"`` (that of a plain layer), ``"he"`` or
-            ``"per_connection"``.
-        sigma_range: where :meth:`constrain_` keeps sigma.
-        mu_range: where :meth:`constrain_` keeps mu.
+        train_mu: whether mu is trained.
+        train_sigma: whether sigma is trained.
+        units_per_focus: number of consecutive neurons that share a focus, like the channels of a
+            locally connected layer; it divides n.
+        init: weight initialisation: ``"focus_glorot"``, ``"glorot"`` (as in a plain layer),
+            ``"he"`` or ``"per_connection"``.
+        sigma_range: range to which :meth:`constrain_` clips sigma.
+        mu_range: range to which :meth:`constrain_` clips mu.
         normalizer: ``"l2"`` (the paper's Eq. for s), ``"sum"`` (Algorithm 2 as printed),
             ``"mean"`` (the mean of phi is 1, as in the author's code of 2018) or ``"none"``.
-        backend: what computes the product, always with the same result: ``"reference"`` (plain
-            autograd), ``"torch"`` (fewer passes), ``"numba"`` (compiled loops on the CPU),
-            ``"numba_banded"`` (the same over what the foci reach), ``"triton"`` (kernels on a GPU);
-            ``"auto"`` chooses by device, shape and foci. All but reference cover the gaussian and
-            first derivatives; elsewhere reference serves, and torch where numba or Triton cannot.
-        cutoff: bands leave out inputs whose coefficient is below this share of the neuron's
-            largest.
+        backend: the engine; all give the same result. ``"reference"`` (plain autograd),
+            ``"torch"`` (fewer passes), ``"numba"`` (CPU kernels), ``"numba_banded"`` (CPU kernels
+            that skip inputs outside the foci), ``"triton"`` (GPU kernels), or ``"auto"``, which
+            selects by device, shape and foci. Only reference computes other focus functions and
+            second derivatives. Where numba or Triton cannot run, torch does.
+        cutoff: bands skip inputs whose coefficient is below this share of the neuron's largest.
         device: device of the parameters.
-        dtype: type of the parameters.
+        dtype: data type of the parameters.
 
     Shape:
         - Input: (*, m) with any number of leading dimensions.
@@ -124,7 +123,6 @@ class FocusedLinear(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         super().__init__()
         check_count("in_features", in_features)
         check_count("out_features", out_features)
@@ -139,20 +137,20 @@ class FocusedLinear(nn.Module):
         check_choice("grid", grid, GRIDS)
         check_choice("init", init, WEIGHT_SCHEMES)
         check_choice("normalizer", normalizer, NORMALIZERS)
-        backend = ops.FORMER_NAMES.get(backend, backend)
+        backend = ops.BACKEND_ALIASES.get(backend, backend)
         check_choice("backend", backend, ops.BACKENDS)
         if not 0 < cutoff < 1:
             raise ValueError(f"cutoff={cutoff} must lie between 0 and 1.")
         self.in_features, self.out_features = in_features, out_features
         self.units_per_focus = units_per_focus
-        # In a tuple, as it is no layer inside this one.
-        self._before = (topology,) if isinstance(topology, FocusedLinear) else ()
-        self._before_version = -1
+        # In a tuple, so that it is not registered as a submodule.
+        self._previous = (topology,) if isinstance(topology, FocusedLinear) else ()
+        self._previous_version = -1
         self.topology: Grid | Tensor
         if isinstance(topology, FocusedLinear):
             self.topology = _centres(topology, in_features)
         else:
-            self.topology = read_topology(topology, in_features)
+            self.topology = parse_topology(topology, in_features)
         self.grid = grid
         if grid != "linspace" and isinstance(self.topology, Tensor):
             raise ValueError(
@@ -162,32 +160,32 @@ class FocusedLinear(nn.Module):
         self.backend, self.cutoff = backend, cutoff
         self.mu_range = check_range("mu_range", mu_range, -math.inf)
         self.sigma_range = check_range("sigma_range", sigma_range, 0.0)
-        self._start = (mu, margin, sigma)
+        self._initial_foci = (mu, margin, sigma)
         self._cpu_engine: cpu.CpuEngine | None = None
 
-        self._make_weight(device=device, dtype=dtype)
-        stored = self._stored
-        self.bias = nn.Parameter(stored.new_zeros(out_features)) if bias else None
+        self._create_weight(device=device, dtype=dtype)
+        parameter = self._weight_parameter
+        self.bias = nn.Parameter(parameter.new_zeros(out_features)) if bias else None
         self.register_buffer("tau", self._positions(), persistent=False)
-        foci = stored.new_empty(out_features // units_per_focus, self.tau.shape[1])
+        foci = parameter.new_empty(out_features // units_per_focus, self.tau.shape[1])
         self.mu = nn.Parameter(foci, requires_grad=train_mu)
         self.sigma = nn.Parameter(foci.clone(), requires_grad=train_sigma)
         self.register_buffer("mask", None)
         self.reset_parameters()
 
-    def _make_weight(self, **factory: Any) -> None:
+    def _create_weight(self, **factory: Any) -> None:
         self.weight = nn.Parameter(torch.empty(self.out_features, self.in_features, **factory))
 
     @property
-    def _stored(self) -> nn.Parameter:
-        """The parameter that holds the weights."""
+    def _weight_parameter(self) -> nn.Parameter:
+        """The parameter behind ``weight``, which a subclass may compute from another one."""
         return self.weight
 
     def reset_parameters(self) -> None:
-        """Draw foci and weights anew, as in the constructor; on the meta device, do nothing."""
-        if self._stored.is_meta:
+        """Initialise foci and weights, as the constructor does; on the meta device, do nothing."""
+        if self._weight_parameter.is_meta:
             return
-        mu, margin, sigma = self._start
+        mu, margin, sigma = self._initial_foci
         with torch.no_grad():
             foci, axes = self.mu.shape
             self.mu.copy_(initial_mu(mu, foci, axes, self.mu_range, margin))
@@ -202,41 +200,42 @@ class FocusedLinear(nn.Module):
         self.weight.copy_((2 * torch.rand_like(bound) - 1) * bound)
 
     @property
-    def _place(self) -> dict[str, Any]:
-        """Device and type of positions, never below float32: bfloat16 cannot tell 784 apart."""
-        dtype = torch.promote_types(self._stored.dtype, torch.float32)
-        return {"device": self._stored.device, "dtype": dtype}
+    def _tau_options(self) -> dict[str, Any]:
+        """Device and dtype of positions; bfloat16 could not tell 784 of them apart."""
+        parameter = self._weight_parameter
+        dtype = torch.promote_types(parameter.dtype, torch.float32)
+        return {"device": parameter.device, "dtype": dtype}
 
     def _positions(self) -> Tensor:
-        topology = _centres(*self._before, self.in_features) if self._before else self.topology
-        return positions(topology, self.grid, **self._place)
+        topology = _centres(*self._previous, self.in_features) if self._previous else self.topology
+        return positions(topology, self.grid, **self._tau_options)
 
-    def _follow(self) -> None:
-        """Take the present centres of the layer before as positions, if they have moved."""
-        for layer in self._before:
-            if self._before_version != layer.mu._version:
-                with torch.inference_mode(False):  # they must serve training too
+    def _update_positions(self) -> None:
+        """Take the current centres of the previous layer as positions, if they have moved."""
+        for layer in self._previous:
+            if self._previous_version != layer.mu._version:
+                with torch.inference_mode(False):  # training may use them later
                     self.tau = self._positions()
-                self._before_version = layer.mu._version
-                self._cpu_engine = None  # it knows the former positions
+                self._previous_version = layer.mu._version
+                self._cpu_engine = None  # it has the old positions
 
     def _apply(self, fn: Any, recurse: bool = True) -> FocusedLinear:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.tau = self._positions()
-        self._cpu_engine = None  # it holds the positions at the former precision
+        self._cpu_engine = None  # it has positions of the old dtype
         return self
 
     @property
     def foci(self) -> FociView:
-        """Views of mu and sigma as a reader expects them: vectors on a line, (n, d) elsewhere."""
+        """Views of mu and sigma: vectors (n,) on a line, (n, d) elsewhere."""
         if self.mu.shape[1] == 1:
             return FociView(self.mu[:, 0], self.sigma[:, 0])
         return FociView(self.mu, self.sigma)
 
     def neuron_foci(self) -> FociView:
-        """Centre and aperture of every neuron, (n, d); what all engines compute with.
+        """Centre and aperture of every neuron, (n, d), as the engines take them.
 
-        Neurons that share a focus get copies of it, so that autograd sums up their gradients.
+        Neurons that share a focus get copies of it; autograd sums their gradients.
         """
         mu, sigma = self._parameter("mu"), self._parameter("sigma")
         if self.units_per_focus > 1:
@@ -244,15 +243,15 @@ class FocusedLinear(nn.Module):
         return FociView(mu, sigma)
 
     def phi(self) -> Tensor:
-        """Focus coefficients (n, m), zero where pruned; of bernoulli, their expectation."""
-        self._follow()
+        """Focus coefficients (n, m), zero where pruned; for bernoulli, their expectation."""
+        self._update_positions()
         phi = focus_coefficients(
             *self.neuron_foci(), self.tau, focus=self.focus, normalizer=self.normalizer
         )
         return phi if self.mask is None else phi * self.mask
 
     def effective_weight(self) -> Tensor:
-        """The weights that act, phi o W, of shape (n, m)."""
+        """The product phi o W, (n, m)."""
         return (self.phi() * self.weight).to(self.weight.dtype)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -264,35 +263,34 @@ class FocusedLinear(nn.Module):
         plain = self.backend == "reference" or self.focus != "gaussian"
         if not plain and ops.is_tracing(input):
             tensors = input, weight, mu, sigma, self.tau, self.mask
-            plain = bool(self._before) or not ops.compiles_kernels(self.backend, *tensors)
+            plain = bool(self._previous) or not ops.compiles_triton(self.backend, *tensors)
         if plain or input.is_meta:
-            foci = mu, sigma, self._positions() if self._before else self.tau
+            foci = mu, sigma, self._positions() if self._previous else self.tau
             options: Any = {"focus": self.focus, "normalizer": self.normalizer, "mask": self.mask}
             return focused_linear(input, weight, bias, *foci, **options, sample=self.training)
-        if self._before:
-            self._follow()
+        if self._previous:
+            self._update_positions()
         if torch.is_autocast_enabled("cpu" if input.is_cpu else input.device.type):
-            if input.dtype != torch.float64:  # which autocast leaves alone
+            if input.dtype != torch.float64:  # autocast leaves it alone
                 input = input.to(torch.get_autocast_dtype(input.device.type))
         elif input.dtype != weight.dtype:
-            return functional.linear(input, weight, bias)  # torch says what is wrong
+            return functional.linear(input, weight, bias)  # raises torch's own error
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
-        buffers: Any = self._buffers  # many times faster than attributes
+        buffers: Any = self._buffers  # much faster than attributes
         mask, tau = buffers["mask"], buffers["tau"]
         if self.backend in ops.CPU_BACKENDS and cpu.supports(x, weight, mu, sigma, tau, mask):
             y = (self._cpu_engine or self._make_cpu_engine())(x, weight, bias, mu, sigma, mask)
         else:
-            engine = ops.engine(self.backend, x, weight, mu, sigma, tau, mask)
+            engine = ops.select_engine(self.backend, x, weight, mu, sigma, tau, mask)
             y = engine.focused_linear(x, weight, bias, mu, sigma, tau, mask, self.normalizer)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
     def _parameter(self, name: str) -> Any:
-        """The attribute, several times faster unless it is computed from other parameters."""
+        """A fast ``getattr``, which is slow in modules; a parametrised one is no parameter."""
         parameter = self._parameters.get(name)
         return getattr(self, name) if parameter is None else parameter
 
     def _make_cpu_engine(self) -> cpu.CpuEngine:
-        """An engine for these positions; it keeps its plan and its memory between steps."""
         large = self.in_features * self.out_features >= MIN_BANDED_WEIGHTS
         bands = "auto" if self.backend == "auto" and large else "never"
         self._cpu_engine = cpu.CpuEngine(
@@ -309,24 +307,20 @@ class FocusedLinear(nn.Module):
         """Clip mu and sigma into their ranges; call it after each optimizer step."""
         self.mu.clamp_(*self.mu_range)
         self.sigma.clamp_(*self.sigma_range)
-        self._follow()
+        self._update_positions()
 
     def regularization(self, p: int = 2) -> Tensor:
-        """Sum of |sigma|^p over the foci: a penalty that narrows the foci.
-
-        Args:
-            p: 1 or 2.
-        """
+        """Sum of |sigma|^p over the foci, with p = 1 or 2: a penalty that narrows them."""
         if p not in (1, 2):
             raise ValueError(f"p={p} must be 1 or 2.")
         return self.sigma.abs().sum() if p == 1 else self.sigma.square().sum()
 
     @torch.no_grad()
     def prune(self, threshold: float) -> float:
-        """Drop the connections with |phi| < threshold for good; they are kept in ``mask``.
+        """Remove connections with |phi| < threshold permanently, by setting ``mask``.
 
         Returns:
-            The sparsity: the share of connections that are gone.
+            The sparsity: the share of connections that are removed.
         """
         if not threshold >= 0:
             raise ValueError(f"threshold={threshold} must be 0 or greater.")
@@ -336,7 +330,7 @@ class FocusedLinear(nn.Module):
 
     @torch.no_grad()
     def fold(self) -> nn.Linear:
-        """A plain ``nn.Linear`` that computes the same in eval mode, without the foci."""
+        """Convert to a plain ``nn.Linear`` with the same outputs as in eval mode."""
         bias = None if self.bias is None else nn.Parameter(self.bias.detach().clone())
         linear = nn.Linear(self.in_features, self.out_features, bias is not None, device="meta")
         linear.weight = nn.Parameter(self.effective_weight())
@@ -345,11 +339,14 @@ class FocusedLinear(nn.Module):
 
     @torch.no_grad()
     def banded(self) -> BandedLinear:
-        """A layer for inference that computes only the connections above the cutoff."""
-        phi = self.phi().abs()
-        kept = phi > self.cutoff * phi.amax(1, keepdim=True)
-        weight = self.effective_weight() * kept
+        """Convert to a layer for inference that computes only connections above the cutoff."""
+        weight = self.effective_weight() * self.within_cutoff()
         return BandedLinear(weight, self.bias, positions=self.tau).train(self.training)
+
+    def within_cutoff(self) -> Tensor:
+        """Connections above the cutoff, (n, m): |phi| > cutoff times the neuron's largest."""
+        phi = self.phi().abs()
+        return phi > self.cutoff * phi.amax(1, keepdim=True)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -361,11 +358,11 @@ class FocusedLinear(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Made anew where it is needed; copies of tensors count their versions anew.
-        return {**self.__dict__, "_cpu_engine": None, "_before_version": -1}
+        # The engine holds raw memory, and versions of copied tensors start again.
+        return {**self.__dict__, "_cpu_engine": None, "_previous_version": -1}
 
     def extra_repr(self) -> str:
-        """Sizes, focus, and the range of the foci as they are now."""
+        """Sizes, focus, and the current range of the foci."""
         parts = [
             f"in_features={self.in_features}, out_features={self.out_features}",
             f"bias={self.bias is not None}, focus={self.focus}",
@@ -373,15 +370,15 @@ class FocusedLinear(nn.Module):
         for name, default in (("normalizer", "l2"), ("grid", "linspace"), ("units_per_focus", 1)):
             if getattr(self, name) != default:
                 parts.append(f"{name}={getattr(self, name)}")
-        if self._before:
-            parts.append("topology=centres of the layer before")
+        if self._previous:
+            parts.append("topology=centres of the previous layer")
         elif isinstance(self.topology, Tensor):
             parts.append(f"topology={tuple(self.topology.shape)} positions")
         elif len(self.topology.axes) > 1 or self.topology.channels > 1:
             parts.append(f"topology={self.topology}")
         for name in ("mu", "sigma"):
             values = getattr(self, name)
-            if type(values) in ops.PLAIN_TYPES and not values.is_meta:  # never a rank's shards
+            if type(values) in ops.PLAIN_TYPES and not values.is_meta:  # not the shards of FSDP
                 fixed = "" if values.requires_grad else " (fixed)"
                 parts.append(f"{name}={values.min():.3g}..{values.max():.3g}{fixed}")
         if self.mask is not None:
@@ -390,7 +387,7 @@ class FocusedLinear(nn.Module):
 
 
 def _centres(layer: FocusedLinear, in_features: int) -> Tensor:
-    """Where the neurons of a layer look: positions of the inputs of the next."""
+    """Centres of a layer's neurons, which are positions for the next layer."""
     if layer.out_features != in_features:
         raise ValueError(
             f"topology is a layer of {layer.out_features} neurons but in_features={in_features}."

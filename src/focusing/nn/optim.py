@@ -1,4 +1,4 @@
-"""Train focused layers with any optimizer of torch: its parameter groups, and its constraint."""
+"""Parameter groups and the constraint for training focused layers with any torch optimizer."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ def param_groups(
     lr_dynamic: float | None = None,
     weight_decay: float | None = None,
 ) -> list[dict[str, Any]]:
-    """The parameters of a model in groups: ``weight``, ``other``, ``mu``, ``sigma``, ``dynamic``.
+    """Parameter groups of a model: ``weight``, ``other``, ``mu``, ``sigma`` and ``dynamic``.
 
-    ``weight`` holds the matrices and kernels, ``other`` the vectors (biases, batch norms), ``mu``
-    and ``sigma`` the foci of all :class:`FocusedLinear` and :class:`FocusedAttention` layers,
-    ``dynamic`` whatever finds the windows of :class:`DynamicFocus` or :class:`SpatialTransformer`,
-    which collapse at the rate of the weights. Frozen parameters are in none of them, and a group
-    without parameters is left out.
+    ``weight`` holds matrices and kernels, ``other`` vectors (biases, batch norms), ``mu`` and
+    ``sigma`` the foci of all :class:`FocusedLinear` and :class:`FocusedAttention` layers. The group
+    ``dynamic`` holds :class:`DynamicFocus` and :class:`SpatialTransformer`, because windows
+    collapse at the learning rate of the weights. Frozen parameters and empty groups are left out.
 
     Args:
         model: any model, with focused layers or without.
-        lr: learning rate of weights and others; None: the optimizer's.
-        lr_mu: learning rate of the centres; None: that of the weights.
-        lr_sigma: learning rate of the apertures; None: that of the weights.
-        lr_dynamic: learning rate of dynamic foci; None: a thirtieth of that of the weights.
-        weight_decay: of ``weight``; None: the optimizer's. The others never decay, because foci
-            would drift to 0.
+        lr: learning rate of ``weight`` and ``other``; None: the optimizer's default.
+        lr_mu: learning rate of the centres; None: ``lr``.
+        lr_sigma: learning rate of the apertures; None: ``lr``.
+        lr_dynamic: learning rate of dynamic foci; None: ``lr`` / 30.
+        weight_decay: weight decay of ``weight``; None: the optimizer's default. The other groups
+            have none, because foci would drift to 0.
 
     Example:
         >>> model = nn.Sequential(FocusedLinear(784, 800), nn.ReLU(), nn.Linear(800, 10))
@@ -76,11 +75,11 @@ def param_groups(
 
 
 class FocusConstraint:
-    """Calls ``constrain_()`` of all foci of a model after each step of an optimizer.
+    """Calls ``constrain_()`` of all focused layers of a model after each optimizer step.
 
     Args:
-        model: the model whose foci stay in their ranges.
-        optimizer: the optimizer that moves them.
+        model: the model.
+        optimizer: its optimizer.
 
     Example:
         >>> model = nn.Sequential(FocusedLinear(6, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -99,10 +98,10 @@ class FocusConstraint:
         self._handle = optimizer.register_step_post_hook(self)
 
     def __call__(self, *_: object) -> None:
-        """Clip the foci of all layers into their ranges."""
+        """Clip all foci into their ranges."""
         for layer in self.layers:
             layer.constrain_()
 
     def remove(self) -> None:
-        """Take the constraint off the optimizer."""
+        """Remove the constraint from the optimizer."""
         self._handle.remove()

@@ -1,4 +1,4 @@
-"""Where the inputs are: a topology becomes positions in the unit cube."""
+"""Positions of the inputs in the unit cube, from a topology."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from torch import Tensor
 Topology = Sequence[Any] | Tensor | None
 """None (a line), a shape, ``((28, 28), channels)``, or an (m, d) tensor of positions."""
 
-
 GRIDS = ("linspace", "index")
-"""Where the inputs of an axis are: from 0 to 1, both included, or at i / m."""
+"""Positions along an axis of m inputs: i / (m - 1), or i / m."""
 
 
 class Grid(NamedTuple):
-    """A regular topology: the sizes of its axes, and the channels that share each position."""
+    """A regular topology: sizes of its axes, and the number of channels at each position."""
 
     axes: tuple[int, ...]
     channels: int = 1
@@ -28,13 +27,13 @@ class Grid(NamedTuple):
         return f"{self.axes}" if self.channels == 1 else f"({self.axes}, {self.channels})"
 
 
-def read_topology(topology: Topology, in_features: int) -> Grid | Tensor:
-    """Read what the user gave, or say in one sentence what is wrong with it."""
+def parse_topology(topology: Topology, in_features: int) -> Grid | Tensor:
+    """Parse the argument of a layer, or raise a ValueError."""
     if isinstance(topology, Tensor):
         return _check_positions(topology, in_features)
     try:
-        grid = Grid((in_features,)) if topology is None else _read_shape(tuple(topology))
-    except TypeError:  # not sizes at all
+        grid = Grid((in_features,)) if topology is None else _parse_shape(tuple(topology))
+    except TypeError:  # not integers
         grid = Grid(())
     sizes = (*grid.axes, grid.channels)
     if not 1 <= len(grid.axes) <= 3 or min(sizes) < 1 or math.prod(sizes) != in_features:
@@ -45,7 +44,7 @@ def read_topology(topology: Topology, in_features: int) -> Grid | Tensor:
     return grid
 
 
-def _read_shape(shape: tuple[Any, ...]) -> Grid:
+def _parse_shape(shape: tuple[Any, ...]) -> Grid:
     if len(shape) == 2 and isinstance(shape[0], Sequence):  # ((14, 14), 32)
         return Grid(tuple(index(size) for size in shape[0]), index(shape[1]))
     sizes = tuple(index(size) for size in shape)
@@ -74,10 +73,7 @@ def _check_positions(tau: Tensor, in_features: int) -> Tensor:
 def positions(
     topology: Grid | Tensor, grid: str, *, device: torch.device | str | None, dtype: torch.dtype
 ) -> Tensor:
-    """Positions tau of the inputs, (m, d), in the order in which ``flatten`` lays them out.
-
-    Along an axis of m inputs the grid ``"linspace"`` is i / (m - 1) and ``"index"`` is i / m.
-    """
+    """Positions tau of the inputs, (m, d), in the order of ``flatten``; ``grid``: see GRIDS."""
     if isinstance(topology, Tensor):
         return topology.to(device=device, dtype=dtype)
     lines = axis_positions(topology, grid, device=device, dtype=dtype)
@@ -88,7 +84,7 @@ def positions(
 def axis_positions(
     topology: Grid, grid: str, *, device: torch.device | str | None, dtype: torch.dtype
 ) -> list[Tensor]:
-    """Positions along each axis of a regular topology, as :func:`positions` describes them."""
+    """Positions along each axis of a regular topology."""
     if grid == "index":
         return [torch.arange(size, device=device, dtype=dtype) / size for size in topology.axes]
     return [torch.linspace(0, 1, size, device=device, dtype=dtype) for size in topology.axes]

@@ -1,4 +1,4 @@
-"""A spatial transformer, the rival of dynamic focus: each sample chooses an affine map."""
+"""A spatial transformer, as a baseline for dynamic focus: an affine map for each sample."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ from focusing.nn.positions import Topology
 from focusing.nn.windows import (
     WindowReader,
     Windows,
+    centred_line,
     check_kernel,
     pool_cells,
-    precise,
+    upcast,
     without_autocast,
 )
 
 
 class SpatialTransformer(WindowReader):
-    r"""Samples a grid of points of each input, where an affine map puts them (Jaderberg 2015).
+    r"""Samples each input on a grid that an affine map transforms (Jaderberg et al. 2015).
 
-    A localiser (means of cells, a convolution, ReLU, means of coarser cells, a linear layer)
-    predicts the map; points between inputs are interpolated linearly, points outside the frame
-    see the nearest input. By default it has about as many parameters as the saliency of
+    A localisation network (average pooling, convolution, ReLU, average pooling, linear layer)
+    predicts the map. Values between inputs are interpolated linearly; points outside the frame see
+    the nearest input. By default it has about as many parameters as the saliency of
     :class:`focusing.nn.DynamicFocus`: 886 and 861 on cluttered MNIST.
 
     ``torch.nn.functional.grid_sample`` computes the same for images (``align_corners=True,
-    padding_mode="border"``), but its gradient is not deterministic on CUDA, and raises an error
-    where that is asked for. Here points are gathered, whose gradient is; and lines of
-    inputs work too. The means of volumes have no deterministic gradient on CUDA.
+    padding_mode="border"``), but its gradient is not deterministic on CUDA. The ``gather`` used
+    here has a deterministic gradient, and also works on lines. For volumes, the gradient of average
+    pooling is not deterministic on CUDA.
 
     Args:
         topology: shape of a sample, as for :class:`focusing.nn.DynamicFocus`.
         grid: number of points along each axis; None: half as many as inputs.
-        extent: initial share of the frame that the points cover; 1: the identity.
-        filters: filters of the localiser.
+        extent: initial share of the frame that the points cover; 1 is the identity.
+        filters: number of filters of the localisation network.
         kernel: size of its filters, in cells; odd.
-        pool: inputs of an axis that become one cell before its convolution.
-        cells: its features are averaged to about so many cells along each axis.
+        pool: number of inputs along an axis that are pooled to one cell before the convolution.
+        cells: approximate number of cells along each axis after the second pooling.
         device: device of the parameters.
-        dtype: type of the parameters.
+        dtype: data type of the parameters.
 
     Shape:
         - Input: (N, \*axes, C), or (N, \*axes) if there is one channel.
@@ -71,7 +72,6 @@ class SpatialTransformer(WindowReader):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Make the layer; a wrong argument raises a ValueError that says what is allowed."""
         super().__init__(topology, grid)
         axes, channels = self.topology
         check_kernel(kernel, pool, axes)
@@ -89,21 +89,21 @@ class SpatialTransformer(WindowReader):
         self.deviation = nn.Linear(
             filters * math.prod(coarse), dims * (dims + 1), bias=False, **factory
         )
-        nn.init.zeros_(self.deviation.weight)  # all samples begin with the same map
+        nn.init.zeros_(self.deviation.weight)  # all samples start with the same map
         identity = torch.eye(dims, dims + 1, **factory)
         self.theta = nn.Parameter(extent * identity)
 
     def maps(self, input: Tensor) -> Tensor:
-        """The affine map of each sample, (N, d, d + 1), between frames from -1 to 1."""
+        """The affine map of each sample, (N, d, d + 1), in coordinates from -1 to 1."""
         return without_autocast(self._maps, self._channels_last(input), self.theta.dtype)
 
     def _maps(self, x: Tensor) -> Tensor:
         features = torch.relu(self.convolution(pool_cells(x.movedim(-1, 1), self.pool)))
         deviation = self.deviation(pool_cells(features, self.stride).flatten(1))
-        return precise(self.theta) + precise(deviation).reshape(-1, *self.theta.shape)
+        return upcast(self.theta) + upcast(deviation).reshape(-1, *self.theta.shape)
 
     def windows(self, input: Tensor) -> Windows:
-        """The box around the points of each sample; they have no aperture."""
+        """The bounding box of each sample's points; their aperture is 0."""
         maps = self.maps(input)
         extent = maps[:, None, :, :-1].abs().sum(-1)
         return Windows(0.5 + 0.5 * maps[:, None, :, -1], extent, torch.zeros_like(extent))
@@ -115,37 +115,29 @@ class SpatialTransformer(WindowReader):
         return interpolate(x, places).reshape(-1, *self.grid, x.shape[-1])
 
     def _places(self, x: Tensor) -> Tensor:
-        """Where the points of each sample are, (N, points, d), in the unit cube."""
+        """The points of each sample, (N, points, d), in the unit cube."""
         maps = self._maps(x)
-        lines = [
-            torch.linspace(-1, 1, points, device=maps.device, dtype=maps.dtype)
-            if points > 1
-            else torch.zeros(1, device=maps.device, dtype=maps.dtype)
-            for points in self.grid
-        ]
+        lines = [centred_line(points, 1.0, maps) for points in self.grid]
         points = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).flatten(0, -2)
         places = points @ maps[..., :-1].transpose(1, 2) + maps[:, None, :, -1]
         return 0.5 + 0.5 * places
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds per sample of placing the points and of interpolating between inputs."""
+        """Multiply-adds per sample for the points and for the interpolation."""
         dims, channels = len(self.topology.axes), self.topology.channels
         work: int = dims * (dims + 1) + 2**dims * (dims + channels)
         return work * math.prod(self.grid)
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Topology and grid."""
         return f"topology={self.topology}, grid={self.grid}"
 
 
 def interpolate(x: Tensor, places: Tensor) -> Tensor:
-    """Samples (N, *axes, C) at places (N, P, d) of the unit cube, linearly between inputs.
+    """Values (N, P, C) of samples (N, *axes, C) at places (N, P, d) of the unit cube.
 
-    Places outside see the nearest input.
-
-    Returns:
-        Values (N, P, C).
+    The interpolation is linear along each axis; places outside see the nearest input.
     """
     axes = x.shape[1:-1]
     last = torch.tensor([size - 1 for size in axes], device=places.device, dtype=places.dtype)
@@ -154,6 +146,7 @@ def interpolate(x: Tensor, places: Tensor) -> Tensor:
     share = scaled - low
     values = x.flatten(1, -2)
     result: Any = 0
+    # Sum over the corners of the cell that holds the place, each weighted by its proximity.
     for corner in product((0, 1), repeat=len(axes)):
         weight, index = torch.ones_like(share[..., 0]), torch.zeros_like(low[..., 0]).long()
         for axis, (step, size) in enumerate(zip(corner, axes, strict=True)):

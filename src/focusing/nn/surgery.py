@@ -1,4 +1,4 @@
-"""Give focus to the linear layers of any model, and take it away again."""
+"""Replace the linear layers of any model by focused ones, and back."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ def focusify(
 ) -> nn.Module:
     """Replace ``nn.Linear`` layers by focused ones of the same shape, device and dtype, in place.
 
-    Subclasses of ``nn.Linear`` are left alone: those of torch hand their weights to functions that
-    know nothing of foci.
+    Subclasses of ``nn.Linear`` are not replaced: torch passes the weights of its own to functions
+    that ignore foci.
 
     Args:
         module: the model, or a single ``nn.Linear``.
-        where: which layers, by name as in ``named_modules``; all by default.
-        keep_weights: start from the weights and biases of the replaced layers rather than from
-            the initial ones of ``FocusedLinear``.
-        **focus_options: for ``FocusedLinear``.
+        where: which layers, by their names in ``named_modules``; all by default.
+        keep_weights: keep weights and biases, instead of initialising them as ``FocusedLinear``.
+        **focus_options: options of ``FocusedLinear``.
 
     Returns:
         The model, or the new layer if the model is itself a linear layer.
@@ -56,7 +55,7 @@ def focusify(
 
 
 def defocusify(module: nn.Module, where: Where = None) -> nn.Module:
-    """Fold focused layers into plain ``nn.Linear`` ones that compute the same, in place.
+    """Fold focused layers into plain ``nn.Linear`` layers with the same outputs, in place.
 
     Args:
         module: the model, or a single ``FocusedLinear``.
@@ -86,7 +85,7 @@ def _replace(
     selected: Callable[[str, nn.Module], bool],
     replace: Callable[[nn.Module], nn.Module],
 ) -> nn.Module:
-    """Replace the selected layers; a layer that is used in two places stays one layer."""
+    """Replace the selected layers; shared layers stay shared."""
     new: dict[nn.Module, nn.Module] = {}
     for name, layer in list(module.named_modules(remove_duplicate=False)):
         if layer not in new and selected(name, layer):
@@ -99,12 +98,12 @@ def _replace(
         if isinstance(parent, nn.TransformerEncoder) and not new.keys().isdisjoint(
             parent.modules()
         ):
-            parent.use_nested_tensor = False  # only the fast path can take them
-        # Not named_children(), which names a layer that is used twice only once.
+            parent.use_nested_tensor = False  # only the fast path supports nested tensors
+        # Not named_children(), which lists a shared layer only once.
         for key, child in parent._modules.items():
             if child in new:
                 setattr(parent, key, new[child])
                 if isinstance(parent, nn.TransformerEncoderLayer):
-                    # Its fast path for inference reads linear1.weight and would skip the focus.
+                    # Disables its fast path, which reads linear1.weight and would skip the focus.
                     parent.activation_relu_or_gelu = 0
     return module

@@ -1,4 +1,4 @@
-"""What layers that read a window of each sample have in common."""
+"""Base class and helpers of layers that read a window of each sample."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from focusing.nn.ops.functional import check_count
-from focusing.nn.positions import Grid, Topology, read_topology
+from focusing.nn.positions import Grid, Topology, parse_topology
 
 
 class Windows(NamedTuple):
-    """Where the foci of each sample are, in the unit cube; all of shape (N, glimpses, d).
+    """Windows of each sample, in the unit cube; all of shape (N, glimpses, d).
 
     Attributes:
-        centre: middle of the grid of foci.
-        extent: distance from its first focus to its last.
-        sigma: aperture of its foci.
+        centre: centre of the grid of foci.
+        extent: distance from the first focus of the grid to the last.
+        sigma: aperture of the foci.
     """
 
     centre: Tensor
@@ -33,7 +33,7 @@ class WindowReader(nn.Module):
 
     Args:
         topology: shape of a sample, with channels or without.
-        grid: number of points that are read along each axis; None: half as many as inputs.
+        grid: number of points to read along each axis; None: half as many as inputs.
         glimpses: number of windows.
 
     Shape:
@@ -43,17 +43,17 @@ class WindowReader(nn.Module):
 
     def __init__(self, topology: Topology, grid: Sequence[int] | None, glimpses: int = 1) -> None:
         super().__init__()
-        self.topology = _read_frame(topology)
-        self.grid = _read_grid(grid, self.topology.axes)
+        self.topology = _parse_frame(topology)
+        self.grid = _parse_grid(grid, self.topology.axes)
         check_count("glimpses", glimpses)
         self.glimpses = glimpses
 
     def windows(self, input: Tensor) -> Windows:
-        """Where each sample is looked at."""
+        """The windows of each sample."""
         raise NotImplementedError
 
     def constrain_(self) -> None:
-        """Keep the parameters where they make sense; call it after each optimizer step."""
+        """Clip the parameters into their ranges; call it after each optimizer step."""
 
     def _channels_last(self, input: Tensor) -> Tensor:
         axes, channels = self.topology
@@ -69,7 +69,7 @@ class WindowReader(nn.Module):
 
 
 def check_kernel(kernel: int, pool: int, axes: Sequence[int]) -> None:
-    """Refuse a filter without a middle, and cells that are larger than the frame."""
+    """Raise a ValueError if the kernel size is even or a cell is larger than the frame."""
     check_count("pool", pool)
     check_count("kernel", kernel)
     if kernel % 2 == 0:
@@ -78,13 +78,13 @@ def check_kernel(kernel: int, pool: int, axes: Sequence[int]) -> None:
         raise ValueError(f"pool={pool} is larger than the frame {tuple(axes)}.")
 
 
-def precise(x: Tensor) -> Tensor:
-    """At least float32: half precision cannot tell the places of a large frame apart."""
+def upcast(x: Tensor) -> Tensor:
+    """Promote half precision, which cannot tell the positions of a large frame apart."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def without_autocast(finder: Callable[[Tensor], Tensor], x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Call what finds the windows in the type of its weights: half of it moves them by pixels."""
+    """Compute windows in the dtype of the weights: in half precision they move by pixels."""
     if x.is_meta or not torch.is_autocast_enabled(x.device.type):
         return finder(x)
     with torch.autocast(x.device.type, enabled=False):
@@ -92,12 +92,18 @@ def without_autocast(finder: Callable[[Tensor], Tensor], x: Tensor, dtype: torch
 
 
 def pool_cells(x: Tensor, pool: int | tuple[int, ...]) -> Tensor:
-    """Means of cells; what does not fill a cell at the far end of an axis is left out."""
+    """Average-pool 1, 2 or 3 axes; a partial cell at the end of an axis is dropped."""
     average = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[x.dim() - 3]
     return average(x, pool)
 
 
-def _read_frame(topology: Topology) -> Grid:
+def centred_line(points: int, radius: float, like: Tensor) -> Tensor:
+    """Points from -radius to radius; a single one is at 0."""
+    line = torch.linspace(-radius, radius, points, device=like.device, dtype=like.dtype)
+    return line if points > 1 else torch.zeros_like(line)
+
+
+def _parse_frame(topology: Topology) -> Grid:
     if topology is None or isinstance(topology, Tensor):
         raise ValueError("topology must be a shape, such as (60, 60): windows move on a grid.")
     try:
@@ -106,13 +112,13 @@ def _read_frame(topology: Topology) -> Grid:
             for entry in topology
             for size in (entry if isinstance(entry, Sequence) else [entry])
         ]
-        frame = read_topology(topology, prod(sizes))
+        frame = parse_topology(topology, prod(sizes))
     except TypeError:
         raise ValueError(f"topology={topology} must be a shape, such as (60, 60).") from None
-    return cast(Grid, frame)  # of a shape, not of positions
+    return cast(Grid, frame)
 
 
-def _read_grid(grid: Sequence[int] | None, axes: Sequence[int]) -> tuple[int, ...]:
+def _parse_grid(grid: Sequence[int] | None, axes: Sequence[int]) -> tuple[int, ...]:
     if grid is None:
         return tuple(max(1, size // 2) for size in axes)
     counts = tuple(grid)

@@ -40,7 +40,7 @@ def make(name: str, seed: int = 0) -> Network:
 
 
 def inputs_of(net: Network, samples: int) -> Tensor:
-    """Random inputs that the network takes."""
+    """Random inputs for a network."""
     example = net.example(samples)
     if example.is_floating_point():
         return torch.randn_like(example)

@@ -1,4 +1,4 @@
-"""Networks behind dynamic foci: from the config to training, summary, twin and inference."""
+"""Networks behind dynamic foci: configuration, training, summary, dense twin, inference."""
 
 from __future__ import annotations
 
@@ -39,39 +39,23 @@ def build(model: dict[str, Any], **dynamic: Any) -> DynamicNetwork:
     return net
 
 
+@pytest.mark.parametrize("reader", [{"glimpses": 2}, {"kind": "stn"}], ids=["focus", "stn"])
 @pytest.mark.parametrize("model", [DENSE, FOCUSED, CNN], ids=["dense", "2d", "cnn"])
-def test_before_any_network(model: dict[str, Any]) -> None:
-    net = build(model, glimpses=2)
+def test_in_front_of_any_network(model: dict[str, Any], reader: dict[str, Any]) -> None:
+    net = build(model, **reader)
     x = torch.rand(3, 20, 20, 1)
-    assert net.net.shape == (8, 8, 2)
+    assert net.net.shape == (8, 8, net.focus.glimpses)
     assert net(x).shape == (3, 4)
     net(x).square().sum().backward()
-    assert all(weights.grad is not None for weights in net.parameters())
-
-
-STN = {"kind": "stn", "grid": [8, 8], "pool": 2, "kernel": 3}
-
-
-def test_a_spatial_transformer_in_place_of_the_foci() -> None:
-    net = build_network({**FOCUSED, "dynamic": STN}, inputs=(20, 20, 1), outputs=4)
-    x = torch.rand(6, 20, 20, 1)
-    net(x).square().sum().backward()
-    assert all(weights.grad is not None for weights in net.parameters())
+    assert all(parameter.grad is not None for parameter in net.parameters())
     groups = {group["name"]: group["params"] for group in param_groups(net, lr=0.3)}
     assert set(map(id, groups["dynamic"])) == set(map(id, net.focus.parameters()))
-    layers = {layer.name: layer for layer in net.summary().layers}
-    assert layers["focus"].multiply_adds == 64 * (6 + 4 * 3)
-    assert layers["focus.convolution"].multiply_adds == 11 * 9 * 100
-    net.eval()
-    plain = net.to_inference()
-    assert SpatialTransformer in [type(module) for module in plain.modules()]
-    torch.testing.assert_close(plain(x), net(x), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("reader", [WINDOW, STN], ids=["focus", "stn"])
+@pytest.mark.parametrize("reader", [{"glimpses": 2}, {"kind": "stn"}], ids=["focus", "stn"])
 def test_windows_may_move_along_some_axes(reader: dict[str, Any]) -> None:
-    """The network behind sees what it would see if each row were a channel."""
-    dynamic = {**reader, "grid": [5], "axes": [1]} | ({"glimpses": 2} if reader is WINDOW else {})
+    """The network sees the same as if each row were a channel."""
+    dynamic = {**WINDOW, **reader, "grid": [5], "axes": [1]}
     net = build_network({**CNN, "dynamic": dynamic}, inputs=(6, 20, 3), outputs=4)
     assert isinstance(net, DynamicNetwork)
     glimpses = net.focus.glimpses
@@ -86,10 +70,10 @@ def test_windows_may_move_along_some_axes(reader: dict[str, Any]) -> None:
     assert windows.centre.shape == (2, glimpses, 2)
     assert windows.centre[..., 0].eq(0.5).all()
     assert windows.extent[..., 0].eq(1).all()
-    assert windows.extent[..., 1].eq(0.55 if reader is WINDOW else 1.0).all()
+    assert windows.extent[..., 1].eq(1.0 if "kind" in reader else 0.55).all()
 
 
-def test_a_finder_that_is_not_trained_stays() -> None:
+def test_a_frozen_finder() -> None:
     net = build(DENSE, train_centre=False)
     groups = {group["name"]: group["params"] for group in param_groups(net, lr=0.3)}
     assert len(groups["dynamic"]) == 2  # extent and aperture
@@ -102,6 +86,9 @@ def test_the_summary_counts_the_windows() -> None:
     assert layers["focus.finder.features"].multiply_adds == 8 * 5 * 5 * 10 * 10
     assert layers["focus.finder"].multiply_adds == 8 * 3 * 3 * 10 * 10
     assert layers["focus"].output == (8, 8, 1)
+    layers = {layer.name: layer for layer in build(DENSE, kind="stn").summary().layers}
+    assert layers["focus"].multiply_adds == 64 * (6 + 4 * 3)
+    assert layers["focus.convolution"].multiply_adds == 11 * 9 * 100
 
 
 def test_the_dense_twin_sees_the_whole_frame() -> None:
@@ -113,20 +100,21 @@ def test_the_dense_twin_sees_the_whole_frame() -> None:
     assert abs(own - other) < 500
 
 
-def test_inference_keeps_the_windows_and_folds_the_rest() -> None:
-    net = build(FOCUSED)
-    net(torch.rand(16, 20, 20, 1))  # batch norm has seen something
+@pytest.mark.parametrize(("kind", "layer"), [("focus", DynamicFocus), ("stn", SpatialTransformer)])
+def test_inference_keeps_the_windows_and_folds_the_rest(kind: str, layer: type) -> None:
+    net = build(FOCUSED, kind=kind)
+    net(torch.rand(16, 20, 20, 1))  # updates batch norm
     net.eval()
     plain = net.to_inference()
     kinds = [type(module) for module in plain.modules()]
-    assert DynamicFocus in kinds
+    assert layer in kinds
     assert FocusedLinear not in kinds
     assert nn.BatchNorm1d not in kinds
     x = torch.rand(5, 20, 20, 1)
     torch.testing.assert_close(plain(x), net(x), rtol=1e-4, atol=1e-5)
 
 
-def test_windows_have_a_rate_of_their_own() -> None:
+def test_windows_have_their_own_learning_rate() -> None:
     net = build(FOCUSED)
     rates = {group["name"]: group["lr"] for group in param_groups(net, lr=0.3, lr_mu=0.1)}
     assert rates["dynamic"] == pytest.approx(0.01)
@@ -136,7 +124,6 @@ def test_windows_have_a_rate_of_their_own() -> None:
     optimizer = build_optimizer(net, optim)
     groups = {group["name"]: group for group in optimizer.param_groups}
     assert groups["dynamic"]["lr"] == 0.003
-    assert set(map(id, groups["dynamic"]["params"])) == set(map(id, net.focus.parameters()))
     set_learning_rates(optimizer, optim, 1)
     assert groups["dynamic"]["lr"] == 0.0015
 
@@ -169,6 +156,6 @@ def test_wrong_options(dynamic: dict[str, Any], message: str) -> None:
         build(DENSE, **dynamic)
 
 
-def test_rows_of_a_table_have_no_window() -> None:
+def test_tabular_data_has_no_windows() -> None:
     with pytest.raises(UserError, match=r"model.dynamic needs samples with a shape"):
         build_network({**DENSE, "dynamic": WINDOW}, inputs=(20,), outputs=2)

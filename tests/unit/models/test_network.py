@@ -1,4 +1,4 @@
-"""What every network offers: its focused layers, a dense twin, weights that travel."""
+"""The base class Network: focused layers, dense twins, and error messages."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_focused_layers_have_names_and_all_weights_learn(name: str, device: torc
     net(inputs_of(net, 16)).square().sum().backward()
     for key, parameter in net.named_parameters():
         assert parameter.requires_grad
-        if ".sigma" not in key and ".mu" not in key:  # which may have arrived
+        if ".sigma" not in key and ".mu" not in key:  # whose gradient may be zero
             assert parameter.grad is not None
             assert parameter.grad.any() or key.endswith("bias"), key
 
@@ -47,12 +47,12 @@ def test_the_twin_is_dense_and_of_the_same_kind(name: str, device: torch.device)
     x = inputs_of(net, 4)
     assert twin.eval()(x).shape == net.eval()(x).shape
     torch.set_rng_state(state)
-    again = net.match_parameters()  # looking for the widths draws no random numbers
+    again = net.match_parameters()  # the search for widths uses no random numbers
     assert all(map(torch.equal, twin.state_dict().values(), again.state_dict().values()))
 
 
 @pytest.mark.parametrize("name", ["cnn_focus", "transfer_focus", "fasttext_focus"])
-def test_no_width_comes_nearer(name: str) -> None:
+def test_the_twin_has_the_closest_width(name: str) -> None:
     net = make(name)
     widths = range(1, 4 * net.widths[0])
     counts = {width: trained(net._dense([width])) for width in widths}
@@ -113,7 +113,7 @@ def test_the_twin_has_the_type_and_the_features_of_the_network() -> None:
         (lambda: focused_mlp(9, 2, hidden=[3], topology="grid"), "topology=grid is not image"),
     ],
 )
-def test_what_cannot_be_built_is_refused_in_a_sentence(build: object, sentence: str) -> None:
+def test_wrong_arguments(build: object, sentence: str) -> None:
     assert callable(build)
     with pytest.raises(ValueError, match=sentence):
         build()

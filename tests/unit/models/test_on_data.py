@@ -1,4 +1,4 @@
-"""Every network of conf/model on every data set that it is for, and a sentence on the others."""
+"""Every network of conf/model on the data sets that it fits, and errors for the others."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -30,7 +30,7 @@ ON = {
     "anchored_2d": PICTURES,
     "focus_nd": ("fsdd", *PICTURES[:-2]),
 }
-"""The data that a kind of network, or a network, is for."""
+"""Data sets by family of networks, or by network."""
 MODELS = {
     "dense": ("MLP", False),
     "focus_s": ("MLP", True),
@@ -52,12 +52,12 @@ MODELS = {
     "fasttext_dense": ("FastText", False),
     "fasttext_focus": ("FastText", True),
     "transformer_dense": ("Transformer", False),
-    "transformer_focus": ("Transformer", False),  # its foci are those of heads
+    "transformer_focus": ("Transformer", False),  # its heads are focused, not its layers
 }
 EVERYWHERE = ("focus_s", "focus_2d", "cnn_focus", "vgg_focus", "transformer_focus")
-"""Models that are tried on every data set that they are for."""
+"""Models that are tested on all data sets that they fit."""
 HIDDEN = {"synthetic": [4], "boston": [64, 64], "reuters": [150], "dna": [60]}
-"""Where the paper has other widths than 800."""
+"""The paper's widths, where they are not 800."""
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def built(config: dict[str, Any]) -> tuple[DataSet, Network]:
 
 
 def check_step(data: DataSet, net: Network) -> None:
-    """A step of training: the outputs are right, and every trained weight has a gradient."""
+    """Check the shape of the outputs, and that all trainable parameters get gradients."""
     raw = data.train.inputs[:6]
     inputs = raw if data.prepare is None else data.prepare(raw)
     assert net.shape == tuple(inputs.shape[1:])
@@ -96,7 +96,7 @@ def check_step(data: DataSet, net: Network) -> None:
         (model, data)
         for model in MODELS
         for place, data in enumerate(ON.get(model, ON[family(model)]))
-        if place == 0 or model in EVERYWHERE  # others differ from these in values, not in code
+        if place == 0 or model in EVERYWHERE  # the others differ in values, not in code
     ],
 )
 def test_every_network_on_every_data_set(model: str, data: str) -> None:
@@ -110,7 +110,7 @@ def test_every_network_on_every_data_set(model: str, data: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
-def test_pixels_in_their_places(name: str) -> None:
+def test_image_topology(name: str) -> None:
     data, net = built(config_of(name, "focus_2d", "size=smoke"))
     height, width, channels = data.train.inputs.shape[1:]
     [first] = net.focused_layers().values()
@@ -121,8 +121,8 @@ def test_pixels_in_their_places(name: str) -> None:
     assert (first.mu.min().item(), first.mu.max().item()) == pytest.approx((0.1, 0.9))
 
 
-def test_a_former_focus_2d_has_two_focused_layers() -> None:
-    """As published: its config has no ``focus_layers``, and the second layer sees a line."""
+def test_the_published_focus_2d_has_two_focused_layers() -> None:
+    """Its config has no ``focus_layers``, and its second layer sees a line."""
     config = config_of("mnist", "focus_2d")
     model = {**config["model"], "later_sigma": 0.025}
     for option in ("focus_layers", "margin", "later_topology", "units_per_focus", "anchored"):
@@ -133,7 +133,7 @@ def test_a_former_focus_2d_has_two_focused_layers() -> None:
     assert (second.mu.shape[1], second.sigma.mean().item()) == (1, pytest.approx(0.025))
 
 
-def test_sounds_have_time_and_coefficients() -> None:
+def test_sample_topology() -> None:
     config = config_of(
         "fsdd", "focus_nd", "model.focus_layers=all", "model.later_topology=previous"
     )
@@ -167,7 +167,7 @@ def test_simple_networks_have_the_papers_layers(data: str) -> None:
         ("imdb", "cnn_focus", "data=imdb is made of words: use a model that embeds them"),
     ],
 )
-def test_data_of_another_kind_is_refused(data: str, model: str, sentence: str) -> None:
+def test_models_that_do_not_fit_the_data(data: str, model: str, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         built(config_of(data, model))
 

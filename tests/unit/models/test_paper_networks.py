@@ -1,4 +1,4 @@
-"""The paper's networks compute what the paper says: simple, convolutional, for texts."""
+"""The paper's networks match the paper: MLP, CNN and FastText."""
 
 import math
 
@@ -23,7 +23,7 @@ def kinds(net: nn.Module) -> list[type]:
     return [type(layer) for layer in net.children()]
 
 
-def test_simple_layers_come_in_the_papers_order() -> None:
+def test_order_of_mlp_layers() -> None:
     assert kinds(MLP(4, 2, [3, 3], input_dropout=0.2, dropout=[0.25])) == [
         nn.Flatten,
         nn.Dropout,
@@ -47,7 +47,7 @@ def test_a_simple_network_flattens_and_its_topology_is_that_of_the_inputs() -> N
     assert not first.sigma.requires_grad
 
 
-def test_dense_layers_start_as_he_says_and_convolutions_as_glorot_says() -> None:
+def test_initialisation_of_dense_and_convolutional_layers() -> None:
     torch.manual_seed(0)
     net = dense_mlp(600, 10, hidden=[500])
     conv = CNN((8, 8, 16), 3).conv1
@@ -57,7 +57,7 @@ def test_dense_layers_start_as_he_says_and_convolutions_as_glorot_says() -> None
     assert not net.output.bias.any()
 
 
-def test_convolutional_layers_come_in_the_authors_order() -> None:
+def test_order_of_cnn_layers() -> None:
     layers = kinds(CNN((8, 8, 1), 3))
     assert layers == [
         *(nn.Conv2d, nn.ReLU, nn.Conv2d, nn.ReLU, nn.MaxPool2d),
@@ -70,7 +70,7 @@ def test_convolutional_layers_come_in_the_authors_order() -> None:
     assert list(dict(net.named_children()))[-6::4] == ["dropout1", "dropout2"]
 
 
-def test_a_convolutional_network_computes_what_the_paper_says() -> None:
+def test_cnn_matches_plain_torch() -> None:
     torch.manual_seed(0)
     net = CNN((7, 6, 3), 4, filters=[5, 2], hidden=8, batch_norm=False).eval()
     x = torch.randn(2, 7, 6, 3)

@@ -1,4 +1,4 @@
-"""Weights that were trained elsewhere are read whole, or refused in a sentence."""
+"""Loading and downloading of pretrained weights, and error messages."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def saved(folder: Path, content: Any) -> Path:
     return folder / "weights.pth"
 
 
-def test_a_file_fills_the_features_and_its_other_layers_are_left(tmp_path: Path) -> None:
+def test_loads_features_from_a_file(tmp_path: Path) -> None:
     path = saved(tmp_path, weights(**{"classifier.0.weight": torch.zeros(3)}))
     focused = focused_transfer((8, 8, 3), 2, features="small", weights=str(path), **FOCUS)
     for filled in (net(weights=path), focused):
@@ -50,7 +50,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x02.", None])
-def test_a_file_of_something_else(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_without_weights(tmp_path: Path, content: bytes | None) -> None:
     path = saved(tmp_path, Path("x"))  # an object whose unpickling would run code
     if content is not None:
         path.write_bytes(content)
@@ -72,7 +72,7 @@ def test_weights_of_another_network(tmp_path: Path) -> None:
 
 
 class TestDownload:
-    """The download is torch.hub's; here are what it is asked for and what becomes of its errors."""
+    """torch.hub downloads; these tests check its arguments and how its errors are reported."""
 
     @pytest.fixture(autouse=True)
     def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -91,7 +91,7 @@ class TestDownload:
         monkeypatch.setattr(torch.hub, "download_url_to_file", load)
         return asked
 
-    def test_its_hash_is_checked_and_it_comes_once(
+    def test_downloads_once_and_checks_the_hash(
         self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         asked = self.answer(monkeypatch, {})
@@ -116,7 +116,7 @@ class TestDownload:
         with pytest.raises(UserError, match=sentence):
             dense_transfer((32, 32, 3), 2, features="resnet18")
 
-    def test_a_damaged_copy_and_one_that_would_run_code(self, cache: Path) -> None:
+    def test_a_damaged_or_unsafe_copy(self, cache: Path) -> None:
         cache.mkdir(parents=True)
         copy = cache / "resnet18-f37072fd.pth"
         for write in (lambda: copy.write_bytes(b"hello"), lambda: torch.save(Path("x"), copy)):

@@ -1,4 +1,4 @@
-"""Counted by hand, counted by the summary."""
+"""The summary of a network, compared with counts by hand."""
 
 import re
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_the_papers_cnn() -> None:
 
 def test_the_papers_vgg16_and_fasttext() -> None:
     def parameters(**options) -> int:
-        with torch.device("meta"):  # only its shapes are needed
+        with torch.device("meta"):
             net = Transfer((32, 32, 3), 10, pretrained=False, **options)
         return sum(weights.numel() for weights in net.parameters())
 
@@ -91,20 +91,20 @@ def test_connections_of_a_focused_layer_are_those_in_its_foci() -> None:
     assert counts(net)["hidden1"] == (3 * 101 + 3 + 6, 3 * 5, 3 * 5)
 
 
-def test_connections_that_torch_has_pruned_do_not_count() -> None:
+def test_weights_pruned_by_torch_do_not_count() -> None:
     net = MLP(10, 2, [4], batch_norm=False)
     prune.l1_unstructured(net.hidden1, "weight", amount=30)
     assert counts(net)["hidden1"] == (44, 10, 10)
 
 
-def test_a_layer_that_is_used_twice_has_its_weights_once() -> None:
+def test_shared_layers_are_counted_once() -> None:
     layer = nn.Linear(5, 5)
     totals = summarize(nn.Sequential(layer, nn.ReLU(), layer), torch.zeros(1, 5)).totals()
     assert totals == {"parameters": 30, "trained": 30, "connections": 25, "multiply_adds": 50}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_counting_changes_nothing(name: str) -> None:
+def test_summary_has_no_side_effects(name: str) -> None:
     net = make(name)
     net.output.eval()  # modes may differ
     state = {key: value.clone() for key, value in net.state_dict().items()}
@@ -121,7 +121,7 @@ def test_counting_changes_nothing(name: str) -> None:
         assert torch.equal(value, state[key])
 
 
-def test_the_page_about_networks_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_docs_show_the_printed_summary(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[3] / "docs" / "networks.md").read_text()
     [block] = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     exec(compile(block, "networks.md", "exec"), {})  # noqa: S102 - our own page

@@ -15,8 +15,10 @@ CONVOLUTIONS = [0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28]
 
 
 def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """VGG16 with an eighth of its filters, which tests can afford."""
-    monkeypatch.setattr(transfer, "VGG16", tuple(filters // 8 for filters in transfer.VGG16))
+    """Give VGG16 an eighth of its filters, to save time."""
+    monkeypatch.setattr(
+        transfer, "VGG16_FILTERS", tuple(filters // 8 for filters in transfer.VGG16_FILTERS)
+    )
 
 
 def test_vgg16_has_torchvisions_names_and_shapes() -> None:
@@ -29,7 +31,7 @@ def test_vgg16_has_torchvisions_names_and_shapes() -> None:
     assert state["features.0.weight"].shape == (64, 3, 3, 3)
 
 
-def test_vgg16_computes_what_its_paper_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vgg16_matches_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     shrunk(monkeypatch)
     torch.manual_seed(0)
     net = vgg16(3)
@@ -45,7 +47,7 @@ def test_vgg16_computes_what_its_paper_says(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(net(x), y, rtol=1e-4, atol=1e-4)
 
 
-def test_resnet18_has_torchvisions_names_and_computes_what_its_paper_says() -> None:
+def test_resnet18_has_torchvisions_names_and_matches_plain_torch() -> None:
     torch.manual_seed(0)
     net = ResNet18(3).eval()
     state = net.state_dict()
@@ -76,8 +78,8 @@ def test_resnet18_has_torchvisions_names_and_computes_what_its_paper_says() -> N
     torch.testing.assert_close(net(x), y, rtol=1e-4, atol=1e-4)
 
 
-def test_no_activation_is_used_twice() -> None:
-    """Explainers keep what a module saw, and would mix the two up."""
+def test_activations_are_not_shared() -> None:
+    """Explainers store the inputs of each module, and need one module per call."""
     net, calls = ResNet18(3), Counter[nn.Module]()
     relus = [layer for layer in net.modules() if isinstance(layer, nn.ReLU)]
     for relu in relus:
@@ -99,14 +101,12 @@ def test_the_head_pools_pads_and_classifies(pad: int) -> None:
 
 
 @pytest.mark.parametrize("name", EXTRACTORS)
-def test_every_extractor_makes_the_features_it_says_of_the_smallest_image(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extractors_on_the_smallest_image(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "vgg16":
         shrunk(monkeypatch)
     kind = EXTRACTORS[name]
     filters = 64 if name == "vgg16" else kind.filters
     with torch.no_grad():
-        features = kind.build(2).eval()(torch.zeros(1, 2, kind.smallest, kind.smallest))
+        features = kind.build(2).eval()(torch.zeros(1, 2, kind.min_size, kind.min_size))
     assert features.shape[:2] == (1, filters)
     assert features.shape[2] >= 1

@@ -17,7 +17,7 @@ def focused(**options: Any) -> Transformer:
     return focused_transformer((9, 6, 2), 5, **{**SIZES, **options})
 
 
-def test_heads_see_patches_in_the_picture_and_words_on_a_line() -> None:
+def test_positions_of_patches_and_words() -> None:
     net, x = focused(), torch.randn(3, 9, 6, 2)
     assert net(x).shape == (3, 5)
     for block in net.blocks:
@@ -40,7 +40,7 @@ def test_a_patch_is_a_token_row_by_row() -> None:
     assert changed.tolist() == [False, False, False, True, False, False]
 
 
-def test_wide_foci_are_the_same_network_without_them() -> None:
+def test_wide_foci_match_plain_attention() -> None:
     net, x = focused(sigma=1e6, dropout=0.0), torch.randn(3, 9, 6, 2)
     plain = Transformer((9, 6, 2), 5, **SIZES, dropout=0.0)
     plain.load_state_dict(net.state_dict(), strict=False)
@@ -74,6 +74,6 @@ def test_summary_and_dense_twin() -> None:
         ({"sigma": -1.0}, "sigma=-1.0 must be finite and greater than 0"),
     ],
 )
-def test_what_cannot_be_built(options: dict[str, Any], sentence: str) -> None:
+def test_wrong_arguments(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         focused(**options)

@@ -1,9 +1,9 @@
-"""Compile Triton's kernels for GPUs that need not be there, and print what they use as JSON.
+"""Compile the Triton kernels for several GPUs, without a GPU, and print their resources as JSON.
 
 python -m tests.unit.nn.compile_kernels [--all]
 
-Not in the process of the tests, where the kernels are interpreted. The last line says which tensors
-torch.compile found the kernels to write.
+Runs in its own process, because the tests interpret the kernels. The last line lists the tensors
+that each kernel writes, as torch.compile sees it.
 """
 
 import itertools
@@ -32,7 +32,7 @@ TARGETS = {
 }
 KERNELS = [gpu.effective_weight_kernel, gpu.gradients_kernel]
 DTYPES = [("fp32", "fp32"), ("fp32", "bf16"), ("fp32", "fp16"), ("bf16", "bf16"), ("fp16", "fp16")]
-"""Of the parameters and of the product, which autocast makes different."""
+"""Data types of the parameters and of the product, which differ under autocast."""
 Variant = tuple[tuple[str, str], int, int, str, bool]
 PLAIN: Variant = (("fp32", "fp32"), 784, 1, "l2", False)
 HEAVY: Variant = (("fp32", "bf16"), 784, 3, "l2", True)  # the most registers
@@ -43,7 +43,7 @@ OTHERS: list[Variant] = [
 
 
 def compiled(kernel: Any, variant: Variant, target: GPUTarget) -> Any:
-    """A kernel for one kind of tensors: types, inputs, axes, normaliser, with or without a mask."""
+    """Compile a kernel for one variant: dtypes, inputs, axes, normaliser, mask."""
     (parameter, product), inputs, axes, normalizer, masked = variant
     options = gpu.launch_options(inputs, axes, normalizer)
     types = {"m": "i32", "log_sum_phi": "fp32", "tau": "*fp32", "mask": "*i1"}
@@ -61,7 +61,7 @@ def compiled(kernel: Any, variant: Variant, target: GPUTarget) -> Any:
 
 
 def resources(binary: Any) -> dict[str, int]:
-    """Registers of a thread, bytes of shared memory of a program, and bytes that were spilled."""
+    """Registers per thread, bytes of shared memory per program, and spilled bytes."""
     if "cubin" in binary.asm:
         tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -84,14 +84,14 @@ def resources(binary: Any) -> dict[str, int]:
 
 
 class Driver:
-    """Says for which GPU to compile; it could launch nothing."""
+    """Names the GPU to compile for; it cannot launch anything."""
 
     def get_current_target(self) -> GPUTarget:
         return TARGETS["sm_80"]
 
 
 def written_tensors() -> list[list[str]]:
-    """Trace a step as torch.compile does, and ask which arguments each kernel writes."""
+    """Trace a step as torch.compile does, and list the arguments that each kernel writes."""
     written = []
 
     def keep(graph: torch.fx.GraphModule, _: Any) -> Any:

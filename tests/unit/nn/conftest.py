@@ -1,4 +1,4 @@
-"""Every test of the layer starts from the same seed, whatever ran before it."""
+"""Seeds every test of the layer."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The paper's formulas in plain NumPy and float64: what the package is tested against."""
+"""The paper's formulas in plain NumPy and float64, which the layers are tested against."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ GRIDS = ("linspace", "index")
 BACKENDS = ("reference", "torch", "numba", "numba_banded")
 FAST_BACKENDS = ("torch", "numba", "numba_banded", "auto")
 TINY = 1e-40
-"""A cutoff that cuts nothing which float64 could show."""
+"""A cutoff too small to have an effect in float64."""
 
 
 def array(tensor: torch.Tensor) -> np.ndarray:
@@ -65,7 +65,7 @@ def coefficients(
 
 @dataclass
 class Result:
-    """Values and gradients, each with the size of the terms that were summed to give it."""
+    """Values and gradients, with the magnitude of the terms that were summed to compute them."""
 
     values: dict[str, np.ndarray]
     scales: dict[str, np.ndarray]
@@ -111,10 +111,10 @@ def derivatives(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> 
     mean_sigma = np.einsum("nm,nmd->nd", share, slope_sigma)[:, None]
     grad_phi = gy.T @ x * w * mask
     change = (grad_phi * phi)[..., None]
-    seen = np.maximum(phi, 1e-8) * mask  # the last digits of far less are free
+    seen = np.maximum(phi, 1e-8) * mask  # smaller coefficients may be inaccurate
     power = np.abs(gy).T @ np.abs(x) * seen
     terms = np.abs(power * w)
-    # u and u^2 of the terms, and those of the normaliser; sums about another origin are no worse
+    # Moments of the terms and of the normaliser, which bound the rounding errors about any origin.
     spread = 1 + np.einsum("nm,nmd->nd", terms + terms.sum(1, keepdims=True) * share, t**2) / (
         sigma**2 * (terms.sum(1)[:, None] + 1e-300)
     )
@@ -144,7 +144,7 @@ def derivatives(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> 
 
 
 def measured(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> dict[str, Any]:
-    """What a layer gives: its output and the gradients of all that has one."""
+    """Output of a layer, and the gradients of x and of all trainable parameters."""
     layer.zero_grad()
     x = x.detach().requires_grad_(x.requires_grad)
     y = layer(x)
@@ -161,7 +161,7 @@ def measured(layer: FocusedLinear, x: torch.Tensor, grad_y: torch.Tensor) -> dic
 
 
 def assert_same(actual: Any, expected: Any) -> None:
-    """Equal but for the order of sums in float32, which engines and processors choose."""
+    """Equal up to float32 rounding, because engines and CPUs sum in different orders."""
     if isinstance(expected, list | tuple):
         assert len(actual) == len(expected)
         for one, other in zip(actual, expected, strict=True):

@@ -1,4 +1,4 @@
-"""Weights on taps that travel with the focus."""
+"""AnchoredLinear, whose weights move with the focus."""
 
 import itertools
 import math
@@ -91,7 +91,7 @@ def test_weights_travel_with_the_focus() -> None:
     torch.testing.assert_close(after[:, 6:], before[:, 3:-3], rtol=1e-6, atol=1e-9)
 
 
-def test_it_starts_with_the_power_of_a_focused_layer() -> None:
+def test_initial_norm_matches_a_focused_layer() -> None:
     torch.manual_seed(0)
     options: Any = {"topology": (12, 12), "sigma": 0.15}
     anchored = AnchoredLinear(144, 400, taps=9, **options).effective_weight()
@@ -116,6 +116,6 @@ def test_it_stores_taps() -> None:
         ({"topology": torch.rand(6, 2)}, "anchored weights need a regular topology"),
     ],
 )
-def test_a_wrong_argument_is_one_sentence(options: dict[str, Any], sentence: str) -> None:
+def test_wrong_arguments(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         AnchoredLinear(6, 3, **options)

@@ -1,4 +1,4 @@
-"""Attention whose heads have foci: the formula, and what nn.MultiheadAttention promises."""
+"""FocusedAttention: the formula, and the interface of nn.MultiheadAttention."""
 
 import itertools
 import math
@@ -31,13 +31,13 @@ def attend(
     size = width // layer.num_heads
     joined, weights = np.zeros_like(x), np.zeros((layer.num_heads, tokens, tokens))
     for head, i in itertools.product(range(layer.num_heads), range(tokens)):
-        own = slice(head * size, (head + 1) * size)
+        columns = slice(head * size, (head + 1) * size)
         for key in range(tokens):
             u = (tau[key] - tau[i] - values["mu"][head]) / values["sigma"][head]
-            score = q[i, own] @ k[key, own] / math.sqrt(size)
+            score = q[i, columns] @ k[key, columns] / math.sqrt(size)
             weights[head, i, key] = math.exp(score) * math.exp(-(u @ u) / 2) * allowed[i, key]
         weights[head, i] /= weights[head, i].sum()
-        joined[i, own] = weights[head, i] @ v[:, own]
+        joined[i, columns] = weights[head, i] @ v[:, columns]
     return joined @ values["out_proj.weight"].T + values["out_proj.bias"], weights
 
 
@@ -99,7 +99,7 @@ CALLS: dict[str, dict[str, Any]] = {
 def test_a_wide_focus_is_torchs_attention(
     call: dict[str, Any], sizes: dict[str, Any], batch_first: bool, device: torch.device
 ) -> None:
-    """With cross-attention: the state of one fits the other, and so does every call."""
+    """State dicts and calls are interchangeable, with cross-attention too."""
     call = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value
         for name, value in call.items()
@@ -125,7 +125,7 @@ def test_a_wide_focus_is_torchs_attention(
 
 @pytest.mark.parametrize("training", [True, False])
 def test_in_torchs_own_encoder(training: bool) -> None:
-    """Whose fast path for inference reads the weights of attention, and would skip the focus."""
+    """Its fast path for inference, which would skip the focus, must be off."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).train(training)
     x = torch.randn(2, 6, 8)
@@ -140,7 +140,7 @@ def test_in_torchs_own_encoder(training: bool) -> None:
     assert not torch.allclose(narrow, before, atol=1e-3)
 
 
-def test_foci_are_trained_at_their_rates_and_stay_in_their_ranges() -> None:
+def test_learning_rates_and_constraint() -> None:
     layer = made(8, 4, topology=12)
     assert layer.sigma[:, 0].tolist() == pytest.approx([0.05, 0.05 * 10 ** (1 / 3), 0.2320794, 0.5])
     groups = param_groups(layer, lr=1e-9, lr_mu=1e9, lr_sigma=1e9)
@@ -171,7 +171,7 @@ def test_foci_are_trained_at_their_rates_and_stay_in_their_ranges() -> None:
         ({"topology": (2, 2, 2, 2)}, "topology="),
     ],
 )
-def test_a_wrong_argument_is_one_sentence(options: dict[str, Any], sentence: str) -> None:
+def test_wrong_arguments(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         FocusedAttention(**{"embed_dim": 8, "num_heads": 2, **options})
 

@@ -1,4 +1,4 @@
-"""The layer for inference that computes only what is left."""
+"""BandedLinear: the same outputs as the focused layer, autotuning, and changes of weights."""
 
 import copy
 import io
@@ -24,11 +24,11 @@ PRODUCTS = {"dense": Dense, "blocks": Blocks, "threaded": partial, "tiles": type
 
 @pytest.fixture(params=["blocks"], autouse=True)
 def fastest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Which product turns out to be the fastest one."""
-    wanted = PRODUCTS[request.param]
+    """Make autotuning select this product."""
+    kind = PRODUCTS[request.param]
     monkeypatch.setattr(
         "focusing.nn.sparse.banded._seconds",
-        lambda product, _: 1.0 if isinstance(product, wanted) else 2.0,
+        lambda product, _: 1.0 if isinstance(product, kind) else 2.0,
     )
     if request.param == "threaded":
         monkeypatch.setattr("torch.get_num_threads", lambda: 3)
@@ -59,7 +59,7 @@ def doubled(banded: BandedLinear) -> dict[str, torch.Tensor]:
 @every_product
 @pytest.mark.parametrize("topology", [None, (10, 12), "unsorted"])
 @pytest.mark.parametrize("neurons", [1, 37, 300])
-def test_equals_the_layer(neurons: int, topology: Any) -> None:
+def test_matches_the_focused_layer(neurons: int, topology: Any) -> None:
     positions = torch.rand(120, 1) if topology == "unsorted" else topology
     for threshold, bias in ((0.0, True), (0.8, False), (3.0, True)):
         layer = FocusedLinear(
@@ -70,7 +70,7 @@ def test_equals_the_layer(neurons: int, topology: Any) -> None:
         layer.prune(threshold)
         x, banded = torch.randn(6, 120), layer.banded()
         expected = layer(x)
-        torch.nn.init.zeros_(layer.weight)  # which is not shared
+        torch.nn.init.zeros_(layer.weight)  # the banded layer has a copy
         assert_same(banded(x), expected)
         assert not banded.training
         for shape in ((120,), (0, 120), (2, 3, 1, 120)):
@@ -79,7 +79,7 @@ def test_equals_the_layer(neurons: int, topology: Any) -> None:
         assert not any(value.requires_grad for value in banded.state_dict().values())
 
 
-def test_neurons_that_need_nothing() -> None:
+def test_neurons_without_inputs() -> None:
     weight, bias, x = torch.zeros(250, 64), torch.randn(250), torch.randn(3, 64)
     empty = BandedLinear(weight, bias)
     assert torch.equal(empty(x), bias.expand(3, 250))
@@ -88,7 +88,7 @@ def test_neurons_that_need_nothing() -> None:
     assert_same(BandedLinear(weight)(x), x @ weight.T)
 
 
-def test_computes_only_what_is_left() -> None:
+def test_work_follows_sparsity() -> None:
     wide, narrow = FocusedLinear(784, 800, sigma=0.5), FocusedLinear(784, 800, sigma=0.025)
     shuffled = FocusedLinear(784, 800, sigma=0.025, mu=narrow.foci.mu[torch.randperm(800)])
     works = [layer.banded().work for layer in (wide, narrow, shuffled)]
@@ -129,7 +129,7 @@ def test_the_fastest_product_is_kept(samples: int, fastest: str) -> None:
         [PRODUCTS[fastest]] if samples else []
     )
     with_grad = x.clone().requires_grad_()
-    banded(with_grad).sum().backward()  # also where the choice was made without gradients
+    banded(with_grad).sum().backward()  # after autotuning without gradients
     assert_same(with_grad.grad, layer.effective_weight().sum(0).expand(samples, 400))
     assert len(banded.state_dict()) == size
     banded.load_state_dict(doubled(banded))
@@ -139,11 +139,11 @@ def test_the_fastest_product_is_kept(samples: int, fastest: str) -> None:
 
 @pytest.mark.parametrize("fastest", ["tiles", "dense"], indirect=True)
 @pytest.mark.parametrize("samples", [1, 50])
-def test_double_precision_has_tiles(samples: int, fastest: str) -> None:
+def test_float64_uses_tiles(samples: int, fastest: str) -> None:
     banded, x = make_banded(), torch.randn(samples, 400, dtype=torch.float64)
     weight, bias = banded._dense()
-    wanted = torch.nn.functional.linear(x, weight.double(), bias.double())
-    torch.testing.assert_close(banded.double()(x), wanted)
+    expected = torch.nn.functional.linear(x, weight.double(), bias.double())
+    torch.testing.assert_close(banded.double()(x), expected)
     assert [type(product) for product in banded._tuned().products.values()] == [PRODUCTS[fastest]]
 
 
@@ -182,26 +182,26 @@ def test_weights_may_change_while_another_thread_times_products(
     late.start()
     assert began.wait(60)
     banded.load_state_dict(doubled(banded))
-    wanted = banded(x)
+    expected = banded(x)
     go_on.set()
     late.join()
-    assert torch.equal(banded(x), wanted)
+    assert torch.equal(banded(x), expected)
 
 
-def test_weights_that_were_made_in_inference_mode_may_change() -> None:
+def test_weights_created_in_inference_mode_may_change() -> None:
     with torch.inference_mode():
         banded, x = make_banded(), torch.randn(4, 400)
         before = banded(x)
         banded.load_state_dict(doubled(banded))
         assert_same(banded(x), 2 * before)
-        banded.to(torch.float64).to(torch.float32)  # now changes can no longer be noticed
+        banded.to(torch.float64).to(torch.float32)  # makes inference tensors, without versions
         again = banded(x)
         banded.load_state_dict(doubled(banded))
         assert_same(banded(x), 2 * again)
 
 
 @every_product
-def test_gradients_reach_weights_that_want_them(fastest: str) -> None:
+def test_gradients_of_weights(fastest: str) -> None:
     banded, x = make_banded(), torch.randn(4, 400)
     expected = banded(x)
     assert banded.bias is not None
@@ -217,25 +217,25 @@ def test_gradients_reach_weights_that_want_them(fastest: str) -> None:
         assert_same(torch.func.functional_call(make_banded(), wanting, x), expected)
 
 
-class Own(torch.Tensor):
-    """A subclass of a user."""
+class Subclass(torch.Tensor):
+    """A user's subclass."""
 
 
 @every_product
-@pytest.mark.parametrize("kind", ["negated", "zero", "own", "sparse", "strided", "expanded"])
+@pytest.mark.parametrize("kind", ["negated", "zero", "subclass", "sparse", "strided", "expanded"])
 def test_unusual_inputs(kind: str, fastest: str) -> None:
     banded, x = make_banded(), torch.randn(40, 400)
     unusual = {
         "negated": torch.complex(x, x).conj().imag,
         "zero": torch._efficientzerotensor(40, 400),
-        "own": x.as_subclass(Own),
+        "subclass": x.as_subclass(Subclass),
         "sparse": x.to_sparse(),
         "strided": torch.randn(80, 800)[::2, ::2],
         "expanded": torch.randn(1, 400).expand(40, 400),
     }[kind]
     banded(x)
     if kind == "sparse":
-        with pytest.raises(NotImplementedError):  # whatever was the fastest
+        with pytest.raises(NotImplementedError):
             banded(unusual)
         return
     plain = unusual.resolve_neg().as_subclass(torch.Tensor).clone()
@@ -245,7 +245,7 @@ def test_unusual_inputs(kind: str, fastest: str) -> None:
 
 
 @every_product
-def test_types_and_devices_are_those_of_a_linear_layer(fastest: str) -> None:
+def test_dtypes_and_devices(fastest: str) -> None:
     banded, x = make_banded(), torch.randn(4, 400)
     for _ in range(2):
         with torch.autocast("cpu", torch.bfloat16):
@@ -297,7 +297,7 @@ def test_dispatch_modes_and_tracers_see_tiles(samples: int, fastest: str) -> Non
 
 @pytest.mark.parametrize("fastest", ["dense", "threaded"], indirect=True)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_nothing_is_timed_where_results_must_repeat(dtype: torch.dtype, fastest: str) -> None:
+def test_deterministic_mode_does_not_time(dtype: torch.dtype, fastest: str) -> None:
     banded = make_banded().to(dtype)
     for samples in (1, 64):
         x = torch.randn(samples, 400, dtype=dtype)
@@ -305,13 +305,13 @@ def test_nothing_is_timed_where_results_must_repeat(dtype: torch.dtype, fastest:
         banded(x)
         torch.use_deterministic_algorithms(True)
         single = dtype == torch.float32
-        wanted = Blocks(*banded._dense())(x) if single else banded._by_tiles(x)
-        assert torch.equal(banded(x), wanted)
+        expected = Blocks(*banded._dense())(x) if single else banded._by_tiles(x)
+        assert torch.equal(banded(x), expected)
 
 
 def test_copies_and_files() -> None:
     banded, x = make_banded(), torch.randn(64, 400)
-    wanted, blocks = banded(x), banded._tuned().blocks
+    expected, blocks = banded(x), banded._tuned().blocks
     twin = copy.deepcopy(banded)
     assert twin._autotune is None
     with pytest.raises(TypeError, match="Blocks hold addresses"):
@@ -324,14 +324,14 @@ def test_copies_and_files() -> None:
     rebuilt = BandedLinear.from_tiles(400, tiles, state)
     assert repr(rebuilt) == repr(banded)
     exported = torch.export.export(banded.eval(), (x,)).module()
-    del banded, blocks  # a copy outlives its original
-    assert torch.equal(twin(x), wanted)
-    assert torch.equal(rebuilt(x), wanted)
-    assert_same(exported(x), wanted)
+    del banded, blocks  # copies must not depend on the original
+    assert torch.equal(twin(x), expected)
+    assert torch.equal(rebuilt(x), expected)
+    assert_same(exported(x), expected)
 
 
 @pytest.mark.parametrize("topology", [None, (20, 20)])
-def test_its_own_order_is_the_neurons_permuted(topology: Any) -> None:
+def test_outputs_in_the_order_of_the_tiles(topology: Any) -> None:
     layer, x = pruned_layer(topology=topology), torch.randn(3, 400)
     banded = BandedLinear(layer.effective_weight(), layer.bias, positions=layer.tau, restore=False)
     assert banded.order is not None
@@ -349,10 +349,10 @@ def test_results_share_no_memory(samples: int) -> None:
         kept = y.clone()
         banded(second)
         assert torch.equal(y, kept)
-    with torch.no_grad():  # the memory it reuses must serve outside of inference mode too
+    with torch.no_grad():  # reuses memory that was allocated in inference mode
         assert_same(banded(second), layer(second))
     inputs = [torch.randn(samples, 784) for _ in range(16)]
-    with ThreadPoolExecutor(4) as pool:  # nor do threads
+    with ThreadPoolExecutor(4) as pool:
         outputs = list(pool.map(lambda x: [banded(x) for _ in range(20)][-1], inputs))
     for x, y in zip(inputs, outputs, strict=True):
         assert_same(y, layer(x))

@@ -1,4 +1,4 @@
-"""What the CPU engine remembers and skips, its memory, its compiler, and its absence."""
+"""The CPU engine: plans, bands, memory, compilation, and what happens without numba."""
 
 import copy
 import errno
@@ -16,7 +16,7 @@ from numba.core.caching import IndexDataCacheFile
 
 from focusing import FocusedLinear
 from focusing.nn.ops import kernels
-from focusing.nn.ops.cpu import PLAN_STEPS, when_compiling
+from focusing.nn.ops.cpu import PLAN_STEPS, on_first_compile
 from tests.unit.nn.oracle import (
     FAST_BACKENDS,
     Result,
@@ -25,14 +25,14 @@ from tests.unit.nn.oracle import (
     measured,
 )
 
-# mu and sigma: 10.0 is a wild step; at 0.02, a border, only apertures change; 2.5 is outside.
+# Pairs of mu and sigma, inside, at the border and far outside.
 MOVES = [(0.5, 0.3), (0.9, 0.3), (10.0, 0.3), (0.1, 0.02), (0.4, 0.01), (-3.0, 0.05)]
 MOVES += [(0.98, 0.02), (2.5, 0.2), (0.02, 0.01), (0.02, 1.0)]
 
 
 @pytest.mark.parametrize("topology", [None, (8, 16)])
 @pytest.mark.parametrize("backend", FAST_BACKENDS)
-def test_no_plan_of_former_foci_misleads(backend: str, topology: Any) -> None:
+def test_stale_plans_are_not_used(backend: str, topology: Any) -> None:
     layer = FocusedLinear(128, 260, topology=topology, backend=backend)
     x, grad_y = torch.randn(4, 128, requires_grad=True), torch.randn(4, 260)
     expected: dict[tuple[float, float], Result] = {}
@@ -49,7 +49,7 @@ def test_no_plan_of_former_foci_misleads(backend: str, topology: Any) -> None:
 
 
 def test_the_nearest_input_may_be_far_along_the_first_axis() -> None:
-    """Scattered positions in a plane: an interval of one axis does not hold the nearest input."""
+    """Of scattered positions in a plane, the nearest may be far away along one axis."""
     line = torch.linspace(0, 1, 100)
     tau = torch.stack([line, torch.where(line < 0.5, 1.0, 0.0)], 1)
     x, grad_y = torch.randn(4, 100), torch.randn(4, 40)
@@ -59,7 +59,7 @@ def test_the_nearest_input_may_be_far_along_the_first_axis() -> None:
 
 
 @pytest.mark.parametrize("foci", [{"sigma": 0.01}, {"mu": 1.2, "sigma": 0.01}], ids=str)
-def test_foci_that_have_diverged_and_come_back_are_planned_anew(foci: dict[str, float]) -> None:
+def test_a_new_plan_after_foci_have_diverged(foci: dict[str, float]) -> None:
     options: Any = {"mu_range": (0.0, 2.0), **foci}
     layer, x = FocusedLinear(400, 160, **options), torch.randn(8, 400)
     kept = copy.deepcopy(layer.state_dict())
@@ -78,7 +78,7 @@ def trained_connections(layer: FocusedLinear) -> torch.Tensor:
     return gradient != 0
 
 
-def test_bands_skip_only_what_is_below_the_cutoff() -> None:
+def test_bands_skip_only_inputs_below_the_cutoff() -> None:
     for cutoff in (1e-7, 1e-3):
         layer = FocusedLinear(784, 400, backend="numba_banded", cutoff=cutoff)
         phi, trained = layer.phi(), trained_connections(layer)
@@ -104,8 +104,8 @@ def test_auto_uses_bands_only_while_foci_are_narrow() -> None:
     assert trained_connections(layer).float().mean() < 0.4
 
 
-def test_small_moves_reuse_the_plan_until_it_wears_out() -> None:
-    """Planning anew at every step would cost more than bands save."""
+def test_small_moves_reuse_the_plan() -> None:
+    """A new plan at every step would cost more than bands save."""
     layer, x = FocusedLinear(784, 800, sigma=0.025), torch.randn(2, 784)
     plans = []
     for _ in range(PLAN_STEPS + 2):
@@ -118,7 +118,7 @@ def test_small_moves_reuse_the_plan_until_it_wears_out() -> None:
 
 
 @pytest.mark.parametrize("sigma", [0.02, 0.3])
-def test_graphs_that_live_at_once_do_not_share_memory(sigma: float) -> None:
+def test_concurrent_graphs_do_not_share_memory(sigma: float) -> None:
     """A layer used twice, and a graph used twice."""
     layer = FocusedLinear(300, 200, sigma=sigma)
     inputs = [torch.randn(4, 300) for _ in range(2)]
@@ -134,19 +134,19 @@ def test_graphs_that_live_at_once_do_not_share_memory(sigma: float) -> None:
             assert torch.equal(again, gradient)
 
 
-def test_training_uses_the_same_memory_in_every_step() -> None:
+def test_training_reuses_its_buffer() -> None:
     layer = FocusedLinear(300, 200, sigma=0.3)
     places = set()
     for _ in range(4):
         loss = layer(torch.randn(4, 300)).sum()
-        loss.backward()  # and the graph lives on into the next step
+        loss.backward()  # the graph stays alive until the next step
         assert layer._cpu_engine is not None
         places.add(layer._cpu_engine.pool._free[0].ctypes.data)
     assert len(places) == 1
 
 
 @pytest.mark.parametrize("hide", [torch.detach, lambda t: t.view_as(t), lambda t: t.data])
-def test_hooks_may_keep_other_tensors_of_the_same_memory(hide: Any) -> None:
+def test_saved_tensor_hooks_may_keep_aliases(hide: Any) -> None:
     layer = FocusedLinear(300, 200, sigma=0.3)
     x = torch.randn(4, 300, requires_grad=True)
     expected = torch.autograd.grad(layer(x).square().sum(), x)[0]
@@ -156,8 +156,8 @@ def test_hooks_may_keep_other_tensors_of_the_same_memory(hide: Any) -> None:
     assert torch.equal(torch.autograd.grad(loss, x)[0], expected)
 
 
-def test_tensors_may_move_to_shared_memory() -> None:
-    """As they do when a layer is sent to another process."""
+def test_storages_may_move_to_shared_memory() -> None:
+    """As when a layer is sent to another process."""
     layer = FocusedLinear(300, 200, sigma=0.02)
     torch.nn.init.normal_(layer.bias)
     layer.prune(0.5)
@@ -183,10 +183,10 @@ def test_threads_may_share_a_layer(sigma: float) -> None:
     layer, inputs = FocusedLinear(300, 200, sigma=sigma).eval(), torch.randn(4, 50, 16, 300)
 
     @torch.no_grad()
-    def outputs(own: torch.Tensor) -> list[torch.Tensor]:
-        return [layer(x) for x in own]
+    def outputs(batches: torch.Tensor) -> list[torch.Tensor]:
+        return [layer(x) for x in batches]
 
-    expected = [outputs(own) for own in inputs]
+    expected = [outputs(batches) for batches in inputs]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -194,33 +194,33 @@ def test_threads_may_share_a_layer(sigma: float) -> None:
             results = list(pool.map(outputs, inputs))
     finally:
         sys.setswitchinterval(interval)
-    for y, wanted in zip(results, expected, strict=True):
-        assert torch.equal(torch.stack(y), torch.stack(wanted))
+    for one, other in zip(results, expected, strict=True):
+        assert torch.equal(torch.stack(one), torch.stack(other))
 
 
-def test_no_folder_for_compiled_code_only_costs_time() -> None:
-    """As in a container with a read-only home: numba has no folder for its cache."""
-    loop = eval("lambda x: x + 1")  # noqa: S307 - of no file, which has no folder either
+def test_a_missing_cache_folder_is_no_error() -> None:
+    """As in a container with a read-only home directory."""
+    loop = eval("lambda x: x + 1")  # noqa: S307 - a function without a file cannot be cached
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(loop)
-    assert kernels.compiled(loop)(1) == 2
+    assert kernels.cached_jit(loop)(1) == 2
 
 
 def add_two(x):
     return x + 2
 
 
-def test_a_full_disk_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(IndexDataCacheFile, "_save_data", fail)
-    assert kernels.compiled(add_two)(1) == 3
+    assert kernels.cached_jit(add_two)(1) == 3
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     monkeypatch.undo()
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    assert kernels.compiled(add_two)(1) == 3
+    assert kernels.cached_jit(add_two)(1) == 3
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".nbi", ".nbc"}
 
 
@@ -232,7 +232,7 @@ import torch
 from focusing import FocusConstraint, FocusedLinear, param_groups, to_inference
 from focusing.nn.ops import available_backends, cpu
 assert not cpu.AVAILABLE
-assert not sys.modules.get("triton")  # which takes time to import
+assert not sys.modules.get("triton")  # it takes long to import
 net = torch.nn.Sequential(FocusedLinear(300, 200, backend="numba"), torch.nn.Linear(200, 3))
 optimizer = torch.optim.SGD(param_groups(net, lr=0.01, lr_mu=0.001))
 FocusConstraint(net, optimizer)
@@ -249,7 +249,7 @@ net[0].prune(1.0)
 fast = to_inference(net.eval(), sparse=True)
 assert "BandedLinear" in repr(fast)
 torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
-net[0].backend = "triton"  # neither is there
+net[0].backend = "triton"  # not installed either
 torch.testing.assert_close(net(x), fast(x), rtol=1e-4, atol=1e-4)
 assert available_backends("cpu") == ["torch", "reference"]
 print("done")
@@ -257,17 +257,17 @@ print("done")
 
 
 @pytest.mark.parametrize("numba", ["missing", "disabled"])
-def test_without_numba_and_triton_torch_computes(numba: str) -> None:
+def test_torch_engine_without_numba_and_triton(numba: str) -> None:
     environment = os.environ | ({"NUMBA_DISABLE_JIT": "1"} if numba == "disabled" else {})
     command = [sys.executable, "-c", WITHOUT_NUMBA, numba]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert result.stdout == "done\n", result.stderr
 
 
-def test_a_compilation_is_announced_once() -> None:
-    announced: list[str] = []
-    when_compiling(lambda: announced.append("now"))
+def test_first_compile_calls_back_once() -> None:
+    calls: list[str] = []
+    on_first_compile(lambda: calls.append("compile"))
     loop = numba.njit(lambda x: x + 1)
-    assert announced == []
+    assert calls == []
     assert (loop(1), loop(1.0)) == (2, 2.0)  # two types, two compilations
-    assert announced == ["now"]
+    assert calls == ["compile"]

@@ -1,4 +1,4 @@
-"""All engines are the same function, whatever the foci do: the formulas of the oracle."""
+"""All engines match the oracle, whatever the foci do."""
 
 import math
 from typing import Any
@@ -28,7 +28,7 @@ every_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 
 def make_topology(kind: Any, axes: int, seed: torch.Generator) -> tuple[int, Any]:
-    """A size, and a topology of it."""
+    """Number of inputs and topology."""
     if kind not in TENSORS:
         return (kind, None) if isinstance(kind, int) else (math.prod(kind), kind)
     tau = torch.rand(41, axes, generator=seed, dtype=torch.float64)
@@ -38,7 +38,7 @@ def make_topology(kind: Any, axes: int, seed: torch.Generator) -> tuple[int, Any
 
 
 def set_foci(layer: FocusedLinear, mu: str, sigma: str, seed: torch.Generator) -> None:
-    """Put the foci where an optimizer step could have put them."""
+    """Move the foci as an optimizer step could move them."""
     shape = layer.mu.shape
     place = torch.rand(shape, generator=seed, dtype=torch.float64)
     width = torch.rand(shape, generator=seed, dtype=torch.float64)
@@ -87,7 +87,7 @@ def topologies(draw: st.DrawFn) -> tuple[int, Any]:
     x_has_grad=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_engines_equal_the_formulas_in_float64(
+def test_engines_match_the_oracle_in_float64(
     topology: tuple[int, Any],
     foci: int,
     units: int,
@@ -107,26 +107,17 @@ def test_engines_equal_the_formulas_in_float64(
     x.requires_grad_(x_has_grad)
     grad_y = torch.randn(batch, neurons, generator=generator, dtype=torch.float64).to(device)
     weight = torch.randn(neurons, inputs, generator=generator, dtype=torch.float64)
+    grid = "linspace" if isinstance(shape, torch.Tensor) else grid
+    options: Any = {"topology": shape, "grid": grid, "units_per_focus": units, **flags}
+    options |= {"normalizer": normalizer, "dtype": torch.float64, "device": device}
     for backend in BACKENDS:
-        layer = FocusedLinear(
-            inputs,
-            neurons,
-            topology=shape,
-            grid="linspace" if isinstance(shape, torch.Tensor) else grid,
-            normalizer=normalizer,
-            units_per_focus=units,
-            backend=backend,
-            cutoff=TINY,
-            dtype=torch.float64,
-            device=device,
-            **flags,
-        )
+        layer = FocusedLinear(inputs, neurons, backend=backend, cutoff=TINY, **options)
         with torch.no_grad():
             layer.weight.copy_(weight)
             if layer.bias is not None:
                 layer.bias.copy_(torch.randn(neurons, generator=generator))
         generator.manual_seed(seed)
-        for step, (mu, sigma) in enumerate(moves):  # one layer: what it remembers must not mislead
+        for step, (mu, sigma) in enumerate(moves):  # one layer, which must not use stale plans
             set_foci(layer, mu, sigma, generator)
             if pruned is not None:
                 layer.prune(pruned)
@@ -134,7 +125,7 @@ def test_engines_equal_the_formulas_in_float64(
             expected.check(measured(layer, x, grad_y), 1e-9, f"{backend}, step {step}")
 
 
-LARGE = [  # beyond one slab, and above the size at which auto works in bands
+LARGE = [  # several slabs, and large enough for bands with backend="auto"
     (130, 300, None),
     (900, 37, (30, 30)),
     (300, 130, (10, 10, 3)),
@@ -143,6 +134,10 @@ LARGE = [  # beyond one slab, and above the size at which auto works in bands
     (257, 200, "descending"),
     (257, 200, "scattered"),
 ]
+
+
+LARGE_FOCI = [("random", "hundredfold"), ("sorted", "narrow"), ("borders", "usual")]
+LARGE_FOCI += [("random", "two")]
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
@@ -159,24 +154,12 @@ def test_large_layers_agree_in_float32(
         topology = tau
     x = torch.randn(9, inputs, generator=generator).to(device).requires_grad_()
     grad_y = torch.randn(9, neurons, generator=generator).to(device)
-    moves = [
-        ("random", "hundredfold"),
-        ("sorted", "narrow"),
-        ("borders", "usual"),
-        ("random", "two"),
-    ]
-    for mu, sigma in moves:
+    options: Any = {"topology": topology, "normalizer": normalizer, "device": device}
+    for mu, sigma in LARGE_FOCI:
         expected = None
         for backend in (*BACKENDS, "auto"):  # with the default cutoff
             torch.manual_seed(1)
-            layer = FocusedLinear(
-                inputs,
-                neurons,
-                topology=topology,
-                normalizer=normalizer,
-                backend=backend,
-                device=device,
-            )
+            layer = FocusedLinear(inputs, neurons, backend=backend, **options)
             set_foci(layer, mu, sigma, generator.manual_seed(3))
             if mu == "sorted":
                 layer.prune(0.8)
@@ -213,17 +196,17 @@ def test_any_parameter_may_be_frozen(backend: str, device: torch.device) -> None
     grad_y = torch.randn(3, 260, device=device)
     layer = FocusedLinear(130, 260, sigma=0.1, backend=backend, device=device)
     for trained in range(2 ** len(names)):
-        wanted = {name for bit, name in enumerate(names) if trained >> bit & 1}
-        x = torch.randn(3, 130, device=device, requires_grad="x" in wanted)
+        trainable = {name for bit, name in enumerate(names) if trained >> bit & 1}
+        x = torch.randn(3, 130, device=device, requires_grad="x" in trainable)
         for name, parameter in layer.named_parameters():
-            parameter.requires_grad_(name in wanted)
+            parameter.requires_grad_(name in trainable)
             parameter.grad = None
         results = measured(layer, x, grad_y)
-        assert set(results) == {"y", *wanted}
-        derivatives(layer, x, grad_y).check(results, 1e-4, f"{backend}, {wanted}")
+        assert set(results) == {"y", *trainable}
+        derivatives(layer, x, grad_y).check(results, 1e-4, f"{backend}, {trainable}")
 
 
-def test_foci_far_away_leave_no_denormals() -> None:
+def test_phi_has_no_denormals() -> None:
     smallest = torch.finfo(torch.float32).tiny
     for normalizer in NORMALIZERS:
         phi = FocusedLinear(784, 20, sigma=0.025, normalizer=normalizer).phi().abs()
@@ -233,8 +216,8 @@ def test_foci_far_away_leave_no_denormals() -> None:
 
 @every_backend
 @pytest.mark.parametrize("name", ["mu", "sigma"])
-def test_foci_of_any_bits_are_no_error(name: str, backend: str) -> None:
-    """Diverged foci give NaN; uninitialised ones hold what was in memory: signalling NaN, ..."""
+def test_foci_with_any_bit_pattern(name: str, backend: str) -> None:
+    """Diverged foci are NaN; uninitialised ones have any bits, such as a signalling NaN."""
     layer, x = FocusedLinear(200, 300, backend=backend), torch.ones(2, 200)
     for bits in (0, 0x7F800001, 0x7FC00000, 0x7F800000, 0x00000001):
         with torch.no_grad():
@@ -247,7 +230,7 @@ def test_foci_of_any_bits_are_no_error(name: str, backend: str) -> None:
 
 @every_backend
 @pytest.mark.usefixtures("strays_fail")
-def test_precision_may_change_after_the_first_call(backend: str, device: torch.device) -> None:
+def test_dtype_may_change_after_the_first_call(backend: str, device: torch.device) -> None:
     layer = FocusedLinear(200, 200, sigma=0.05, backend=backend, cutoff=TINY, device=device)
     layer(torch.randn(2, 200, device=device))
     layer.double()
@@ -256,31 +239,31 @@ def test_precision_may_change_after_the_first_call(backend: str, device: torch.d
 
 
 @pytest.mark.parametrize(("former", "name"), [("fused", "numba"), ("banded", "numba_banded")])
-def test_former_names_of_backends_are_understood(former: str, name: str) -> None:
+def test_backend_aliases(former: str, name: str) -> None:
     assert FocusedLinear(4, 2, backend=former).backend == name
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
-def test_a_focus_that_is_far_from_all_inputs_is_exact_in_single_precision(normalizer: str) -> None:
-    """Up to 16 standard deviations outside: relative to the nearest input, nothing is lost."""
+def test_distant_foci_are_exact_in_float32(normalizer: str) -> None:
+    """Up to 16 standard deviations outside, distances from the nearest input keep all digits."""
     results = []
-    for dtype, own in ((torch.float32, "numba"), (torch.float64, "reference")):
+    for dtype, backend in ((torch.float32, "numba"), (torch.float64, "reference")):
         layer = FocusedLinear(
-            64, 3, mu_range=(0, 2), normalizer=normalizer, dtype=dtype, backend=own
+            64, 3, mu_range=(0, 2), normalizer=normalizer, dtype=dtype, backend=backend
         )
         with torch.no_grad():
             layer.mu.fill_(1.5)
             layer.sigma.copy_(torch.tensor([[0.03125], [0.0625], [0.5]]))  # exact in both
             layer.weight.copy_(torch.linspace(-1, 1, 192).view(3, 64))
         y = layer(torch.linspace(0, 1, 64, dtype=dtype)[None])
-        wanted = [layer.weight, layer.mu, layer.sigma]
-        results.append([y, *torch.autograd.grad(y.sum(), wanted)])
+        trainable = [layer.weight, layer.mu, layer.sigma]
+        results.append([y, *torch.autograd.grad(y.sum(), trainable)])
     for single, double in zip(*results, strict=True):
         scale = double.abs().amax(-1, keepdim=True)
         assert ((single - double).abs() <= 3e-5 * scale + 1e-12).all()
 
 
-def test_a_machine_says_which_engines_it_offers() -> None:
+def test_available_backends() -> None:
     assert set(BACKENDS) <= set(available_backends("cpu"))
     assert "numba" not in available_backends("meta")
     assert available_backends(torch.device("meta"))[-1] == "reference"

@@ -1,4 +1,4 @@
-"""Compilers, exporters and tracers meet plain operations, which compute the same."""
+"""Compilers, exporters and tracers see plain operations with the same results."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def test_onnx(tmp_path: Path, banded: bool) -> None:
         np.testing.assert_allclose(y, network(x).detach(), rtol=1e-4, atol=1e-5)
 
 
-def test_torch_fx_records_calls_of_layers() -> None:
+def test_torch_fx_records_layers_as_calls() -> None:
     net = nn.Sequential(FocusedLinear(24, 10), nn.Sequential(nn.ReLU(), FocusedLinear(10, 3)))
     net[0].prune(0.5)
     traced = torch.fx.symbolic_trace(net)
@@ -83,7 +83,7 @@ def test_torch_fx_records_calls_of_layers() -> None:
 
 
 @pytest.mark.parametrize("focus", FOCI)
-def test_torch_fx_looks_into_a_layer_of_its_own(focus: str) -> None:
+def test_torch_fx_traces_a_root_layer(focus: str) -> None:
     layer, x = FocusedLinear(24, 10, focus=focus, sigma=0.1).eval(), torch.randn(2, 3, 24)
     layer.prune(0.2)
     traced = torch.fx.symbolic_trace(layer)
@@ -105,7 +105,7 @@ def test_torch_fx_on_hooks_and_sparse_layers() -> None:
 
 @pytest.mark.parametrize("sigma", [0.02, 0.3])
 @pytest.mark.parametrize("size", [(9, 3), (300, 200)])
-def test_recorded_and_fake_computations(size: tuple[int, int], sigma: float) -> None:
+def test_make_fx_and_fake_tensors(size: tuple[int, int], sigma: float) -> None:
     layer = FocusedLinear(*size, sigma=sigma)
     x, other = torch.randn(2, 4, size[0])
     layer(x)

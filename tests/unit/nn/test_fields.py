@@ -1,4 +1,4 @@
-"""Neurons that share a focus, and layers that see the neurons before them where those look."""
+"""Neurons that share a focus, and layers whose positions are the previous layer's centres."""
 
 import copy
 from typing import Any
@@ -42,7 +42,7 @@ class TestUnitsPerFocus:
 class TestPrevious:
     @pytest.mark.parametrize("backend", BACKENDS)
     @pytest.mark.parametrize("units", [1, 2])
-    def test_positions_are_the_centres_of_this_moment(self, backend: str, units: int) -> None:
+    def test_positions_are_the_current_centres(self, backend: str, units: int) -> None:
         torch.manual_seed(0)
         first = FocusedLinear(36, 18, topology=(6, 6), units_per_focus=units)
         second = FocusedLinear(18, 10, topology=first, sigma=0.2, backend=backend)
@@ -61,10 +61,10 @@ class TestPrevious:
             optimizer.step()
             first.constrain_()
             second.constrain_()
-            assert not torch.equal(second.tau, tau)  # also without another step forward
-        assert "centres of the layer before" in repr(second)
+            assert not torch.equal(second.tau, tau)  # updated without a forward pass
+        assert "centres of the previous layer" in repr(second)
 
-    def test_it_is_no_part_of_the_layer_and_copies_keep_it(self) -> None:
+    def test_the_previous_layer_is_no_submodule(self) -> None:
         first = FocusedLinear(36, 9, topology=(6, 6))
         net = nn.Sequential(first, nn.ReLU(), FocusedLinear(9, 4, topology=first))
         assert [*net[2].state_dict()] == ["weight", "bias", "mu", "sigma"]
@@ -76,7 +76,7 @@ class TestPrevious:
             twin(x)
         assert torch.equal(twin[2].tau, twin[0].mu)
         assert torch.equal(net[2].tau, net[0].mu)
-        twin(x).sum().backward()  # what inference left behind serves training
+        twin(x).sum().backward()  # with positions that were computed in inference mode
         assert net.double()[2].tau.dtype == torch.float64
 
     def test_compiled_and_vmapped(self) -> None:

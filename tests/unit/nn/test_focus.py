@@ -1,4 +1,4 @@
-"""phi: the paper's equations, its limits and its derivatives."""
+"""Focus coefficients: the paper's equations, limits and derivatives."""
 
 import math
 from typing import Any
@@ -55,8 +55,8 @@ def as_function(layer: FocusedLinear, batch: int) -> tuple[Any, tuple[torch.Tens
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("focus", FOCI)
-def test_phi_is_the_papers(focus: str, normalizer: str, axes: int) -> None:
-    """In the layer, and in the functions that every engine is compared with."""
+def test_phi_matches_the_paper(focus: str, normalizer: str, axes: int) -> None:
+    """In the layer and in the reference functions."""
     layer = make(focus, axes, normalizer=normalizer).eval()
     expected = coefficients(*foci(layer), focus, normalizer)
     np.testing.assert_allclose(array(layer.phi()), expected, rtol=1e-10, atol=1e-15)
@@ -116,7 +116,7 @@ def test_a_focus_between_two_inputs_is_finite(focus: str, normalizer: str) -> No
                 assert value.isfinite().all(), (init, name)
 
 
-def test_triangle_has_the_std_of_the_gaussian_and_ends() -> None:
+def test_triangle_has_the_std_of_the_gaussian() -> None:
     line = torch.linspace(0, 1, 10001, dtype=torch.float64)
     layer = FocusedLinear(
         10001, 1, mu=0.5, sigma=0.1, focus="triangle", normalizer="none", dtype=torch.float64
@@ -130,7 +130,7 @@ def test_triangle_has_the_std_of_the_gaussian_and_ends() -> None:
 
 class TestBernoulli:
     @pytest.mark.parametrize("normalizer", NORMALIZERS)
-    def test_training_draws_and_eval_takes_the_mean(self, normalizer: str) -> None:
+    def test_training_samples_and_eval_takes_the_mean(self, normalizer: str) -> None:
         layer, draws = make("bernoulli", normalizer=normalizer), 1000
         x = torch.randn(1, INPUTS).double()
         with torch.no_grad():
@@ -141,7 +141,7 @@ class TestBernoulli:
         error = drawn.std(0) / math.sqrt(draws)
         assert ((drawn.mean(0) - expected).abs() < 5 * error).all()
 
-    def test_a_drawn_connection_is_there_or_not(self) -> None:
+    def test_connections_are_on_or_off(self) -> None:
         layer = make("bernoulli")
         x = torch.eye(INPUTS, dtype=torch.float64)
         with torch.no_grad():
@@ -154,8 +154,8 @@ class TestBernoulli:
         assert 0 < on.mean() < 1
 
     @pytest.mark.parametrize("normalizer", NORMALIZERS)
-    def test_the_gradient_passes_straight_through(self, normalizer: str) -> None:
-        """That of the foci is the gaussian's; that of a weight is zero where not drawn."""
+    def test_straight_through_gradient(self, normalizer: str) -> None:
+        """Foci have the gaussian's gradient; weights have none where not drawn."""
         x, grad_y = torch.randn(5, INPUTS).double(), torch.randn(5, 4).double()
         results = {}
         for focus in ("bernoulli", "gaussian"):

@@ -1,4 +1,4 @@
-"""Shards of a network in two processes train as the whole does in one."""
+"""FSDP: sharded training in two processes matches training in one."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def trained_by_fully_shard(net: nn.Sequential, x: torch.Tensor) -> list[torch.Te
     fsdp.fully_shard(net[2], mesh=mesh)
     fsdp.fully_shard(net, mesh=mesh)
     if distributed.get_rank() == 0:
-        repr(net)  # needs no answer from the others
+        repr(net)  # needs no collective operation
     train(net, x)
     net[0].constrain_()
     shards: Any = net.parameters()
@@ -79,7 +79,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     assert [process.exitcode for process in processes] == [0, 0]
 
 
-def test_a_storage_that_was_freed_is_an_error_and_no_crash() -> None:
+def test_a_freed_storage_is_an_error() -> None:
     layer = FocusedLinear(24, 200)
     layer.weight.untyped_storage().resize_(0)
     with pytest.raises(RuntimeError, match="storage"):

@@ -1,4 +1,4 @@
-"""Triton's kernels: on a GPU where there is one, elsewhere interpreted, and compiled for four."""
+"""The Triton kernels, on a GPU or in the interpreter, and compiled for four kinds of GPUs."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def results(layer: FocusedLinear, x: torch.Tensor) -> list[torch.Tensor]:
 
 
 class Names(TorchDispatchMode):
-    """Keeps the names of all operations that run."""
+    """Records the names of all operations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Names(TorchDispatchMode):
     pruned=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_kernels_equal_the_formulas(
+def test_kernels_match_the_oracle(
     shape: tuple[int, ...] | None,
     inputs: int,
     neurons: int,
@@ -93,9 +93,20 @@ def test_kernels_equal_the_formulas(
     expected.check(measured(layer, x, grad_y), TOLERANCES[dtype], f"{foci[:neurons]}")
 
 
-def test_a_wide_layer_agrees_with_the_reference_row_by_row() -> None:
+class Transposed(torch.nn.Module):
+    """Makes a weight that is not contiguous."""
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight.t().contiguous().t()
+
+
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_many_rows_match_the_reference(contiguous: bool) -> None:
     x = torch.randn(2, 3, device=DEVICE, requires_grad=True)
     layers = [make_layer(3, 20, backend, sigma=(0.1, 1.0)) for backend in ("triton", "reference")]
+    if not contiguous:
+        for layer in layers:
+            parametrize.register_parametrization(layer, "weight", Transposed())
     assert_same(*(results(layer, x) for layer in layers))
 
 
@@ -111,7 +122,7 @@ def test_a_step_is_that_of_a_dense_layer_and_two_kernels() -> None:
     assert not any(launches.meets_goals(row, dense) for row in rows if row["engine"] != "triton")
 
 
-def test_auto_takes_the_kernels_on_gpus_alone() -> None:
+def test_auto_uses_triton_on_gpus_only() -> None:
     layer = make_layer(20, 3, "auto")
     with Names() as run:
         layer(torch.randn(5, 20, device=DEVICE))
@@ -120,7 +131,7 @@ def test_auto_takes_the_kernels_on_gpus_alone() -> None:
     assert ("triton" in ops.available_backends(DEVICE)) == (DEVICE != "cpu")
 
 
-def test_what_the_kernels_cannot_take_goes_elsewhere() -> None:
+def test_unsupported_inputs_use_another_engine() -> None:
     layer = make_layer(20, 3, dtype=torch.float64)
     x = torch.randn(5, 20, device=DEVICE, dtype=torch.float64)
     with Names() as run:
@@ -131,7 +142,7 @@ def test_what_the_kernels_cannot_take_goes_elsewhere() -> None:
     derivatives(layer, x, grad_y).check(measured(layer, x, grad_y), 1e-10, "float64")
 
 
-def test_a_gpu_that_triton_cannot_serve_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_engine_where_triton_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(kind: str) -> None:
         raise RuntimeError("no C compiler")
 
@@ -142,29 +153,17 @@ def test_a_gpu_that_triton_cannot_serve_is_left_to_torch(monkeypatch: pytest.Mon
     ops._triton_runs_on.cache_clear()
 
 
-def test_weights_need_not_be_contiguous() -> None:
-    class Transposed(torch.nn.Module):
-        def forward(self, weight: torch.Tensor) -> torch.Tensor:
-            return weight.t().contiguous().t()
-
-    x = torch.randn(5, 20, device=DEVICE, requires_grad=True)
-    layers = [make_layer(20, 3, backend) for backend in ("triton", "reference")]
-    for layer in layers:
-        parametrize.register_parametrization(layer, "weight", Transposed())
-    assert_same(*(results(layer, x) for layer in layers))
-
-
-def test_autocast_gives_the_product_in_its_type() -> None:
+def test_autocast() -> None:
     layer = make_layer(40, 3, sigma=0.1)
     x = torch.randn(5, 40, device=DEVICE, requires_grad=True)
-    wanted = {"x": x, **dict(layer.named_parameters())}
+    inputs = {"x": x, **dict(layer.named_parameters())}
     with torch.autocast(DEVICE, torch.bfloat16), Names() as run:
         y = layer(x)
     assert y.dtype == torch.bfloat16
-    assert run.names.count("aten::_to_copy") == 2  # of x and bias: the product needs none
-    grads = torch.autograd.grad(y, wanted.values(), torch.ones_like(y))
-    exact = torch.autograd.grad(layer(x).sum(), wanted.values())
-    for name, grad, other in zip(wanted, grads, exact, strict=True):
+    assert run.names.count("aten::_to_copy") == 2  # x and bias; the kernel writes bfloat16 itself
+    grads = torch.autograd.grad(y, inputs.values(), torch.ones_like(y))
+    exact = torch.autograd.grad(layer(x).sum(), inputs.values())
+    for name, grad, other in zip(inputs, grads, exact, strict=True):
         assert grad.dtype == torch.float32
         assert (grad - other).norm() < 0.03 * other.norm(), name
 
@@ -172,7 +171,7 @@ def test_autocast_gives_the_product_in_its_type() -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, inside the interpreter
 @pytest.mark.parametrize("name", ["mu", "sigma"])
 @pytest.mark.parametrize("bits", [0, 0x7F800001, 0x7FC00000, 0x7F800000, 0x00000001])
-def test_foci_of_any_bits_are_no_error(name: str, bits: int) -> None:
+def test_foci_with_any_bit_pattern(name: str, bits: int) -> None:
     layer = make_layer(20, 1)
     with torch.no_grad():
         getattr(layer, name).view(torch.int32).fill_(bits)
@@ -182,20 +181,20 @@ def test_foci_of_any_bits_are_no_error(name: str, bits: int) -> None:
 
 
 @pytest.mark.parametrize("watched", [False, True])
-def test_second_derivatives_are_those_of_the_reference(watched: bool) -> None:
+def test_second_derivatives_match_the_reference(watched: bool) -> None:
     x = torch.randn(3, 20, device=DEVICE, requires_grad=True)
     seconds = []
     for backend in ("triton", "reference"):
         layer = make_layer(20, 2, backend, sigma=0.1)
-        wanted = [x, layer.weight, layer.mu, layer.sigma]
+        inputs = [x, layer.weight, layer.mu, layer.sigma]
         with Names() if watched else torch.enable_grad():
             loss = layer(x).square().sum()
-            grads = torch.autograd.grad(loss, wanted, create_graph=True)
-        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in grads), wanted))
+            grads = torch.autograd.grad(loss, inputs, create_graph=True)
+        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in grads), inputs))
     assert_same(*seconds)
 
 
-def test_compilers_take_the_kernels_and_exporters_plain_operations() -> None:
+def test_compile_uses_kernels_and_export_plain_operations() -> None:
     layer = make_layer(20, 2, sigma=0.1)
     x = torch.randn(5, 20, device=DEVICE, requires_grad=True)
     graphs = []
@@ -215,13 +214,13 @@ def test_compilers_take_the_kernels_and_exporters_plain_operations() -> None:
     assert_same(program.module()(x), layer(x))
     parameters = dict(layer.named_parameters())
     grads = torch.func.grad(
-        lambda own: torch.func.functional_call(layer, own, (x,)).square().sum()
+        lambda parameters: torch.func.functional_call(layer, parameters, (x,)).square().sum()
     )(parameters)
     assert_same(list(grads.values()), results(layer, x)[2:])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ptxas and LLVM for AMD come with Linux wheels")
-def test_kernels_compile_for_gpus_without_spills_and_inductor_sees_what_they_write() -> None:
+def test_compiled_kernels_do_not_spill() -> None:
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", "tests.unit.nn.compile_kernels"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Networks that only compute: the same outputs, with nothing left to fold."""
+"""to_inference: the same outputs, with foci and batch norms folded."""
 
 import copy
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.unit.nn.oracle import assert_same
 
 @torch.no_grad()
 def used(net: nn.Module, x: Tensor) -> nn.Module:
-    """With batch norms that have seen something."""
+    """A network whose batch norms have statistics and random affine parameters."""
     for _ in range(3):
         net(x)
     for layer in net.modules():
@@ -58,10 +58,10 @@ def test_gives_the_same_outputs(
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
-def test_the_order_of_the_tiles_is_folded_into_the_next_layer() -> None:
+def test_the_next_layer_takes_in_the_order_of_the_tiles() -> None:
     fast = to_inference(focused_net(), sparse=True, example=torch.randn(2, 784))
     first, second = fast[0], fast[4]
-    assert first.place is not None  # the next layer needs neighbours side by side
+    assert first.place is not None  # the next layer needs the original order
     assert second.place is None
     assert second.order is not None
 
@@ -71,7 +71,7 @@ def test_layers_that_do_not_gain_stay_dense() -> None:
     assert type(to_inference(net, sparse=True)[0]) is nn.Linear
 
 
-def test_layers_whose_tiles_do_not_pay_may_gain_from_smaller_blocks() -> None:
+def test_blocks_where_tiles_do_not_pay() -> None:
     layer = FocusedLinear(100, 40, mu="random", sigma=(0.05, 0.2)).eval()
     layer.prune(1.0)
     fast = to_inference(layer, sparse=True)
@@ -84,7 +84,7 @@ def test_layers_whose_tiles_do_not_pay_may_gain_from_smaller_blocks() -> None:
     assert blocks.work < 0.7
 
 
-def test_convolutions_take_batch_norms_in() -> None:
+def test_batch_norms_are_folded_into_convolutions() -> None:
     net = nn.Sequential(
         *(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()),
         *(FocusedLinear(144, 5), nn.BatchNorm1d(5, affine=False)),
@@ -97,7 +97,7 @@ def test_convolutions_take_batch_norms_in() -> None:
 
 
 class Twice(nn.Module):
-    """Uses a layer before and after, and its output twice."""
+    """Calls one layer twice, and uses an output twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Twice(nn.Module):
 
 
 class Undecided(nn.Module):
-    """Has a forward that depends on its input."""
+    """Has data-dependent control flow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,9 @@ def norm_of_channels() -> nn.Module:
 @pytest.mark.parametrize(
     ("make", "shape"), [(Twice, (5, 6)), (Undecided, (5, 6)), (norm_of_channels, (3, 4, 6))]
 )
-def test_what_cannot_be_folded_stays(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
+def test_batch_norms_that_cannot_be_folded(
+    make: Callable[[], nn.Module], shape: tuple[int, ...]
+) -> None:
     x = torch.randn(shape)
     net = used(make(), x)
     for example in (x, None):
@@ -171,7 +173,7 @@ def hooked() -> nn.Module:
 
 
 class ReadsWeights(nn.Module):
-    """Uses the weights of a layer, of a norm and of a focused one besides calling them."""
+    """Reads the weights of its layers besides calling them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,7 +188,7 @@ class ReadsWeights(nn.Module):
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("make", [tied, magnitude_pruned, parametrized, hooked, ReadsWeights])
-def test_layers_that_others_depend_on_stay(make: Callable[[], nn.Module], sparse: bool) -> None:
+def test_layers_with_hooks_or_shared_weights(make: Callable[[], nn.Module], sparse: bool) -> None:
     x = torch.randn(8, 400)
     net = used(make(), x).eval()
     fast = to_inference(net, sparse=sparse, example=x)

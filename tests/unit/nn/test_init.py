@@ -1,4 +1,4 @@
-"""Where training starts."""
+"""Initial centres, apertures and weights."""
 
 import itertools
 import math
@@ -55,7 +55,7 @@ def test_spread_is_a_grid_elsewhere(axes: int) -> None:
         ({"sigma": [0.05, 0.25]}, 0.05, 0.25),
     ],
 )
-def test_what_is_drawn_fills_its_range(options: dict[str, Any], low: float, high: float) -> None:
+def test_random_values_fill_their_range(options: dict[str, Any], low: float, high: float) -> None:
     values, width = start(next(iter(options)), 5000, **options), high - low
     assert ((values >= low) & (values <= high)).all()
     assert values.min().item() == pytest.approx(low, abs=width / 100)
@@ -75,13 +75,9 @@ def test_numbers_and_tensors(name: str) -> None:
     assert torch.equal(start(name, **{name: exact}, dtype=torch.float64), exact)
     pair = torch.tensor([0.1, 0.2])  # a tensor of two is no range
     assert torch.equal(start(name, 2, **{name: pair}), pair[:, None])
-
-
-def test_names_and_lists() -> None:
+    assert torch.equal(start("mu", mu=line.tolist()), line[:, None])
     assert (start("mu", mu="center", topology=(6, 6)) == 0.5).all()
     assert (start("sigma", dtype=torch.float64) == 0.025).all()
-    line = torch.rand(7)
-    assert torch.equal(start("mu", mu=line.tolist()), line[:, None])
 
 
 def make(init: str, **options: Any) -> FocusedLinear:
@@ -90,7 +86,7 @@ def make(init: str, **options: Any) -> FocusedLinear:
 
 
 class TestWeights:
-    """Uniform within bounds that follow from phi; unit inputs give the promised variance."""
+    """Weights are uniform within bounds that depend on phi."""
 
     def test_focus_glorot_is_the_default(self) -> None:
         layer = make("focus_glorot")
@@ -131,7 +127,7 @@ class TestWeights:
         torch.testing.assert_close(products.var(0), torch.full((20,), 1 / 20), rtol=0.05, atol=0)
 
     @pytest.mark.parametrize("options", [{}, {"sigma": 0.3}, {"normalizer": "mean"}])
-    def test_plain_glorot_knows_nothing_of_foci(self, options: dict[str, Any]) -> None:
+    def test_glorot_ignores_foci(self, options: dict[str, Any]) -> None:
         layer, plain = make("glorot", **options), torch.nn.Linear(784, 800)
         torch.manual_seed(0)
         torch.nn.init.xavier_uniform_(plain.double().weight)

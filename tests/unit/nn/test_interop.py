@@ -55,7 +55,7 @@ VARIANTS: dict[str, Callable[[], FocusedLinear]] = {
 
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_whatever_a_layer_becomes_computes_the_same(name: str, pruned: bool) -> None:
+def test_converted_layers_give_the_same_outputs(name: str, pruned: bool) -> None:
     layer, other, x = VARIANTS[name]().eval(), VARIANTS[name](), torch.randn(5, 24)
     if pruned:
         assert 0 < layer.prune(1.0) < 1
@@ -91,10 +91,8 @@ def test_autocast(backend: str) -> None:
         assert value.grad.dtype == torch.float32
         atol = 0.05 * gradients[name].abs().max().item()
         torch.testing.assert_close(value.grad, gradients[name], rtol=0.05, atol=atol)
-    with torch.autocast(
-        torch.get_default_device().type, torch.bfloat16
-    ):  # which leaves float64 alone
-        y = layer.double()(x.double())
+    with torch.autocast(torch.get_default_device().type, torch.bfloat16):
+        y = layer.double()(x.double())  # autocast leaves float64 alone
     assert y.dtype == torch.float64
     assert_same(y.float(), exact)
 
@@ -110,10 +108,10 @@ def test_low_precision(dtype: torch.dtype, backend: str) -> None:
     torch.testing.assert_close(y.double(), exact(x.double()), rtol=0.05, atol=0.05)
     y.sum().backward()
     exact(x.double()).sum().backward()
-    for value, wanted in zip(layer.parameters(), exact.parameters(), strict=True):
+    for value, expected in zip(layer.parameters(), exact.parameters(), strict=True):
         assert value.grad.dtype == dtype
-        error = (value.grad.double() - wanted.grad).abs().max()
-        assert error <= 0.05 * wanted.grad.abs().max()
+        error = (value.grad.double() - expected.grad).abs().max()
+        assert error <= 0.05 * expected.grad.abs().max()
 
 
 @pytest.mark.parametrize("focus", FOCI)
@@ -179,7 +177,7 @@ def test_vmap_over_stacked_parameters(backend: str, pruned: bool) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on jvp
 @every_backend
-def test_forward_mode_and_gradients_of_samples(backend: str) -> None:
+def test_forward_mode_and_per_sample_gradients(backend: str) -> None:
     layer, x, direction = make(backend), torch.randn(5, 24), torch.randn(5, 24)
     _, tangent = jvp(layer, (x,), (direction,))
     assert_same(tangent, direction @ layer.effective_weight().T)
@@ -196,8 +194,8 @@ def test_forward_mode_and_gradients_of_samples(backend: str) -> None:
 
 @every_backend
 @pytest.mark.parametrize("context", [torch.inference_mode, lambda: torch.device("meta")])
-def test_a_first_call_in_any_context_does_no_harm(context: Any, backend: str) -> None:
-    """In a thread of its own, without what former calls may have left."""
+def test_first_call_in_another_context(context: Any, backend: str) -> None:
+    """In a new thread, without the workspaces of earlier calls."""
     layer, x = FocusedLinear(200, 200, backend=backend), torch.randn(6, 200)
 
     def work() -> tuple[torch.Tensor, torch.Tensor]:
@@ -216,7 +214,7 @@ def test_a_first_call_in_any_context_does_no_harm(context: Any, backend: str) ->
 
 @every_backend
 def test_second_derivatives(backend: str) -> None:
-    """Also where weights are computed from the input, which must not count twice."""
+    """Also where weights depend on the input, whose gradient must not be counted twice."""
     results = []
     for name in ("reference", backend):
         torch.manual_seed(0)
@@ -230,7 +228,7 @@ def test_second_derivatives(backend: str) -> None:
         total = sum(gradient.square().sum() for gradient in first)
         results.append([*first, *torch.autograd.grad(total, [layer.weight, *inputs])])
     torch.testing.assert_close(results[0], results[1], rtol=1e-9, atol=1e-9)
-    frozen = make(backend).requires_grad_(False)  # of the input alone
+    frozen = make(backend).requires_grad_(False)  # only the input has a gradient
     x = torch.randn(3, 24, requires_grad=True)
     (gradient,) = torch.autograd.grad(frozen(x).square().sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(gradient[0, 0], x)
@@ -239,7 +237,7 @@ def test_second_derivatives(backend: str) -> None:
 
 
 @every_backend
-def test_parameters_may_be_replaced_by_others_of_another_shape(backend: str) -> None:
+def test_parameters_may_be_replaced_with_another_shape(backend: str) -> None:
     for before, after in ((200, 400), (400, 200), (1, 20)):
         layer = FocusedLinear(300, before, sigma=0.02, backend=backend)
         x = torch.randn(4, 300)
@@ -248,12 +246,12 @@ def test_parameters_may_be_replaced_by_others_of_another_shape(backend: str) -> 
         for name, value in new.named_parameters():
             setattr(layer, name, nn.Parameter(value.detach().clone()))
         assert_same(layer(x), new(x))
-        layer.sigma = nn.Parameter(layer.sigma[:1].detach())  # one for all
+        layer.sigma = nn.Parameter(layer.sigma[:1].detach())  # broadcast
         assert_same(layer(x), new(x))
 
 
 @pytest.mark.parametrize("sigma", [0.02, 0.3])
-def test_checkpoints_that_save_products(sigma: float) -> None:
+def test_selective_checkpointing(sigma: float) -> None:
     def policy(_: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
         saved = op == torch.ops.aten.mm.default
         return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE

@@ -1,4 +1,4 @@
-"""What a FocusedLinear can do beside its product, and which arguments it refuses."""
+"""FocusedLinear: signature, foci, pruning, folding, and error messages."""
 
 import inspect
 import io
@@ -93,7 +93,7 @@ class TestPrune:
         assert layer.prune(float("inf")) == 1
         assert torch.equal(layer(torch.randn(3, 50)), torch.zeros(3, 8))
 
-    def test_what_is_gone_never_comes_back(self) -> None:
+    def test_pruning_is_permanent(self) -> None:
         layer = FocusedLinear(50, 8, sigma=0.1)
         first = layer.prune(1.0)
         gone = layer.phi() == 0
@@ -105,11 +105,11 @@ class TestPrune:
         assert torch.equal(layer.phi() == 0, gone)
         assert layer.prune(1.1) > first
 
-    def test_the_state_dict_decides(self) -> None:
+    def test_the_state_dict_holds_the_mask(self) -> None:
         pruned, fresh = FocusedLinear(50, 8, sigma=0.1), FocusedLinear(50, 8)
         pruned.prune(1.0)
         phi = pruned.phi()
-        pruned.load_state_dict({}, strict=False)  # says nothing
+        pruned.load_state_dict({}, strict=False)  # keeps the mask
         assert torch.equal(pruned.phi(), phi)
         file = io.BytesIO()
         torch.save(nn.Sequential(pruned).state_dict(), file)
@@ -119,7 +119,7 @@ class TestPrune:
         twin = nn.Sequential(FocusedLinear(50, 8)).double()
         twin.load_state_dict(state)
         assert torch.equal(twin[0].phi() == 0, phi == 0)
-        pruned.load_state_dict(fresh.state_dict())  # says that nothing is pruned
+        pruned.load_state_dict(fresh.state_dict())  # removes the mask
         assert torch.equal(pruned.phi(), fresh.phi())
 
 
@@ -141,7 +141,7 @@ def test_fold_gives_a_linear_layer(
     assert not plain.training
     y = layer(x)
     assert_same(plain(x), y)
-    nn.init.ones_(plain.weight)  # it shares nothing
+    nn.init.ones_(plain.weight)  # a copy
     assert torch.equal(layer(x), y)
     assert layer.bfloat16().fold().weight.dtype == torch.bfloat16
 
@@ -165,7 +165,7 @@ def test_repr() -> None:
 
 
 NAN = math.nan
-REFUSED: list[tuple[dict[str, Any], str, str]] = [  # arguments, what is named, what is allowed
+WRONG: list[tuple[dict[str, Any], str, str]] = [  # arguments, name and value, remedy
     ({"sigma": 0.0}, "sigma has values from 0 to 0", "greater than 0"),
     ({"sigma": math.inf}, "sigma has values from inf", "finite"),
     ({"sigma": torch.tensor([0.1, NAN, 0.1])}, "sigma has values from nan", "finite"),
@@ -205,11 +205,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [  # arguments, what is named, 
 ]
 
 
-@pytest.mark.parametrize(("arguments", "named", "allowed"), REFUSED, ids=[c[1] for c in REFUSED])
-def test_a_wrong_argument_is_one_sentence(
-    arguments: dict[str, Any], named: str, allowed: str
-) -> None:
-    """It names the argument, its value, and what is allowed."""
+@pytest.mark.parametrize(("arguments", "named", "allowed"), WRONG, ids=[case[1] for case in WRONG])
+def test_wrong_arguments(arguments: dict[str, Any], named: str, allowed: str) -> None:
+    """The message is one sentence with the argument, its value, and what is allowed."""
     with pytest.raises(ValueError, match=re.escape(named)) as error:
         FocusedLinear(**{"in_features": 6, "out_features": 3, **arguments})
     text = str(error.value)
@@ -219,7 +217,7 @@ def test_a_wrong_argument_is_one_sentence(
     assert "\n" not in text
 
 
-def test_methods_refuse_too() -> None:
+def test_methods_check_their_arguments() -> None:
     layer = FocusedLinear(6, 3)
     for threshold in (-0.1, NAN):
         with pytest.raises(ValueError, match=r"^threshold=.* must be 0 or greater\.$"):

@@ -24,7 +24,7 @@ def test_every_parameter_is_in_one_group() -> None:
     assert [parameter.dim() for parameter in groups["weight"]["params"]] == [3, 2, 2]
 
 
-def test_what_is_left_out_is_the_optimizers_business() -> None:
+def test_missing_options_are_left_to_the_optimizer() -> None:
     optimizer = torch.optim.AdamW(param_groups(model()), lr=0.5, weight_decay=0.25)
     assert [group["lr"] for group in optimizer.param_groups] == [0.5] * 4
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.25, 0.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Topologies become positions."""
+"""Positions of inputs from topologies."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.unit.nn.oracle import array, grid
         (30, (2, 3, 5), (2, 3, 5), 1),
         (18, (3, 2, 3), (3, 2, 3), 1),  # as many "channels" as pixels: a volume
         (48, (2, 3, 4, 2), (2, 3, 4), 2),
-        (14 * 14 * 32, ((14, 14), 32), (14, 14), 32),  # as many channels as one likes
+        (14 * 14 * 32, ((14, 14), 32), (14, 14), 32),  # any number of channels
         (12, ((4,), 3), (4,), 3),
         (24, ((2, 2, 2), 3), (2, 2, 2), 3),
     ],
@@ -86,7 +86,7 @@ def test_positions_follow_the_dtype_but_never_below_float32() -> None:
     ],
     ids=str,
 )
-def test_a_bad_topology_is_named(topology: Any) -> None:
+def test_wrong_topology(topology: Any) -> None:
     with pytest.raises(ValueError, match=r"^topology.*(in_features|must lie in \[0, 1\])") as error:
         FocusedLinear(784, 3, topology=topology)
     assert str(error.value).count(". ") == 0

@@ -1,4 +1,4 @@
-"""What is computed together: tiles, and blocks for vector instructions of our own."""
+"""Tilings and SIMD blocks of sparse layers."""
 
 import os
 import platform
@@ -56,7 +56,7 @@ def test_a_band_stays_in_order_and_a_shuffled_one_is_sorted() -> None:
     assert tiling.cost() < shuffled.cost()
 
 
-def test_wide_neurons_are_kept_from_narrow_ones() -> None:
+def test_wide_and_narrow_neurons_are_in_different_tiles() -> None:
     used = band(800, 784, 40)
     used[::8] = band(100, 784, 500)
     wide = [tile for tile in choose_tiling(used, line(784)).tiles if tile.width >= 500]
@@ -64,7 +64,7 @@ def test_wide_neurons_are_kept_from_narrow_ones() -> None:
 
 
 @pytest.mark.parametrize(("neurons", "inputs"), [(4, 40), (30, 120), (800, 784)])
-def test_where_nothing_pays_there_is_one_tile(neurons: int, inputs: int) -> None:
+def test_one_tile_where_tiles_do_not_pay(neurons: int, inputs: int) -> None:
     used = np.ones((neurons, inputs), dtype=bool)
     used[0, 0] = False
     [tile] = choose_tiling(used, line(inputs)).tiles
@@ -89,7 +89,7 @@ def sparse(neurons: int, inputs: int, share: float = 0.3) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("neurons", "inputs"), [(1, 1), (NEURONS, LANES), (37, 5), (61, 2 * LANES + 3), (64, 80)]
 )
-def test_is_the_product(neurons: int, inputs: int, threads: int) -> None:
+def test_blocks_match_the_dense_product(neurons: int, inputs: int, threads: int) -> None:
     for bias in (None, torch.randn(neurons)):
         weight = sparse(neurons, inputs)
         product = Blocks(weight, bias)
@@ -108,7 +108,7 @@ def test_only_needed_inputs_are_read(samples: int) -> None:
     x = torch.full((samples, 50), torch.nan)
     x[:, 10:20] = 1
     assert torch.equal(Blocks(weight, None)(x), torch.full((samples, 16), 10.0))
-    bias = torch.arange(20.0)  # all that is left where nothing is needed
+    bias = torch.arange(20.0)
     empty = Blocks(torch.zeros(20, 50), bias)
     assert empty.work == 0
     assert torch.equal(empty(x), bias.expand(samples, 20))
@@ -116,12 +116,12 @@ def test_only_needed_inputs_are_read(samples: int) -> None:
 
 def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, x = sparse(70, 90), torch.randn(200, 90)
-    wanted = Blocks(weight, None)(x, threads=2)
+    expected = Blocks(weight, None)(x, threads=2)
     monkeypatch.setattr(blocks.ctypes, "CDLL", lambda _: object())
     blocks.openmp_team.cache_clear()
     try:
         assert blocks.openmp_team() is None
-        assert torch.equal(Blocks(weight, None)(x, threads=2), wanted)
+        assert torch.equal(Blocks(weight, None)(x, threads=2), expected)
     finally:
         blocks.openmp_team.cache_clear()
 
@@ -129,9 +129,7 @@ def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("topology", "sigma", "limit"), [(None, (0.02, 0.2), 0.14), ((28, 28), 0.1, 0.15)]
 )
-def test_little_more_than_what_is_needed_is_computed(
-    topology: Any, sigma: Any, limit: float
-) -> None:
+def test_blocks_skip_most_zeros(topology: Any, sigma: Any, limit: float) -> None:
     layer = FocusedLinear(784, 800, topology=topology, mu="random", sigma=sigma)
     layer.prune(float(layer.phi().detach().flatten().quantile(0.9)))
     assert Blocks(layer.fold().weight.detach(), None).work < limit

@@ -1,4 +1,4 @@
-"""Focus for the layers of any model, and back."""
+"""focusify and defocusify."""
 
 import copy
 import warnings
@@ -79,7 +79,7 @@ def test_keeps_shapes_bias_dtype_device_and_mode(dtype: torch.dtype, training: b
 
 def test_options_are_passed_on() -> None:
     options: Any = {"topology": (3, 4), "sigma": 0.3, "train_mu": False, "focus": "triangle"}
-    layer = focusify(nn.Linear(12, 10), **options)  # a layer alone is replaced
+    layer = focusify(nn.Linear(12, 10), **options)  # returns the new layer
     assert isinstance(layer, FocusedLinear)
     assert layer.mu.shape == (10, 2)
     assert (layer.sigma == 0.3).all()

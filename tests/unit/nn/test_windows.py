@@ -1,4 +1,4 @@
-"""Layers that read a window of each sample: DynamicFocus, and its rival, the SpatialTransformer."""
+"""Layers that read a window of each sample: DynamicFocus and SpatialTransformer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FRAMES = [((13,), 1), ((12,), 3), ((9, 11), 1), ((8, 10), 2), ((5, 6, 7), 1)]
 def stirred(
     kind: type[WindowReader], frame: Any, grid: tuple[int, ...] | None = None, **options: Any
 ) -> Any:
-    """A layer off its start, so that each sample has a window of its own."""
+    """A layer with perturbed parameters, so that each sample has its own window."""
     torch.manual_seed(0)
     layer = kind(frame, grid, pool=2, kernel=3, **{"dtype": torch.float64, **options})
     with torch.no_grad():
@@ -33,16 +33,8 @@ def stirred(
     return layer
 
 
-def blob_image(row: float, column: float, size: int = 60) -> torch.Tensor:
-    """A bright spot at a place in [0, 1] x [0, 1]."""
-    y, x = np.meshgrid(np.linspace(0, 1, size), np.linspace(0, 1, size), indexing="ij")
-    return torch.tensor(
-        np.exp(-((y - row) ** 2 + (x - column) ** 2) / (2 * 0.05**2)), dtype=torch.float32
-    )
-
-
 def oracle(x: np.ndarray, axes, grid, centre, extent, sigma) -> np.ndarray:
-    """Every output focus of one sample, one by one, from the definition; x is (*axes, C)."""
+    """The outputs of one sample (*axes, C), focus by focus, from the definition."""
     taus = [np.linspace(0, 1, size) for size in axes]
     out = np.zeros((*grid, x.shape[-1]))
     for place in itertools.product(*(range(foci) for foci in grid)):
@@ -83,16 +75,16 @@ def test_agrees_with_the_oracle(frame, centre, glimpses, foci, features, seed) -
 
 
 def test_the_saliency_is_a_soft_argmax() -> None:
-    """A blob filter finds a bright spot wherever it is, to a fraction of a cell."""
+    """A blob filter finds a bright spot anywhere, to a fraction of a cell."""
     focus = DynamicFocus((60, 60), (28, 28), start="blob", temperature=100.0)
-    places = torch.tensor([[0.25, 0.3], [0.5, 0.75], [0.7, 0.2]])
-    images = torch.stack([blob_image(*place.tolist()) for place in places])
-    centres = focus.windows(images).centre[:, 0]
+    places, line = torch.tensor([[0.25, 0.3], [0.5, 0.75], [0.7, 0.2]]), torch.linspace(0, 1, 60)
+    spots = torch.exp((line - places[..., None]).square() / -(2 * 0.05**2))  # (images, axes, 60)
+    centres = focus.windows(spots[:, 0, :, None] * spots[:, 1, None]).centre[:, 0]
     assert (centres - places).abs().max() < 0.03
 
 
-def test_jitter_moves_what_is_read_in_training_only() -> None:
-    """A ramp is read at the centre, so that its value says where that was."""
+def test_jitter_moves_windows_in_training_only() -> None:
+    """The input is a ramp, so that an output is the position of its focus."""
     focus = DynamicFocus((101,), (1,), jitter=0.02, centre="static", aperture=0.1)
     x = torch.linspace(0, 1, 101).expand(500, -1)
     plain = focus.eval()(x)
@@ -100,7 +92,7 @@ def test_jitter_moves_what_is_read_in_training_only() -> None:
     assert noise.std() == pytest.approx(0.02, rel=0.2)
     assert torch.equal(focus.eval()(x), plain)
     state = torch.get_rng_state()
-    focus.train().windows(x)  # looking at windows draws nothing
+    focus.train().windows(x)  # uses no random numbers
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -116,10 +108,10 @@ def test_zoom_changes_the_extent_of_each_sample_within_bounds() -> None:
     assert extent.max() <= 0.55 * 2 + 1e-6
 
 
-def test_a_module_of_the_users_own() -> None:
+def test_custom_centre_module() -> None:
     class Corner(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            assert x.shape[1:] == (3, 16, 16)  # channels first, as convolutions want it
+            assert x.shape[1:] == (3, 16, 16)  # channels first, as for convolutions
             return torch.zeros(x.shape[0], 1, 2)
 
     focus = DynamicFocus((16, 16, 3), (4, 4), centre=Corner())
@@ -129,7 +121,7 @@ def test_a_module_of_the_users_own() -> None:
         DynamicFocus((16, 16, 3), (4, 4), centre=Corner(), glimpses=2)(torch.rand(5, 16, 16, 3))
 
 
-def test_constrain_keeps_windows_sensible() -> None:
+def test_constrain_clips_the_parameters() -> None:
     focus = DynamicFocus((16, 16), (4, 4))
     with torch.no_grad():
         focus.extent.fill_(-3)
@@ -147,7 +139,7 @@ def test_a_spatial_transformer_samples_as_torch_does(frame) -> None:
     axes, channels = frame
     net = stirred(SpatialTransformer, frame, tuple(range(3, 3 + len(axes))))
     x = torch.rand(4, *axes, channels, dtype=torch.float64)
-    flipped = net.maps(x).flip(1)  # torch's order of coordinates is the reverse of that of axes
+    flipped = net.maps(x).flip(1)  # torch orders coordinates in reverse
     theta = torch.cat([flipped[..., :-1].flip(2), flipped[..., -1:]], dim=-1)
     places = functional.affine_grid(theta, [4, channels, *net.grid], align_corners=True)
     expected = functional.grid_sample(
@@ -205,7 +197,7 @@ def test_autocast_vmap_compile_export_and_meta(kind, options, device: torch.devi
     x = torch.rand(4, 20, 24)
     expected, windows = layer(x), layer.windows(x)
     with torch.autocast(device.type, torch.bfloat16):
-        torch.testing.assert_close(layer.windows(x), windows, rtol=0, atol=0)  # none has moved
+        torch.testing.assert_close(layer.windows(x), windows, rtol=0, atol=0)
         torch.testing.assert_close(layer(x).float(), expected, atol=0.02, rtol=0.02)
         assert layer(x.bfloat16()).isfinite().all()
     torch.testing.assert_close(torch.vmap(lambda one: layer(one[None])[0])(x), expected)

@@ -1,9 +1,8 @@
-"""One function, y = x (phi o W)^T + b, and several engines that compute it.
+"""Engines for one function, y = x (phi o W)^T + b.
 
-``functional.py`` is the reference, in plain autograd: the code to read. ``fused.py`` does the same
-in fewer passes of torch operations, on any device. ``cpu.py`` does it with the compiled loops of
-``kernels.py``, which need numba, and ``gpu.py`` with two Triton kernels. The layer picks one by its
-``backend``.
+``functional.py`` is the reference in plain autograd: read it first. ``fused.py`` needs fewer passes
+of torch operations, on any device. ``cpu.py`` uses the numba kernels of ``kernels.py``, and
+``gpu.py`` two Triton kernels. The ``backend`` of a layer selects one.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from torch import Tensor, fx, nn
 from torch.autograd import forward_ad
 
 BACKENDS = ("auto", "reference", "torch", "numba", "numba_banded", "triton")
-FORMER_NAMES = {"fused": "numba", "banded": "numba_banded"}
-"""Backends by the names that older configs and records have."""
+BACKEND_ALIASES = {"fused": "numba", "banded": "numba_banded"}
+"""Former names of backends, in older configs and records."""
 
 CPU_BACKENDS = ("auto", "numba", "numba_banded")
-"""Backends that take numba's loops where these can serve."""
+"""Backends that use the numba kernels where possible."""
 
 PLAIN_TYPES = (Tensor, nn.Parameter)
-"""Types of tensors that have memory which a loop can write to."""
+"""Tensor types that surely own memory; subclasses may be wrappers."""
 
 _FAKE, _PROXY = torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY
 
@@ -35,7 +34,7 @@ def available_backends(device: torch.device | str) -> list[str]:
 
     A gaussian layer in float32 with ``backend="auto"`` takes the first of them.
     """
-    from focusing.nn.ops import cpu  # which imports this file
+    from focusing.nn.ops import cpu  # here, because it imports this file
 
     kind = torch.device(device).type
     if kind == "cpu":
@@ -46,15 +45,15 @@ def available_backends(device: torch.device | str) -> list[str]:
 
 
 def triton_runs_on(kind: str) -> bool:
-    """Whether Triton's kernels run on devices of this type; found out by running them once.
+    """Whether the Triton kernels run on devices of this type; the first call tries them.
 
-    On CPUs they do in Triton's interpreter (``TRITON_INTERPRET=1``), which is for tests.
+    On CPUs they only run in Triton's interpreter (``TRITON_INTERPRET=1``), for tests.
     """
     return _triton_runs_on(kind)
 
 
-# A compiler asks and does not trace. This is what torch.compiler.assume_constant_result does, after
-# seconds of importing the compiler.
+# torch.compile must call this function, not trace it. torch.compiler.assume_constant_result sets
+# the same flag, but imports the compiler first, which takes seconds.
 triton_runs_on._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -68,7 +67,7 @@ def _triton_runs_on(kind: str) -> bool:
         if kind == "cpu":
             return gpu.INTERPRETED
         gpu.launch_once(kind)
-    except Exception as error:  # no compiler, an old device or driver, a Triton of another torch
+    except Exception as error:  # no compiler, an old device or driver, a Triton that does not fit
         if kind != "cpu":
             message = f"Triton does not run on {kind}, so the torch engine does: {error}"
             warnings.warn(message, stacklevel=3)
@@ -76,20 +75,20 @@ def _triton_runs_on(kind: str) -> bool:
     return True
 
 
-def takes_kernels(backend: str, x: Tensor, *tensors: Any) -> bool:
-    """Whether a backend gives inputs to Triton, with weight, mu, sigma, tau and mask of a layer."""
+def uses_triton(backend: str, x: Tensor, *tensors: Any) -> bool:
+    """Whether Triton computes a layer's output; ``tensors``: weight, mu, sigma, tau and mask."""
     if not (backend == "triton" or (backend == "auto" and not x.is_cpu)):
         return False
     if not triton_runs_on(x.device.type):
         return False
-    from focusing.nn.ops import gpu  # which imports Triton: not before it is needed
+    from focusing.nn.ops import gpu  # here, because importing Triton takes time
 
     return gpu.supports(x, *tensors)
 
 
-def engine(backend: str, x: Tensor, *tensors: Any) -> Any:
-    """The module of the engine that serves where numba does not."""
-    if takes_kernels(backend, x, *tensors):
+def select_engine(backend: str, x: Tensor, *tensors: Any) -> Any:
+    """The engine module for inputs that numba does not take: ``gpu`` or ``fused``."""
+    if uses_triton(backend, x, *tensors):
         from focusing.nn.ops import gpu
 
         return gpu
@@ -98,10 +97,10 @@ def engine(backend: str, x: Tensor, *tensors: Any) -> Any:
     return fused
 
 
-def fit_together(
+def operands_match(
     x: Tensor, weight: Tensor, mu: Tensor, sigma: Tensor, tau: Tensor, mask: Tensor | None
 ) -> bool:
-    """Whether tensors have memory of their own and the sizes that loops over it expect."""
+    """Whether these are plain tensors whose shapes fit together, as kernels require."""
     neurons, inputs = len(weight), len(tau)
     foci = (neurons, tau.shape[1])
     return (
@@ -118,7 +117,7 @@ def fit_together(
 
 
 def is_tracing(input: Tensor) -> bool:
-    """Whether a compiler, torch.func or forward derivatives must see plain torch operations."""
+    """Whether a tracer, torch.func or forward-mode AD must see plain torch operations."""
     return (
         isinstance(input, fx.Proxy)
         or torch.compiler.is_compiling()
@@ -132,10 +131,10 @@ def is_tracing(input: Tensor) -> bool:
     )
 
 
-def compiles_kernels(backend: str, x: Tensor, *tensors: Any) -> bool:
-    """Whether what traces a layer is torch.compile, and may see the calls of Triton's kernels.
+def compiles_triton(backend: str, x: Tensor, *tensors: Any) -> bool:
+    """Whether torch.compile traces the layer and may record the Triton operators.
 
-    torch.export must see plain operations, and torch.func cannot differentiate kernels.
+    torch.export needs plain operations, and torch.func cannot differentiate kernels.
     """
     exports = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # new in 2.7
     return (
@@ -143,21 +142,21 @@ def compiles_kernels(backend: str, x: Tensor, *tensors: Any) -> bool:
         and not exports()
         and not torch._C._are_functorch_transforms_active()
         and forward_ad._current_level < 0
-        and takes_kernels(backend, x, *tensors)
+        and uses_triton(backend, x, *tensors)
     )
 
 
 def is_hooked(layer: nn.Module) -> bool:
-    """Whether more than ``forward`` happens when a layer is called; torch's pruning does so."""
+    """Whether calling a layer runs hooks, as torch's pruning does, besides ``forward``."""
     return bool(layer._forward_hooks or layer._forward_pre_hooks)
 
 
 def record_call(layer: nn.Module, input: fx.Proxy) -> Any:
-    """Let torch.fx record one call of a layer inside a network, as it does for torch's own layers.
+    """Record a layer inside a network as one call, as torch.fx does for torch's own layers.
 
     Returns:
-        The proxy of the output; None: torch.fx must trace ``forward``, because the layer is all
-        that it traces, or has hooks, which it is recording already.
+        The proxy of the output; None if torch.fx must trace ``forward``, because the layer is the
+        root of the trace or has hooks, which are being recorded already.
     """
     if is_hooked(layer):
         return None

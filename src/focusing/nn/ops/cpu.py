@@ -1,8 +1,8 @@
-"""The engine for CPUs: loops that numba compiles make the weights, torch multiplies with them.
+"""The CPU engine: numba kernels compute the effective weights, torch multiplies with them.
 
 A focused neuron sees one contiguous interval of inputs. Neurons sorted by their centres therefore
-form a band, which slabs of neighbouring neurons cover with plain matrix products on slices of the
-inputs. A :class:`Plan` says which; it serves as long as no focus leaves its slab.
+form a band matrix. A :class:`Plan` cuts it into slabs of neighbouring neurons, and each slab is a
+dense matrix product on a slice of the inputs. A plan is reused until a focus leaves its slab.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from focusing.nn.focus import NORMALIZERS
-from focusing.nn.ops import fit_together
+from focusing.nn.ops import operands_match
 from focusing.nn.ops.fused import Gradients, gradients_with_graph
 
 try:
@@ -30,28 +30,28 @@ try:
     AVAILABLE = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 except ImportError:
     AVAILABLE = False
-if AVAILABLE:  # without a compiler the loops would take minutes
+if AVAILABLE:  # as plain Python the kernels would take minutes
     from focusing.nn.ops import kernels
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
 BLOCK = 16  # matrix products are fastest on multiples of this many neurons and inputs
-SLAB_BLOCKS = 6  # in a slab: fewer would waste less of a band, but every slab has its cost
-MAX_BAND_SHARE = 0.8  # of the products: above it, one product over everything is faster
-PLAN_STEPS = 64  # until a plan is made anew, as foci that shrink leave it too wide
-MIN_POOLED = 2**14  # fewer values are as soon had from the system as from a buffer pool
+SLAB_BLOCKS = 6  # blocks per slab: smaller slabs fit the band better, but each costs a call
+MAX_BAND_SHARE = 0.8  # share of the n * m products above which one dense product is faster
+PLAN_STEPS = 64  # steps until a plan is renewed: shrinking foci leave it too wide
+MIN_POOLED = 2**14  # values below which malloc is as fast as a buffer pool
 NO_MASK = np.empty((0, 0), np.bool_)
 _listeners: list[Any] = []
 
 
 class Slab(NamedTuple):
-    """Some neurons and the slice of inputs that they reach.
+    """Some neurons and the slice of inputs that they see.
 
     Attributes:
         rows: the neurons, in the order of the plan.
         columns: the inputs.
-        values: the place of its weights in a vector of the weights of all slabs.
+        values: where its weights are in the flat vector of all slabs.
     """
 
     rows: slice
@@ -59,42 +59,42 @@ class Slab(NamedTuple):
     values: slice
 
     def view(self, vector: Tensor) -> Tensor:
-        """Its part of a vector of all slabs, (rows, columns)."""
+        """Its weights in the flat vector of all slabs, as a matrix (rows, columns)."""
         return vector[self.values].view(-1, self.columns.stop - self.columns.start)
 
 
 class Plan:
-    """Slabs that cover every neuron once.
+    """A partition of the neurons into slabs.
 
     Attributes:
-        whole: whether it is one slab of all neurons, in their order, and all inputs.
+        is_dense: whether one slab holds all neurons, in their order, and all inputs.
         slabs: the slabs.
         order: neurons in the order of the slabs; None: in their own order.
         size: number of weights in all slabs.
-        table: for each row of the plan its neuron, its first input, the one behind the last, and
-            the place of its first weight in a vector of all of them, (n, 4).
+        table: neuron, first input, end of the inputs, and offset in the flat vector of all slabs
+            of each row, (n, 4).
     """
 
-    def __init__(self, edges: Ints, start: Ints, stop: Ints, order: Ints, *, whole: bool) -> None:
+    def __init__(self, edges: Ints, start: Ints, stop: Ints, order: Ints, *, dense: bool) -> None:
         """Make slabs that begin at the rows ``edges`` and see the inputs from start to stop."""
         rows, columns = np.diff(edges, append=len(order)), stop - start
         ends = np.cumsum(rows * columns)
-        places = ends - rows * columns
-        limits = (values.tolist() for values in (edges, edges + rows, start, stop, places, ends))
+        offsets = ends - rows * columns
+        limits = (values.tolist() for values in (edges, edges + rows, start, stop, offsets, ends))
         self.slabs = [
-            Slab(slice(row, below), slice(first, last), slice(place, end))
-            for row, below, first, last, place, end in zip(*limits, strict=True)
+            Slab(slice(row, below), slice(first, last), slice(offset, end))
+            for row, below, first, last, offset, end in zip(*limits, strict=True)
         ]
         row_in_slab = np.arange(len(order)) - edges.repeat(rows)
-        place = places.repeat(rows) + row_in_slab * columns.repeat(rows)
-        self.whole, self.size = whole, int(ends[-1])
-        with torch.inference_mode(False):  # it must serve training too
+        offset = offsets.repeat(rows) + row_in_slab * columns.repeat(rows)
+        self.is_dense, self.size = dense, int(ends[-1])
+        with torch.inference_mode(False):  # training may use it later
             self.order = None if (np.diff(order) == 1).all() else torch.from_numpy(order)
-        self.table = np.column_stack([order, start.repeat(rows), stop.repeat(rows), place])
+        self.table = np.column_stack([order, start.repeat(rows), stop.repeat(rows), offset])
 
 
 class BandPlan(Plan):
-    """Slabs over what foci see, good for all foci that see no more."""
+    """Slabs over the inputs that the foci see."""
 
     def __init__(self, centers: Floats, widths: Floats, radius: Floats, line: Floats) -> None:
         """Plan for foci that see ``radius`` to either side of their centres on a line of inputs."""
@@ -105,15 +105,15 @@ class BandPlan(Plan):
         start = np.searchsorted(line, left) // BLOCK * BLOCK
         stop = np.searchsorted(line, right, side="right")
         stop = np.minimum(-(-stop // BLOCK) * BLOCK, len(line))
-        super().__init__(edges, start, stop, order, whole=False)
-        # A focus that sees neither of the next inputs needs no more than its slab.
+        super().__init__(edges, start, stop, order, dense=False)
+        # A focus stays in its slab until it sees the next input on either side.
         beyond = np.concatenate([[-np.inf], line, [np.inf]])
         self._lower, self._upper = np.empty((2, len(order)))
         self._lower[order] = beyond[start].repeat(rows)
         self._upper[order] = beyond[stop + 1].repeat(rows)
 
     def covers(self, centers: Floats, radius: Floats) -> bool:
-        """Whether it still serves foci that have moved; NaN is nowhere."""
+        """Whether all foci are still in their slabs; False for NaN."""
         return len(centers) == len(self._lower) and bool(
             (centers - radius > self._lower).all() and (centers + radius < self._upper).all()
         )
@@ -127,38 +127,38 @@ def _slab_edges(neurons: int) -> Ints:
 
 
 def _sorted_neurons(centers: Floats, widths: Floats) -> Ints:
-    """Sort by centre, wide foci apart from narrow ones: a slab is as wide as its widest neuron."""
+    """Sort by centre, and wide foci apart from narrow ones: a slab is as wide as its widest."""
     if widths.max() > 4 * widths.min():
         return np.lexsort((centers, np.floor(np.log2(widths) / 2)))
     return np.argsort(centers, kind="stable")
 
 
 class CpuEngine:
-    """Computes a focused layer on the CPU; remembers its plan and its memory between steps.
+    """Computes a focused layer on the CPU; keeps its plan and its memory between steps.
 
     Args:
         tau: positions of the inputs, (m, d).
         regular: whether they form a grid.
         normalizer: name of the normaliser.
-        cutoff: a band leaves out inputs whose coefficient is below this share of the largest.
-        bands: ``"always"``, ``"auto"`` (while they are narrow enough to pay) or ``"never"``.
+        cutoff: bands skip inputs whose coefficient is below this share of the neuron's largest.
+        bands: ``"always"``, ``"auto"`` (while bands are narrow enough to pay) or ``"never"``.
     """
 
     def __init__(
         self, tau: Tensor, *, regular: bool, normalizer: str, cutoff: float, bands: str
     ) -> None:
-        """Read the positions."""
-        self.tau = tau.detach().numpy().T.copy()  # (d, m); not a view, as tensors may move
+        """Copy the positions."""
+        self.tau = tau.detach().numpy().T.copy()  # (d, m); not a view, as storages may move
         self.normalizer, self.pool = normalizer, BufferPool()
-        self._reach, self._bands = math.sqrt(-2 * math.log(cutoff)), bands
+        self._radius, self._bands = math.sqrt(-2 * math.log(cutoff)), bands  # in sigma
         self._line: Floats = self.tau[0].astype(np.float64)
         gaps = np.diff(self._line)
-        # Only then are inputs that are near each other neighbours, so that slices can be skipped.
+        # Bands need inputs that are sorted along the first axis.
         if (gaps < 0).any() or not (regular or len(self.tau) == 1):
             self._bands = "never"
-        # A centre is at most this far from its nearest input, against which a cutoff is measured.
-        self._nearest = gaps.max(initial=0.0) / 2
-        self._whole: Plan | None = None
+        # The cutoff is relative to the nearest input, which is at most this far from a centre.
+        self._half_gap = gaps.max(initial=0.0) / 2
+        self._dense: Plan | None = None
         self._band: BandPlan | None = None
         self._steps_left = 0
 
@@ -178,18 +178,18 @@ class CpuEngine:
         return y
 
     def plan(self, mu: Tensor, sigma: Tensor) -> Plan:
-        """The plan for the foci (n, d) of this moment."""
+        """The plan for the current foci, (n, d)."""
         if self._bands == "never":
-            return self._plan_of_all(len(mu))
+            return self._dense_plan(len(mu))
         self._steps_left -= 1
         line, band = self._line, self._band
         if self._steps_left >= 0 and band is None:
-            return self._plan_of_all(len(mu))
-        with np.errstate(all="ignore"):  # foci that have diverged give NaN, as weights do
+            return self._dense_plan(len(mu))
+        with np.errstate(all="ignore"):  # diverged foci give NaN, as weights do
             centers: Floats = as_array(mu)[:, 0].astype(np.float64)
             centers = centers.clip(line[0], line[-1])  # a centre outside sees the border
             widths: Floats = np.abs(as_array(sigma)[:, 0].astype(np.float64))
-            radius = widths * self._reach + self._nearest
+            radius = widths * self._radius + self._half_gap
             if self._steps_left >= 0 and band is not None and band.covers(centers, radius):
                 return band
             band = None
@@ -199,38 +199,38 @@ class CpuEngine:
                 if self._bands == "auto" and band.size >= limit:
                     band = None
         self._steps_left, self._band = PLAN_STEPS, band
-        return band or self._plan_of_all(len(mu))
+        return band or self._dense_plan(len(mu))
 
-    def _plan_of_all(self, neurons: int) -> Plan:
-        if self._whole is None or len(self._whole.table) != neurons:
+    def _dense_plan(self, neurons: int) -> Plan:
+        if self._dense is None or len(self._dense.table) != neurons:
             first, inputs = np.zeros(1, np.intp), np.full(1, len(self._line))
-            self._whole = Plan(first, first, inputs, np.arange(neurons), whole=True)
-        return self._whole
+            self._dense = Plan(first, first, inputs, np.arange(neurons), dense=True)
+        return self._dense
 
 
-def when_compiling(announce: Callable[[], Any]) -> None:
-    """Call a function as soon as numba compiles a loop in this process; later runs find it."""
+def on_first_compile(callback: Callable[[], Any]) -> None:
+    """Call back once, when numba next compiles a kernel in this process."""
     if not AVAILABLE:
         return
     event: Any = import_module("numba.core.event")
 
-    class Announce(event.Listener):  # type: ignore[misc]
-        def on_start(self, happening: Any) -> None:
+    class CompileListener(event.Listener):  # type: ignore[misc]
+        def on_start(self, started: Any) -> None:
             if _listeners:
                 event.unregister("numba:compile", _listeners.pop())
-                announce()
+                callback()
 
-        def on_end(self, happening: Any) -> None:
+        def on_end(self, ended: Any) -> None:
             pass
 
-    if _listeners:  # of an earlier run in this process
+    if _listeners:  # from an earlier run in this process
         event.unregister("numba:compile", _listeners.pop())
-    _listeners.append(Announce())
+    _listeners.append(CompileListener())
     event.register("numba:compile", _listeners[0])
 
 
 def compile_kernels(axes: Iterable[int] = (1, 2)) -> None:
-    """Compile the loops for positions with so many axes each, and keep them on disk."""
+    """Compile the kernels for positions with these numbers of axes, and cache them on disk."""
     from focusing.nn import FocusedLinear
 
     shapes = {1: None, 2: (4, 4), 3: (2, 2, 4)}
@@ -244,20 +244,20 @@ def compile_kernels(axes: Iterable[int] = (1, 2)) -> None:
 def supports(
     x: Tensor, weight: Tensor, mu: Tensor, sigma: Tensor, tau: Tensor, mask: Tensor | None
 ) -> bool:
-    """Whether tensors may go to the compiled loops, which check neither types nor sizes."""
+    """Whether the kernels, which check neither types nor shapes, take these tensors."""
     return (
         AVAILABLE
         and x.is_cpu
         and x.dtype == weight.dtype == mu.dtype == sigma.dtype == tau.dtype
-        and fit_together(x, weight, mu, sigma, tau, mask)
+        and operands_match(x, weight, mu, sigma, tau, mask)
     )
 
 
 class NumbaLinear(torch.autograd.Function):
     """The product over the slabs of a plan, and its gradients.
 
-    Gradients of mu and sigma are low moments of dL/dphi o phi, summed up while phi, which is never
-    stored, is computed again.
+    phi is not stored but recomputed in the backward pass; the gradients of mu and sigma are the
+    first two moments of dL/dphi o phi.
     """
 
     @staticmethod
@@ -272,25 +272,25 @@ class NumbaLinear(torch.autograd.Function):
         engine: CpuEngine,
         plan: Plan,
     ) -> Tensor:
-        """Take x (b, m), weight and mask (n, m), foci (n, d), and how to compute their product."""
+        """Map x (b, m), weight and mask (n, m) and foci (n, d) to y (b, n)."""
         neurons, axes = mu.shape
         if plan.size < MIN_POOLED:
             product = x.new_empty(plan.size)
         else:
             product = engine.pool.lend(plan.size, engine.tau.dtype)
         state = np.empty((neurons, 3 + 2 * axes))
-        arguments = _arguments(engine, plan, mu, sigma, weight, mask)
+        arguments = _kernel_arguments(engine, plan, mu, sigma, weight, mask)
         kernels.effective_weights(*arguments, product.numpy(), state)
-        if plan.whole:
-            product = product.view(weight.shape)
-        ctx.save_for_backward(x, weight, mu, sigma, mask, product)
-        ctx.engine, ctx.plan, ctx.state = engine, plan, state
         y = x.new_empty(len(x), neurons)
-        if plan.whole:
+        if plan.is_dense:
+            product = product.view(weight.shape)
             torch.mm(x, product.t(), out=y)
         else:
+            # A dense product per slab, written to its columns of y.
             for slab in plan.slabs:
                 torch.mm(x[:, slab.columns], slab.view(product).t(), out=y[:, slab.rows])
+        ctx.save_for_backward(x, weight, mu, sigma, mask, product)
+        ctx.engine, ctx.plan, ctx.state = engine, plan, state
         if plan.order is not None:
             y = torch.empty_like(y).index_copy_(1, plan.order, y)
         if bias is not None:
@@ -307,8 +307,8 @@ class NumbaLinear(torch.autograd.Function):
             return *gradients_with_graph(
                 needs, grad_y, x, weight, mu, sigma, tau, mask, engine.normalizer
             ), *[None] * 3
-        grad, change, grad_x = grad_y, engine.tau[0, :0], None
-        if plan.whole:
+        grad, grad_product, grad_x = grad_y, engine.tau[0, :0], None
+        if plan.is_dense:
             grad_weight = grad.t().mm(x)
             if needs[0]:
                 grad_x = grad.mm(product)
@@ -319,49 +319,50 @@ class NumbaLinear(torch.autograd.Function):
             if plan.order is not None:
                 grad = grad.index_select(1, plan.order)
                 space = workspace(plan.size, x.dtype)
-                change = space.numpy()
+                grad_product = space.numpy()
+            # Two dense products per slab; neighbouring slabs add to the same columns of grad_x.
             for slab in plan.slabs:
                 rows, columns = slab.rows, slab.columns
-                own = grad_weight[rows, columns] if plan.order is None else slab.view(space)
-                torch.mm(grad[:, rows].t(), x[:, columns], out=own)
+                out = grad_weight[rows, columns] if plan.order is None else slab.view(space)
+                torch.mm(grad[:, rows].t(), x[:, columns], out=out)
                 if grad_x is not None:
                     grad_x[:, columns].addmm_(grad[:, rows], slab.view(product))
         grad_mu, grad_sigma = mu.new_empty(mu.shape), mu.new_empty(mu.shape)
-        arguments = _arguments(engine, plan, mu, sigma, weight, mask)
+        arguments = _kernel_arguments(engine, plan, mu, sigma, weight, mask)
         results = (tensor.numpy() for tensor in (grad_weight, grad_mu, grad_sigma))
-        kernels.gradients(*arguments, change, ctx.state, *results)
+        kernels.gradients(*arguments, grad_product, ctx.state, *results)
         grad_bias = grad_y.sum(0) if needs[2] else None
         return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma, *[None] * 3
 
 
-def _arguments(engine: CpuEngine, plan: Plan, *tensors: Tensor | None) -> tuple[Any, ...]:
-    """What both loops take. Never kept: arrays do not notice when their tensors move."""
+def _kernel_arguments(engine: CpuEngine, plan: Plan, *tensors: Tensor | None) -> tuple[Any, ...]:
+    """The arguments that both kernels share. Not cached, because storages of tensors may move."""
     arrays = [NO_MASK if tensor is None else as_array(tensor) for tensor in tensors]
     order, power = NORMALIZERS[engine.normalizer] or (0, 0.0)
     return plan.table, engine.tau, *arrays, order, engine.tau.shape[1] ** power
 
 
-# Memory that is used again: fresh from the system it would cost more than the arithmetic in it.
+# Memory is reused: page faults of fresh memory would cost more than the arithmetic.
 
 _workspaces = threading.local()
 _DTYPES = {torch.float32: np.float32, torch.float64: np.float64, torch.bool: np.bool_}
 
 
 def workspace(size: int, dtype: torch.dtype) -> Tensor:
-    """A tensor on the CPU of at least this many values, until the next call in this thread."""
+    """A CPU tensor of at least this many values, valid until the next call in this thread."""
     name = str(dtype)
     space: Tensor | None = getattr(_workspaces, name, None)
     if space is None or space.numel() < size:
-        with torch.inference_mode(False):  # what is kept must serve training too
+        with torch.inference_mode(False):  # training may use it later
             space = torch.empty(size, dtype=dtype, device="cpu")
         setattr(_workspaces, name, space)
     return space
 
 
 def as_array(tensor: Tensor) -> npt.NDArray[Any]:
-    """A tensor on the CPU as an array to read, good until the tensor moves.
+    """An array view of a CPU tensor, to read only, valid until its storage moves.
 
-    Unlike ``tensor.numpy()`` this lets the storage be resized later, as FSDP does with parameters.
+    Unlike ``tensor.numpy()``, it does not forbid resizing the storage, as FSDP does.
     """
     tensor = tensor.contiguous()
     if not tensor.untyped_storage().nbytes():
@@ -373,9 +374,9 @@ def as_array(tensor: Tensor) -> npt.NDArray[Any]:
 
 
 class BufferPool:
-    """Lends memory on the CPU that comes back when the last tensor that uses it is gone.
+    """Reuses one CPU buffer, which returns to the pool when the last tensor on it is deleted.
 
-    Saved for a gradient it is lent until after the backward pass; meanwhile others get new memory.
+    A tensor that is saved for backward keeps its buffer; a second forward pass gets new memory.
     """
 
     def __init__(self) -> None:
@@ -384,15 +385,15 @@ class BufferPool:
     def lend(self, size: int, dtype: np.dtype[Any]) -> Tensor:
         """A tensor of this many values."""
         try:
-            buffer = self._free.pop()  # not asked before: another thread might get it
+            buffer = self._free.pop()  # without a check first: another thread might get it
         except IndexError:
             buffer = None
         if buffer is None or len(buffer) < size or buffer.dtype != dtype:
             buffer = np.empty(size, dtype)
-        lent = buffer[:size]  # tensors own this view, however many they are
-        weakref.finalize(lent, self._take_back, buffer).atexit = False
+        lent = buffer[:size]  # all tensors on the buffer share this view
+        weakref.finalize(lent, self._put_back, buffer).atexit = False
         return torch.from_numpy(lent)
 
-    def _take_back(self, buffer: Any) -> None:
+    def _put_back(self, buffer: Any) -> None:
         if not self._free:
             self._free.append(buffer)

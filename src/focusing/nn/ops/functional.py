@@ -1,7 +1,6 @@
-"""The reference: a focused layer as two functions of tensors, in plain differentiable torch.
+"""The reference engine: a focused layer as two functions in plain differentiable torch.
 
-Every other engine (``fused.py``, ``cpu.py``) is tested against these. Users reach them as
-``focusing.functional``.
+All other engines are tested against it. Users import it as ``focusing.functional``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def focus_coefficients(
         focus: ``"gaussian"``, ``"negated_gaussian"``, ``"gaussian_derivative"``, ``"triangle"`` or
             ``"bernoulli"``.
         normalizer: ``"l2"``, ``"sum"``, ``"mean"`` or ``"none"``.
-        sample: draw the connections of bernoulli (training) rather than take their expectation.
+        sample: draw the connections of bernoulli, as in training; False takes their expectation.
 
     Returns:
         phi of shape (n, m).
@@ -97,7 +96,7 @@ def focused_linear(
 
 
 def check_count(name: str, value: int) -> None:
-    """Refuse what is not a positive integer."""
+    """Raise a ValueError unless the value is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name}={value!r} must be a positive integer.")
 
@@ -110,7 +109,7 @@ def check_choice(name: str, value: object, choices: object) -> None:
 
 
 def check_range(name: str, bounds: tuple[float, float], above: float) -> tuple[float, float]:
-    """Refuse what is not (low, high) with ``above`` < low <= high."""
+    """Raise a ValueError unless the bounds are (low, high) with ``above`` < low <= high."""
     try:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):

@@ -1,9 +1,9 @@
-"""The engine of torch operations: any device, any precision, gradients written by hand.
+"""The torch engine: plain torch operations for any device and dtype, with hand-written gradients.
 
-It gives what plain autograd gives (gaussian focus, first derivatives) in fewer passes over (n, m)
-and with less memory. With G = dL/dphi o phi, the gradient of the exponent of the gaussian,
-normaliser included, is H = G - sum(G) q / sum(q), where q is phi^2 (l2), phi (sum, mean) or absent
-(none); and dL/dmu = sum(H t) / sigma^2 and dL/dsigma = sum(H t^2) / sigma^3 with t = tau - mu.
+It computes what autograd computes (Gaussian focus, first derivatives) in fewer passes over (n, m)
+and with less memory. With G = dL/dphi o phi, the gradient of the Gaussian's exponent, normaliser
+included, is H = G - sum(G) q / sum(q), where q is phi^2 (l2), phi (sum, mean) or absent (none).
+Then dL/dmu = sum(H t) / sigma^2 and dL/dsigma = sum(H t^2) / sigma^3 with t = tau - mu.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from focusing.nn.focus import FAINTEST, NORMALIZERS, coefficients
+from focusing.nn.focus import MIN_PHI, NORMALIZERS, coefficients
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -41,8 +41,8 @@ def focused_linear(
 class FusedLinear(torch.autograd.Function):
     """The product and its gradients.
 
-    A normalised gaussian is a softmax p, which is safe however far away all inputs are:
-    phi = sqrt(m p) for l2, sqrt(m) p for sum and m p for mean, with q / sum(q) = p in all cases.
+    A normalised Gaussian is a softmax p, which is stable however far away all inputs are:
+    phi = sqrt(m p) for l2, sqrt(m) p for sum and m p for mean, and q / sum(q) = p in all cases.
     """
 
     @staticmethod
@@ -57,17 +57,17 @@ class FusedLinear(torch.autograd.Function):
         mask: Tensor | None,
         normalizer: str,
     ) -> Tensor:
-        """Take x (b, m), weight and mask (n, m), foci (n, d), positions (m, d)."""
+        """Map x (b, m), weight and mask (n, m), foci (n, d) and positions (m, d) to y (b, n)."""
         offsets = _offsets(tau, mu, sigma)
         distance = offsets[0] * offsets[0]
         for u in offsets[1:]:
             distance.addcmul_(u, u)
         share, scheme = None, NORMALIZERS[normalizer]
         if scheme is None:
-            phi = distance.mul_(-0.5).exp_().clamp_min_(FAINTEST)
+            phi = distance.mul_(-0.5).exp_().clamp_min_(MIN_PHI)
         else:
             order, power = scheme
-            share = distance.mul_(-order / 2).softmax(1).clamp_min_(FAINTEST**order)
+            share = distance.mul_(-order / 2).softmax(1).clamp_min_(MIN_PHI**order)
             phi = share * len(tau) ** power
             if order == 2:
                 phi.sqrt_()
@@ -95,10 +95,10 @@ class FusedLinear(torch.autograd.Function):
             grad_bias = grad_y.sum(0)
         grad_product = grad_y.t().mm(x)
         if needs[3] or needs[4]:
-            change = product * grad_product
+            g = product * grad_product
             if share is not None:
-                change.addcmul_(share, change.sum(1, keepdim=True), value=-1)
-            firsts = [change * u for u in offsets]
+                g.addcmul_(share, g.sum(1, keepdim=True), value=-1)  # H, in place
+            firsts = [g * u for u in offsets]
             grad_mu = _row_sums(firsts).div_(sigma)
             seconds = [first.mul_(u) for first, u in zip(firsts, offsets, strict=True)]
             grad_sigma = _row_sums(seconds).div_(sigma)
@@ -117,26 +117,39 @@ def gradients_with_graph(
     mask: Tensor | None,
     normalizer: str,
 ) -> Gradients:
-    """The gradients that are needed of x, weight, bias, mu and sigma, by plain autograd.
-
-    For ``create_graph=True``, which asks for gradients of gradients.
-    """
-    # Views, as the path from x to a weight that was computed from it is not ours to follow.
-    x, weight, mu, sigma = own = [tensor.view_as(tensor) for tensor in (x, weight, mu, sigma)]
-    phi = coefficients(tau, mu, sigma, "gaussian", normalizer, sample=False)
-    product = (phi if mask is None else phi * mask) * weight
-    y = functional.linear(x, product.to(x.dtype))
-    wanted = [needs[place] for place in (0, 1, 3, 4)]
-    inputs = [tensor for tensor, needed in zip(own, wanted, strict=True) if needed]
-    values = iter(torch.autograd.grad(y, inputs, grad_y, create_graph=True) if inputs else ())
-    grad_x, grad_weight, grad_mu, grad_sigma = (next(values) if need else None for need in wanted)
+    """Differentiable gradients of x, weight, bias, mu and sigma, for ``create_graph=True``."""
+    product, (grad_weight, grad_mu, grad_sigma) = product_with_gradients(
+        (needs[1], *needs[3:5]), grad_y.t().mm(x), weight, mu, sigma, tau, mask, normalizer
+    )
+    grad_x = grad_y.mm(product) if needs[0] else None
     grad_bias = grad_y.sum(0) if needs[2] else None
     return grad_x, grad_weight, grad_bias, grad_mu, grad_sigma
 
 
+def product_with_gradients(
+    needs: tuple[bool, ...],
+    grad_product: Tensor,
+    weight: Tensor,
+    mu: Tensor,
+    sigma: Tensor,
+    tau: Tensor,
+    mask: Tensor | None,
+    normalizer: str,
+) -> tuple[Tensor, Gradients]:
+    """Compute phi o W and the needed gradients of weight, mu and sigma, in plain torch."""
+    # Views, so that autograd stops here even where one of the tensors was computed from another.
+    weight, mu, sigma = leaves = [tensor.view_as(tensor) for tensor in (weight, mu, sigma)]
+    phi = coefficients(tau, mu, sigma, "gaussian", normalizer, sample=False)
+    product = ((phi if mask is None else phi * mask) * weight).to(grad_product.dtype)
+    inputs = [tensor for tensor, needed in zip(leaves, needs, strict=True) if needed]
+    grads = torch.autograd.grad(product, inputs, grad_product, create_graph=True) if inputs else ()
+    values = iter(grads)
+    return product, tuple(next(values) if needed else None for needed in needs)
+
+
 def _offsets(tau: Tensor, mu: Tensor, sigma: Tensor) -> list[Tensor]:
     """(tau - mu) / sigma, one tensor of shape (n, m) per axis."""
-    if tau.shape[1] == 1:  # no axes to take apart, so fewer calls
+    if tau.shape[1] == 1:  # nothing to unbind, so fewer calls
         return [torch.sub(tau.t(), mu).div_(sigma)]
     foci = zip(tau.unbind(1), mu.unsqueeze(2).unbind(1), sigma.unsqueeze(2).unbind(1), strict=True)
     return [torch.sub(line, center).div_(width) for line, center, width in foci]

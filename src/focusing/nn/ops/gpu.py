@@ -1,13 +1,13 @@
-"""The engine for GPUs: two Triton kernels around the matrix products of a dense layer.
+"""The GPU engine: two Triton kernels around the matrix products of a dense layer.
 
-A program computes the row of one neuron. Forward reads W and writes K = phi o W; backward reads
-dL/dK and W, and writes dL/dW and the row's dL/dmu and dL/dsigma. Neither keeps phi: to compute it
-again takes arithmetic, of which a GPU has plenty. The formulas are those of ``fused.py``. Import
-this file only where Triton is installed: ``triton_runs_on`` says whether it is.
+One program computes the row of one neuron. The forward kernel reads W and writes K = phi o W; the
+backward kernel reads dL/dK and W, and writes dL/dW, dL/dmu and dL/dsigma. phi is recomputed, not
+stored: arithmetic is cheaper than memory traffic. The formulas are those of ``fused.py``. Import
+this file only where ``triton_runs_on`` is true.
 
-Offsets are measured from an origin inside the unit cube: the centre or, of a focus outside, the
-point nearest to it. The distance from there to the centre is common to all inputs and cancels in
-the normaliser; it is never added, so that a focus far away loses no digits.
+Distances are measured from an origin in the unit cube: the centre or, for a focus outside the cube,
+the point nearest to it. The remaining distance from the origin to the centre is common to all
+inputs and cancels in the normaliser. It is never added, so that a distant focus loses no precision.
 """
 
 from __future__ import annotations
@@ -24,64 +24,69 @@ from torch import Tensor
 from torch.library import custom_op, triton_op, wrap_triton
 from torch.nn import functional
 
-from focusing.nn.focus import FAINTEST, NORMALIZERS, coefficients
-from focusing.nn.ops import fit_together
-from focusing.nn.ops.fused import Gradients
+from focusing.nn.focus import MIN_PHI, NORMALIZERS
+from focusing.nn.ops import operands_match
+from focusing.nn.ops.fused import Gradients, product_with_gradients
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-"""Whether kernels run in Python on CPU tensors, as in the tests; Triton asks when it is loaded."""
+"""Whether kernels run in Python on CPU tensors, as in the tests; read when Triton is imported."""
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MAX_BLOCK = 512
-"""Inputs at a time."""
+"""Most inputs per tile."""
 INPUTS_PER_WARP = {1: 128, 2: 128, 3: 64}
-"""By number of axes: so few for each thread that all sums of a row stay in registers."""
+"""By number of axes: few enough that all accumulators of a row stay in registers."""
 
-_MIN_LOG_PHI = tl.constexpr(math.log(FAINTEST))
-_LOWEST = tl.constexpr(-3e38)  # minus infinity, but its difference to itself is 0
+_MIN_LOG_PHI = tl.constexpr(math.log(MIN_PHI))
+_NEG_INF = tl.constexpr(-3e38)  # finite, so that _NEG_INF - _NEG_INF is 0, not NaN
 
 
 @triton.jit
-def _offsets(
-    tau, inputs, valid, axes, origin, narrowness, shift, D: tl.constexpr, ORDER: tl.constexpr
+def _load_offsets(
+    tau, inputs, valid, axes, origin, inv_sigma, shift, D: tl.constexpr, ORDER: tl.constexpr
 ):
-    """Inputs as seen from the origin, in sigma, (axes, inputs), and the exponents they give.
+    """Offsets u of a tile of inputs from the origin, in sigma, (axes, inputs), and the exponents.
 
-    An exponent is the log of the gaussian to the power ORDER, up to a summand of the row.
+    An exponent is the log of the Gaussian to the power ORDER, up to a constant of the row.
     """
     places = tau + inputs[None, :] * D + axes[:, None]
     positions = tl.load(places, mask=valid[None, :] & (axes[:, None] < D), other=0.0)
-    u = (positions - origin[:, None]) * narrowness[:, None]
+    u = (positions - origin[:, None]) * inv_sigma[:, None]
     factor: tl.constexpr = -1.0 if ORDER == 2 else -0.5
     return u, factor * tl.sum(u * (u + 2 * shift[:, None]), 0)
 
 
 @triton.jit
-def _foci(
+def _load_focus(
     mu, sigma, tau, axes, m, log_sum_phi, D: tl.constexpr, ORDER: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Of a row and each axis: the origin, 1 / sigma, and its distance from the centre in sigma.
+    """Origin, 1 / sigma and distance from centre to origin in sigma of a row, for each axis.
 
-    Also what to add to the exponents of the row so that its phi^ORDER add up to exp(log_sum_phi).
+    Also its log scale: added to the exponents, it makes the sum of phi^ORDER exp(log_sum_phi).
     """
     center = tl.load(mu + axes, mask=axes < D, other=0.0).to(tl.float32)
-    narrowness = 1.0 / tl.load(sigma + axes, mask=axes < D, other=1.0).to(tl.float32)
-    if ORDER == 0:  # nothing cancels
-        return center, narrowness, tl.zeros_like(center), 0.0
+    inv_sigma = 1.0 / tl.load(sigma + axes, mask=axes < D, other=1.0).to(tl.float32)
+    if ORDER == 0:  # no normaliser: nothing cancels
+        return center, inv_sigma, tl.zeros_like(center), 0.0
     origin = tl.minimum(tl.maximum(center, 0.0), 1.0)
-    shift = (origin - center) * narrowness
-    highest = tl.full((BLOCK,), _LOWEST, tl.float32)
-    total = tl.zeros((BLOCK,), tl.float32)
+    shift = (origin - center) * inv_sigma
+    # Online softmax: every lane keeps a running maximum and a sum that is rescaled when the
+    # maximum grows, so that one pass over the tiles is enough and nothing overflows.
+    running_max = tl.full((BLOCK,), _NEG_INF, tl.float32)
+    running_sum = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, m, BLOCK):
         inputs = start + tl.arange(0, BLOCK)
         valid = inputs < m
-        _, exponent = _offsets(tau, inputs, valid, axes, origin, narrowness, shift, D, ORDER)
-        exponent = tl.where(valid, exponent, _LOWEST)
-        higher = tl.maximum(highest, exponent)
-        total = total * tl.exp(highest - higher) + tl.where(valid, tl.exp(exponent - higher), 0.0)
-        highest = higher
-    top = tl.max(highest, 0)
-    log_scaler = log_sum_phi - top - tl.log(tl.sum(total * tl.exp(highest - top), 0))
-    return origin, narrowness, shift, log_scaler
+        _, exponent = _load_offsets(tau, inputs, valid, axes, origin, inv_sigma, shift, D, ORDER)
+        exponent = tl.where(valid, exponent, _NEG_INF)
+        new_max = tl.maximum(running_max, exponent)
+        terms = tl.where(valid, tl.exp(exponent - new_max), 0.0)
+        running_sum = running_sum * tl.exp(running_max - new_max) + terms
+        running_max = new_max
+    # Reduce the lanes to one log-sum-exp.
+    row_max = tl.max(running_max, 0)
+    row_sum = tl.sum(running_sum * tl.exp(running_max - row_max), 0)
+    log_scale = log_sum_phi - row_max - tl.log(row_sum)
+    return origin, inv_sigma, shift, log_scale
 
 
 @triton.jit
@@ -99,17 +104,18 @@ def effective_weight_kernel(
     ORDER: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A row of K = phi o W."""
+    """Compute a row of K = phi o W."""
     row = tl.program_id(0).to(tl.int64)
     axes = tl.arange(0, AXES)
-    origin, narrowness, shift, log_scaler = _foci(
+    origin, inv_sigma, shift, log_scale = _load_focus(
         mu + row * D, sigma + row * D, tau, axes, m, log_sum_phi, D, ORDER, BLOCK
     )
+    # The second pass of the softmax, fused with the product: a tile of W in, a tile of K out.
     for start in range(0, m, BLOCK):
         inputs = start + tl.arange(0, BLOCK)
         valid = inputs < m
-        u, exponent = _offsets(tau, inputs, valid, axes, origin, narrowness, shift, D, ORDER)
-        log_phi = exponent + log_scaler
+        u, exponent = _load_offsets(tau, inputs, valid, axes, origin, inv_sigma, shift, D, ORDER)
+        log_phi = exponent + log_scale
         if ORDER == 2:
             log_phi *= 0.5
         phi = tl.exp(tl.where(log_phi < _MIN_LOG_PHI, _MIN_LOG_PHI, log_phi))  # NaN stays NaN
@@ -138,55 +144,59 @@ def gradients_kernel(
     ORDER: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A row of dL/dW, dL/dmu and dL/dsigma."""
+    """Compute a row of dL/dW, dL/dmu and dL/dsigma."""
     row = tl.program_id(0).to(tl.int64)
     axes = tl.arange(0, AXES)
-    origin, narrowness, shift, log_scaler = _foci(
+    origin, inv_sigma, shift, log_scale = _load_focus(
         mu + row * D, sigma + row * D, tau, axes, m, log_sum_phi, D, ORDER, BLOCK
     )
-    change_sum = tl.zeros((BLOCK,), tl.float32)  # of G = dL/dphi o phi,
-    change_u = tl.zeros((AXES, BLOCK), tl.float32)  # G u
-    change_u2 = tl.zeros((AXES, BLOCK), tl.float32)  # and G u^2;
-    share_u = tl.zeros((AXES, BLOCK), tl.float32)  # the same with p = q / sum(q) for G
-    share_u2 = tl.zeros((AXES, BLOCK), tl.float32)
+    # Accumulators, one per lane: G = dL/dphi o phi and its first two moments, and those of the
+    # softmax p = q / sum(q).
+    g_sum = tl.zeros((BLOCK,), tl.float32)
+    g_u = tl.zeros((AXES, BLOCK), tl.float32)
+    g_u2 = tl.zeros((AXES, BLOCK), tl.float32)
+    p_u = tl.zeros((AXES, BLOCK), tl.float32)
+    p_u2 = tl.zeros((AXES, BLOCK), tl.float32)
+    # One pass over the tiles: recompute phi, write dL/dW, and accumulate the moments.
     for start in range(0, m, BLOCK):
         inputs = start + tl.arange(0, BLOCK)
         valid = inputs < m
-        u, exponent = _offsets(tau, inputs, valid, axes, origin, narrowness, shift, D, ORDER)
-        log_phi = exponent + log_scaler
-        share = tl.where(valid, tl.exp(log_phi - log_sum_phi), 0.0)
+        u, exponent = _load_offsets(tau, inputs, valid, axes, origin, inv_sigma, shift, D, ORDER)
+        log_phi = exponent + log_scale
+        p = tl.where(valid, tl.exp(log_phi - log_sum_phi), 0.0)
         if ORDER == 2:
             log_phi *= 0.5
-        faint = log_phi < _MIN_LOG_PHI
-        phi = tl.exp(tl.where(faint, _MIN_LOG_PHI, log_phi))
-        slope = phi * tl.load(grad_product + row * m + inputs, mask=valid, other=0.0).to(tl.float32)
+        clamped = log_phi < _MIN_LOG_PHI
+        phi = tl.exp(tl.where(clamped, _MIN_LOG_PHI, log_phi))
+        grad = phi * tl.load(grad_product + row * m + inputs, mask=valid, other=0.0).to(tl.float32)
         if mask is not None:
             kept = tl.load(mask + row * m + inputs, mask=valid, other=0)
-            slope = tl.where(kept != 0, slope, 0.0)
+            grad = tl.where(kept != 0, grad, 0.0)
         value = tl.load(weight + row * m + inputs, mask=valid, other=0.0).to(tl.float32)
-        tl.store(grad_weight + row * m + inputs, slope.to(grad_weight.dtype.element_ty), mask=valid)
-        change = tl.where(faint, 0.0, slope * value)
-        change_sum += change
-        change_u += change[None, :] * u
-        change_u2 += change[None, :] * u * u
+        tl.store(grad_weight + row * m + inputs, grad.to(grad_weight.dtype.element_ty), mask=valid)
+        g = tl.where(clamped, 0.0, grad * value)
+        g_sum += g
+        g_u += g[None, :] * u
+        g_u2 += g[None, :] * u * u
         if ORDER > 0:
-            share_u += share[None, :] * u
-            share_u2 += share[None, :] * u * u
-    first = tl.sum(change_u, 1)
-    second = tl.sum(change_u2, 1)
+            p_u += p[None, :] * u
+            p_u2 += p[None, :] * u * u
+    # Reduce the lanes, and subtract the normaliser's part: the backward pass of a softmax.
+    first = tl.sum(g_u, 1)
+    second = tl.sum(g_u2, 1)
     if ORDER > 0:
-        total = tl.sum(change_sum, 0)
-        first -= total * tl.sum(share_u, 1)
-        second += 2 * shift * first - total * tl.sum(share_u2, 1)
+        total = tl.sum(g_sum, 0)
+        first -= total * tl.sum(p_u, 1)
+        second += 2 * shift * first - total * tl.sum(p_u2, 1)
     places = row * D + axes
-    first = (first * narrowness).to(grad_mu.dtype.element_ty)
-    second = (second * narrowness).to(grad_sigma.dtype.element_ty)
+    first = (first * inv_sigma).to(grad_mu.dtype.element_ty)
+    second = (second * inv_sigma).to(grad_sigma.dtype.element_ty)
     tl.store(grad_mu + places, first, mask=axes < D)
     tl.store(grad_sigma + places, second, mask=axes < D)
 
 
 def launch_options(inputs: int, axes: int, normalizer: str) -> dict[str, Any]:
-    """What both kernels take besides tensors; all but ``m`` and the sum is compiled in."""
+    """Arguments of both kernels besides tensors; ``m`` and ``log_sum_phi`` are not constexpr."""
     order, power = NORMALIZERS[normalizer] or (0, 0.0)
     block = min(MAX_BLOCK, max(32, triton.next_power_of_2(inputs)))
     return {
@@ -201,14 +211,14 @@ def launch_options(inputs: int, axes: int, normalizer: str) -> dict[str, Any]:
 
 
 def _launch(kernel: Any, inputs: tuple[Any, ...], normalizer: str, *outputs: Tensor) -> None:
-    """Fill outputs from inputs, of which positions and mask are the last."""
+    """Launch one program per neuron; the last two inputs are positions and mask."""
     tensors = [None if tensor is None else tensor.contiguous() for tensor in inputs]
     tau = inputs[-2]
     options = launch_options(len(tau), tau.shape[1], normalizer)
     kernel[(len(outputs[0]),)](*tensors, *outputs, **options)
 
 
-def _make_product(kernel: Any, *inputs: Any) -> Tensor:
+def _run_forward(kernel: Any, *inputs: Any) -> Tensor:
     *tensors, normalizer, dtype = inputs
     weight = tensors[0]
     product = torch.empty(weight.shape, dtype=dtype, device=weight.device)
@@ -216,7 +226,7 @@ def _make_product(kernel: Any, *inputs: Any) -> Tensor:
     return product
 
 
-def _make_gradients(kernel: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _run_backward(kernel: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
     *tensors, normalizer = inputs
     grad_weight, grad_mu, grad_sigma = (
         torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
@@ -226,8 +236,8 @@ def _make_gradients(kernel: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
     return grad_weight, grad_mu, grad_sigma
 
 
-# Inductor sees the kernels inside a Triton op and launches them itself. The interpreter cannot be
-# traced, so there the ops stay closed.
+# Inductor looks into a Triton op and launches its kernels itself. Interpreted kernels cannot be
+# traced, so the tests register opaque custom ops.
 _register: Any = custom_op if INTERPRETED else triton_op
 
 
@@ -243,7 +253,7 @@ def effective_weight(
 ) -> Tensor:
     """K = phi o W, (n, m), in the precision of the inputs."""
     kernel = wrap_triton(effective_weight_kernel)
-    return _make_product(kernel, weight, mu, sigma, tau, mask, normalizer, dtype)
+    return _run_forward(kernel, weight, mu, sigma, tau, mask, normalizer, dtype)
 
 
 @_register("focusing::weight_gradients", mutates_args=())
@@ -258,7 +268,7 @@ def weight_gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """dL/dW, dL/dmu and dL/dsigma from dL/dK."""
     kernel = wrap_triton(gradients_kernel)
-    return _make_gradients(kernel, grad_product, weight, mu, sigma, tau, mask, normalizer)
+    return _run_backward(kernel, grad_product, weight, mu, sigma, tau, mask, normalizer)
 
 
 @effective_weight.register_fake
@@ -280,22 +290,24 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad_product: Tensor) -> Gradients:
-    """The gradients of all arguments of ``effective_weight``."""
-    if torch.is_grad_enabled():
-        return *_gradients_with_graph(ctx, grad_product), *[None] * 4
-    return *weight_gradients(grad_product, *ctx.saved_tensors, ctx.normalizer), *[None] * 4
+    """Gradients of all arguments of ``effective_weight``."""
+    inputs = (grad_product, *ctx.saved_tensors, ctx.normalizer)
+    if torch.is_grad_enabled():  # create_graph=True
+        _, gradients = product_with_gradients(ctx.needs_input_grad[:3], *inputs)
+        return *gradients, *[None] * 4
+    return *weight_gradients(*inputs), *[None] * 4
 
 
 effective_weight.register_autograd(_backward, setup_context=_save)
 
 
 class EffectiveWeight(torch.autograd.Function):
-    """The two kernels without the dispatcher, whose Python would keep a small layer waiting."""
+    """The two kernels without the overhead of the dispatcher, which small layers would notice."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         """Take the arguments of ``effective_weight``."""
-        product = _make_product(effective_weight_kernel, *inputs)
+        product = _run_forward(effective_weight_kernel, *inputs)
         _save(ctx, inputs, product)
         return product
 
@@ -305,19 +317,7 @@ class EffectiveWeight(torch.autograd.Function):
         if torch.is_grad_enabled():
             return _backward(ctx, grad_product)
         inputs = (*ctx.saved_tensors, ctx.normalizer)
-        return *_make_gradients(gradients_kernel, grad_product, *inputs), *[None] * 4
-
-
-def _gradients_with_graph(ctx: Any, grad_product: Tensor) -> Gradients:
-    """Gradients of weight, mu and sigma by plain autograd, for ``create_graph=True``."""
-    *own, tau, mask = ctx.saved_tensors
-    weight, mu, sigma = own = [tensor.view_as(tensor) for tensor in own]
-    phi = coefficients(tau, mu, sigma, "gaussian", ctx.normalizer, sample=False)
-    product = ((phi if mask is None else phi * mask) * weight).to(grad_product.dtype)
-    needs = ctx.needs_input_grad[:3]
-    inputs = [tensor for tensor, needed in zip(own, needs, strict=True) if needed]
-    values = iter(torch.autograd.grad(product, inputs, grad_product, create_graph=True))
-    return tuple(next(values) if needed else None for needed in needs)
+        return *_run_backward(gradients_kernel, grad_product, *inputs), *[None] * 4
 
 
 def focused_linear(
@@ -332,16 +332,16 @@ def focused_linear(
 ) -> Tensor:
     """Map x (b, m) to (b, n); see ``functional.focused_linear``."""
     inputs = (weight, mu, sigma, tau, mask, normalizer, x.dtype)
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():  # something watches
-        product = effective_weight(*inputs)
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        product = effective_weight(*inputs)  # compilers and dispatch modes must see an operator
     else:
-        with _current(weight.device):
+        with _device_guard(weight.device):
             product = EffectiveWeight.apply(*inputs)
     return functional.linear(x, product, bias)
 
 
-def _current(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Triton launches on the current device, which need not be that of the tensors."""
+def _device_guard(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Make the tensors' device current, because Triton launches on the current device."""
     module = torch.get_device_module(device)
     if device.type == "cpu" or module.current_device() == device.index:
         return contextlib.nullcontext()
@@ -352,7 +352,7 @@ def _current(device: torch.device) -> contextlib.AbstractContextManager[Any]:
 def supports(
     x: Tensor, weight: Tensor, mu: Tensor, sigma: Tensor, tau: Tensor, mask: Tensor | None
 ) -> bool:
-    """Whether tensors may go to the kernels, which check neither types nor sizes."""
+    """Whether the kernels, which check neither types nor shapes, take these tensors."""
     return (
         x.dtype in DTYPES
         and weight.dtype in DTYPES
@@ -360,13 +360,13 @@ def supports(
         and sigma.dtype in DTYPES
         and tau.dtype == torch.float32
         and tau.shape[1] in INPUTS_PER_WARP
-        and fit_together(x, weight, mu, sigma, tau, mask)
+        and operands_match(x, weight, mu, sigma, tau, mask)
     )
 
 
 def launch_once(kind: str) -> None:
-    """Run both kernels on a device of this type; raises whatever keeps Triton from it."""
+    """Run both kernels on a device of this type, or raise the error that prevents it."""
     weight, foci = torch.ones(1, 2, device=kind), torch.ones(1, 1, device=kind)
     inputs = (weight, foci, foci, weight.t(), None, "l2")
-    _make_product(effective_weight_kernel, *inputs, torch.float32)
-    _make_gradients(gradients_kernel, weight, *inputs)
+    _run_forward(effective_weight_kernel, *inputs, torch.float32)
+    _run_backward(gradients_kernel, weight, *inputs)

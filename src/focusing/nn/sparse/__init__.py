@@ -1,4 +1,4 @@
-"""Pruned layers that are really faster, for inference."""
+"""Sparse layers for fast inference with pruned networks."""
 
 from focusing.nn.sparse.banded import BandedLinear
 

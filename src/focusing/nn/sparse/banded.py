@@ -1,4 +1,4 @@
-"""A sparse linear layer whose neurons see neighbouring inputs, for inference."""
+"""A sparse linear layer for inference, whose neurons see neighbouring inputs."""
 
 from __future__ import annotations
 
@@ -15,38 +15,39 @@ from torch.nn import functional
 from focusing.nn.ops import PLAIN_TYPES, cpu, is_tracing, record_call
 from focusing.nn.sparse.tiles import Tiling, choose_tiling
 
-if cpu.AVAILABLE or TYPE_CHECKING:  # blocks are compiled by numba
+if cpu.AVAILABLE or TYPE_CHECKING:  # blocks need numba
     from focusing.nn.sparse.blocks import Blocks, openmp_team
 
 MAX_TIMED_SAMPLES = 2048
-"""Samples at most with which products are timed."""
+"""Largest batch that candidates are timed with."""
 MAX_BLOCKS_WORK = 0.9
-"""Share of the products from which on blocks are not even timed."""
+"""Share of the n * m products above which blocks are not even timed."""
 Product = Callable[[Tensor], Tensor]
 
 
 class BandedLinear(nn.Module):
-    """Computes ``x W^T + b`` without most of the zeros of W.
+    """Computes ``x W^T + b`` and skips most of the zeros of W.
 
-    Neurons that need nearly the same inputs make a tile, which is a small dense layer on the slice
-    of inputs that they need (or, for images, on a copy of these inputs). The tiles are chosen by
-    what they cost; where none pay, there is a single one of everything. Only zeros are left out.
+    Neurons that use nearly the same inputs form a tile: a small dense layer on a slice of the
+    inputs or, for images, on a gathered copy of them. A cost model chooses the tiles; where they do
+    not pay, a single tile holds everything. Only zeros are skipped.
 
-    In single precision on a CPU with numba, smaller blocks (``blocks.py``) take the place of the
-    tiles, in one thread or in all. These, or elsewhere the tiles, and a dense product are timed
-    when a number of samples (to within a factor of two, up to 2048) comes up for the first time
-    with a number of threads, and the fastest is kept until weights change (``weight_0`` or
-    ``bias``; not by their ``.data``). Results may differ in their last bits between runs, but not
-    under ``torch.use_deterministic_algorithms``, which takes the blocks, or tiles, untimed. An
-    input that is not finite may reach neurons that do not see it, as some zeros are multiplied too.
-    The first call of a kind needs memory for all of W.
+    In float32 on a CPU with numba, the smaller blocks of ``blocks.py`` replace the tiles. The layer
+    autotunes: blocks in one thread, blocks in all threads (elsewhere the tiles) and a dense product
+    are timed at the first call with a new number of threads or of samples (rounded to a power of
+    two, at most 2048). The fastest is kept until ``weight_0`` or ``bias`` change; changes through
+    ``.data`` go unnoticed. The choice may change the last bits of the results between runs.
+    ``torch.use_deterministic_algorithms`` takes the blocks, or tiles, without timing.
+
+    Some zeros are multiplied too, so an infinite or NaN input may reach neurons that do not see it.
+    Autotuning needs memory for the dense W.
 
     Args:
         weight: (n, m), mostly zero.
         bias: (n,) or None.
-        positions: of the inputs, (m, d); None: on a line.
-        restore: give outputs in the order of the neurons. False: as ``order`` says, which saves
-            a copy if the next layer can be told.
+        positions: positions of the inputs, (m, d); None: on a line.
+        restore: return the outputs in the order of the neurons. False returns them in the order of
+            the attribute ``order`` and saves a copy, if the next layer can be permuted instead.
 
     Shape:
         - Input: (*, m).
@@ -54,9 +55,9 @@ class BandedLinear(nn.Module):
 
     Attributes:
         bias: in the order of the tiles, or None.
-        order: the neuron of each output, (n,); None: outputs are in the order of the neurons.
-        tiles: number of neurons, first input and number of inputs of each tile; first input -1:
-            the tile has a list of its inputs.
+        order: the neuron of each output, (n,); None if outputs are in the order of the neurons.
+        tiles: number of neurons, first input and number of inputs of each tile; a first input of
+            -1 means that the buffer ``columns_<tile>`` lists the inputs.
     """
 
     bias: Tensor | None
@@ -71,7 +72,6 @@ class BandedLinear(nn.Module):
         positions: Tensor | None = None,
         restore: bool = True,
     ) -> None:
-        """Cut the weight into tiles."""
         super().__init__()
         weight, bias = weight.detach(), None if bias is None else bias.detach()
         if positions is None:
@@ -90,30 +90,24 @@ class BandedLinear(nn.Module):
         self.in_features, self.out_features = inputs, sum(rows for rows, _, _ in tiles)
         self.tiles = tiles
         self.sizes = [rows for rows, _, _ in tiles]
-        self._names = [
+        self._tile_buffers = [
             (f"weight_{index}", None if start >= 0 else f"columns_{index}", start, width)
             for index, (_, start, width) in enumerate(tiles)
         ]
         for name, value in buffers.items():
-            with torch.inference_mode(False):  # changes of weights must be noticed
+            with torch.inference_mode(False):  # inference tensors do not count their versions
                 self.register_buffer(name, value.clone() if value.is_inference() else value)
         for name in ("bias", "place", "order"):
             if name not in buffers:
                 setattr(self, name, None)  # torch.export miscounts buffers that are None
-        self._whole = len(tiles) == 1 and self.work == 1
+        self._is_dense = len(tiles) == 1 and self.work == 1
         self._autotune: _Autotune | None = None
 
     @classmethod
     def from_tiles(
         cls, inputs: int, tiles: list[list[int]], buffers: dict[str, Tensor]
     ) -> BandedLinear:
-        """Put a layer together again.
-
-        Args:
-            inputs: its ``in_features``.
-            tiles: its ``tiles``.
-            buffers: its ``state_dict``.
-        """
+        """Rebuild a layer from its ``in_features``, its ``tiles`` and its ``state_dict``."""
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
         layer._build(inputs, [list(tile) for tile in tiles], buffers)
@@ -122,13 +116,13 @@ class BandedLinear(nn.Module):
     @property
     def work(self) -> float:
         """Share of the n * m products that are computed."""
-        computed = sum(self.get_buffer(name).numel() for name, *_ in self._names)
+        computed = sum(self.get_buffer(name).numel() for name, *_ in self._tile_buffers)
         return computed / (self.in_features * self.out_features)
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (*, m) to (*, n)."""
         tracing = is_tracing(input)
-        if isinstance(input, fx.Proxy):  # which has no shape yet
+        if isinstance(input, fx.Proxy):  # it has no shape yet
             recorded = record_call(self, input)
             return self._by_tiles(input) if recorded is None else recorded
         if input.shape[-1] != self.in_features:  # slices of wider inputs would fit
@@ -136,12 +130,12 @@ class BandedLinear(nn.Module):
                 f"BandedLinear expects inputs (*, {self.in_features}), not {tuple(input.shape)}."
             )
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
-        y = self._by_tiles(x) if tracing or not self._may_choose(x) else self._fastest(x)(x)
+        y = self._by_tiles(x) if tracing or not self._can_autotune(x) else self._fastest(x)(x)
         return y if input.dim() == 2 else y.view(*input.shape[:-1], self.out_features)
 
-    def _may_choose(self, x: Tensor) -> bool:
-        """Whether any product will do: no gradients, no dispatch modes, no unusual tensors."""
-        buffers: Any = self._buffers  # many times faster than attributes
+    def _can_autotune(self, x: Tensor) -> bool:
+        """Whether any product may be used: no gradients, dispatch modes or unusual tensors."""
+        buffers: Any = self._buffers  # much faster than attributes
         weight, bias = buffers["weight_0"], buffers.get("bias")
         operands = (x, weight) if bias is None else (x, weight, bias)
         return (
@@ -153,14 +147,14 @@ class BandedLinear(nn.Module):
             and not (torch.is_grad_enabled() and any(t.requires_grad for t in operands))
             and x.layout is torch.strided
             and not (x.is_meta or x.is_neg() or x._is_zerotensor())
-            and not weight.is_inference()  # whose changes could not be noticed
+            and not weight.is_inference()  # its changes would go unnoticed
             and not torch._C._is_any_autocast_enabled()
             and torch._C._len_torch_dispatch_stack() == 0
             and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
         )
 
     def _fastest(self, x: Tensor) -> Product:
-        """The fastest product for so many samples and threads, timed when they first come up."""
+        """The fastest product for this batch size and number of threads, timed once."""
         tuned = self._tuned()
         samples, threads = min(x.shape[0], MAX_TIMED_SAMPLES), torch.get_num_threads()
         deterministic = torch._C._get_deterministic_algorithms()
@@ -174,25 +168,25 @@ class BandedLinear(nn.Module):
         return product
 
     def _tuned(self) -> _Autotune:
-        """What was timed with the present weights: nothing, if they were replaced or changed."""
+        """The autotuning results, which are reset if weights were replaced or changed."""
         buffers: Any = self._buffers
         weight, bias = buffers["weight_0"], buffers.get("bias")
-        tuned, other = self._autotune, weight if bias is None else bias
+        tuned, bias = self._autotune, weight if bias is None else bias
         if (
             tuned is None
             or tuned.weight is not weight
-            or tuned.other is not other
-            or tuned.versions != (weight._version, other._version)
+            or tuned.bias is not bias
+            or tuned.versions != (weight._version, bias._version)
         ):
-            tuned = self._autotune = _Autotune(weight, other, (weight._version, other._version))
+            tuned = self._autotune = _Autotune(weight, bias, (weight._version, bias._version))
         return tuned
 
     def _candidates(self, tuned: _Autotune, x: Tensor, threads: int) -> list[Product]:
-        """Products that may be the fastest; the likeliest one comes last."""
-        known = (product for product in list(tuned.products.values()) if isinstance(product, Dense))
-        dense = next(known, None) or Dense(*self._dense())
+        """Products to time; the last is the choice where timing is not allowed."""
+        kept = (product for product in list(tuned.products.values()) if isinstance(product, Dense))
+        dense = next(kept, None) or Dense(*self._dense())
         if not cpu.AVAILABLE or x.device.type != "cpu" or x.dtype != torch.float32:
-            return [dense] if self._whole else [dense, self._by_tiles]
+            return [dense] if self._is_dense else [dense, self._by_tiles]
         if tuned.blocks is None:
             tuned.blocks = Blocks(*dense.operands)
         if tuned.blocks.work > MAX_BLOCKS_WORK:
@@ -200,18 +194,18 @@ class BandedLinear(nn.Module):
         threaded = [partial(tuned.blocks, threads=threads)] if threads > 1 and openmp_team() else []
         return [dense, tuned.blocks, *threaded]
 
-    @torch.inference_mode(False)  # they must serve outside of it too
+    @torch.inference_mode(False)  # they may be used outside of it later
     def _dense(self) -> tuple[Tensor, Tensor | None]:
-        """The weight (n, m) and the bias, in the order of the outputs."""
+        """The dense weight (n, m) and the bias, in the order of the outputs."""
         buffers: Any = self._buffers
-        if self._whole:
+        if self._is_dense:
             return buffers["weight_0"], buffers.get("bias")
         bias, place = self.bias, self.place
         with torch.no_grad():
             weight = buffers["weight_0"].new_zeros(self.out_features, self.in_features)
             tiles = weight.split_with_sizes(self.sizes)
-            for (name, picked, start, width), tile in zip(self._names, tiles, strict=True):
-                columns = buffers[picked] if picked else slice(start, start + width)
+            for (name, index, start, width), tile in zip(self._tile_buffers, tiles, strict=True):
+                columns = buffers[index] if index else slice(start, start + width)
                 tile[:, columns] = buffers[name].t()
             if place is None:
                 return weight, bias
@@ -219,14 +213,15 @@ class BandedLinear(nn.Module):
 
     def _by_tiles(self, x: Tensor) -> Tensor:
         buffers: Any = self._buffers
-        if self._whole:
+        if self._is_dense:
             return functional.linear(x, buffers["weight_0"], buffers.get("bias"))
+        # One dense product per tile, on a view of its inputs or on a gathered copy.
         outputs = [
             torch.matmul(
-                x.index_select(-1, buffers[picked]) if picked else x.narrow(-1, start, width),
+                x.index_select(-1, buffers[index]) if index else x.narrow(-1, start, width),
                 buffers[weight],
             )
-            for weight, picked, start, width in self._names
+            for weight, index, start, width in self._tile_buffers
         ]
         y, bias, place = torch.cat(outputs, dim=-1), self.bias, self.place
         y = y if bias is None else y + bias.to(y.dtype)
@@ -236,7 +231,7 @@ class BandedLinear(nn.Module):
         return {**self.__dict__, "_autotune": None}
 
     def extra_repr(self) -> str:
-        """Sizes, and the share that is left to compute."""
+        """Sizes, number of tiles, and share of the products that are computed."""
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, tiles={len(self.sizes)}, work={self.work:.3f}"
@@ -245,17 +240,20 @@ class BandedLinear(nn.Module):
 
 @dataclass
 class _Autotune:
-    """The fastest products for some weights. Threads that are late write into one nobody reads."""
+    """The fastest products for one version of the weights.
+
+    A thread that finishes after the weights have changed writes into an abandoned instance.
+    """
 
     weight: Tensor
-    other: Tensor
+    bias: Tensor  # the weight, if there is no bias
     versions: tuple[int, int]
     products: dict[tuple[int, int, bool], Product] = field(default_factory=dict)
     blocks: Blocks | None = None
 
 
 class Dense:
-    """A product with all of a matrix."""
+    """The dense product."""
 
     def __init__(self, *operands: Tensor | None) -> None:
         self.operands: Any = operands
@@ -266,19 +264,19 @@ class Dense:
 
 
 def _seconds(product: Product, x: Tensor) -> float:
-    """The shortest time that a product takes."""
+    """Minimum over 6 to 60 calls."""
     times: list[float] = []
     while len(times) < 6 or (len(times) < 60 and sum(times) < 0.003):
         start = time.perf_counter()
-        product(x)[0, 0].item()  # waits for other devices
+        product(x)[0, 0].item()  # synchronises with a GPU
         times.append(time.perf_counter() - start)
     return min(times)
 
 
 def _cut(weight: Tensor, tiling: Tiling) -> tuple[dict[str, Tensor], list[list[int]]]:
-    """The weights of each tile, transposed, as products of few samples are faster so.
+    """Buffers and layout of the tiles; weights are transposed, which is faster for few samples.
 
-    A single tile of everything is a dense layer and stays what it was.
+    A single tile of everything is a dense layer and keeps its layout.
     """
     if len(tiling.tiles) == 1 and tiling.tiles[0].width == weight.shape[1]:
         return {"weight_0": weight.clone()}, [[len(weight), 0, weight.shape[1]]]
@@ -291,7 +289,7 @@ def _cut(weight: Tensor, tiling: Tiling) -> tuple[dict[str, Tensor], list[list[i
             columns = torch.from_numpy(tile.columns).to(weight.device)
             start, rows = -1, rows[:, columns]
             buffers[f"columns_{index}"] = columns
-        # A copy even if it is contiguous already: of a view, files would hold all of the weight.
+        # Clone even if contiguous: saving a view would save all of the weight.
         buffers[f"weight_{index}"] = rows.t().clone(memory_format=torch.contiguous_format)
         tiles.append([len(tile.rows), start, tile.width])
     return buffers, tiles

@@ -1,12 +1,13 @@
-"""The product with a sparse matrix on a CPU, by vector instructions that numba compiles for it.
+"""Sparse matrix product for CPUs, with SIMD kernels that numba compiles.
 
-A matrix product is fast on large tiles, and large tiles hold many zeros. A block here is no more
-than six or eight neurons and the inputs that any of them needs. What fills the processor's vectors
-are samples: their inputs are laid side by side in a panel, so that a weight is multiplied with all
-of them at once. Few samples are computed one by one, with the neurons of a block side by side.
+Dense BLAS kernels need large tiles, and large tiles of a sparse matrix hold many zeros. Here the
+register block is small: six or eight neurons, over the inputs that any of them uses. The SIMD lanes
+run across samples. A panel of samples is packed so that the values of one input are contiguous, and
+each weight is broadcast and multiplied with all of them. For very few samples the lanes run across
+the neurons of a block instead.
 
-LLVM does not find these instructions by itself, so they are written here. All loops are in one
-file: numba keeps compiled code until the file that it is in changes. Addresses are whole numbers.
+LLVM does not vectorise these loops by itself, so the vector instructions are emitted explicitly.
+All kernels are in this file because numba invalidates its cache by file. Addresses are integers.
 Import this file only where numba is installed.
 """
 
@@ -28,57 +29,55 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from focusing.nn.ops.cpu import workspace
-from focusing.nn.ops.kernels import compiled
+from focusing.nn.ops.kernels import cached_jit
 from focusing.nn.sparse.tiles import group_neurons
 
 _FEATURES = config.CPU_FEATURES  # type: ignore[attr-defined]
 _FEATURES = binding.get_host_cpu_features().flatten() if _FEATURES is None else _FEATURES
-# Numbers in a vector: any are correct anywhere, these are fast.
+# float32 lanes of a SIMD register. Any value is correct on any CPU; these are fast.
 LANES = 16 if "+avx512f" in _FEATURES else 8 if "+avx" in _FEATURES else 4
-PANEL = (
-    2 * LANES
-)  # samples that are computed at once: every weight that is loaded serves two vectors
-# Neurons of a block, which are computed at once. Each takes two registers, and there are 32 or 16.
+PANEL = 2 * LANES  # samples per panel: each broadcast weight is used by two registers
+# Neurons per register block. Each has two accumulators, out of 32 or 16 SIMD registers.
 NEURONS = 8 if LANES == 16 or platform.machine() in ("aarch64", "arm64") else 6
-WIDTH = 8  # lanes of a vector with a number for each neuron of a block; the last may mean nothing
-MIN_PANEL_SAMPLES = 4  # fewer samples than these are computed one by one
-TASK_SIZE = 15  # whole numbers that tell threads what to do
-BYTES = 4  # of a number in single precision, and of an index in memory
-_CHAINS = 8  # sums that grow side by side, as an addition takes as long as so many can begin
-_FLOAT, _SHORT, _INDEX = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+BLOCK_LANES = 8  # lanes of a vector over the neurons of a block; lanes beyond NEURONS are unused
+MIN_PANEL_SAMPLES = 4  # below this, samples are computed one by one
+TASK_SIZE = 15  # integers in a task
+BYTES = 4  # of a float32, and of an index in memory
+_ACCUMULATORS = 8  # independent sums that hide the latency of an addition
+_FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _Task = ctypes.c_ssize_t * TASK_SIZE
 Value = Any
 
 
 class Blocks:
-    """Multiplies with a sparse matrix, in single precision on a CPU.
+    """A sparse linear layer in float32 on a CPU, stored as blocks of NEURONS neurons.
 
     Attributes:
         work: share of the n * m products that are computed.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Take what is needed of a weight (n, m) and a bias (n,)."""
+        """Pack a weight (n, m) and a bias (n,)."""
         matrix = weight.detach().numpy()
         neurons, inputs = matrix.shape
         used = matrix != 0
         groups = group_neurons(used, NEURONS)
         needed = [np.flatnonzero(used[group].any(0)) for group in groups]
-        places = np.cumsum([0, *map(len, needed)])
+        offsets = np.cumsum([0, *map(len, needed)])
         columns = np.concatenate(needed).astype(np.int32)
-        # One row more than is used, as a vector of the last may reach beyond it.
+        # One row of padding: the vector load of the last row may reach beyond it.
         weights = np.zeros((len(columns) + 1, NEURONS), np.float32)
         biases = np.zeros((len(groups) + 1, NEURONS), np.float32)
-        rows = np.full((len(groups), NEURONS), neurons, np.int32)  # the last one may have fewer
+        rows = np.full((len(groups), NEURONS), neurons, np.int32)  # the last block may be smaller
         for block, group in enumerate(groups):
-            own, size = slice(places[block], places[block + 1]), len(group)
-            weights[own, :size] = matrix[np.ix_(group, needed[block])].T
+            packed, size = slice(offsets[block], offsets[block + 1]), len(group)
+            weights[packed, :size] = matrix[np.ix_(group, needed[block])].T
             biases[block, :size] = 0 if bias is None else bias.detach().numpy()[group]
             rows[block, :size] = group
         self.work = len(columns) * NEURONS / matrix.size
-        self._arrays = places, columns, weights, biases, rows
+        self._arrays = offsets, columns, weights, biases, rows
         addresses = (array.ctypes.data for array in self._arrays)
-        # Counters of threads and of panels; x, out, space, samples, threads; what stays the same.
+        # Counters of threads and of panels; x, out, space, samples, threads; the constant fields.
         self._task = _Task(*[0] * 7, inputs, neurons, len(groups), *addresses)
         self._neurons, self._space = neurons, (inputs + neurons + 1) * PANEL
 
@@ -103,41 +102,42 @@ class Blocks:
 
 @cache
 def openmp_team() -> tuple[Any, Any] | None:
-    """The function that runs another one in torch's threads, and the function to run.
+    """GNU OpenMP's ``GOMP_parallel`` and the function to run in it; None without GNU OpenMP.
 
-    Threads of our own would not get far beside these, which wait busily for more work. None: they
-    are not those of GNU's OpenMP.
+    These are torch's own threads. They spin while they wait for work, so that a second pool of
+    threads would compete with them for the cores.
     """
     try:
         run = ctypes.CDLL(None).GOMP_parallel  # (function, argument, threads, flags)
     except (AttributeError, OSError, TypeError):
         return None
     run.argtypes, run.restype = [ctypes.c_void_p] * 2 + [ctypes.c_uint] * 2, None
-    return run, compiled(_run_in_team, partial(numba.cfunc, types.void(types.intp)))
+    return run, cached_jit(_run_in_team, partial(numba.cfunc, types.void(types.intp)))
 
 
-class _Writer:
-    """Writes LLVM instructions."""
+class _Emitter:
+    """Emits LLVM instructions; addresses and offsets are integers, offsets count elements."""
 
     def __init__(self, builder: Any) -> None:
         self.builder = builder
 
     def times(self, number: Value, factor: int) -> Value:
-        return self.builder.mul(number, ir.Constant(_INDEX, factor))
+        return self.builder.mul(number, ir.Constant(_INT64, factor))
 
     def pointer(self, kind: Any, address: Value, *offsets: Value | int) -> Value:
-        """To the value of a kind that is so many values behind an address."""
         pointer = self.builder.inttoptr(address, kind.as_pointer())
         for offset in offsets:
-            number = ir.Constant(_INDEX, offset) if isinstance(offset, int) else offset
+            number = ir.Constant(_INT64, offset) if isinstance(offset, int) else offset
             pointer = self.builder.gep(pointer, [number])
         return pointer
 
     def index(self, address: Value, *offsets: Value | int) -> Value:
-        short = self.builder.load(self.pointer(_SHORT, address, *offsets))
-        return self.builder.zext(short, _INDEX)
+        """Load an int32 index."""
+        short = self.builder.load(self.pointer(_INT32, address, *offsets))
+        return self.builder.zext(short, _INT64)
 
     def vector(self, lanes: int, address: Value, *offsets: Value | int) -> Value:
+        """Load a vector, unaligned."""
         pointer = self.pointer(_FLOAT, address, *offsets)
         kind = ir.VectorType(_FLOAT, lanes).as_pointer()
         return self.builder.load(self.builder.bitcast(pointer, kind), align=BYTES)
@@ -148,15 +148,15 @@ class _Writer:
         self.builder.store(vector, self.builder.bitcast(pointer, kind), align=BYTES)
 
     def broadcast(self, lanes: int, address: Value, *offsets: Value | int) -> Value:
-        """One number in all lanes."""
+        """Load one number into all lanes."""
         number = self.builder.load(self.pointer(_FLOAT, address, *offsets))
-        nothing = ir.Constant(ir.VectorType(_FLOAT, lanes), ir.Undefined)
-        first = self.builder.insert_element(nothing, number, ir.Constant(_SHORT, 0))
-        return self.shuffle(first, nothing, [0] * lanes)
+        undefined = ir.Constant(ir.VectorType(_FLOAT, lanes), ir.Undefined)
+        first = self.builder.insert_element(undefined, number, ir.Constant(_INT32, 0))
+        return self.shuffle(first, undefined, [0] * lanes)
 
     def shuffle(self, one: Value, other: Value, lanes: list[int]) -> Value:
-        """Some lanes of two vectors."""
-        numbers = ir.Constant(ir.VectorType(_SHORT, len(lanes)), lanes)
+        """A vector of chosen lanes of two vectors."""
+        numbers = ir.Constant(ir.VectorType(_INT32, len(lanes)), lanes)
         return self.builder.shuffle_vector(one, other, numbers)
 
     def variable(self, value: Value) -> Value:
@@ -164,34 +164,36 @@ class _Writer:
         self.builder.store(value, place)
         return place
 
-    def add_product(self, variable: Value, one: Value, other: Value) -> None:
-        product = self.builder.fmul(one, other, flags=["contract"])  # one rounding, where it can
+    def multiply_add(self, variable: Value, one: Value, other: Value) -> None:
+        """Add a product to a variable, as one fused instruction where the CPU has it."""
+        product = self.builder.fmul(one, other, flags=["contract"])
         total = self.builder.fadd(self.builder.load(variable), product, flags=["contract"])
         self.builder.store(total, variable)
 
 
-def _instructions(arguments: int, write: Callable[..., None]) -> Any:
-    """The signature of a function of so many whole numbers that returns nothing, and its code."""
+def _void_intrinsic(arguments: int, emit: Callable[..., None]) -> Any:
+    """Signature and code generator of an intrinsic that takes integers and returns None."""
 
     def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        write(_Writer(builder), *values)
+        emit(_Emitter(builder), *values)
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * arguments), generate
 
 
 @intrinsic
-def _transpose_square(_, source, width, target, target_width):  # type: ignore[no-untyped-def]
-    """Transpose a square of LANES rows and columns, from one matrix to another."""
+def _transpose_tile(_, source, width, target, target_width):  # type: ignore[no-untyped-def]
+    """Transpose a tile of LANES x LANES numbers in registers, from one matrix to another."""
 
-    def write(to: _Writer, source: Value, width: Value, target: Value, target_width: Value) -> None:
+    def emit(to: _Emitter, source: Value, width: Value, target: Value, target_width: Value) -> None:
         rows = [to.vector(LANES, source, to.times(width, row)) for row in range(LANES)]
         half = LANES // 2
         left, right = (
             [lane for column in range(first, first + half) for lane in (column, LANES + column)]
             for first in (0, half)
         )
-        # Interleave the upper rows with the lower ones: after log2(LANES) times, rows are columns.
+        # Each pass interleaves the upper half of the rows with the lower half (a perfect shuffle);
+        # after log2(LANES) passes, rows have become columns.
         for _ in range(LANES.bit_length() - 1):
             rows = [
                 to.shuffle(rows[row], rows[row + half], lanes)
@@ -201,96 +203,98 @@ def _transpose_square(_, source, width, target, target_width):  # type: ignore[n
         for row, values in enumerate(rows):
             to.store(values, target, to.times(target_width, row))
 
-    return _instructions(4, write)
+    return _void_intrinsic(4, emit)
 
 
-def _block_of(samples: int) -> Any:
-    """The outputs of NEURONS neurons, for so many samples.
+def _panel_kernel(samples: int) -> Any:
+    """The micro-kernel: outputs of one block of NEURONS neurons for a packed panel of samples.
 
-    A function of
+    The intrinsic takes these addresses and numbers:
 
-        x: inputs, (m, samples).
-        columns: the inputs that are needed.
+        x: packed inputs, (m, samples).
+        columns: the inputs that the block uses.
         count: their number.
-        weight: of the neurons, for each of these inputs, (count, NEURONS).
-        bias: of the neurons.
-        rows: where the outputs of each neuron go.
+        weight: packed weights, (count, NEURONS).
+        bias: biases of the block.
+        rows: the output row of each neuron.
         out: outputs, (n, samples).
     """
     vectors = range(0, samples, LANES)
 
     @intrinsic
     def block(_, x, columns, count, weight, bias, rows, out):  # type: ignore[no-untyped-def]
-        def write(to: _Writer, x: Value, columns: Value, count: Value, *others: Value) -> None:
+        def emit(to: _Emitter, x: Value, columns: Value, count: Value, *others: Value) -> None:
             weight, bias, rows, out = others
-            # A sum for each neuron and sample stays in a register, and begins with the bias.
+            # The register block: one accumulator per neuron and vector of samples, from the bias.
             totals = [
                 [to.variable(to.broadcast(LANES, bias, neuron)) for _ in vectors]
                 for neuron in range(NEURONS)
             ]
-            # Load an input of all samples once, and use it for all neurons.
-            with cgutils.for_range(to.builder, count, intp=_INDEX) as loop:
+            # A rank-1 update per input: its vectors are loaded once and used by all neurons.
+            with cgutils.for_range(to.builder, count, intp=_INT64) as loop:
                 column = to.times(to.index(columns, loop.index), samples)
                 inputs = [to.vector(LANES, x, column, first) for first in vectors]
                 for neuron, sums in enumerate(totals):
                     factor = to.broadcast(LANES, weight, to.times(loop.index, NEURONS), neuron)
                     for total, values in zip(sums, inputs, strict=True):
-                        to.add_product(total, factor, values)
+                        to.multiply_add(total, factor, values)
+            # Scatter the accumulators to the rows of the neurons.
             for neuron, sums in enumerate(totals):
                 row = to.times(to.index(rows, neuron), samples)
                 for total, first in zip(sums, vectors, strict=True):
                     to.store(to.builder.load(total), out, row, first)
 
-        return _instructions(7, write)
+        return _void_intrinsic(7, emit)
 
     return block
 
 
 @intrinsic
-def _sample(_, x, columns, count, weight, bias, out):  # type: ignore[no-untyped-def]
-    """The outputs of NEURONS neurons for one sample; see :func:`_block_of`."""
+def _sample_kernel(_, x, columns, count, weight, bias, out):  # type: ignore[no-untyped-def]
+    """Outputs of one block of neurons for a single sample; see :func:`_panel_kernel`."""
 
-    def write(to: _Writer, x: Value, columns: Value, count: Value, *others: Value) -> None:
+    def emit(to: _Emitter, x: Value, columns: Value, count: Value, *others: Value) -> None:
         weight, bias, out = others
         builder = to.builder
-        nothing = ir.Constant(ir.VectorType(_FLOAT, WIDTH), [0.0] * WIDTH)
-        totals = [to.variable(nothing) for _ in range(_CHAINS)]
+        zeros = ir.Constant(ir.VectorType(_FLOAT, BLOCK_LANES), [0.0] * BLOCK_LANES)
+        totals = [to.variable(zeros) for _ in range(_ACCUMULATORS)]
 
         def add(number: Value, total: Value) -> None:
-            value = to.broadcast(WIDTH, x, to.index(columns, number))
-            weights = to.vector(WIDTH, weight, to.times(number, NEURONS))
-            to.add_product(total, weights, value)
+            value = to.broadcast(BLOCK_LANES, x, to.index(columns, number))
+            weights = to.vector(BLOCK_LANES, weight, to.times(number, NEURONS))
+            to.multiply_add(total, weights, value)
 
-        # Consecutive inputs go to different sums, which do not wait for each other.
-        zero, one, many = (ir.Constant(_INDEX, step) for step in (0, 1, _CHAINS))
-        whole = builder.and_(count, ir.Constant(_INDEX, -_CHAINS))
-        with cgutils.for_range_slice(builder, zero, whole, many, _INDEX) as (number, _):
-            for chain, total in enumerate(totals):
-                add(builder.add(number, ir.Constant(_INDEX, chain)), total)
-        # What is left over goes to the first sum.
-        with cgutils.for_range_slice(builder, whole, count, one, _INDEX) as (number, _):
+        # Unroll over the inputs with one accumulator each, so that no addition waits for another.
+        zero, one, many = (ir.Constant(_INT64, step) for step in (0, 1, _ACCUMULATORS))
+        unrolled = builder.and_(count, ir.Constant(_INT64, -_ACCUMULATORS))
+        with cgutils.for_range_slice(builder, zero, unrolled, many, _INT64) as (number, _):
+            for place, total in enumerate(totals):
+                add(builder.add(number, ir.Constant(_INT64, place)), total)
+        # The remainder goes to the first accumulator.
+        with cgutils.for_range_slice(builder, unrolled, count, one, _INT64) as (number, _):
             add(number, totals[0])
-        result = to.vector(WIDTH, bias)
+        # Reduce the accumulators.
+        result = to.vector(BLOCK_LANES, bias)
         for total in totals:
             result = builder.fadd(result, builder.load(total))
         to.store(result, out)
 
-    return _instructions(6, write)
+    return _void_intrinsic(6, emit)
 
 
 @intrinsic
-def _take(_, counter):  # type: ignore[no-untyped-def]
-    """The next number, from a counter that threads share."""
+def _fetch_add(_, counter):  # type: ignore[no-untyped-def]
+    """Atomically increment a counter that threads share; returns its former value."""
 
     def generate(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        place = builder.inttoptr(values[0], _INDEX.as_pointer())
-        return builder.atomic_rmw("add", place, ir.Constant(_INDEX, 1), "monotonic")
+        place = builder.inttoptr(values[0], _INT64.as_pointer())
+        return builder.atomic_rmw("add", place, ir.Constant(_INT64, 1), "monotonic")
 
     return types.intp(types.intp), generate
 
 
 def _pointer_to(kind: Any) -> Any:
-    """A function that turns an address into a pointer to such values."""
+    """An intrinsic that casts an address to a pointer."""
 
     @intrinsic
     def pointer(_, address):  # type: ignore[no-untyped-def]
@@ -302,80 +306,83 @@ def _pointer_to(kind: Any) -> Any:
     return pointer
 
 
-_panel, _half_panel = _block_of(PANEL), _block_of(LANES)
-_floats, _shorts, _indices = map(_pointer_to, (types.float32, types.int32, types.intp))
+_full_panel, _half_panel = _panel_kernel(PANEL), _panel_kernel(LANES)
+_float_pointer, _int32_pointer, _intp_pointer = map(
+    _pointer_to, (types.float32, types.int32, types.intp)
+)
 
 
-@compiled
+@cached_jit
 def _transpose(source, width, rows, columns, target, target_width):  # type: ignore[no-untyped-def]
     """Write the first rows and columns of a matrix into another one, transposed."""
-    # Whole squares by vector instructions, then the borders number by number.
-    whole_rows, whole_columns = rows // LANES * LANES, columns // LANES * LANES
-    for column in range(0, whole_columns, LANES):
-        for row in range(0, whole_rows, LANES):
+    # Full tiles in registers, then the right and lower borders number by number.
+    full_rows, full_columns = rows // LANES * LANES, columns // LANES * LANES
+    for column in range(0, full_columns, LANES):
+        for row in range(0, full_rows, LANES):
             start = source + (row * width + column) * BYTES
             end = target + (column * target_width + row) * BYTES
-            _transpose_square(start, width, end, target_width)  # type: ignore[call-arg]
-    old = carray(_floats(source), (rows, width))
-    new = carray(_floats(target), (columns, target_width))
+            _transpose_tile(start, width, end, target_width)  # type: ignore[call-arg]
+    old = carray(_float_pointer(source), (rows, width))
+    new = carray(_float_pointer(target), (columns, target_width))
     for row in range(rows):
-        for column in range(whole_columns if row < whole_rows else 0, columns):
+        for column in range(full_columns if row < full_rows else 0, columns):
             new[column, row] = old[row, column]
 
 
-@compiled
+@cached_jit
 def run_task(task):  # type: ignore[no-untyped-def]
-    """Compute outputs until none are left, beside other threads that do the same.
+    """Compute work items until none are left; several threads may run the same task.
 
-    A task is the address of the whole numbers that :class:`Blocks` puts together.
+    A task is the address of the integers that :class:`Blocks` puts together.
     """
-    fields = carray(_indices(task), TASK_SIZE)
+    fields = carray(_intp_pointer(task), TASK_SIZE)
     x, out, space, samples, threads, inputs, neurons, blocks = fields[2:10]
-    places, columns, weight, bias, rows = fields[10:]
-    place = carray(_indices(places), blocks + 1)
-    row = carray(_shorts(rows), (blocks, NEURONS))
-    result = carray(_floats(out), (samples, neurons))
-    slot: Any = _take(task)  # type: ignore[call-arg]
-    packed = space + slot * (inputs + neurons + 1) * PANEL * BYTES
-    # Threads share the samples, panel by panel; of few samples they share the neurons.
+    offsets, columns, weight, bias, rows = fields[10:]
+    offset = carray(_intp_pointer(offsets), blocks + 1)
+    row = carray(_int32_pointer(rows), (blocks, NEURONS))
+    result = carray(_float_pointer(out), (samples, neurons))
+    thread: Any = _fetch_add(task)  # type: ignore[call-arg]
+    packed = space + thread * (inputs + neurons + 1) * PANEL * BYTES
+    # A work item is a panel of samples or, of very few samples, one sample and a share of blocks.
     few = samples < MIN_PANEL_SAMPLES
     group = 1 if few else PANEL if samples >= PANEL * threads else LANES
     shares = threads if group == 1 else 1
     while True:
-        number = _take(task + fields.itemsize)
-        first, share = number // shares * group, number % shares
+        item = _fetch_add(task + fields.itemsize)
+        first, share = item // shares * group, item % shares
         if first >= samples:
             return
-        known = min(group, samples - first)
-        size = PANEL if known > LANES else LANES
+        valid = min(group, samples - first)
+        size = PANEL if valid > LANES else LANES
         outputs = packed + inputs * size * BYTES
         start = x + first * inputs * BYTES
-        # Lay the samples of a panel side by side.
+        # Pack the panel: after the transposition, the samples of an input are contiguous.
         if group > 1:
-            if known < size:  # what is left there might be slow to compute with
-                carray(_floats(packed), inputs * size)[:] = 0
-            _transpose(start, inputs, known, inputs, packed, size)
-        # The panel stays in the cache while all blocks of neurons pass by.
+            if valid < size:  # old numbers there might be denormal, and slow
+                carray(_float_pointer(packed), inputs * size)[:] = 0
+            _transpose(start, inputs, valid, inputs, packed, size)
+        # The packed panel stays in the cache while the weights of all blocks stream past it.
         for block in range(blocks * share // shares, blocks * (share + 1) // shares):
-            count = place[block + 1] - place[block]
-            needed = columns + place[block] * BYTES
-            weights = weight + place[block] * NEURONS * BYTES
-            biases, own_rows = bias + block * NEURONS * BYTES, rows + block * NEURONS * BYTES
+            count = offset[block + 1] - offset[block]
+            needed = columns + offset[block] * BYTES
+            weights = weight + offset[block] * NEURONS * BYTES
+            biases, block_rows = bias + block * NEURONS * BYTES, rows + block * NEURONS * BYTES
             if group == 1:
-                _sample(start, needed, count, weights, biases, outputs)
-                values = carray(_floats(outputs), NEURONS)
-                for place_in_block in range(NEURONS):
-                    neuron = row[block, place_in_block]
+                _sample_kernel(start, needed, count, weights, biases, outputs)
+                values = carray(_float_pointer(outputs), NEURONS)
+                for place in range(NEURONS):
+                    neuron = row[block, place]
                     if neuron < neurons:
-                        result[first, neuron] = values[place_in_block]
+                        result[first, neuron] = values[place]
             elif size == PANEL:
-                _panel(packed, needed, count, weights, biases, own_rows, outputs)
+                _full_panel(packed, needed, count, weights, biases, block_rows, outputs)
             else:
-                _half_panel(packed, needed, count, weights, biases, own_rows, outputs)
+                _half_panel(packed, needed, count, weights, biases, block_rows, outputs)
+        # Unpack: outputs come as (neurons, samples).
         if group > 1:
-            _transpose(outputs, size, neurons, known, out + first * neurons * BYTES, neurons)
+            _transpose(outputs, size, neurons, valid, out + first * neurons * BYTES, neurons)
 
 
 def _run_in_team(task):  # type: ignore[no-untyped-def]
-    """To be compiled to a function that C can call."""
+    """Entry point for C: compiled to a C callback by ``openmp_team``."""
     run_task(task)

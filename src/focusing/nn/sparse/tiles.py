@@ -1,8 +1,8 @@
-"""Which neurons to compute together: tiles of a sparse matrix that plain matrix products fill.
+"""Tilings of a sparse matrix: which neurons to compute together in one dense product.
 
-A focused neuron needs the inputs around its centre. Neurons that need nearly the same inputs make
-a tile: a small dense matrix over the slice of inputs that they need, or, where these are scattered
-over an image, over a copy of them. The smaller blocks of ``blocks.py`` are groups of neurons, too.
+A focused neuron needs the inputs around its centre. Neurons that need nearly the same inputs form a
+tile: a small dense matrix over a slice of the inputs or, where these are scattered over an image,
+over a gathered copy. ``group_neurons`` does the same for the smaller blocks of ``blocks.py``.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ Ints = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]
 
 BLOCK = 16
-"""Neurons are counted in blocks of this size, which is what a matrix product fills anyway."""
+"""Granularity of tile heights: a matrix product pads its rows to about this many."""
 CALL_FACTORS = (1, 2, 4, 8, 16, 32, 64)
-"""Costs of a tile to try, in calls."""
+"""Multiples of the call cost to try; higher ones give fewer tiles."""
 MAX_SINGLE_SHARE = 0.8
-"""Tiles must promise to need less than this share of a single sample's time."""
+"""Tiles must take less than this share of the dense time of a single sample."""
 MAX_CANDIDATES = 256
-"""Neurons that are compared to fill a group."""
+"""Neurons to compare when a group takes its next one."""
 
-# Costs are counted in multiply-adds per sample, fitted to measurements on a core that does 85 of
-# them per ns. A tile costs a call; an input costs a load, and a copy if it has to be moved.
+# Cost model, in multiply-adds per sample, fitted to measurements on a core that does 85 of them
+# per ns. A tile costs a call; an input costs a load, and a copy if it has to be gathered.
 CALL, LOAD, MOVE = 250, 12, 45
 """For batches of 32 to 512 samples."""
 CALL_SINGLE, MOVE_SINGLE = 11_000, 10
-"""For a single sample, whose time goes into fetching weights; loads cost nothing."""
+"""For a single sample, which is bound by reading weights; loads cost nothing."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Some neurons, and the inputs that they need: a slice, or any."""
+    """Some neurons and the inputs that they need: a slice, or a list of indices."""
 
     rows: Ints
     columns: slice | Ints
@@ -48,7 +48,7 @@ class Tile:
         return len(self.columns)
 
     def cost(self, call: float = CALL, move: float = MOVE, load: float = LOAD) -> float:
-        """Multiply-adds per sample, or what takes as long."""
+        """Estimated cost, in multiply-adds per sample."""
         per_input = load + (0 if isinstance(self.columns, slice) else move)
         return call + (-(-len(self.rows) // BLOCK) * BLOCK + per_input) * self.width
 
@@ -70,26 +70,26 @@ class Tiling:
         return bool((np.diff(self.order) == 1).all())
 
     def cost(self, *, single: bool = False, restore: bool = True) -> float:
-        """Estimated cost of all tiles, and of putting their outputs into the order of the neurons.
+        """Estimated cost of all tiles, in multiply-adds per sample.
 
         Args:
             single: for a single sample, not for a batch.
-            restore: whether the order matters.
+            restore: add the cost of putting the outputs into the order of the neurons.
         """
         call, move, load = (CALL_SINGLE, MOVE_SINGLE, 0) if single else (CALL, MOVE, LOAD)
         moved = len(self.order) * move if restore and not self.sorted else 0
-        first = -call  # the whole matrix takes one call too
+        first = -call  # relative to the dense product, which takes one call too
         return sum((tile.cost(call, move, load) for tile in self.tiles), first) + moved
 
 
 def choose_tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Tiling:
-    """Find cheap tiles for a sparse matrix; a single one of everything where no others pay.
+    """Find the cheapest tiling of a sparse matrix; one dense tile where no other pays.
 
-    They are chosen for batches, but none are slower than the whole matrix for a single sample.
+    It is chosen for batches, but must not be slower than the dense product for a single sample.
 
     Args:
         used: which inputs each neuron needs, (n, m).
-        positions: of the inputs, (m, d); neurons that need near ones are put together.
+        positions: positions of the inputs, (m, d); neurons that need near ones share a tile.
         restore: whether outputs must come out in the order of the neurons.
     """
     neurons, inputs = used.shape
@@ -97,7 +97,7 @@ def choose_tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Ti
     best = Tiling([Tile(rows, slice(0, inputs))])
     cost, limit = best.cost(), MAX_SINGLE_SHARE * best.cost(single=True)
     for keys in (rows[:, None].astype(np.float64), _extent(used, positions)):
-        for factor in CALL_FACTORS:  # fewer tiles, if many are too many for one sample
+        for factor in CALL_FACTORS:  # until the tiles are few enough for a single sample
             tiling = Tiling(_halve(used, keys, rows, factor * CALL))
             if tiling.cost(single=True, restore=restore) <= limit:
                 if tiling.cost(restore=restore) < cost:
@@ -107,21 +107,21 @@ def choose_tiling(used: Bools, positions: Floats, *, restore: bool = True) -> Ti
 
 
 def _extent(used: Bools, positions: Floats) -> Floats:
-    """Where the inputs of each neuron begin and end on each axis, and how far that is, (n, 3d)."""
+    """First and last position of each neuron's inputs on each axis, and their distance, (n, 3d)."""
     first = np.stack([np.where(used, axis, np.inf).min(1) for axis in positions.T], axis=1)
     last = np.stack([np.where(used, axis, -np.inf).max(1) for axis in positions.T], axis=1)
     extent = np.concatenate([first, last, last - first], axis=1)
-    return np.where(np.isfinite(extent), extent, 0.0)  # of neurons that need nothing
+    return np.where(np.isfinite(extent), extent, 0.0)  # neurons without inputs give inf
 
 
 def _halve(used: Bools, keys: Floats, rows: Ints, call: float) -> list[Tile]:
-    """Tiles of neurons that need nearly the same inputs: halves of halves, as long as these pay.
+    """Split neurons recursively into halves, as long as that is cheaper.
 
     Args:
         used: which inputs each neuron needs.
-        keys: to sort all neurons by, (n, k); halves are cut along the one that makes them cheapest.
-        rows: the neurons to divide.
-        call: cost of a tile beyond its arithmetic.
+        keys: sort keys of all neurons, (n, k); each split takes the key that is cheapest.
+        rows: the neurons to split.
+        call: fixed cost of a tile.
     """
     whole = _tile(used, rows)
     if len(rows) <= BLOCK:
@@ -144,18 +144,19 @@ def _tile(used: Bools, rows: Ints) -> Tile:
 
 
 def group_neurons(used: Bools, size: int) -> list[Ints]:
-    """Groups of so many neurons that need nearly the same inputs; ``used`` says which, (n, m).
+    """Greedy groups of ``size`` neurons that need nearly the same inputs; ``used`` is (n, m).
 
-    Whichever neuron adds least to the work of a group joins it, until it is full.
+    A group takes the neuron that adds the fewest zeros to it, until it is full.
     """
-    needs = [int.from_bytes(np.packbits(row).tobytes(), "big") for row in used]  # sets of bits
+    needs = [int.from_bytes(np.packbits(row).tobytes(), "big") for row in used]  # bit sets
     left = np.argsort(used.argmax(1), kind="stable").tolist()
     groups = []
     while left:
         group = [left.pop(0)]
         inputs = needs[group[0]]
         while left and len(group) < size:
-            # All others pay for inputs that only one needs, and that one for what it needs not.
+            # Zeros that a neuron adds, up to a constant: its new inputs for all members, and the
+            # inputs of the group that it does not use for itself.
             added = [
                 len(group) * needs[neuron].bit_count()
                 - (len(group) + 1) * (needs[neuron] & inputs).bit_count()

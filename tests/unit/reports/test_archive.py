@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from focusing.cli import main as command
-from focusing.reports.archive import FEW_NEURONS, FEW_TIMES, NEURONS, TIMES
+from focusing.reports.archive import MAX_NEURONS, MAX_NEURONS_OF_MANY, MAX_TIMES, MAX_TIMES_OF_MANY
 from focusing.reports.foci import read_foci
 from focusing.results.collect import Run, collect
 from focusing.results.store import ARCHIVE, read_lines, write_archive
@@ -74,7 +74,11 @@ def test_runs_on_other_data_keep_their_own_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("neurons", "times", "most"),
-    [(3, TIMES, NEURONS), (64, TIMES, NEURONS), (200, FEW_TIMES, FEW_NEURONS)],
+    [
+        (3, MAX_TIMES, MAX_NEURONS),
+        (64, MAX_TIMES, MAX_NEURONS),
+        (200, MAX_TIMES_OF_MANY, MAX_NEURONS_OF_MANY),
+    ],
 )
 def test_foci_are_thinned_and_stay_readable(
     tmp_path: Path, neurons: int, times: int, most: int
@@ -98,7 +102,7 @@ def test_foci_are_thinned_and_stay_readable(
 def test_large_arrays_are_kept_of_the_best_run_alone_and_not_of_a_small_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("focusing.reports.archive.SMALL", 0)
+    monkeypatch.setattr("focusing.reports.archive.SMALL_BYTES", 0)
     quick = leave(tmp_path / "outputs", "e", "dna", "focus_s", 34, [0.5], size="quick")
     leave_foci(quick)
     for seed, score in ((0, 0.25), (17, 0.75)):

@@ -12,7 +12,7 @@ from focusing.errors import UserError
 from focusing.reports import archive, run_figures
 from focusing.reports.figures import gallery
 from focusing.reports.page import site
-from focusing.reports.report_cache import FILE, remember
+from focusing.reports.report_cache import STATE_FILE, save_state
 from focusing.reports.tables.files import write_tables
 from focusing.results.collect import Collection, collect
 from focusing.training.wandb_run import _new_run_id, run_id
@@ -35,8 +35,8 @@ def test_a_report_deletes_nothing_elsewhere(kept: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "old").write_text("x")
     names = ["../kept", str(kept), "..", ".", "a/../../kept", "old"]
-    (out / FILE).write_text(json.dumps({"state": "", "files": names}))
-    remember(out, "new", [])
+    (out / STATE_FILE).write_text(json.dumps({"state": "", "files": names}))
+    save_state(out, "new", [])
     assert not (out / "old").exists()
     assert kept.read_text() == "precious"
 

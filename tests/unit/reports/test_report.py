@@ -12,7 +12,7 @@ import pytest
 from focusing.errors import UserError
 from focusing.reports import report
 from focusing.reports.report import write_report
-from focusing.reports.report_cache import FILE, remember, report_state, unchanged
+from focusing.reports.report_cache import STATE_FILE, is_up_to_date, report_state, save_state
 from focusing.reports.serve import Server, serve
 from focusing.results.collect import Collection, collect
 from tests.command_line import report as main
@@ -136,15 +136,15 @@ def test_the_state_follows_records_and_arrays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["", "[", "[]", '{"files": 3}'])
 def test_it_is_kept_until_its_state_or_a_file_changes(tmp_path: Path, damage: str) -> None:
     page = tmp_path / "index.html"
-    assert not unchanged(tmp_path, "a")
+    assert not is_up_to_date(tmp_path, "a")
     page.write_text("x")
-    remember(tmp_path, "a", [page])
-    assert unchanged(tmp_path, "a")
-    assert not unchanged(tmp_path, "b")
-    remember(tmp_path, "a", [])
+    save_state(tmp_path, "a", [page])
+    assert is_up_to_date(tmp_path, "a")
+    assert not is_up_to_date(tmp_path, "b")
+    save_state(tmp_path, "a", [])
     assert not page.exists()  # what a report no longer consists of goes
-    (tmp_path / FILE).write_text(damage)
-    assert not unchanged(tmp_path, "a")
+    (tmp_path / STATE_FILE).write_text(damage)
+    assert not is_up_to_date(tmp_path, "a")
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_an_error_does_not_end_the_server(
         raise next(looks)
 
     monkeypatch.setattr("focusing.reports.serve.collect", look)
-    monkeypatch.setattr("focusing.reports.serve.INTERVAL", 0.01)
+    monkeypatch.setattr("focusing.reports.serve.MIN_INTERVAL", 0.01)
     with pytest.raises(KeyboardInterrupt):
         serve([tmp_path], tmp_path / "out", 0, Console())
     assert capsys.readouterr().out.count("No new report: OSError: disk full") == 1

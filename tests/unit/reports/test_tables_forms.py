@@ -30,7 +30,7 @@ TABLE = Table(
     columns=(Column("data"), Column("score", "right"), Column("Δ", "center")),
     rows=(
         Row((text("MNIST", "official"), text("99.25 ± 0.02", "[99.2, 99.3]", bold=True), text())),
-        Row((text(NASTY), text("missing [1]", dim=True), text("−0.50†")), begins=True),
+        Row((text(NASTY), text("missing [1]", dim=True), text("−0.50†")), starts_block=True),
     ),
     notes=("Mean ± std.",),
     commands={"1": "python train.py data=a_b 'model.hidden=[8,8]'"},

@@ -30,7 +30,7 @@ def test_a_record_that_changes_is_sent_again(tmp_path: Path) -> None:
     leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], measured={"own": {"epochs": 1}})
     (after,) = to_send([tmp_path], trials=False)
     assert after.run == before.run
-    assert after.mark != before.mark
+    assert after.digest != before.digest
 
 
 def test_one_figure_is_one(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from focusing.reports.differences import findings, kept, noise_differences
+from focusing.reports.differences import findings, noise_differences, pruning_results
 from focusing.reports.figures.dot_figures import table_charts
 from focusing.reports.page.overview import Verdict, verdicts
 from focusing.reports.tables.trial_tables import trial_tables
@@ -18,7 +18,7 @@ from tests.unit.reports.test_tables_trials import leave_trial
 def all_verdicts(folder: Path) -> list[Verdict]:
     collection = collect([folder])
     noise = noise_differences(trial_tables(collection))
-    return verdicts(collection, findings(collection), noise, kept(collection))
+    return verdicts(collection, findings(collection), noise, pruning_results(collection))
 
 
 class TestFocusedAgainstDense:
@@ -257,8 +257,8 @@ class TestSparsity:
         leave(tmp_path, "sparsity", "mnist", "focus_s", 0, [0.9], measured=curve)
         dense = self.measured((0.3, 0.9), (0.0, 0.9), (0.6, 0.2), rule="magnitude")
         leave(tmp_path, "sparsity", "mnist", "dense", 0, [0.9], measured=dense)
-        rows = kept(collect([tmp_path]))
-        assert {(row.model, row.rule, row.gone.mean) for row in rows} == {
+        rows = pruning_results(collect([tmp_path]))
+        assert {(row.model, row.rule, row.dropped.mean) for row in rows} == {
             ("focus_s", "by focus", 80.0), ("dense", "by magnitude", 30.0),
         }  # fmt: skip
         [verdict] = all_verdicts(tmp_path)
@@ -268,4 +268,4 @@ class TestSparsity:
     def test_a_curve_without_a_beginning_tells_nothing(self, tmp_path: Path) -> None:
         curve = self.measured((0.5, 0.9), (0.9, 0.9))
         leave(tmp_path, "sparsity", "mnist", "focus_s", 0, [0.9], measured=curve)
-        assert kept(collect([tmp_path])) == []
+        assert pruning_results(collect([tmp_path])) == []

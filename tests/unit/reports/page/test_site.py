@@ -13,9 +13,9 @@ from PIL import Image
 from focusing.reports.figures import gallery
 from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.gallery import Figures, write_figures
-from focusing.reports.page.exhibits import exhibition
+from focusing.reports.page.exhibits import load_figures
 from focusing.reports.page.site import page_names, write_page
-from focusing.reports.report_cache import remember
+from focusing.reports.report_cache import save_state
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave
 
@@ -43,7 +43,7 @@ def make(tmp_path: Path) -> Path:
     out = tmp_path / "report"
     out.mkdir(exist_ok=True)
     pages = write_page(collect([tmp_path / "runs"]), out)
-    remember(out, "", pages)
+    save_state(out, "", pages)
     return pages[0]
 
 
@@ -197,7 +197,7 @@ class TestPictures:
     ) -> None:
         monkeypatch.setattr(gallery, "all_figures", lambda _: Figures([self.chart(4_000_000)]))
         write_figures(collect([]), tmp_path)
-        [[shown]] = exhibition(tmp_path)["sections"].values()
+        [[shown]] = load_figures(tmp_path)["sections"].values()
         assert shown["source"] == ""
         assert shown["files"] == ["foci.gif", "foci.csv"]
 
@@ -216,7 +216,7 @@ class TestPictures:
         for kind, content in contents.items():
             (folder / f"a.{kind}").write_bytes(content)
         (folder / "index.json").write_text(json.dumps({"figures": [entry], "missing": []}))
-        [[shown]] = exhibition(tmp_path)["sections"].values()
+        [[shown]] = load_figures(tmp_path)["sections"].values()
         return dict(shown)
 
     @pytest.mark.parametrize(("size", "kind"), [(300_000, "svg+xml"), (300_001, "png")])
@@ -236,4 +236,4 @@ class TestPictures:
             assert (shown["wide"], shown["inches"]) == (wide, pytest.approx(inches, rel=1e-3))
 
     def test_a_report_without_figures(self, tmp_path: Path) -> None:
-        assert not any(exhibition(tmp_path).values())
+        assert not any(load_figures(tmp_path).values())

@@ -9,9 +9,9 @@ import pytest
 
 from focusing.reports.page.exhibits import (
     FIGURE_SPACE,
-    is_minor,
     page_table,
     short_title,
+    table_is_minor,
     table_tags,
 )
 from focusing.reports.page.overview import experiments, lead, run_settings
@@ -22,9 +22,9 @@ from focusing.reports.page.run_page import (
     foci_of,
     run_view,
     series_panels,
-    thinned,
+    thin_indices,
 )
-from focusing.reports.tables import Column, Table, table_of
+from focusing.reports.tables import Column, Table, make_table
 from focusing.results.collect import collect
 from tests.unit.reports.records import leave, leave_foci
 
@@ -39,11 +39,11 @@ class TestTables:
             ("all", "+1"),
         ]
         records = [{"data": data, "score": score, "_block": data} for data, score in scores]
-        table = table_of("t", "T (size=full, variant=text)", columns, records, [])
+        table = make_table("t", "T (size=full, variant=text)", columns, records, [])
         assert [row.cells[0].printed[0] for row in table.rows] == ["MNIST", "", "", "all"]
         view = page_table(table)
         assert [row.cells[0].lines[0] for row in view.rows] == ["MNIST", "MNIST", "MNIST", "all"]
-        assert [row.cells[0].again for row in view.rows] == [False, True, True, False]
+        assert [row.cells[0].repeated for row in view.rows] == [False, True, True, False]
         numbers = [row.cells[1].lines[0].replace(FIGURE_SPACE, " ") for row in view.rows]
         assert numbers == ["  9.50 ± 1", "missing [1]", "100.00", " +1"]
 
@@ -62,7 +62,7 @@ class TestTables:
     ) -> None:
         records = ({"experiment": experiment, "size": size, "n": n},)
         table = Table("t", "T", (), (), records=records)
-        assert is_minor(table) == minor
+        assert table_is_minor(table) == minor
         assert table_tags(table) == {"experiment": experiment, "size": size}
 
     @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ class TestSeries:
 
     def test_nothing(self) -> None:
         assert series_panels({}, {}) is None
-        assert thinned(3, 10, keep=[7]) == [0, 1, 2]
+        assert thin_indices(3, 10, keep=[7]) == [0, 1, 2]
 
 
 class TestFoci:

@@ -48,11 +48,9 @@ def main(options: argparse.Namespace) -> None:
 
 
 def write_archives(collection: Collection, out: Path) -> None:
-    """Write ``<experiment>/records.jsonl.xz``, and beside it the arrays that figures need.
+    """Write ``<experiment>/records.jsonl.xz`` below ``out``, and the arrays that figures need.
 
-    Args:
-        collection: the runs to archive, including those already in ``out``.
-        out: folder of the archives.
+    ``collection`` includes the runs that are already in ``out``.
     """
     every = [*collection.runs, *collection.failed]
     for experiment, runs in group_by(every, lambda run: run.experiment).items():

@@ -12,12 +12,11 @@ from focusing.reports.names import SMALL_SIZES, data_name, data_order, edition_w
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import UNCHANGED, short_labels
 from focusing.reports.settings import Edition, editions, editions_of
-from focusing.reports.tables import Table, Unit
+from focusing.reports.tables import SIGNIFICANT, Table, Unit
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 from focusing.results.stats import Interval, Spread
 
-SIGNIFICANT = 0.05
 JUDGED_MODELS = ("focus", "dynamic")
 """Parts of the names of models whose foci learn; the page does not judge other models."""
 NOISE_WORDS = {

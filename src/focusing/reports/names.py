@@ -116,6 +116,11 @@ def edition_words(size: str, variant: str) -> list[str]:
     return [words for name in (size, variant) if (words := EDITION_WORDS.get(name, name))]
 
 
+def plural(count: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def class_name(data: str, label: int) -> str:
     """Printed name of a class."""
     names = CLASSES.get(data, ())

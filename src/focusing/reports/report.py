@@ -19,7 +19,7 @@ from rich.table import Table as Grid
 from focusing.config import USUAL
 from focusing.errors import UserError
 from focusing.reports.differences import all_differences, noise_differences
-from focusing.reports.names import data_name, model_name
+from focusing.reports.names import data_name, model_name, plural
 from focusing.reports.report_cache import is_up_to_date, report_state, save_state
 from focusing.reports.tables import format_interval, number, p_value, signed
 from focusing.reports.tables.files import all_tables, write_tables
@@ -84,13 +84,7 @@ def progress_bar() -> Iterator[ProgressCallback]:
 def write_report(
     collection: Collection, out: Path, progress: ProgressCallback | None = None
 ) -> None:
-    """Write ``tables/``, ``figures/`` and ``index.html``, unless nothing changed.
-
-    Args:
-        collection: the runs.
-        out: folder of the report.
-        progress: reports the progress.
-    """
+    """Write ``tables/``, ``figures/`` and ``index.html`` below ``out``, unless nothing changed."""
     state = report_state(collection)
     if is_up_to_date(out, state):
         return  # without importing matplotlib
@@ -192,5 +186,4 @@ def headline(collection: Collection, out: Path) -> str:
     """One line with the number of runs and the place of the report."""
     failed = f", {len(collection.failed)} failed" if collection.failed else ""
     copies = f", {collection.repeated} copies left out" if collection.repeated else ""
-    runs = "1 run" if len(collection.runs) == 1 else f"{len(collection.runs)} runs"
-    return f"{runs}{failed}{copies}: {out / 'index.html'}"
+    return f"{plural(len(collection.runs), 'run')}{failed}{copies}: {out / 'index.html'}"

@@ -49,12 +49,7 @@ def show(args: argparse.Namespace) -> None:
 
 
 def summary(record: Mapping[str, Any], folder: Path) -> Grid:
-    """Summary of a run as a table: data, model, scores, foci, cost.
-
-    Args:
-        record: the contents of ``result.json``.
-        folder: the run folder.
-    """
+    """Summary of a run as a table: data, model, scores, foci, cost."""
     status = {"failed": "  [red]failed[/red]", "pruned": "  [yellow]pruned[/yellow]"}
     grid = Grid(box=SIMPLE_HEAD, show_header=True, pad_edge=False, title_justify="left")
     grid.add_column(escape(record["experiment"]), style="dim", no_wrap=True)
@@ -191,9 +186,7 @@ def closing(
 def table_lines(table: Table, printed: set[str] | None = None) -> Iterator[RenderableType]:
     """A table with its notes, to be printed line by line.
 
-    Args:
-        table: the table.
-        printed: notes that were printed before and are left out; those of this table are added.
+    Notes in ``printed`` are left out, and those of this table are added to it.
     """
     printed = set() if printed is None else printed
     yield _grid(table)

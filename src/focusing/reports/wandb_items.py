@@ -15,6 +15,7 @@ from typing import Any
 from focusing.config import Optim
 from focusing.errors import DamagedError
 from focusing.reports.foci import read_layers
+from focusing.reports.names import plural
 from focusing.reports.tables.trial_tables import BASE, noise_level
 from focusing.results.collect import Run
 from focusing.results.frame import group_by, replicate_key
@@ -140,7 +141,7 @@ def item_of(run: Run) -> Item:
             **{name: record.get(name) for name in ("versions", "git", "started")},
         },
     }
-    content = f"scores, history, {figures} figure{'' if figures == 1 else 's'}{foci}"
+    content = f"scores, history, {plural(figures, 'figure')}{foci}"
     return Item(made, digest(json.dumps(record)), content, partial(_fill, run))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from focusing.errors import UserError
+from focusing.reports.names import plural
 from focusing.reports.report import no_runs_message, search_folders
 from focusing.reports.wandb_items import RECORD_DIGEST, Item, item_of, send, trial_items
 from focusing.results.collect import collect
@@ -30,12 +31,12 @@ def push(options: argparse.Namespace) -> None:
     )
     if options.dry_run:
         for where, here in places.items():
-            console.print(f"Would send {count(here)} to {target_name(*where)}:")
+            console.print(f"Would send {plural(len(here), 'run')} to {target_name(*where)}:")
             for item in here:
                 console.print(item.line(), markup=False)
         return
     wanted = " and ".join(
-        f"{count(here)} for {target_name(*where)}" for where, here in places.items()
+        f"{plural(len(here), 'run')} for {target_name(*where)}" for where, here in places.items()
     )
     require_server(f"{wanted} not sent (--dry-run lists them)")
     for (entity, project), here in places.items():
@@ -51,20 +52,16 @@ def _send_new(entity: str | None, project: str, items: Sequence[Item], console: 
         except Exception as error:  # W&B raises many kinds
             raise UserError(
                 f"W&B did not take {item.title}: {one_line(error)} ({sent} of "
-                f"{count(missing)} sent; the same command goes on from there)."
+                f"{plural(len(missing), 'run')} sent; the same command goes on from there)."
             ) from error
         console.print(item.title, markup=False)
-    there = f", {count(items[len(missing) :])} had been there" if len(missing) < len(items) else ""
-    console.print(f"Sent {count(missing)} to {target_name(entity, project)}{there}.")
+    kept = len(items) - len(missing)
+    there = f", {plural(kept, 'run')} had been there" if kept else ""
+    console.print(f"Sent {plural(len(missing), 'run')} to {target_name(entity, project)}{there}.")
 
 
 def to_send(folders: Sequence[Path], *, trials: bool) -> list[Item]:
-    """Collect the W&B runs of all records below some folders.
-
-    Args:
-        folders: searched for records.
-        trials: send every random trial as a run, too, and not only the table of all trials.
-    """
+    """The W&B runs of all records below some folders; with ``trials`` also one per random trial."""
     collection = collect(folders)
     if collection.unreadable:
         print(collection.warning(), file=sys.stderr)
@@ -118,11 +115,6 @@ def require_server(undone: str) -> None:
     why = obstacle() if mode == "online" else f"WANDB_MODE={mode}"
     if why:
         raise UserError(f"W&B: {why}, so {undone}.")
-
-
-def count(items: Sequence[Item]) -> str:
-    """``1 run``, ``2 runs``."""
-    return f"{len(items)} run{'' if len(items) == 1 else 's'}"
 
 
 def target_name(entity: str | None, project: str) -> str:

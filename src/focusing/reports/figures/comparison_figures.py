@@ -107,12 +107,7 @@ def _forest_points(collection: Collection) -> Iterator[Row]:
 
 
 def closest_to_paper(rows: Rows, series: str) -> Row | None:
-    """Record of the runs that are nearest to the paper's, by size, then by length.
-
-    Args:
-        rows: records of one data set and model.
-        series: key of ``SERIES``.
-    """
+    """Of records of one data set and model, the one nearest to the paper: by size, then length."""
     wanted = ("text", "holdout") if series == "holdout" else (series, "best_test")
     candidates = [
         row

@@ -134,15 +134,8 @@ def write_figures(
 ) -> list[Path]:
     """Write ``figures/<name>.png``, ``.svg``, ``.pdf`` and ``.csv``, ``all.md`` and ``index.json``.
 
-    A figure whose numbers, title and caption did not change is not drawn again.
-
-    Args:
-        collection: the runs.
-        out: folder of the report.
-        progress: called with the number of finished figures and the number of all.
-
-    Returns:
-        All files, drawn now or before.
+    A figure whose numbers, title and caption did not change is not drawn again. ``progress`` is
+    called with the number of finished figures and of all. Returns all files, drawn now or before.
     """
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)

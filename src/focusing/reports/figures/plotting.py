@@ -301,10 +301,7 @@ def legend_start_and_end(figure: Figure, colour: str) -> None:
 def end_labels(axes: Axes, entries: Sequence[tuple[float, float, str, str]], height: float) -> None:
     """Write names at the right ends of lines, moved apart where they would overlap.
 
-    Args:
-        axes: with their final limits.
-        entries: x, y, text and colour of each name.
-        height: of the axes, in points.
+    ``entries`` hold x, y, text and colour. The axes have their final limits and a height in points.
     """
     low, high = axes.get_ylim()
     scale = axes.get_yaxis().get_transform().transform  # also of a logarithmic axis

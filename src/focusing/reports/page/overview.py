@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from focusing.reports.differences import Difference, Finding, PruningResult
+from focusing.reports.figures.chart import join_distinct
 from focusing.reports.names import (
     DATA,
     MEANT_TO_FAIL,
@@ -18,6 +19,7 @@ from focusing.reports.names import (
     edition_order,
     edition_words,
     model_name,
+    plural,
 )
 from focusing.reports.page.run_page import short
 from focusing.reports.plans import as_overrides
@@ -159,13 +161,14 @@ def verdicts(
     pruned: Sequence[PruningResult],
 ) -> list[Verdict]:
     """At most one verdict per claim; small sizes count only if there is nothing else."""
-    return [
-        *_wins(differences),
-        *_noise(noise),
-        *_foci(collection),
-        *_sparsity(pruned),
-        *_optimism(collection),
-    ]
+    claims = (
+        _wins(differences),
+        _noise(noise),
+        _foci(collection),
+        _sparsity(pruned),
+        _optimism(collection),
+    )
+    return [verdict for verdict in claims if verdict is not None]
 
 
 def counted(findings: Sequence[Finding]) -> dict[Finding, list[Difference]]:
@@ -182,16 +185,16 @@ def counted(findings: Sequence[Finding]) -> dict[Finding, list[Difference]]:
     return {finding: shown for finding, shown in real.items() if not finding.minor} or real
 
 
-def _wins(differences: Sequence[Finding]) -> Iterator[Verdict]:
+def _wins(differences: Sequence[Finding]) -> Verdict | None:
     """The count covers all comparisons of the page, not only those of a favourable experiment."""
     rows = [row for shown in counted(differences).values() for row in shown]
     if not rows:
-        return
+        return None
     counts = {word: sum(row.verdict == word for row in rows) for word in VERDICTS}
     pairs = {(model_name(row.model), model_name(row.other)) for row in rows}
     names = pairs.pop() if len(pairs) == 1 else ("a focused network", "its dense twin")
     protocols = dict.fromkeys(row.protocol for row in rows)
-    yield Verdict(
+    return Verdict(
         number=f"{counts['better']} of {len(rows)}",
         words=f"comparisons: {names[0]} beats {names[1]}",
         detail=f"p < 0.05 after Holm; protocol {' or '.join(protocols)}; without quick runs and "
@@ -201,57 +204,62 @@ def _wins(differences: Sequence[Finding]) -> Iterator[Verdict]:
     )
 
 
-def _noise(noise: Sequence[Finding]) -> Iterator[Verdict]:
-    for trials in noise[:1]:
-        rows = {row.label[0]: row for row in trials.rows if row.shown}
-        row = list(rows.values())[-1]  # the most noise
-        clean = [row for label, row in rows.items() if label.startswith("no ")]
-        without = f"; without noise {signed(clean[0].value)}" if clean else ""
-        yield Verdict(
-            number=f"{signed(row.value)} points",
-            words=f"for {model_name(row.model)} over {model_name(row.other)} with {row.label[0]}"
-            f"{without}",
-            detail=_join(_ci(row.interval, sign=True), row.count, f"protocol {row.protocol}"),
-            link="#noise",
-            tags={"experiment": trials.experiment, "size": trials.size, "data": "synthetic"},
-        )
+def _noise(noise: Sequence[Finding]) -> Verdict | None:
+    if not noise:
+        return None
+    trials = noise[0]
+    rows = {row.label[0]: row for row in trials.rows if row.shown}
+    row = list(rows.values())[-1]  # the most noise
+    clean = [row for label, row in rows.items() if label.startswith("no ")]
+    without = f"; without noise {signed(clean[0].value)}" if clean else ""
+    models = f"{model_name(row.model)} over {model_name(row.other)}"
+    return Verdict(
+        number=f"{signed(row.value)} points",
+        words=f"for {models} with {row.label[0]}{without}",
+        detail=_join(_ci(row.interval, sign=True), row.count, f"protocol {row.protocol}"),
+        link="#noise",
+        tags={"experiment": trials.experiment, "size": trials.size, "data": "synthetic"},
+    )
 
 
-def _foci(collection: Collection) -> Iterator[Verdict]:
+def _foci(collection: Collection) -> Verdict | None:
     """Share of the foci that end among the informative inputs, preferably over many data sets."""
-    for edition in [one for one in editions(collection) if one.experiment == FOCI_LEARN][:1]:
-        size, variant = edition.size, edition.variant
-        first, last = (FOCI[name][0] for name in ("inside_first", "inside_last"))
-        inside = [one for one in edition.settings if last in one.measured]
-        for setting in sorted(inside, key=lambda one: (-len(one.runs), not one.varied))[:1]:
-            share = setting.measured[last]
-            own = " on data of their own" if setting.varied else ""
-            about = _join(FOCI_LEARN.replace("_", " "), *edition_words(size, variant))
-            yield Verdict(
-                number=f"{number(share.mean, 0)} %",
-                words="of the foci end among the informative inputs, where "
-                f"{number(setting.measured[first].mean, 0)} % begin",
-                detail=_join(_ci(share.interval, 0), f"{_runs(share.n)}{own} ({about})"),
-                link=f"#table-experiment_{FOCI_LEARN}_{size}_{variant}_measured",
-                tags={"experiment": FOCI_LEARN, "size": size, "data": "synthetic"},
-            )
+    known = [edition for edition in editions(collection) if edition.experiment == FOCI_LEARN]
+    first, last = (FOCI[name][0] for name in ("inside_first", "inside_last"))
+    inside = [setting for setting in known[0].settings if last in setting.measured] if known else []
+    if not inside:
+        return None
+    setting = min(inside, key=lambda one: (-len(one.runs), not one.varied))
+    share = setting.measured[last]
+    size, variant = known[0].size, known[0].variant
+    runs = plural(share.n, "run") + (" on data of their own" if setting.varied else "")
+    edition = _join(FOCI_LEARN.replace("_", " "), *edition_words(size, variant))
+    return Verdict(
+        number=f"{number(share.mean, 0)} %",
+        words="of the foci end among the informative inputs, where "
+        f"{number(setting.measured[first].mean, 0)} % begin",
+        detail=_join(_ci(share.interval, 0), f"{runs} ({edition})"),
+        link=f"#table-experiment_{FOCI_LEARN}_{size}_{variant}_measured",
+        tags={"experiment": FOCI_LEARN, "size": size, "data": "synthetic"},
+    )
 
 
-def _sparsity(pruned: Sequence[PruningResult]) -> Iterator[Verdict]:
+def _sparsity(pruned: Sequence[PruningResult]) -> Verdict | None:
     rows = [row for row in pruned if row.rule == "by focus" and row.label[1] != "fake"]
-    rows.sort(key=lambda row: (row.size in SMALL_SIZES, -row.dropped.n))
-    for row in rows[:1]:
-        yield Verdict(
-            number=f"{number(row.dropped.mean, 1)} %",
-            words=f"of the connections of {model_name(row.model)} can go on {row.label[0]}",
-            detail="at a loss of at most one point; "
-            + _join(_ci(row.dropped.interval, 1), _runs(row.dropped.n)),
-            link="#sparsity",
-            tags={"experiment": row.experiment, "size": row.size, "data": row.data},
-        )
+    if not rows:
+        return None
+    row = min(rows, key=lambda row: (row.size in SMALL_SIZES, -row.dropped.n))
+    interval = _join(_ci(row.dropped.interval, 1), plural(row.dropped.n, "run"))
+    return Verdict(
+        number=f"{number(row.dropped.mean, 1)} %",
+        words=f"of the connections of {model_name(row.model)} can go on {row.label[0]}",
+        detail=f"at a loss of at most one point; {interval}",
+        link="#sparsity",
+        tags={"experiment": row.experiment, "size": row.size, "data": row.data},
+    )
 
 
-def _optimism(collection: Collection) -> Iterator[Verdict]:
+def _optimism(collection: Collection) -> Verdict | None:
     held = [
         run
         for run in collection.runs
@@ -260,27 +268,23 @@ def _optimism(collection: Collection) -> Iterator[Verdict]:
         and run.source != "fake"
     ]
     groups = group_by(held, lambda run: (run.size, run.variant, run.source))
-    order = sorted(groups, key=lambda key: (edition_order(*key[:2]), -len(groups[key])))
-    for size, variant, source in order[:1]:
-        runs = groups[size, variant, source]
-        optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
-        about = f"{source} data", *edition_words(size, variant)
-        named = dict.fromkeys(run.experiment for run in runs)  # in the order of the runs
-        yield Verdict(
-            number=f"{signed(optimism.mean)} points",
-            words="is by how much the best test epoch flatters, as against held-out data",
-            detail=_join(_ci(optimism.interval, sign=True), f"{optimism.n} runs", *about),
-            link=f"#table-optimism_{size}_{variant}",
-            tags={"experiment": " ".join(named), "size": size},
-        )
+    if not groups:
+        return None
+    key = min(groups, key=lambda key: (edition_order(*key[:2]), -len(groups[key])))
+    (size, variant, source), runs = key, groups[key]
+    optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
+    where = f"{source} data", *edition_words(size, variant)
+    return Verdict(
+        number=f"{signed(optimism.mean)} points",
+        words="is by how much the best test epoch flatters, as against held-out data",
+        detail=_join(_ci(optimism.interval, sign=True), f"{optimism.n} runs", *where),
+        link=f"#table-optimism_{size}_{variant}",
+        tags={"experiment": join_distinct(run.experiment for run in runs), "size": size},
+    )
 
 
 def _join(*words: str) -> str:
     return ", ".join(filter(None, words))
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'' if count == 1 else 's'}"
 
 
 def _ci(interval: Interval | None, digits: int = 2, *, sign: bool = False) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from focusing.errors import DamagedError
+from focusing.reports.differences import PRUNING_RULES
 from focusing.reports.foci import finite_times, read_layers
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.tables import NOTHING, Unit, number
@@ -41,12 +42,8 @@ Array = NDArray[Any]
 def series_panels(series: Mapping[str, Values], marks: Mapping[str, int]) -> dict[str, Any] | None:
     """Curves grouped by quantity: the losses of ``train`` and ``test`` share a panel.
 
-    Args:
-        series: metric -> value after every epoch.
-        marks: protocol -> its epoch, from 0; these epochs are never left out.
-
-    Returns:
-        ``epochs`` (from 1), ``of`` (number of all epochs) and ``panels``; None without curves.
+    ``series`` are values after every epoch by metric, ``marks`` epochs by protocol that must stay.
+    Returns ``epochs`` (from 1), ``of`` (number of all epochs) and ``panels``; None without curves.
     """
     epochs = max(map(len, series.values()), default=0)
     if not epochs:
@@ -81,12 +78,8 @@ def short(value: float | None, digits: int = DIGITS) -> float | None:
 def foci_of(path: Path, informative: Sequence[int] | None) -> list[dict[str, Any]]:
     """The focused layers of a run; empty if their file is missing or damaged.
 
-    Args:
-        path: ``focus.npz``.
-        informative: first informative column and the one after the last, if known.
-
-    Returns:
-        A dict per layer with its name, kind, selected epochs and neurons, and foci.
+    ``informative`` are the first informative column and the one after the last, if known.
+    Returns a dict per layer with its name, kind, selected epochs and neurons, and foci.
     """
     try:
         stored = read_layers(path, FOCI_ARRAYS)
@@ -267,7 +260,7 @@ def _pruning(run: Run) -> dict[str, Any] | None:
     curves = run.measured.get("pruning") or {}
     lines = {
         words: [[short(point["sparsity"]), short(point["acc"])] for point in curves[rule]]
-        for rule, words in (("curve", "by focus"), ("magnitude", "by magnitude"))
+        for rule, words in PRUNING_RULES.items()
         if curves.get(rule) and "acc" in curves[rule][0]
     }
     return lines or None

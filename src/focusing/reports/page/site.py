@@ -73,13 +73,8 @@ def write_page(
 ) -> list[Path]:
     """Write ``index.html`` and ``runs/<run>.html``; no page needs another file.
 
-    Args:
-        collection: the runs.
-        out: folder of the report, with its figures in ``figures/``.
-        progress: called with the number of finished run pages and the number of all.
-
-    Returns:
-        All pages, ``index.html`` first, written now or before.
+    ``out`` is the folder of the report, with its figures in ``figures/``. ``progress`` is called
+    with the number of finished run pages and of all. Returns all pages, ``index.html`` first.
     """
     runs = [*collection.runs, *collection.failed]
     names = page_names(runs)

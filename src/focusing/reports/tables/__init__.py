@@ -18,6 +18,7 @@ from focusing.reports.names import model_name
 from focusing.results.stats import Interval, Spread, spread
 
 NOTHING = "–"
+SIGNIFICANT = 0.05
 MAX_NAME_BYTES = 200
 """Longest file name without its suffix; file systems allow 255 bytes with it."""
 

@@ -107,12 +107,7 @@ def experiment_tables(collection: Collection) -> list[Table]:
 
 
 def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
-    """Tables that a sweep prints at its end: every setting, and its difference to its base.
-
-    Args:
-        runs: of the sweep.
-        protocol: whose scores to show.
-    """
+    """Tables that a sweep prints at its end: scores of every setting under one protocol."""
     tables = []
     for edition in editions_of(runs):
         settings = [setting for setting in edition.settings if protocol in setting.scores]

@@ -82,12 +82,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 def write_tables(collection: Collection, out: Path) -> list[Path]:
     """Write ``tables/<name>.md``, ``.tex`` and ``.csv``, and ``all.md`` and ``all.tex`` of all.
 
-    Args:
-        collection: the runs.
-        out: folder of the report.
-
-    Returns:
-        The files.
+    Returns the files.
     """
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)

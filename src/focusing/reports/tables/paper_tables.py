@@ -14,6 +14,7 @@ from focusing.reports.tables import (
     BLOCK_HEAD,
     MODEL,
     NOTHING,
+    SIGNIFICANT,
     Cell,
     Column,
     Record,
@@ -31,7 +32,6 @@ from focusing.results.collect import Collection
 from focusing.results.frame import group_by
 from focusing.results.stats import Comparison
 
-SIGNIFICANT = 0.05
 NOTES = (
     f"{SCORES_NOTE}, and p against the first model of the block, Holm-corrected over this table "
     "under the same protocol: of the paired t-test where repeats are folds or splits of the data, "

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd  # type: ignore[import-untyped]
 
-from focusing.reports.names import PROTOCOLS, model_name
+from focusing.reports.names import PROTOCOLS, model_name, plural
 from focusing.reports.paper import paper
 from focusing.reports.plans import TRIALS_EXPERIMENT, command
 from focusing.reports.settings import Edition, editions
@@ -84,11 +84,9 @@ class Trials(NamedTuple):
 
     edition: Edition
     number: int
-    """Number of the block of options within the edition, from 0."""
+    """Index of the block of overrides within the edition."""
     overrides: tuple[str, ...]
-    """Changed options, as on the command line."""
     model: str
-    """The focused network."""
     focused: Sequence[Run]
     dense: Sequence[Run]
 
@@ -306,16 +304,15 @@ def _notebook(level: str, where: str) -> float | None:
 def _remarks(trials: Trials, missing: int) -> list[str]:
     remarks = []
     if missing:
-        trials_lack = "trial lacks" if missing == 1 else "trials lack"
+        lack = "lacks" if missing == 1 else "lack"
         remarks.append(
-            f"{missing} {trials_lack} one of the two networks, or both, on the same data."
+            f"{plural(missing, 'trial')} {lack} one of the two networks, or both, on the same data."
         )
     runs = (*trials.focused, *trials.dense)
     raised = {replicate_key(run) for run in runs if run.config["sweep"].get("changed")}
     if raised:
-        count = "1 trial" if len(raised) == 1 else f"{len(raised)} trials"
         remarks.append(
-            f"In {count} the drawn length was too small for the classes and clusters, and was "
-            "raised."
+            f"In {plural(len(raised), 'trial')} the drawn length was too small for the classes and "
+            "clusters, and was raised."
         )
     return remarks

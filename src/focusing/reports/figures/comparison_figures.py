@@ -59,8 +59,6 @@ LINEAR_RANGE = 1.0
 """Points up to which the axis is linear; beyond, it is logarithmic."""
 TICKS = (-10, -3, -1, 0, 1, 3, 10, 30)
 TRIAL_TITLE = "Random trials, focused against dense"
-
-
 FOREST_CAPTION = (
     "Difference of test accuracy, focused − dense, in points, with 95 % intervals (not "
     "corrected for the number of tests; none below three runs); right of zero the focused "
@@ -126,7 +124,7 @@ def closest_to_paper(rows: Rows, series: str) -> Row | None:
     return min(candidates, key=distance, default=None)
 
 
-def _own_point(row: Row, sign: int = 1) -> Row:
+def _own_point(row: Row, sign: int) -> Row:
     ends = [row["difference_low"], row["difference_high"]]
     low, high = ends if None in ends else sorted(sign * end for end in ends)
     return {

@@ -99,20 +99,17 @@ def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
             continue
         if path.name == FOCI:
             arrays = _thin(arrays)
-        half = {
-            name: array.astype(np.float16) if _may_be_rounded(name, array) else array
+        # Positions (tau) stay in full precision: inputs lie close together.
+        rounded = {
+            name: array.astype(np.float16)
             for name, array in arrays.items()
+            if array.dtype == np.float32 and not name.endswith("/tau")
         }
         content = io.BytesIO()
-        np.savez_compressed(content, allow_pickle=False, **half)
+        np.savez_compressed(content, allow_pickle=False, **(arrays | rounded))
         if whole or content.getbuffer().nbytes <= SMALL_BYTES:
             folder.mkdir(parents=True, exist_ok=True)
             atomic_write(folder / path.name, content.getbuffer(), sync=False)
-
-
-def _may_be_rounded(name: str, array: Any) -> bool:
-    """Positions (tau) stay in full precision: inputs lie close together."""
-    return array.dtype == np.float32 and not name.endswith("/tau")
 
 
 def _thin(arrays: dict[str, Any]) -> dict[str, Any]:

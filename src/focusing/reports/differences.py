@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import Any
 
 from focusing.reports.names import SMALL_SIZES, data_name, data_order, edition_words, option_words
 from focusing.reports.paper import published_tables
@@ -238,20 +236,20 @@ def pruning_results(collection: Collection) -> list[PruningResult]:
             label = (data_name(setting.data), setting.source, *map(option_words, setting.overrides))
             where = label, setting.data, setting.model, edition.experiment, edition.size
             for rule, words in PRUNING_RULES.items():
-                if shares := prunable_shares(setting.runs, rule):
+                if shares := _prunable_shares(setting.runs, rule):
                     results.append(PruningResult(*where, words, Unit("accuracy").spread(shares)))
     return results
 
 
-def prunable_shares(runs: Sequence[Run], rule: str) -> list[float]:
+def _prunable_shares(runs: Sequence[Run], rule: str) -> list[float]:
     """Percent that can be dropped from each run before it loses ``MAX_ACCURACY_LOSS``."""
-    curves = [run.measured["pruning"].get(rule) for run in runs if run.metric == "accuracy"]
-    return [share for curve in curves if curve and (share := _prunable_share(curve)) is not None]
-
-
-def _prunable_share(curve: Sequence[Mapping[str, Any]]) -> float | None:
-    points = sorted(curve, key=lambda point: point["sparsity"])
-    if points[0]["sparsity"] > 0:
-        return None  # the accuracy without pruning is unknown
-    good = takewhile(lambda point: point["acc"] >= points[0]["acc"] - MAX_ACCURACY_LOSS, points)
-    return 100 * float(list(good)[-1]["sparsity"])
+    shares = []
+    for run in runs:
+        curve = run.measured["pruning"].get(rule) if run.metric == "accuracy" else None
+        points = sorted(curve or [], key=lambda point: point["sparsity"])
+        if not points or points[0]["sparsity"] > 0:
+            continue  # the accuracy without pruning is unknown
+        good = [point["acc"] >= points[0]["acc"] - MAX_ACCURACY_LOSS for point in points]
+        last = good.index(False) - 1 if False in good else -1
+        shares.append(100 * float(points[last]["sparsity"]))
+    return shares

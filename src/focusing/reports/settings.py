@@ -318,7 +318,9 @@ def compare_settings(
     }
     by_rank = sorted(tests, key=lambda key: key[0].rank)
     for family in group_by(by_rank, lambda key: (key[1], key[0].fake)).values():
-        labels = [_holm_label(setting) for setting, _ in family]
+        labels: list[Hashable] = [
+            (setting.data, setting.model) if setting.of_paper else setting for setting, _ in family
+        ]  # equal labels count once
         members = [tests[key] for key in family]
         corrected = holm([test.p for test in members], labels)
         resampled = holm(
@@ -330,11 +332,6 @@ def compare_settings(
     return tests
 
 
-def _holm_label(setting: Setting) -> Hashable:
-    """Tests with the same label count once in Holm's correction."""
-    return (setting.data, setting.model) if setting.of_paper else setting
-
-
 def base_of(setting: Setting, settings: Sequence[Setting]) -> Setting | None:
     """The setting to compare with: the dense network with the same options on the same data.
 
@@ -343,7 +340,11 @@ def base_of(setting: Setting, settings: Sequence[Setting]) -> Setting | None:
     """
     if setting.of_paper or any(other.model == dense_twin(setting.model) for other in settings):
         twins = [other for other in settings if _is_twin(other, setting)]
-        return max(twins, key=lambda twin: _equal_options(twin, setting), default=None)
+        own = setting.values.items()
+        return max(
+            twins, key=lambda twin: sum(twin.values[name] == value for name, value in own),
+            default=None,
+        )  # fmt: skip
     if any(name.startswith("data.") for name in setting.values):
         return None
     same = [
@@ -363,7 +364,3 @@ def _is_twin(dense: Setting, other: Setting) -> bool:
         value is None or value == other.values[name] or name in IGNORED_BY_DENSE
         for name, value in dense.values.items()
     )
-
-
-def _equal_options(dense: Setting, other: Setting) -> int:
-    return sum(value == other.values[name] for name, value in dense.values.items())

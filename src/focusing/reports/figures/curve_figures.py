@@ -160,7 +160,10 @@ def comparable_runs(models: Mapping[str, Sequence[Run]]) -> tuple[dict[str, list
 
 def _draw_losses(rows: Rows) -> Figure:
     groups = list(group_by(rows, lambda row: row["panel"]).values())
-    solid = [_solid_split(points) for points in groups]
+    solid = [
+        "validation" if any(row["split"] == "val" for row in points) else "test"
+        for points in groups
+    ]
     differ = len(set(solid)) > 1
     notes = [
         f"n = {count_range(row['n'] for row in points)}" + (f", solid: {split}" if differ else "")
@@ -178,11 +181,6 @@ def _draw_losses(rows: Rows) -> Figure:
     ]
     plotting.legend_above(panels.figure, entries, fontsize=6.5)
     return panels.figure
-
-
-def _solid_split(rows: Rows) -> str:
-    """Name of the split that the solid lines show."""
-    return "validation" if any(row["split"] == "val" for row in rows) else "test"
 
 
 def _draw_loss_panel(axes: Axes, rows: Rows) -> None:

@@ -226,11 +226,12 @@ def shap_charts(runs: Runs) -> Charts:
             continue
         explanation = run.measured["explanation"]
         gap = explanation["gap"]
+        accuracy = run.scores.get("last", next(iter(run.scores.values())))
         yield chart(
             edition, ("shap", setting.data, *setting.overrides, setting.model),
             f"{SHAP_TITLE}: {data_name(setting.data)}, {model_name(setting.model)}",
             f"{_about(setting)}, {describe_run(run, explained)}. "
-            f"A network with a test accuracy of {100 * _accuracy(run):.1f} %. "
+            f"A network with a test accuracy of {100 * accuracy:.1f} %. "
             "Rows: test samples; columns: the classes with the highest outputs, before the "
             "softmax. Red: speaks for the class, blue: against; above each its class and output, "
             "the true one black; channels are added; one scale for each sample. "
@@ -253,11 +254,6 @@ def _shap_arrays(path: Path) -> Mapping[str, Array]:
     if arrays["values"].shape[2:] != arrays["inputs"].shape[1:]:
         raise DamagedError(path, "has values for other inputs")
     return arrays
-
-
-def _accuracy(run: Run) -> float:
-    """Score after the last epoch, which is when the network was explained."""
-    return run.scores.get("last", next(iter(run.scores.values())))
 
 
 def _shap_rows(arrays: Mapping[str, Array]) -> list[Row]:

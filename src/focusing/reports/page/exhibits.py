@@ -111,10 +111,13 @@ def first_picture(figures: Mapping[str, Any], prefix: str) -> Mapping[str, Any] 
 
 def _picture(folder: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
     path = _best_file([folder / name for name in entry["files"]])
-    inches = 0.0 if path is None else _inches(path)
+    source, inches = "", 0.0
+    if path is not None:
+        content = base64.b64encode(path.read_bytes()).decode()
+        source, inches = f"data:{MIME_TYPES[path.suffix]};base64,{content}", _inches(path)
     return {
         "tags": {key: entry["tags"][key] for key in TAGS if entry["tags"].get(key)},
-        "source": "" if path is None else _data_uri(path),
+        "source": source,
         "inches": inches,
         "wide": inches > WIDE,
     }
@@ -127,11 +130,6 @@ def _best_file(files: Sequence[Path]) -> Path | None:
     small = [path for path in sizes if path.suffix == ".svg" and sizes[path] <= MAX_SVG_BYTES]
     best = min(small or sizes, key=lambda path: sizes[path], default=None)
     return None if best is None or sizes[best] > MAX_PICTURE_BYTES else best
-
-
-def _data_uri(path: Path) -> str:
-    content = base64.b64encode(path.read_bytes()).decode()
-    return f"data:{MIME_TYPES[path.suffix]};base64,{content}"
 
 
 def _inches(path: Path) -> float:

@@ -17,7 +17,7 @@ from focusing.reports.tables.files import write_tables
 from focusing.results.collect import collect
 from focusing.run import train
 from tests.integration.chromium import chromium, dump, needs_chromium, operate
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 pytestmark = needs_chromium
 
@@ -150,8 +150,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in (folder / "outputs").glob("*/*/seed=*/focus.npz"):
         np.savez(path.with_name("windows.npz"), **WINDOWS)
     for seed in (0, 1):
-        leave(folder / "outputs", "mine", "dna", "dense", seed, [0.5], val=[0.5])
-    leave(folder / "outputs", "mine", "mnist", "dense", 0, [0.5], val=[0.5], size="smoke")
+        add_run(folder / "outputs", "mine", "dna", "dense", seed, [0.5], val=[0.5])
+    add_run(folder / "outputs", "mine", "mnist", "dense", 0, [0.5], val=[0.5], size="smoke")
     out = folder / "report"
     (out / "figures").mkdir(parents=True)
     (out / "figures" / "a.svg").write_text(SVG)
@@ -261,7 +261,7 @@ def test_print(made: Path, tmp_path: Path) -> None:
 
 def test_it_reloads_while_a_sweep_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "WRITERS", {"page": report.WRITERS["page"]})
-    leave(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
+    add_run(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
     polls: list[str] = []
     answer = Handler.do_GET
 
@@ -269,7 +269,7 @@ def test_it_reloads_while_a_sweep_runs(tmp_path: Path, monkeypatch: pytest.Monke
         polls.append(self.path)
         if polls.count("/version") == 2 and "again" not in polls:
             polls.append("again")
-            leave(tmp_path / "runs", "mine", "dna", "dense", 1, [0.5])
+            add_run(tmp_path / "runs", "mine", "dna", "dense", 1, [0.5])
             assert self.server.update() is not None
         answer(self)
 

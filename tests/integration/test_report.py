@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.commands import FOCUSING, ROOT, TRAIN, run_dirs, run_here
 from tests.integration.forked import Forked, run_forked
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def test_a_sweep_of_the_readme_is_compared(tmp_path: Path) -> None:
 
 def test_a_report_while_a_sweep_runs(tmp_path: Path) -> None:
     for seed in range(2):
-        leave(tmp_path / "outputs", "x", "mnist", "focus_s", seed, [0.5, 0.6])
+        add_run(tmp_path / "outputs", "x", "mnist", "focus_s", seed, [0.5, 0.6])
     process = Forked(FOCUSING, "report", "--serve", "--port", "0", cwd=tmp_path)
 
     def said(words: str) -> bool:

@@ -12,7 +12,7 @@ from focusing.errors import UserError
 from tests.command_line import dashboard
 from tests.command_line import wandb as _wandb
 from tests.integration.wandb_server import Server
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 # wandb-workspaces, when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.fixture(autouse=True)
 def records(no_wandb: None, tmp_path: Path) -> None:
     foci = {"first": {"moved": 0.1}}
-    leave(tmp_path / "outputs", "mine", "mnist", "focus_s", 0, [0.5], focus=foci)
-    leave(tmp_path / "outputs", "mine", "boston", "dense", 0, [3.0])
+    add_run(tmp_path / "outputs", "mine", "mnist", "focus_s", 0, [0.5], focus=foci)
+    add_run(tmp_path / "outputs", "mine", "boston", "dense", 0, [3.0])
     measured = {"pruning": {"curve": []}}
-    leave(tmp_path / "outputs", "sparsity", "mnist", "focus_s", 0, [0.5], measured=measured)
+    add_run(tmp_path / "outputs", "sparsity", "mnist", "focus_s", 0, [0.5], measured=measured)
     trial = {"sweep.trial": 0, "data.noise": 0, "data.informative": 20}
-    leave(tmp_path / "outputs", "table1", "synthetic", "focus_s", 0, [0.5], options=trial)
+    add_run(tmp_path / "outputs", "table1", "synthetic", "focus_s", 0, [0.5], options=trial)
 
 
 def spec(server: Server) -> dict[str, Any]:

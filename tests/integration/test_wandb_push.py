@@ -11,7 +11,7 @@ from PIL import Image
 from focusing.errors import UserError
 from tests.command_line import push
 from tests.integration.wandb_server import Server
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 PRUNING = {
     "curve": [
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("no_wandb")
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
     """A run with all that a run can leave."""
-    folder = leave(
+    folder = add_run(
         tmp_path / "outputs",
         "mine",
         "mnist",
@@ -146,7 +146,7 @@ def test_trials_are_a_table(
         for model, score in scores.items():
             options = {"sweep.trial": number, "data.noise": 20, "data.informative": 20}
             folder = tmp_path / "outputs"
-            leave(folder, "table1", "synthetic", model, number, [score], options=options)
+            add_run(folder, "table1", "synthetic", model, number, [score], options=options)
 
     trial(0, dense=0.5, focus_s=0.75)
     trial(1, dense=0.25)

@@ -1,1 +1,1 @@
-"""What people read: figures, tables and pages, made from what runs leave."""
+"""Tables, figures, pages and W&B runs, made from the records of runs."""

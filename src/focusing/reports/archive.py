@@ -1,4 +1,4 @@
-"""``focusing archive``: records without checkpoints, small enough to publish beside a paper."""
+"""``focusing archive``: packs records and thinned arrays into small files for publication."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from focusing.reports.figures.chart import median_run
 from focusing.reports.foci import FILE as FOCI
 from focusing.reports.foci import read_layers
 from focusing.reports.names import SMALL_SIZES
-from focusing.reports.report import nothing, search_folders
+from focusing.reports.report import no_runs_message, search_folders
 from focusing.reports.settings import editions_of
-from focusing.results.arrays import read_arrays
+from focusing.results.arrays import evenly_spaced, read_arrays
 from focusing.results.collect import Collection, Run, collect, record_files
 from focusing.results.frame import group_by
 from focusing.results.store import ARCHIVE, atomic_write, inside, write_archive
 
-TIMES, FEW_TIMES = 25, 5
-"""At which foci are kept: the first, the last, and others evenly between them; few of many foci."""
-NEURONS, FEW_NEURONS = 8, 5
-"""Of which weights are kept; few of many foci."""
-MANY = 100
-"""Foci of a network with many."""
-SMALL = 2**13
-"""Bytes of arrays that are kept of every run; larger ones of a typical run per setting only, and
-none of experiments at a small size."""
+MANY_FOCI = 100
+"""A network with more foci is thinned more."""
+MAX_TIMES, MAX_TIMES_OF_MANY = 25, 5
+"""Epochs whose foci are kept: the first, the last, and others evenly spaced."""
+MAX_NEURONS, MAX_NEURONS_OF_MANY = 8, 5
+"""Neurons whose weights are kept."""
+SMALL_BYTES = 2**13
+"""Arrays up to this size are kept of every run. Larger ones are kept only of the median run of a
+setting, and not at all of small sizes."""
 
 
 def main(options: argparse.Namespace) -> None:
-    """Run the command with its arguments."""
+    """Run ``focusing archive`` with its arguments."""
     folders = search_folders(options.folders or ["outputs"])
     if not any(record_files(folders)):
-        raise UserError(nothing(folders))
+        raise UserError(no_runs_message(folders))
     collection = collect([*folders, *([options.out] if options.out.is_dir() else [])])
     write_archives(collection, options.out)
     files = (path for path in options.out.rglob("*") if path.suffix in (".xz", ".npz"))
@@ -48,17 +48,15 @@ def main(options: argparse.Namespace) -> None:
 
 
 def write_archives(collection: Collection, out: Path) -> None:
-    """Write ``<experiment>/records.jsonl.xz``, and beside it the arrays that figures are made from.
+    """Write ``<experiment>/records.jsonl.xz`` below ``out``, and the arrays that figures need.
 
-    Args:
-        collection: what to keep, what is in ``out`` already included.
-        out: the folder.
+    ``collection`` includes the runs that are already in ``out``.
     """
     every = [*collection.runs, *collection.failed]
     for experiment, runs in group_by(every, lambda run: run.experiment).items():
         folder = inside(out, experiment)
         if all(run.file == (folder / ARCHIVE).absolute() for run in runs):
-            continue  # published as it is
+            continue  # nothing new
         names = _folders(runs, folder)
         write_archive(folder, (("/".join(names[run]), run.record()) for run in runs))
         done = [run for run in runs if run.status == "done"]
@@ -70,9 +68,9 @@ def write_archives(collection: Collection, out: Path) -> None:
 
 
 def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:
-    """The names of runs in the archive of a folder: what is there keeps the name it has.
+    """Names of runs in an archive: archived runs keep theirs, new ones get config hash and seed.
 
-    Others are named as a run names its folder; runs on other data get another name.
+    If that name is taken, by a run on other data, the fingerprint of the data is added.
     """
     names: dict[Run, tuple[str, str]] = {}
     for run in runs:
@@ -88,9 +86,9 @@ def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:
 
 
 def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
-    """Thin arrays of a run; half as many bits are more than a figure shows."""
+    """Write the arrays of a run, thinned and in half precision, which is enough for figures."""
     for path in sorted(run.path.glob("*.npz")):
-        if path.parent == folder or run.trial is not None:  # of trials no figure shows any
+        if path.parent == folder or run.trial is not None:  # no figure shows trials
             continue
         try:
             if path.name == FOCI:
@@ -101,36 +99,31 @@ def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
             continue
         if path.name == FOCI:
             arrays = _thin(arrays)
-        half = {
-            name: array.astype(np.float16) if _may_be_rounded(name, array) else array
+        # Positions (tau) stay in full precision: inputs lie close together.
+        rounded = {
+            name: array.astype(np.float16)
             for name, array in arrays.items()
+            if array.dtype == np.float32 and not name.endswith("/tau")
         }
         content = io.BytesIO()
-        np.savez_compressed(content, allow_pickle=False, **half)
-        if whole or content.getbuffer().nbytes <= SMALL:
+        np.savez_compressed(content, allow_pickle=False, **(arrays | rounded))
+        if whole or content.getbuffer().nbytes <= SMALL_BYTES:
             folder.mkdir(parents=True, exist_ok=True)
             atomic_write(folder / path.name, content.getbuffer(), sync=False)
 
 
-def _may_be_rounded(name: str, array: Any) -> bool:
-    return array.dtype == np.float32 and not name.endswith("/tau")  # inputs lie close together
-
-
 def _thin(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Some epochs of the foci, and the weights of some neurons."""
+    """Keep some epochs of the foci, and the weights of some neurons."""
     foci = sum(array.shape[1] for name, array in arrays.items() if name.endswith("/mu"))
-    most_times, most_neurons = (FEW_TIMES, FEW_NEURONS) if foci > MANY else (TIMES, NEURONS)
-    times = _evenly(len(arrays["epoch"]), most_times)
+    many = foci > MANY_FOCI
+    times = evenly_spaced(len(arrays["epoch"]), MAX_TIMES_OF_MANY if many else MAX_TIMES)
+    max_neurons = MAX_NEURONS_OF_MANY if many else MAX_NEURONS
     thin = {}
     for name, array in arrays.items():
         layer, _, quantity = name.rpartition("/")
         if quantity in ("epoch", "mu", "sigma"):
             array = array[times]
         elif quantity in ("shown", "weight_first", "weight_last"):
-            array = array[_evenly(len(arrays[f"{layer}/shown"]), most_neurons)]
+            array = array[evenly_spaced(len(arrays[f"{layer}/shown"]), max_neurons)]
         thin[name] = array
     return thin
-
-
-def _evenly(count: int, most: int) -> Any:
-    return np.unique(np.linspace(0, count - 1, most).round().astype(int))

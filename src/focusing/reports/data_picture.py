@@ -1,4 +1,4 @@
-"""``focusing data show``: a picture of a data set."""
+"""``focusing data show``: draws a picture of a data set."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ COLUMNS, ROWS, GAP = 10, 6, 2
 
 
 def show_data(args: argparse.Namespace) -> None:
-    """Draw the data set ``args.name``, changed as ``args.overrides`` say."""
+    """Draw the data set ``args.name`` with ``args.overrides``."""
     path = Path("outputs") / "data" / f"{args.name}.png"
     draw_data(read_data(args.name, Path(data_dir()), args.overrides), path)
     print(path)
 
 
 def draw_data(data: DataSet, path: Path) -> None:
-    """Write a PNG file with samples and how often classes, or values, occur."""
+    """Write a PNG file with samples and the distribution of classes or values."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with figure_style():
         figure = Figure(figsize=(WIDTH, _height(data)), layout="constrained")
@@ -51,7 +51,7 @@ def draw_data(data: DataSet, path: Path) -> None:
 
 
 def _draw_images(axes: Axes, data: DataSet) -> None:
-    """Samples class by class; a last row shows one of them as it is changed in training."""
+    """Draw samples class by class, and in a last row one of them as augmented."""
     inputs, labels = data.train.inputs, data.train.targets.numpy()
     classes = np.linspace(0, data.classes - 1, COLUMNS).round().astype(int)
     rows = []
@@ -91,7 +91,7 @@ def _draw_images(axes: Axes, data: DataSet) -> None:
 
 
 def _mosaic(pictures: Array) -> Array:
-    """Rows of pictures (N, H, W, C) in one, with NaN between them."""
+    """Arrange pictures (N, H, W, C) in rows of one picture, with NaN between them."""
     count, height, width, colours = pictures.shape
     lines = count // COLUMNS
     framed = np.full((count, height + GAP, width + GAP, colours), np.nan, dtype=np.float32)
@@ -102,7 +102,7 @@ def _mosaic(pictures: Array) -> Array:
 
 
 def _height(data: DataSet) -> float:
-    """Inches such that pixels are square."""
+    """Height in inches that makes pixels square."""
     if data.train.inputs.dim() != 4 or data.name == "fsdd":
         return 4.2
     height, width = data.train.inputs.shape[1:3]
@@ -111,7 +111,7 @@ def _height(data: DataSet) -> float:
 
 
 def _draw_table(axes: Axes, data: DataSet) -> None:
-    """Means of the columns by class; for regression the samples by their value."""
+    """Draw the class means of all columns; for regression, all samples sorted by value."""
     inputs, targets = data.train.inputs.numpy(), data.train.targets.numpy()
     if data.classes:
         values = np.stack([inputs[targets == label].mean(0) for label in np.unique(targets)])
@@ -128,7 +128,7 @@ def _draw_table(axes: Axes, data: DataSet) -> None:
 
 
 def _draw_lengths(axes: Axes, data: DataSet) -> None:
-    """Histograms of the lengths of texts."""
+    """Draw histograms of text lengths by class."""
     lengths = (data.train.inputs != 0).sum(1).numpy()
     labels = data.train.targets.numpy()
     bins = np.linspace(0, data.inputs, 41).tolist()
@@ -141,7 +141,7 @@ def _draw_lengths(axes: Axes, data: DataSet) -> None:
 
 
 def _draw_balance(axes: Axes, data: DataSet) -> None:
-    """Numbers of samples of all classes, or values, in both splits."""
+    """Draw the number of samples per class, or of values, in both splits."""
     splits = {"train": data.train.targets.numpy(), "test": data.test.targets.numpy()}
     if not data.classes:
         bins = np.histogram_bin_edges(np.concatenate(list(splits.values())), 25).tolist()

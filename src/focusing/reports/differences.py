@@ -1,49 +1,49 @@
-"""Focused against dense networks: differences with intervals, by experiment, noise and sparsity."""
+"""Differences between focused and dense networks, with intervals, and what pruning can drop."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import Any
 
-from focusing.reports.names import (
-    SMALL_SIZES,
-    data_name,
-    data_order,
-    edition_words,
-    option_words,
-)
+from focusing.reports.names import SMALL_SIZES, data_name, data_order, edition_words, option_words
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import UNCHANGED, short_labels
 from focusing.reports.settings import Edition, editions, editions_of
-from focusing.reports.tables import Table, Unit
+from focusing.reports.tables import SIGNIFICANT, Table, Unit
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
 from focusing.results.stats import Interval, Spread
 
-SIGNIFICANT = 0.05
-JUDGED = ("focus", "dynamic")
-"""Parts of the names of networks whose foci learn; fixed ones and other rivals are not judged."""
+JUDGED_MODELS = ("focus", "dynamic")
+"""Parts of the names of models whose foci learn; the page does not judge other models."""
+NOISE_WORDS = {
+    "all": "all trials",
+    "0": "no noise columns",
+    "0.5": "half as many noise columns as informative ones",
+    "1": "as many noise columns as informative ones",
+}
+MAX_ACCURACY_LOSS = 0.01
+"""Accuracy that pruning may lose: one point."""
+PRUNING_RULES = {"curve": "by focus", "magnitude": "by magnitude"}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A model minus another, under a protocol.
+    """Score of a model minus that of another, under one protocol.
 
     Attributes:
-        label: lines that say where: data set, source, options.
-        data: name of the data set, for filters.
+        label: lines that name the data set, its source and options.
+        data: name of the data set.
         model: the model.
-        other: what it is compared with.
+        other: the model that it is compared with, or ``UNCHANGED``.
         protocol: of both.
         unit: of the difference.
-        value: of the means.
-        interval: 95 %, of the difference.
+        value: difference of the means.
+        interval: its 95 % interval.
         p: Holm-corrected; None if there are too few runs for a test.
-        n: numbers of runs of both, or of pairs.
-        shown: it is the one to show if the reader chose no protocol.
+        n: numbers of runs of both models, or of pairs.
+        shown: whether to show it if the reader chose no protocol.
     """
 
     label: tuple[str, ...]
@@ -65,17 +65,17 @@ class Difference:
 
     @property
     def source(self) -> str:
-        """Where the data came from; the second line of a label."""
+        """Source of the data: the second line of the label."""
         return self.label[1] if len(self.label) > 1 else ""
 
     @property
     def against_dense(self) -> bool:
-        """It compares a focused network with a dense one on real data."""
+        """Whether it compares a focused network with a dense one on real data."""
         return self.other != UNCHANGED and not self.source.startswith("fake")
 
     @property
     def verdict(self) -> str:
-        """In a word; also for those who cannot see the colour."""
+        """``better``, ``worse`` or ``unclear``."""
         if self.p is None or self.p >= SIGNIFICANT:
             return "unclear"
         return "better" if (self.value > 0) != self.unit.lower_is_better else "worse"
@@ -83,15 +83,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Finding:
-    """Differences of one experiment at one size and in one variant.
-
-    Attributes:
-        experiment: its name.
-        title: in print.
-        rows: the differences.
-        size: ``full``, ``short``, ``quick`` or ``smoke``.
-        variant: ``text``, ``author`` or ``author2018``.
-    """
+    """Differences of one edition; ``title`` is the printed name of its experiment."""
 
     experiment: str
     title: str
@@ -101,19 +93,19 @@ class Finding:
 
     @property
     def edition(self) -> str:
-        """What distinguishes it from the paper's own settings; empty if nothing does."""
+        """Size and variant in words; empty for the paper's own."""
         return ", ".join(edition_words(self.size, self.variant))
 
     @property
     def minor(self) -> bool:
-        """It belongs into the appendix."""
+        """Whether it belongs in the appendix."""
         return self.size in SMALL_SIZES
 
     def reach(self, unit: Unit) -> float:
-        """The largest difference that a plot of those of a unit holds.
+        """Largest difference that the plot of a unit holds.
 
-        A single interval can be so wide that all else would be a dot: the plot holds all means, and
-        as much of the intervals as is within three times the largest.
+        The plot holds all means. A single interval can be so wide that all else would look like a
+        dot, so intervals are cut at three times the largest mean.
         """
         rows = [row for row in self.rows if row.unit == unit]
         largest = max(abs(row.value) for row in rows)
@@ -123,31 +115,30 @@ class Finding:
 
 
 def findings(collection: Collection) -> list[Finding]:
-    """Focused networks with enough runs for a test: what the page judges."""
+    """Differences that the page judges: of models that learn to focus, with runs for a test."""
     judged = []
     for finding in all_differences(collection):
         tested = [row for row in finding.rows if row.p is not None]
-        rows = tuple(row for row in tested if any(part in row.model for part in JUDGED))
+        rows = tuple(row for row in tested if any(part in row.model for part in JUDGED_MODELS))
         judged += [replace(finding, rows=rows)] if rows else []
     return judged
 
 
 def all_differences(collection: Collection) -> list[Finding]:
-    """Those of the paper's tables first; within an experiment, as published first."""
+    """Differences of every edition: the paper's tables first, then by experiment."""
     tables = published_tables()
     order = [*tables, *sorted({run.experiment for run in collection.runs})]
     shown = []
     for edition in sorted(editions(collection), key=lambda one: order.index(one.experiment)):
         rows = list(_differences(edition))
         if edition.experiment in tables:
-            rows.sort(key=_place)
-        about = edition.size, edition.variant
-        shown.append(Finding(edition.experiment, edition.title, tuple(rows), *about))
+            rows.sort(key=_data_and_options)
+        where = edition.size, edition.variant
+        shown.append(Finding(edition.experiment, edition.title, tuple(rows), *where))
     return shown
 
 
 def _differences(edition: Edition) -> Iterator[Difference]:
-    """Settings against their dense twins, or against what they are without a change."""
     labels = dict(zip(edition.settings, short_labels(edition.settings), strict=True))
     for setting, keys in group_by(edition.tests, lambda key: key[0]).items():
         options = setting.overrides if setting.of_paper else labels[setting]
@@ -171,26 +162,18 @@ def _differences(edition: Edition) -> Iterator[Difference]:
 
 
 def _preferred(protocols: Iterable[str]) -> str:
-    """The protocol that is shown if the reader chose none: the honest one, where there is one."""
+    """The protocol to show if the reader chose none: the honest one, if possible."""
     return min(protocols, key=("holdout", "best_test", "last").index)
 
 
-def _place(row: Difference) -> tuple[object, ...]:
-    """Data sets in the order of the paper, their options by value."""
+def _data_and_options(row: Difference) -> tuple[object, ...]:
+    """Sort key: data sets in the paper's order, then the numbers in their options."""
     numbers = re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", " ".join(row.label[1:]))
     return data_order(row.data), row.source, list(map(float, numbers)), row.label, row.model
 
 
-NOISE_WORDS = {
-    "all": "all trials",
-    "0": "no noise columns",
-    "0.5": "half as many noise columns as informative ones",
-    "1": "as many noise columns as informative ones",
-}
-
-
 def noise_differences(tables: Sequence[Table]) -> list[Finding]:
-    """One finding per table of random trials that has pairs."""
+    """Differences by level of noise, one finding per table of random trials with pairs."""
     shown = []
     for table in tables:
         records = [r for r in table.records if r.get("position") == "all" and r.get("pairs")]
@@ -221,23 +204,18 @@ def noise_differences(tables: Sequence[Table]) -> list[Finding]:
     return shown
 
 
-LOSS = 0.01
-"""Accuracy that may be lost: a point."""
-RULES = {"curve": "by focus", "magnitude": "by magnitude"}
-
-
 @dataclass(frozen=True)
-class Kept:
-    """Share of connections, in percent, that can go while the test accuracy stays.
+class PruningResult:
+    """Share of connections that pruning can drop while the test accuracy stays.
 
     Attributes:
-        label: experiment, data set, source, options.
+        label: data set, source, options.
         data: name of the data set.
         model: the model.
         experiment: that measured it.
         size: of the experiment.
         rule: which connections go first.
-        gone: mean and so on over runs.
+        dropped: statistics of the share over runs, in percent.
     """
 
     label: tuple[str, ...]
@@ -246,33 +224,32 @@ class Kept:
     experiment: str
     size: str
     rule: str
-    gone: Spread
+    dropped: Spread
 
 
-def kept(collection: Collection) -> list[Kept]:
-    """A row per setting and rule of pruning."""
+def pruning_results(collection: Collection) -> list[PruningResult]:
+    """What can be pruned, by setting and rule; the experiment ``sparsity`` comes first."""
     pruned = [run for run in collection.runs if run.measured.get("pruning")]
-    rows = []
+    results = []
     for edition in sorted(editions_of(pruned), key=lambda one: one.experiment != "sparsity"):
         for setting in edition.settings:
             label = (data_name(setting.data), setting.source, *map(option_words, setting.overrides))
-            for rule, words in RULES.items():
-                shares = [100 * share for share in spared(setting.runs, rule)]
-                if shares:
-                    where = label, setting.data, setting.model, edition.experiment, edition.size
-                    rows.append(Kept(*where, words, Unit("accuracy").spread(shares)))
-    return rows
+            where = label, setting.data, setting.model, edition.experiment, edition.size
+            for rule, words in PRUNING_RULES.items():
+                if shares := _prunable_shares(setting.runs, rule):
+                    results.append(PruningResult(*where, words, Unit("accuracy").spread(shares)))
+    return results
 
 
-def spared(runs: Sequence[Run], rule: str) -> list[float]:
-    """Largest share, by run, before its accuracy has fallen by more than ``LOSS``."""
-    curves = [run.measured["pruning"].get(rule) for run in runs if run.metric == "accuracy"]
-    return [share for curve in curves if curve and (share := _spared(curve)) is not None]
-
-
-def _spared(curve: Sequence[Mapping[str, Any]]) -> float | None:
-    points = sorted(curve, key=lambda point: point["sparsity"])
-    if points[0]["sparsity"] > 0:
-        return None  # what was there before is not known
-    good = takewhile(lambda point: point["acc"] >= points[0]["acc"] - LOSS, points)
-    return float(list(good)[-1]["sparsity"])
+def _prunable_shares(runs: Sequence[Run], rule: str) -> list[float]:
+    """Percent that can be dropped from each run before it loses ``MAX_ACCURACY_LOSS``."""
+    shares = []
+    for run in runs:
+        curve = run.measured["pruning"].get(rule) if run.metric == "accuracy" else None
+        points = sorted(curve or [], key=lambda point: point["sparsity"])
+        if not points or points[0]["sparsity"] > 0:
+            continue  # the accuracy without pruning is unknown
+        good = [point["acc"] >= points[0]["acc"] - MAX_ACCURACY_LOSS for point in points]
+        last = good.index(False) - 1 if False in good else -1
+        shares.append(100 * float(points[last]["sparsity"]))
+    return shares

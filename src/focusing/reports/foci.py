@@ -1,4 +1,4 @@
-"""The foci of a run, from its ``focus.npz``."""
+"""Reads the foci of a run from its ``focus.npz``."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KINDS = {
     "focus": "U",
     "normalizer": "U",
 }
-"""What :mod:`focusing.callbacks.focus_trajectory` writes; see :func:`check_arrays`."""
+"""Arrays that :mod:`focusing.callbacks.focus_trajectory` writes; see :func:`check_arrays`."""
 
 
 def read_layers(path: Path, wanted: Collection[str] = tuple(KINDS)) -> dict[str, dict[str, Any]]:
-    """The ``wanted`` arrays of the focused layers in the order of the network; none without a file.
+    """The ``wanted`` arrays of every focused layer, in network order; empty without a file.
 
     Raises:
         DamagedError: the file is not what a run writes.
@@ -64,9 +64,11 @@ def _check_values(path: Path, layer: Mapping[str, Any]) -> None:
 
 
 def read_foci(folder: Path, data: Mapping[str, Any]) -> list[LayerFoci]:
-    """The foci of the layers in the order of the network, until they became NaN; maybe none.
+    """The foci of every layer, in network order, up to where they became NaN; maybe empty.
 
-    ``data`` is what the record of the run says about its data.
+    Args:
+        folder: of the run.
+        data: what the run's record says about its data.
 
     Raises:
         DamagedError: the file is not what a run writes.
@@ -78,7 +80,7 @@ def read_foci(folder: Path, data: Mapping[str, Any]) -> list[LayerFoci]:
 
 
 def first_and_last(folder: Path, which: str) -> dict[str, tuple[Array, Array]]:
-    """First and last ``mu`` or ``sigma`` (n, d) of every layer; nothing else is read.
+    """First and last finite ``mu`` or ``sigma`` (n, d) of every layer; reads nothing else.
 
     Raises:
         DamagedError: the file is not what a run writes.
@@ -92,7 +94,7 @@ def first_and_last(folder: Path, which: str) -> dict[str, tuple[Array, Array]]:
 
 
 def informative_columns(data: Mapping[str, Any], tau: Array) -> list[int] | None:
-    """Informative columns of the data, for a layer that sees these columns on a line."""
+    """Informative columns, if the layer sees the columns of the data on a line."""
     region = data.get("informative")
     if not region or tau.shape[1] != 1 or data.get("inputs", len(tau)) != len(tau):
         return None
@@ -100,17 +102,17 @@ def informative_columns(data: Mapping[str, Any], tau: Array) -> list[int] | None
 
 
 def finite_times(layer: Mapping[str, Array]) -> int:
-    """Number of records before the run diverged."""
+    """Number of recorded epochs before the run diverged."""
     finite = np.isfinite(layer["mu"] + layer["sigma"]).all(axis=(1, 2))
     return int(np.logical_and.accumulate(finite).sum())
 
 
-def coordinates(
+def focus_columns(
     foci: LayerFoci, at: int, neuron: int, *, numbered: bool = True
 ) -> dict[str, float]:
-    """Centre and aperture of a neuron at a time for a CSV file: ``mu0``, ..., ``sigma0``, ...
+    """CSV columns with the centre and aperture of a neuron: ``mu0``, ..., ``sigma0``, ...
 
-    ``numbered`` numbers an only axis, too.
+    Without ``numbered``, a single axis has no number.
     """
     numbered = numbered or foci.dimensions > 1
     return {

@@ -1,4 +1,4 @@
-"""What data sets, models and experiments are called in print."""
+"""Printed names and the order of data sets, models, options and editions."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ PROTOCOLS = ("best_test", "holdout", "last")
 SIZES = ("full", "short", "quick", "smoke")
 VARIANTS = ("text", "author", "author2018")
 SMALL_SIZES = ("quick", "smoke")
-"""Sizes that say little: their tables and figures are in an appendix."""
+"""Sizes of trial runs: their tables and figures go to an appendix."""
 MEANT_TO_FAIL = ("stuck", "rescue")
-"""Experiments that show where focus fails: they do not count as comparisons."""
+"""Experiments that show where focus fails; they do not count as comparisons."""
 CLASSES = {
     data: tuple(names.split())
     for data, names in {
@@ -56,7 +56,7 @@ CLASSES = {
         "catsdogs": "cat dog",
     }.items()
 }
-"""Names of the classes where they are no digits."""
+"""Class names of data sets whose classes are not digits."""
 OPTION_WORDS: dict[str, str | dict[str, str]] = {
     "max_epochs": "{} epochs",
     "limit_train": "{} training samples",
@@ -82,15 +82,16 @@ OPTION_WORDS: dict[str, str | dict[str, str]] = {
     "anneal_epochs": "annealed over {} epochs",
     "holdout": "validation split {}",
 }
-"""Option -> its words, with its value or by its value; by the last part of its name."""
+"""Option -> its words, by value or with ``{}`` for the value. The key is the whole name of the
+option, or the last part of it."""
 EDITION_WORDS = {"short": "short runs", "quick": "quick runs", "smoke": "smoke tests",
                  "author": "author's settings", "author2018": "author's settings of 2018",
                  "full": "", "text": "", "unstated": ""}  # fmt: skip
-"""Size or variant -> what to say about it; nothing about the paper's own."""
+"""Size or variant -> its words; none for the paper's own."""
 
 
 def option_words(option: str) -> str:
-    """An option, as it is typed, in print: ``trainer.max_epochs=60`` is "60 epochs"."""
+    """Describe an override in words: ``trainer.max_epochs=60`` becomes "60 epochs"."""
     name, sign, value = option.lstrip("+").partition("=")
     last = name.rpartition(".")[2]
     words = OPTION_WORDS.get(name, OPTION_WORDS.get(last))
@@ -106,43 +107,48 @@ def option_words(option: str) -> str:
 
 
 def label_words(label: str) -> str:
-    """A label of several parts, of which some are options, in print."""
+    """Describe a label in words; some of its comma-separated parts are overrides."""
     return ", ".join(map(option_words, label.split(", ")))
 
 
 def edition_words(size: str, variant: str) -> list[str]:
-    """Size and variant in print, where they are not the paper's."""
+    """Words for a size and variant that are not the paper's."""
     return [words for name in (size, variant) if (words := EDITION_WORDS.get(name, name))]
 
 
+def plural(count: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def class_name(data: str, label: int) -> str:
-    """A class of a data set in print."""
+    """Printed name of a class."""
     names = CLASSES.get(data, ())
     return names[label] if label < len(names) else str(label)
 
 
 def data_name(name: str) -> str:
-    """A data set in print; one that is not the paper's keeps its name."""
+    """Printed name of a data set; the name itself if it is not one of the paper's."""
     return DATA.get(name, name)
 
 
 def data_order(name: str) -> tuple[int, str]:
-    """Place of a data set among others: as in the paper, then by name."""
+    """Sort key of a data set: the paper's order, then by name."""
     return [*DATA, name].index(name), name
 
 
 def model_name(name: str) -> str:
-    """A model in print; one that is not the paper's keeps its name."""
+    """Printed name of a model; the name itself if it is not known here."""
     return MODELS.get(name, name)
 
 
 def edition_order(size: str, variant: str) -> tuple[int, int, str, str]:
-    """Order of tables of the same experiment: as published first."""
+    """Sort key of a size and variant: as published first."""
     sizes, variants = [*SIZES, size], [*VARIANTS, variant]
     return sizes.index(size), variants.index(variant), size, variant
 
 
 def dense_twin(model: str) -> str:
-    """The dense network that a focused one is compared with: ``cnn_dense`` of ``cnn_focus``."""
+    """Name of the dense network that a model is compared with: ``cnn_dense`` for ``cnn_focus``."""
     family = model.partition("_")[0]
     return f"{family}_dense" if family in ("cnn", "vgg", "fasttext", "transformer") else "dense"

@@ -1,4 +1,4 @@
-"""The paper's own numbers, from ``paper.yaml`` beside this file."""
+"""The paper's published numbers, from ``paper.yaml`` beside this file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import yaml
 
 REPEATS = 5
 ROUNDING = math.log(1.6)
-"""By which printed digits may be off: 1e-3 is anything up to 1.5e-3, and means are rounded, too."""
+"""How far printed digits may be off, as a logarithm: 1e-3 can stand for up to 1.5e-3."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """A cell as printed: percent, or a mean absolute error.
+    """A cell as printed, in percent or as a mean absolute error.
 
     Attributes:
         mean: of the repeats.
-        std: as printed, of the population (ddof=0): a fraction of one, or points.
+        std: standard deviation with ddof=0, as printed: a fraction of one, or points.
         best: of the repeats.
     """
 
@@ -32,18 +32,18 @@ class Published:
 
     @property
     def std_points(self) -> float:
-        """The deviation in the unit of the mean: of both readings the one that fits the best."""
+        """The deviation in the unit of the mean: the reading that fits the best repeat."""
         return min((100 * float(self.std), float(self.std)), key=self._misfit)
 
     @property
     def possible(self) -> bool:
-        """Repeats with this mean, best and deviation can exist, as far as they are rounded."""
+        """Whether repeats with this mean, best and deviation can exist, given rounding."""
         return self._misfit(self.std_points) < ROUNDING
 
     def _misfit(self, std: float) -> float:
         """How far a deviation is outside its bounds, as a logarithm.
 
-        Of n values with the deviation s (ddof=0) the best is at least s / sqrt(n - 1) and at most
+        The best of n values with deviation s (ddof=0) is at least s / sqrt(n - 1) and at most
         s * sqrt(n - 1) above the mean.
         """
         ratio = abs(math.log(std / abs(self.best - self.mean)))
@@ -52,7 +52,7 @@ class Published:
 
 @dataclass(frozen=True)
 class PublishedTest:
-    """A t-test as printed: ``models[0] - models[1]``."""
+    """A t-test of ``models[0] - models[1]``, as printed."""
 
     models: tuple[str, ...]
     t: float
@@ -61,7 +61,7 @@ class PublishedTest:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table: cells by data set and model, tests by data set."""
+    """A published table: cells by data set and model, tests by data set."""
 
     title: str
     cells: Mapping[str, Mapping[str, Published]]
@@ -70,7 +70,7 @@ class PublishedTable:
 
 @lru_cache(maxsize=1)
 def paper() -> dict[str, Any]:
-    """All of ``paper.yaml``."""
+    """The contents of ``paper.yaml``."""
     content: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("paper.yaml").read_text())
     return content
 
@@ -95,7 +95,7 @@ def published_tables() -> dict[str, PublishedTable]:
 
 
 def width_mean(data: str, model: str, hidden: Any) -> float | None:
-    """Mean accuracy of the author's networks of this width, in percent; None if not known."""
+    """Mean accuracy of the author's network of this width, in percent; None if unknown."""
     width = hidden[0] if isinstance(hidden, list) and hidden else None
     mean: float | None = paper()["width"].get(data, {}).get(width, {}).get(model)
     return mean

@@ -1,4 +1,4 @@
-"""What an experiment has without any change, what settings changed of it, how to make more."""
+"""What an experiment plans: its unchanged options, how runs differ from them, its commands."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ if TYPE_CHECKING:
 
 TRIALS_EXPERIMENT = "table1"
 UNCHANGED, AS_MOST = "unchanged", "as most"
-"""Names of a setting that changes nothing: of its experiment, or of what most settings have."""
+"""Labels of a setting that has the options of its experiment, or those of most settings."""
 MAX_OPTION_COLUMNS = 2
-"""More options than this share one column."""
-HARMLESS = ("data.on_missing",)
-"""Options that change no result: a source that was taken instead is part of the record."""
-LIMITS = ("data.limit_train", "data.limit_test", "trainer.limit_batches")
-"""Options that make any experiment a smaller one."""
+"""Most options that have columns of their own; more share one column."""
+NEUTRAL_OPTIONS = ("data.on_missing",)
+"""Options that do not change results. The data source that was used is in the record."""
+LIMIT_OPTIONS = ("data.limit_train", "data.limit_test", "trainer.limit_batches")
+"""Options that reduce the data of any experiment."""
+AMBIGUOUS_OPTIONS = {"data.seed", "data.noise", "config"}
+"""Options whose values are unclear without the option's name."""
 
 
 def changes(run: Run) -> dict[str, str] | None:
-    """Options of a run that differ from its experiment's: name -> as it is typed.
+    """Options in which a run differs from its experiment: name -> command-line override.
 
-    None if it is not known what the experiment would have: it is not the paper's.
+    None if the experiment is not one of the paper's, or its config cannot be composed here.
     """
     if run.experiment not in (*published_tables(), TRIALS_EXPERIMENT):
         return None
@@ -48,7 +50,7 @@ def changes(run: Run) -> dict[str, str] | None:
     own, changed = settings(run), {}
     for name, value in sorted(own.items()):
         added = name not in planned
-        if name not in HARMLESS and (added or planned[name] != value):
+        if name not in NEUTRAL_OPTIONS and (added or planned[name] != value):
             sign = "+" if added and name != "protocol.holdout" else ""
             changed[name] = f"{sign}{name}={show_value(value)}"
     for name in planned:
@@ -58,26 +60,26 @@ def changes(run: Run) -> dict[str, str] | None:
 
 
 def as_overrides(flat: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...]:
-    """Some options as they are typed; those that a model does not have are left out."""
+    """Options as command-line overrides; those that the model lacks are left out."""
     return tuple(f"{key}={show_value(flat[key])}" for key in keys if key in flat)
 
 
 def limits(run: Run) -> tuple[str, ...]:
-    """Options that reduced the data of a run of any experiment, as they are typed."""
-    if run.size in SMALL_SIZES:  # they have limits of their own
+    """Overrides that reduced the data of a run; small sizes have their own limits."""
+    if run.size in SMALL_SIZES:
         return ()
     own = settings(run)
-    return as_overrides(own, [name for name in LIMITS if own.get(name) is not None])
+    return as_overrides(own, [name for name in LIMIT_OPTIONS if own.get(name) is not None])
 
 
 def planned_settings(run: Run) -> Mapping[str, Any] | None:
-    """The settings of a run's experiment without any change; None if it is not known here."""
+    """Unchanged settings of a run's experiment; None if they cannot be composed here."""
     config = composed(run.experiment, run.size, run.variant, run.data, run.model)
     return None if config is None else flat_settings(config)
 
 
 def is_unchanged(setting: Setting) -> bool:
-    """Whether a setting is as its experiment has it; also if the experiment is not known here."""
+    """Whether a setting has its experiment's options; True if these are unknown."""
     planned = planned_settings(setting.runs[0])
     return planned is None or all(
         planned.get(name) == value for name, value in setting.values.items()
@@ -88,7 +90,7 @@ def is_unchanged(setting: Setting) -> bool:
 def composed(
     experiment: str, size: str, variant: str, data: str, model: str
 ) -> Mapping[str, Any] | None:
-    """The config of an experiment without any change; None if it is not known here."""
+    """Compose the unchanged config of an experiment; None if a part of it is unknown here."""
     groups = {"experiment": experiment, "size": size, "variant": variant}
     groups |= {"data": data, "model": model}
     try:
@@ -101,7 +103,7 @@ def composed(
 def command(
     experiment: str, size: str, variant: str, options: Iterable[str], protocol: str = "best_test"
 ) -> str:
-    """What to type to fill cells of an experiment."""
+    """Command that makes runs of an experiment."""
     groups = {"size": size, "variant": variant, "protocol": protocol}
     changed = [f"{k}={v}" for k, v in groups.items() if v not in (USUAL[k], "unstated")]
     typed = [option for option in options if "=" in option or option.startswith("~")]
@@ -110,29 +112,29 @@ def command(
 
 
 def show_option(value: Any) -> str:
-    """A value in print; a dash if the model does not have the option."""
+    """Print an option's value; a dash if the model lacks the option."""
     return NOTHING if value is None else show_value(value)
 
 
 def short_labels(settings: Sequence[Setting]) -> list[tuple[str, ...]]:
-    """Options of all settings by their short names; of many only those that need a mention."""
+    """Options of each setting as ``name=value``; of many options only those that differ."""
     if settings and len(settings[0].options) <= MAX_OPTION_COLUMNS:
         return [setting.label() for setting in settings]
     return [tuple(name.split(", ")) for name in labels(settings, models=False)]
 
 
 def labels(settings: Sequence[Setting], *, models: bool = True) -> list[str]:
-    """What tells a setting from the others; what the experiment itself has is left out.
+    """Name each setting by the options in which it differs from its experiment.
 
-    If that is not known, what most settings have is left out. It stays where two settings of the
-    same data would have the same name.
+    If the experiment's options are unknown, those that most settings share are left out instead.
+    Nothing is left out where two settings on the same data would get the same name.
 
     Args:
-        settings: the settings.
-        models: names begin with the model, if there are several.
+        settings: settings of one edition.
+        models: start names with the model, if there are several.
     """
     several = models and len({setting.model for setting in settings}) > 1
-    counts = Counter(pair for setting in settings for pair in setting.about().items())
+    counts = Counter(pair for setting in settings for pair in setting.columns().items())
     common = {
         name: value
         for setting in settings
@@ -147,18 +149,17 @@ def labels(settings: Sequence[Setting], *, models: bool = True) -> list[str]:
 
 
 def _label(setting: Setting, common: Mapping[str, Any] | None, several: bool) -> str:
-    """The options of a setting without the usual ones; a single word needs no name."""
+    """Name a setting; without ``common`` no option is left out."""
     planned = planned_settings(setting.runs[0])
-    usual = common if planned is None else planned
-    if common is None or len(setting.values) == 1:  # nothing is left out
-        usual = {}
-    riddles = {"data.seed", "data.noise", "config"}  # their values say nothing alone
-    word = len(setting.options) == 1 and not riddles & setting.values.keys()
+    left_out = common if planned is None else planned
+    if common is None or len(setting.values) == 1:
+        left_out = {}
+    only_value = len(setting.options) == 1 and not AMBIGUOUS_OPTIONS & setting.values.keys()
     pairs = zip(setting.options.items(), setting.values.items(), strict=True)
     options = [
-        printed if word and isinstance(value, str) else f"{name}={printed}"
+        printed if only_value and isinstance(value, str) else f"{name}={printed}"
         for (name, printed), (whole, value) in pairs
-        if printed != NOTHING and not (usual and whole in usual and usual[whole] == value)
+        if printed != NOTHING and not (left_out and whole in left_out and left_out[whole] == value)
     ]
     words = [*([model_name(setting.model)] if several else []), *options]
     return ", ".join(words) or (AS_MOST if planned is None else UNCHANGED)

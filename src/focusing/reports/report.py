@@ -1,4 +1,4 @@
-"""``focusing report``: from records to tables, figures and a page; what did not change is kept."""
+"""``focusing report``: makes tables, figures and a page from records."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rich.table import Table as Grid
 from focusing.config import USUAL
 from focusing.errors import UserError
 from focusing.reports.differences import all_differences, noise_differences
-from focusing.reports.names import data_name, model_name
-from focusing.reports.report_cache import remember, report_state, unchanged
-from focusing.reports.tables import between, number, p_value, signed
+from focusing.reports.names import data_name, model_name, plural
+from focusing.reports.report_cache import is_up_to_date, report_state, save_state
+from focusing.reports.tables import format_interval, number, p_value, signed
 from focusing.reports.tables.files import all_tables, write_tables
 from focusing.results.collect import Collection, collect
 from focusing.results.stats import MIN_FOR_INTERVAL
@@ -30,20 +30,23 @@ from focusing.results.store import atomic_write
 DEFAULT_FOLDERS = ("outputs", "results")
 CACHE = ".records.json"
 SUMMARY = ".summary.json"
-"""What the terminal showed last: a report that did not change shows it again."""
+"""Rows of the printed summary, for a report that did not change."""
 WRITERS = {
     "figures": ("focusing.reports.figures.gallery", "write_figures"),
     "page": ("focusing.reports.page.site", "write_page"),
 }
-"""What comes after the tables, and may draw on them; imported when it is used."""
+"""Modules and functions that run after the tables; imported only if something changed."""
 PIPE_WIDTH = 120
-"""Columns of what is printed to no terminal."""
+"""Columns of output that does not go to a terminal."""
 MAX_ROWS = 10
-"""Rows of the summary: with its head and end, a report prints no more than 20 lines."""
+"""Most rows of the summary: a report prints at most 20 lines."""
+
+ProgressCallback = Callable[[str, int, int], None]
+"""Called with the part that is being made, the number of finished items and of all."""
 
 
 def main(options: argparse.Namespace) -> None:
-    """Run the command with its arguments."""
+    """Run ``focusing report`` with its arguments."""
     folders = search_folders(options.folders)
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     if options.serve:
@@ -51,12 +54,12 @@ def main(options: argparse.Namespace) -> None:
 
         serve(folders, options.out, options.port, console)
         return
-    with progress_bar() as show:
-        show("records", 0, 1)
+    with progress_bar() as progress:
+        progress("records", 0, 1)
         collection = collect(folders, options.out / CACHE)
         if not collection.runs and not collection.failed:
-            raise UserError(nothing(folders))
-        write_report(collection, options.out, show)
+            raise UserError(no_runs_message(folders))
+        write_report(collection, options.out, progress)
     if warning := collection.warning():
         print(warning, file=sys.stderr)
     for line in summary_lines(options.out, console.width):
@@ -64,13 +67,9 @@ def main(options: argparse.Namespace) -> None:
     console.print(headline(collection, options.out), soft_wrap=True)
 
 
-Show = Callable[[str, int, int], None]
-"""Shows what is being made, how much of it is ready, and of how much."""
-
-
 @contextmanager
-def progress_bar() -> Iterator[Show]:
-    """A bar on stderr while a report is made, if there is a terminal."""
+def progress_bar() -> Iterator[ProgressCallback]:
+    """Show a progress bar on stderr, if that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
     console = Console(stderr=True)
     with Progress(
@@ -82,34 +81,30 @@ def progress_bar() -> Iterator[Show]:
         )
 
 
-def write_report(collection: Collection, out: Path, show: Show | None = None) -> None:
-    """Write all files of a report: ``tables/``, ``figures/`` and ``index.html``.
-
-    Args:
-        collection: the runs.
-        out: folder of the report. One that was made from the same records stays as it is.
-        show: told of the progress.
-    """
+def write_report(
+    collection: Collection, out: Path, progress: ProgressCallback | None = None
+) -> None:
+    """Write ``tables/``, ``figures/`` and ``index.html`` below ``out``, unless nothing changed."""
     state = report_state(collection)
-    if unchanged(out, state):
-        return  # and matplotlib is not even imported
-    show = show or (lambda part, ready, total: None)
+    if is_up_to_date(out, state):
+        return  # without importing matplotlib
+    progress = progress or (lambda part, ready, total: None)
     out.mkdir(parents=True, exist_ok=True)
-    show("tables", 0, 1)
+    progress("tables", 0, 1)
     files = [*write_tables(collection, out), out / SUMMARY]
-    atomic_write(out / SUMMARY, json.dumps(differences(collection)).encode(), sync=False)
+    atomic_write(out / SUMMARY, json.dumps(summary_rows(collection)).encode(), sync=False)
     for part, (module, function) in WRITERS.items():
-        show(part, 0, 1)
+        progress(part, 0, 1)
         write = getattr(import_module(module), function)
-        files += write(collection, out, partial(show, part))
-    remember(out, state, files)
+        files += write(collection, out, partial(progress, part))
+    save_state(out, state, files)
 
 
-def differences(collection: Collection) -> list[list[str]]:
-    """What focus changed, a row for each setting: as published first, then smaller and fewer runs.
+def summary_rows(collection: Collection) -> list[list[str]]:
+    """Rows of the summary, one per setting: full-size runs first, then smaller and fewer runs.
 
-    Of several protocols the honest one counts. Rows hold: experiment, data, networks, difference,
-    p and number of runs.
+    A row holds experiment, data, networks, difference under the preferred protocol, p, and number
+    of runs.
     """
     findings = [*noise_differences(all_tables(collection)), *all_differences(collection)]
     rows: list[tuple[tuple[bool, ...], list[str]]] = []
@@ -120,7 +115,7 @@ def differences(collection: Collection) -> list[list[str]]:
                 continue
             where = dict.fromkeys([data_name(row.data), *row.label])
             where.pop(row.source, None)
-            interval = between(row.interval, sign=True)
+            interval = format_interval(row.interval, sign=True)
             cells = [
                 " ".join([finding.experiment, *edition]),
                 ", ".join(where),
@@ -136,14 +131,14 @@ def differences(collection: Collection) -> list[list[str]]:
 
 
 def summary_lines(out: Path, screen: int) -> Iterator[Grid | str]:
-    """What a terminal of so many columns shows: the first differences, and what is not drawn."""
+    """The summary for a terminal with ``screen`` columns: first differences, missing figures."""
     rows = json.loads((out / SUMMARY).read_bytes())
     if rows:
         grid = Grid(box=SIMPLE_HEAD, pad_edge=False)
         titles = ("experiment", "data", "networks", "difference, 95 %", "p", "n")
         columns = zip(titles, *rows[:MAX_ROWS], strict=True)
         widths = [max(map(len, cells)) + 3 for cells in columns]
-        room = screen - sum(widths) + widths[1]  # data alone may be cut
+        room = screen - sum(widths) + widths[1]  # only the column of data may be cut
         for title in titles:
             width = max(8, min(room - 3, 36)) if title == "data" else None
             grid.add_column(title, no_wrap=True, max_width=width)
@@ -154,13 +149,12 @@ def summary_lines(out: Path, screen: int) -> Iterator[Grid | str]:
             yield f"... and {number(len(rows) - MAX_ROWS, 0)} more: {out / 'tables' / 'all.md'}"
     else:
         yield "No focused network has a dense twin of the same settings yet: nothing is compared."
-    not_drawn = _not_drawn(out)
-    if not_drawn:
+    if not_drawn := _not_drawn(out):
         yield not_drawn
 
 
 def _not_drawn(out: Path) -> str:
-    """How many figures have no runs yet, or damaged ones: a sentence, or nothing."""
+    """A sentence on figures without runs or with damaged files; empty if there are none."""
     try:
         index: Mapping[str, Sequence[object]] = json.loads(
             (out / "figures" / "index.json").read_bytes()
@@ -173,27 +167,23 @@ def _not_drawn(out: Path) -> str:
 
 
 def search_folders(names: Sequence[str]) -> list[Path]:
-    """The folders to search: those named, or those where results are by default."""
-    if not names:
-        existing = [Path(name) for name in DEFAULT_FOLDERS if Path(name).is_dir()]
-        if not existing:
-            raise UserError(f"There is no folder {' or '.join(DEFAULT_FOLDERS)} here; name one.")
-        return existing
-    folders = [Path(name) for name in names]
+    """Folders to search for records: those named, or the default ones that exist."""
+    folders = [Path(name) for name in names or DEFAULT_FOLDERS]
     missing = [folder for folder in folders if not folder.is_dir()]
-    if missing:
+    if names and missing:
         raise UserError(f"{missing[0]} is not a folder.")
-    return folders
+    if missing == folders:
+        raise UserError(f"There is no folder {' or '.join(DEFAULT_FOLDERS)} here; name one.")
+    return [folder for folder in folders if folder not in missing]
 
 
-def nothing(folders: Sequence[Path]) -> str:
-    """That there is nothing to report."""
+def no_runs_message(folders: Sequence[Path]) -> str:
+    """Error message for folders without finished runs."""
     return f"No finished runs below {' and '.join(map(str, folders))}: python train.py makes one."
 
 
 def headline(collection: Collection, out: Path) -> str:
-    """What went into a report, and where it is."""
+    """One line with the number of runs and the place of the report."""
     failed = f", {len(collection.failed)} failed" if collection.failed else ""
     copies = f", {collection.repeated} copies left out" if collection.repeated else ""
-    runs = "1 run" if len(collection.runs) == 1 else f"{len(collection.runs)} runs"
-    return f"{runs}{failed}{copies}: {out / 'index.html'}"
+    return f"{plural(len(collection.runs), 'run')}{failed}{copies}: {out / 'index.html'}"

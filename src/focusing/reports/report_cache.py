@@ -1,4 +1,4 @@
-"""What a report was made from, and its files: one whose inputs did not change is kept."""
+"""Remembers what a report was made from, so that an unchanged report is kept."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from focusing.compose import config_dir
 from focusing.results.collect import Collection
 from focusing.results.store import atomic_write
 
-FILE = ".made.json"
+STATE_FILE = ".made.json"
 PACKAGE = Path(__file__).parents[1]
 SOURCES = ("drawing.py", "reports", "results", "nn/focus.py")
-"""Code that decides what a report looks like, below the package."""
+"""Code below the package that determines what a report looks like."""
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy", "jinja2")
 
 
 @lru_cache(maxsize=1)
 def code_version() -> str:
-    """A digest that changes when a report may look different: our code, libraries, experiments."""
+    """Digest of everything but records that a report depends on: code, libraries, experiments."""
     digest = hashlib.sha256("".join(map(version, LIBRARIES)).encode())
     roots = [*(PACKAGE / name for name in SOURCES), config_dir()]
     files = {path for root in roots for path in (root, *root.rglob("*"))}
@@ -34,7 +34,7 @@ def code_version() -> str:
 
 @lru_cache(maxsize=1)
 def report_state(collection: Collection) -> str:
-    """A digest of all that a report on some runs is made from: records, arrays and code."""
+    """Digest of everything that a report is made from: records, arrays and code."""
     runs = (*collection.runs, *collection.failed)
     files = {run.file for run in runs}
     for run in runs:
@@ -44,23 +44,23 @@ def report_state(collection: Collection) -> str:
         try:
             stat = path.stat()
             digest.update(f"{path}\0{stat.st_mtime_ns}\0{stat.st_size}\n".encode())
-        except FileNotFoundError:  # a sweep that runs may put it aside
+        except FileNotFoundError:  # a running sweep may move it away
             digest.update(f"{path}\n".encode())
     digest.update(repr([(run.path, run.seed) for run in runs]).encode())
     digest.update(repr((collection.unreadable, collection.repeated)).encode())
     return digest.hexdigest()[:16]
 
 
-def unchanged(out: Path, state: str) -> bool:
-    """Whether the report in ``out`` was made from ``state``, and all its files exist."""
+def is_up_to_date(out: Path, state: str) -> bool:
+    """Whether the report in ``out`` was made from ``state`` and all its files exist."""
     known, files = _load(out)
     return known == state and all((out / name).exists() for name in files)
 
 
-def remember(out: Path, state: str, files: Iterable[Path]) -> None:
-    """Note what the report in ``out`` was made from, and the files that it consists of.
+def save_state(out: Path, state: str, files: Iterable[Path]) -> None:
+    """Save what the report in ``out`` was made from, and its files.
 
-    Files that it consisted of before are removed, but none outside ``out``: names come from a file.
+    Files that it no longer consists of are removed, but never outside ``out``.
     """
     names = sorted(str(path.relative_to(out)) for path in files)
     for old in set(_load(out)[1]) - set(names):
@@ -69,13 +69,13 @@ def remember(out: Path, state: str, files: Iterable[Path]) -> None:
         if below and (path.is_symlink() or path.is_file()):
             path.unlink()
     content = json.dumps({"state": state, "files": names})
-    atomic_write(out / FILE, content.encode(), sync=False)
+    atomic_write(out / STATE_FILE, content.encode(), sync=False)
 
 
 def _load(out: Path) -> tuple[str, list[str]]:
-    """State and files; of a damaged file nothing: all is made again."""
+    """State and files of a report; empty if the file is missing or damaged."""
     try:
-        made = json.loads((out / FILE).read_bytes())
+        made = json.loads((out / STATE_FILE).read_bytes())
         return str(made["state"]), list(map(str, made["files"]))
     except (OSError, ValueError, TypeError, KeyError):
         return "", []

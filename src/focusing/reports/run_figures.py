@@ -1,4 +1,4 @@
-"""The figures of one run, from its ``result.json`` and ``focus.npz`` alone."""
+"""The figures of one run, from its ``result.json`` and arrays."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ log = logging.getLogger(__name__)
 SPLIT_COLOURS = {"train": GREY, "val": drawing.colour(0), "test": drawing.colour(1)}
 SCORE_LABELS = {"acc": "accuracy", "mae": "mean absolute error", "mse": "mean squared error"}
 MAX_WEIGHT_PANELS = 6
-"""Neurons whose weights are drawn: what a page can hold."""
+"""Most neurons whose weights are drawn."""
 
 
 def draw_run(run_dir: Path) -> list[Path]:
     """Draw a run's figures into ``figures/``, as PNG and SVG.
 
     For every focused layer: ``foci_<layer>`` (initial dotted, final solid), ``trajectory_<layer>``
-    (square start, triangle end) and ``weights_<layer>`` (phi o W before and after); for the run
-    what :func:`record_figures` draws.
+    (from square to triangle) and ``weights_<layer>`` (phi o W before and after). For the run: the
+    figures of :func:`record_figures`.
 
-    Every file is written atomically, and at the end a stamp: see
-    :func:`focusing.results.store.has_figures`. What cannot be drawn is left out with a warning.
+    Files are written atomically, and a stamp comes last: see
+    :func:`focusing.results.store.has_figures`. Damaged arrays are skipped with a warning.
     """
     record = read_record(run_dir) or {}
     folder = run_dir / "figures"
@@ -60,7 +60,7 @@ def draw_run(run_dir: Path) -> list[Path]:
 
 
 def _draw_windows(run_dir: Path, folder: Path) -> list[Path]:
-    """Where dynamic foci looked: ``windows``, and a film of it over epochs."""
+    """Draw the windows of dynamic foci, and a film of them over epochs."""
     try:
         windows = read_windows(run_dir)
     except DamagedError as error:
@@ -76,7 +76,7 @@ def _draw_windows(run_dir: Path, folder: Path) -> list[Path]:
 
 
 def record_figures(record: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figures that need the record alone, by file name; a new one is added here."""
+    """Figures that need only the record, by file name; add new ones here."""
     figures = {
         "losses": series_figure(record.get("series") or {}, record.get("scores") or {}),
         "confusion": confusion_figure(record.get("test_metrics") or {}),
@@ -85,7 +85,7 @@ def record_figures(record: Mapping[str, Any]) -> dict[str, Figure]:
 
 
 def confusion_figure(test_metrics: Mapping[str, Any]) -> Figure | None:
-    """Which classes of the test data were taken for which, as shares of the true class."""
+    """Confusion matrix of the test data, as shares of the true class; None without one."""
     counts = np.array(test_metrics.get("confusion_matrix") or [], dtype=float)
     if not counts.size:
         return None
@@ -106,16 +106,16 @@ def confusion_figure(test_metrics: Mapping[str, Any]) -> Figure | None:
 
 
 def layer_figures(foci: LayerFoci) -> dict[str, Figure]:
-    """Foci, trajectory and, where they can be drawn, focused weights of a layer."""
+    """Foci, trajectory and, if they can be drawn, focused weights of a layer."""
     weights = weights_figure(foci)
     figures = {"foci": drawing.foci_figure(foci), "trajectory": trajectory_figure(foci)}
     return figures if weights is None else {**figures, "weights": weights}
 
 
 def trajectory_figure(foci: LayerFoci) -> Figure:
-    """Paths of (mu, sigma) from a square to a triangle.
+    """Paths of (mu, sigma), from squares to triangles.
 
-    In the plane mu has its own panel, and sigma (geometric mean of its axes) runs over epochs.
+    In the plane, mu has its own panel, and sigma (geometric mean of its axes) is drawn over epochs.
     """
     mu, on_line = foci.mu, foci.dimensions == 1
     sigma = np.exp(np.log(foci.sigma).mean(-1))
@@ -143,7 +143,7 @@ def trajectory_figure(foci: LayerFoci) -> Figure:
 
 
 def draw_paths(axes: Axes, x: Array, y: Array) -> None:
-    """Paths of (x, y), both (E, n); of many neurons a sample, over the ends of all."""
+    """Draw paths of (x, y), both (E, n); of many neurons a sample, over the ends of all."""
     many = x.shape[1] > drawing.MAX_CURVES
     size, width = (2.5, 0.6) if many else (5, 1.0)
     if many:
@@ -192,7 +192,7 @@ def weights_figure(foci: LayerFoci) -> Figure | None:
 
 
 def _weight_curves(foci: LayerFoci, rows: Array) -> Figure:
-    """Weights along the line of inputs, a panel for every neuron."""
+    """Weights along the line of inputs, a panel per neuron."""
     tau = foci.tau[:, 0]
     order = np.argsort(tau, kind="stable")
     figure = Figure((COLUMN_WIDTH, 0.8 + 0.62 * len(rows)), layout="constrained")
@@ -213,9 +213,9 @@ def _weight_curves(foci: LayerFoci, rows: Array) -> Figure:
 def series_figure(
     series: Mapping[str, Sequence[float | None]], scores: Mapping[str, Any]
 ) -> Figure | None:
-    """Loss, and the score if there is one, over epochs; rings mark the scores of the protocols.
+    """Loss, and score if recorded, over epochs; rings mark the scores of the protocols.
 
-    Both arguments are as in a record; None if there is no series at all.
+    Both arguments are as in a record. None if there are no series.
     """
     recorded = [s for s in SCORE_LABELS if any(f"{split}/{s}" in series for split in SPLIT_COLOURS)]
     labels = {"loss": "loss"} | {score: SCORE_LABELS[score] for score in recorded[:1]}
@@ -228,8 +228,8 @@ def series_figure(
             for split, shade in SPLIT_COLOURS.items():
                 values = np.array(series.get(f"{split}/{key}", []), dtype=float)
                 if len(values):
-                    draw_curve(axes, np.arange(1, len(values) + 1), values, None, colour=shade,
-                               label=split)  # fmt: skip
+                    epochs = np.arange(1, len(values) + 1)
+                    draw_curve(axes, epochs, values, colour=shade, label=split)
             if key in recorded:
                 _mark_scores(axes, scores)
             axes.set(xlabel="epochs", ylabel=label)

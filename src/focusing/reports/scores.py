@@ -1,4 +1,4 @@
-"""Scores of replicates, and their comparison: pairs, tests, Holm's correction."""
+"""Scores of replicate runs under one protocol, in print units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from focusing.reports.names import model_name
 from focusing.reports.tables import (
     Cell,
     Unit,
-    between,
+    format_interval,
     interval_record,
     number,
     p_value,
@@ -28,20 +28,20 @@ SCORES_NOTE = (
     "at the same epochs): mean ± standard deviation (ddof=1), 95 % interval of the mean "
     "(Student's t; bootstrap from 20 runs on), number of runs"
 )
-"""What the cells of scores hold."""
+"""Table note on the cells of :meth:`ReplicateScores.cell`."""
 
 
 @dataclass(frozen=True)
-class Scored:
-    """Scores of replicates under a protocol, in print units.
+class ReplicateScores:
+    """Scores of replicate runs under one protocol.
 
     Attributes:
-        values: by what makes a pair with those of another model.
-        spread: their mean and so on.
+        values: scores by replicate key, which pairs them with those of another model.
+        spread: their statistics.
         trained_on: all training data, or without the validation split.
-        paired: every replicate has test data of its own, the same for all models.
+        paired: replicates have different test data, the same for all models.
         overlap: test samples per training sample, if replicates are random splits.
-        squared: mean squared errors at the same epochs, where scores are absolute ones.
+        squared: mean squared errors at the same epochs, where scores are absolute errors.
     """
 
     values: Mapping[Any, float]
@@ -53,28 +53,27 @@ class Scored:
 
     @property
     def mark(self) -> str:
-        """The sign of scores that a run of another protocol gave."""
+        """Mark of scores from runs that held out a validation split."""
         return "" if self.trained_on == ALL_DATA else "†"
 
     def cell(self, *more: str, bold: bool = False) -> Cell:
-        """Mean, deviation, interval (or the scores, if they are two) and number of runs."""
+        """Table cell: mean, deviation, interval (or both scores of two runs), number of runs."""
         squared = "" if self.squared is None else f"MSE {mean_and_deviation(self.squared)}"
-        counted = ", ".join([f"n={self.spread.n}", *more])
         return text(
             f"{mean_and_deviation(self.spread)}{self.mark}",
-            between(self.spread.interval) or self.points(),
+            format_interval(self.spread.interval) or self.points(),
             squared,
-            counted,
+            ", ".join([f"n={self.spread.n}", *more]),
             bold=bold,
         )
 
     def points(self) -> str:
-        """The scores where there are too few for an interval; a single one is the mean."""
+        """The scores, if there are several but too few for an interval."""
         few = 1 < len(self.values) < MIN_FOR_INTERVAL
-        return ", ".join(number(value) for value in self.values.values()) if few else ""
+        return ", ".join(map(number, self.values.values())) if few else ""
 
     def record(self) -> dict[str, Any]:
-        """The same for a CSV file."""
+        """CSV columns of the scores."""
         spread, interval = self.spread, self.spread.interval
         record = {
             "trained_on": self.trained_on,
@@ -91,28 +90,28 @@ class Scored:
 
 
 def mean_and_deviation(spread: Spread) -> str:
-    """In print; a single value has no deviation."""
+    """Format ``mean ± deviation``; a single value has no deviation."""
     return number(spread.mean) + ("" if spread.std is None else f" ± {number(spread.std)}")
 
 
-def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
+def replicate_scores(runs: Sequence[Run], protocol: str) -> ReplicateScores | None:
     """Scores under a protocol, one per replicate; None if there are none.
 
-    Runs that train on all the training data come first; if there are none, those that kept a
-    validation split have these scores, too.
+    Except for ``holdout``, runs on all training data are preferred to runs that held out a
+    validation split.
     """
-    having = [run for run in runs if protocol in run.scores]
-    full = [run for run in having if not run.holdout]
-    chosen = full if full and protocol != "holdout" else [run for run in having if run.holdout]
+    with_score = [run for run in runs if protocol in run.scores]
+    full = [run for run in with_score if not run.holdout]
+    chosen = full if full and protocol != "holdout" else [run for run in with_score if run.holdout]
     if not chosen:
         return None
     unit = Unit(chosen[0].metric)
     values = {replicate_key(run): unit.factor * run.scores[protocol] for run in chosen}
-    held = protocol != "holdout" and chosen[0].holdout
-    return Scored(
+    reduced = protocol != "holdout" and chosen[0].holdout
+    return ReplicateScores(
         values,
         unit.spread(list(values.values())),
-        WITHOUT_VALIDATION if held else ALL_DATA,
+        WITHOUT_VALIDATION if reduced else ALL_DATA,
         len(set(map(tested_on, chosen))) > 1,
         overlap(chosen),
         _squared(chosen, protocol) if unit.lower_is_better else None,
@@ -120,8 +119,8 @@ def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
 
 
 def comparison_lines(test: Comparison) -> list[str]:
-    """A comparison in a cell."""
-    difference = f"{signed(test.difference)} {between(test.interval, sign=True)}".rstrip()
+    """Lines of a table cell with a comparison."""
+    difference = f"{signed(test.difference)} {format_interval(test.interval, sign=True)}".rstrip()
     line = f"− {model_name(test.other)}: {difference}"
     return [line] if test.p_holm is None else [line, f"p={p_value(test.p_holm)}"]
 
@@ -131,9 +130,9 @@ def _squared(runs: Sequence[Run], protocol: str) -> Spread | None:
     return spread(values, lower_is_better=True) if len(values) == len(runs) else None
 
 
-@lru_cache(maxsize=4096)  # tables, figures and the page ask, and every time the record is read
+@lru_cache(maxsize=4096)  # it reads the record, and every table and figure asks
 def squared_errors(run: Run) -> Mapping[str, float]:
-    """Mean squared test error at the epoch of the score, by protocol; empty if not recorded."""
+    """Mean squared test error at the epoch of the score, by protocol, as far as recorded."""
     series = run.series().get("test/mse") or []
     return {
         name: series[epoch]

@@ -1,4 +1,4 @@
-"""``focusing report --serve``: the report in a browser, anew whenever a run has finished."""
+"""``focusing report --serve``: serves the report and updates it whenever a run finishes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from urllib.parse import unquote
 from rich.console import Console
 
 from focusing.errors import UserError
-from focusing.reports.report import CACHE, headline, nothing, write_report
+from focusing.reports.report import CACHE, headline, no_runs_message, write_report
 from focusing.results.collect import Collection, collect
 
-INTERVAL, LONGEST, PAUSE = 2.0, 60.0, 4.0
-"""Seconds between two looks at the folders: at least, at most, and in between so many times what
-the last one had of the processor, for a sweep needs that, too."""
+MIN_INTERVAL, MAX_INTERVAL = 2.0, 60.0
+"""Seconds between two searches for records."""
+IDLE_FACTOR = 4.0
+"""The server sleeps this many times the CPU time of its last search, to leave the CPU to sweeps."""
 VERSION = "/version"
 HOSTS = ("127.0.0.1", "localhost")
 SCRIPT = """<script>
@@ -43,37 +44,38 @@ MAKING = "The report is being made; this page shows it as soon as it is done."
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Files of the report; pages come with a script that loads them again when they change."""
+    """Serves the files of the report; pages get a script that reloads them when they change."""
 
     server: Server
 
     def parse_request(self) -> bool:
-        """Refuse what is not for a reader of the report."""
+        """Refuse requests for other hosts and for hidden files."""
         if not super().parse_request():
             return False
         path = unquote(self.path.partition("?")[0])
         if (self.headers.get("Host") or "").rpartition(":")[0] not in HOSTS:
-            self.send_error(403)  # a page elsewhere, whose name was made to lead here
+            self.send_error(403)  # DNS rebinding: a foreign page whose name resolves to us
             return False
         if any(part.startswith(".") for part in path.split("/")):
-            self.send_error(404)  # what the report remembers is nobody else's
+            self.send_error(404)  # caches of the report hold paths of this machine
             return False
         return True
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer with the version, a page or a file."""
         path = self.path.partition("?")[0]
         if path == VERSION:
             self._answer(self.server.state.encode(), "text/plain")
             return
         file = Path(self.translate_path(path))
         file = file / "index.html" if file.is_dir() else file
-        script = (SCRIPT % self.server.state).encode()  # before the page: none is missed
+        # The state is read before the page, so that no change is missed.
+        script = (SCRIPT % self.server.state).encode()
         if file.suffix == ".html" and file.exists():
             self._answer(file.read_bytes() + script, "text/html; charset=utf-8")
         elif path == "/":
-            words = NO_RUNS if self.server.without_runs else MAKING
-            self._answer((WAITING % words).encode() + script, "text/html; charset=utf-8")
+            message = NO_RUNS if self.server.without_runs else MAKING
+            self._answer((WAITING % message).encode() + script, "text/html; charset=utf-8")
         else:
             super().do_GET()
 
@@ -86,20 +88,20 @@ class Handler(SimpleHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the terminal tells what runs, not who looks."""
+        """Log no requests."""
 
 
 class Server(ThreadingHTTPServer):
-    """A report that is written anew when records change.
+    """Serves a report to this machine only, and writes it again when records change.
 
     Args:
         folders: searched for records.
         out: folder of the report.
-        port: of this machine, which alone can see it; 0 for any that is free.
+        port: port to listen on; 0 for any free one.
 
     Attributes:
         version: number of times that the report was written.
-        without_runs: there was no finished run at the last look.
+        without_runs: whether the last search found no runs.
     """
 
     daemon_threads = True
@@ -113,16 +115,16 @@ class Server(ThreadingHTTPServer):
 
     @property
     def state(self) -> str:
-        """What pages compare: they load again when it changes."""
+        """Value that pages poll: they reload when it changes."""
         return str(self.version) if self.version or self.without_runs else "making"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser may go at any time, which is no news."""
+        """Ignore browsers that close the connection."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
     def update(self) -> Collection | None:
-        """Write the report if records came, went or changed; None if none did."""
+        """Write the report if records changed; returns the runs, or None if nothing was written."""
         collection = collect(self.folders, self.out / CACHE)
         runs = [*collection.runs, *collection.failed]
         self.without_runs = not runs
@@ -135,7 +137,7 @@ class Server(ThreadingHTTPServer):
 
 
 def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> None:
-    """Show the report until Ctrl-C."""
+    """Serve the report until Ctrl-C."""
     try:
         server = Server(folders, out, port)
     except OSError as error:
@@ -149,12 +151,13 @@ def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> No
             collection = None
             try:
                 collection = server.update()
-            except Exception as error:  # a sweep goes on meanwhile, and the next look may be fine
+            except Exception as error:  # records may be incomplete: try again
                 if printed != (printed := f"No new report: {type(error).__name__}: {error}"):
                     console.print(printed, markup=False, soft_wrap=True)
             if collection is not None:
                 console.print(headline(collection, out), soft_wrap=True)
             elif server.version == 0 and not waiting:
-                console.print(nothing(folders), soft_wrap=True)
+                console.print(no_runs_message(folders), soft_wrap=True)
                 waiting = True
-            time.sleep(min(LONGEST, max(INTERVAL, PAUSE * (time.process_time() - began))))
+            idle = IDLE_FACTOR * (time.process_time() - began)
+            time.sleep(min(MAX_INTERVAL, max(MIN_INTERVAL, idle)))

@@ -1,8 +1,10 @@
-"""Which runs belong together: editions of experiments, their settings, and their comparisons.
+"""Groups the runs of a report into editions and settings, and compares settings.
 
-An edition is an experiment at one size and in one variant. A setting is a model with certain
-options on certain data; its runs differ in their seeds only. Runs of the paper's experiments are
-named by what they changed of the experiment, others by the options that tell them apart.
+An *edition* is an experiment at one size and in one variant; only its runs may be averaged.
+A *setting* is a group of replicate runs: the same model and options on the same data, with other
+seeds, folds or splits. Settings of the paper's experiments are named by the options that differ
+from the experiment's config, settings of other experiments by the options in which they differ from
+each other.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from focusing.reports import plans
 from focusing.reports.names import MODELS, PROTOCOLS, SIZES, data_name, dense_twin, edition_order
 from focusing.reports.paper import published_tables
 from focusing.reports.plans import UNCHANGED, show_option
-from focusing.reports.scores import Scored, scored
-from focusing.reports.tables import NOTHING, Cell, Unit, text
+from focusing.reports.scores import ReplicateScores, replicate_scores
+from focusing.reports.tables import NOTHING, Cell, Unit, file_name, text
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import (
     SECONDS,
@@ -35,31 +37,31 @@ from focusing.results.frame import (
 )
 from focusing.results.stats import Comparison, Spread, compare, holm, spread
 
-UNSPECIFIED = ("optim.drop_last=",)
-"""Options of which the paper says nothing: whatever they are, a run is as published."""
-NOT_OF_DENSE = (
+UNSPECIFIED_BY_PAPER = ("optim.drop_last=",)
+"""Overrides that keep a run as published, because the paper does not mention the option."""
+IGNORED_BY_DENSE = (
     *(
         f"optim.{name}"
         for name in (*FOCI_ONLY, "lr_mu", "lr_sigma", "lr_dynamic", "decay_mu", "decay_sigma")
     ),
     "data.pad",
 )
-"""Options that a dense network has but does not read, or that are chosen for each network: they may
-differ between a focused network and its dense twin."""
+"""Options in which a focused network and its dense twin may differ: dense layers do not read them,
+or they are chosen per network."""
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Runs that differ in their seeds only.
+    """Replicate runs of one model with the same options on the same data.
 
     Attributes:
         data: name of the data set.
-        source: where the data came from, and their version if the files changed between runs.
+        source: where the data came from, with a version if the files changed between runs.
         model: name of the model.
-        values: what was swept; None if the model does not have the option.
-        overrides: what was swept, or changed of an experiment of the paper, as on the command line.
-        runs: the runs.
-        of_paper: ``overrides`` say what was changed of the paper's experiment.
+        values: value of every option that differs within the edition; None if the model lacks it.
+        overrides: the same as command-line overrides.
+        runs: the replicates.
+        of_paper: the experiment is the paper's, and ``overrides`` are relative to its config.
     """
 
     data: str
@@ -72,17 +74,17 @@ class Setting:
 
     @property
     def block(self) -> tuple[str, str, tuple[str, ...]]:
-        """Equal for settings that differ in nothing but the model."""
+        """Key shared by settings that differ in the model only."""
         return self.data, self.source, self.overrides
 
     @property
     def unit(self) -> Unit:
-        """How its scores are written."""
+        """Unit of its scores."""
         return Unit(self.runs[0].metric)
 
     @property
     def fake(self) -> bool:
-        """Its data were made up, and say nothing about others."""
+        """Whether it ran on made-up data."""
         return self.runs[0].source == "fake"
 
     @property
@@ -93,14 +95,14 @@ class Setting:
 
     @property
     def as_published(self) -> bool:
-        """The paper's experiment, nothing changed, at full size."""
-        changed = [option for option in self.overrides if not option.startswith(UNSPECIFIED)]
-        smaller = self.runs[0].size in SIZES[1:]  # less data or fewer epochs
-        return not self.fake and not changed and not smaller
+        """Whether it repeats the paper's experiment: unchanged, at full size, on real data."""
+        unchanged = all(option.startswith(UNSPECIFIED_BY_PAPER) for option in self.overrides)
+        reduced = self.runs[0].size in SIZES[1:]
+        return unchanged and not reduced and not self.fake
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Which setting stands for its data set: the one as published, else the longest."""
+        """Sort key: the setting as published comes first, then the longest."""
         return not self.as_published, -self.epochs, len(self.overrides)
 
     @property
@@ -109,13 +111,13 @@ class Setting:
         return len({run.data_options.get("seed") for run in self.runs}) > 1
 
     @cached_property
-    def scores(self) -> Mapping[str, Scored]:
+    def scores(self) -> Mapping[str, ReplicateScores]:
         """Scores by protocol."""
-        every = {protocol: scored(self.runs, protocol) for protocol in PROTOCOLS}
-        return {protocol: score for protocol, score in every.items() if score is not None}
+        scores = {protocol: replicate_scores(self.runs, protocol) for protocol in PROTOCOLS}
+        return {protocol: score for protocol, score in scores.items() if score is not None}
 
     def compare(self, base: Setting, protocol: str) -> Comparison | None:
-        """Compare it with another under a protocol; None if they were not trained on equal data."""
+        """Compare with another setting; None if they were not trained on equal data."""
         ours, theirs = self.scores.get(protocol), base.scores.get(protocol)
         if ours is None or theirs is None or ours.trained_on != theirs.trained_on:
             return None
@@ -131,13 +133,13 @@ class Setting:
 
     @cached_property
     def measured(self) -> Mapping[str, Spread]:
-        """Mean and so on of every measurement that is a single number and that any run has."""
+        """Statistics over the runs of every scalar measurement."""
         table = pd.DataFrame([measurements(run) for run in self.runs])
-        return {name: _described(name, column.dropna().tolist()) for name, column in table.items()}
+        return {name: _describe(name, column.dropna().tolist()) for name, column in table.items()}
 
     @property
     def options(self) -> dict[str, str]:
-        """What was swept, in print: by the last part of its name, if that is enough."""
+        """Printed option values, by the last part of the option's name where that is unique."""
         ends = ["seed", *(name.rpartition(".")[2] for name in self.values)]  # that of the run
         return {
             end if ends.count(end) == 1 else name: show_option(value)
@@ -145,38 +147,38 @@ class Setting:
         }
 
     def label(self) -> tuple[str, ...]:
-        """Its options by their short names."""
+        """Its options as ``name=value``, with short names."""
         return tuple(f"{name}={value}" for name, value in self.options.items() if value != NOTHING)
 
-    def about(self) -> dict[str, str]:
-        """Data, model and options for a CSV file, with whole names."""
+    def columns(self) -> dict[str, str]:
+        """CSV columns that identify the setting: data, source, model and every option."""
         named = {"data": self.data, "source": self.source, "model": self.model}
         return named | {name: show_option(value) for name, value in self.values.items()}
 
-    def columns(self) -> dict[str, str]:
-        """Data and what was changed, for a CSV file about several models."""
+    def block_columns(self) -> dict[str, str]:
+        """CSV columns of its block: data, source and overrides."""
         return {"data": self.data, "source": self.source, "options": " ".join(self.overrides)}
 
     def head(self) -> Cell:
-        """The cell that names its block."""
+        """Table cell that names its block."""
         return block_head(self.data, self.unit, self.source, *self.overrides)
 
 
-def _described(name: str, values: Sequence[float]) -> Spread:
-    """A measurement: a share is between none and all, a time not below 0."""
+def _describe(name: str, values: Sequence[float]) -> Spread:
+    """Statistics of a measurement, with intervals cut to possible shares and times."""
     if name.endswith("(%)"):
         return Unit("accuracy").spread(values)
     return Unit(SECONDS).spread(values) if name == SECONDS else spread(values)
 
 
 def block_head(data: str, unit: Unit, *lines: str) -> Cell:
-    """The cell that names a data set, its metric and some more."""
+    """Table cell with a data set, its metric unless that is accuracy, and further lines."""
     return text(data_name(data) + (" (MAE)" if unit.lower_is_better else ""), *lines)
 
 
 @dataclass(frozen=True, eq=False)
 class Edition:
-    """Runs of an experiment, of one size and variant: only these may enter the same mean."""
+    """Runs of one experiment, size and variant."""
 
     experiment: str
     size: str
@@ -184,23 +186,27 @@ class Edition:
     runs: Sequence[Run] = ()
 
     @property
-    def about(self) -> dict[str, str]:
-        """Its columns in a CSV file."""
+    def columns(self) -> dict[str, str]:
+        """CSV columns that identify the edition."""
         return {"experiment": self.experiment, "size": self.size, "variant": self.variant}
 
     @property
     def title(self) -> str:
-        """The paper's table, or the experiment, in print."""
+        """Printed name: the paper's table, or the experiment."""
         published = published_tables().get(self.experiment)
         return published.title if published else f"Experiment {self.experiment}"
 
     @property
-    def words(self) -> str:
+    def qualifier(self) -> str:
         """Size and variant in the title of a table."""
         return f"(size={self.size}, variant={self.variant})"
 
+    def table_name(self, *prefix: str) -> str:
+        """File name of one of its tables."""
+        return file_name(*prefix, *self.columns.values())
+
     def command(self, options: Iterable[str], protocol: str = "best_test") -> str:
-        """What to type to make more of its runs."""
+        """Command that makes more of its runs."""
         return plans.command(self.experiment, self.size, self.variant, options, protocol)
 
     @cached_property
@@ -210,37 +216,37 @@ class Edition:
 
     @cached_property
     def tests(self) -> dict[tuple[Setting, str], Comparison]:
-        """What can be compared, by setting and protocol."""
+        """Comparison of every setting with its base, by setting and protocol."""
         return compare_settings(self.settings)
 
     def dense_twin(self, setting: Setting) -> Setting | None:
-        """The dense network of the same setting."""
+        """The dense network with the same options on the same data."""
         base = base_of(setting, self.settings)
         return base if base and base.model != setting.model else None
 
     @property
     def blocks(self) -> dict[tuple[str, str, tuple[str, ...]], dict[str, Setting]]:
-        """By data, source and overrides the settings, which differ in the model alone."""
+        """Settings by block (data, source and overrides), then by model."""
         groups = group_by(self.settings, lambda setting: setting.block)
         return {key: {setting.model: setting for setting in group} for key, group in groups.items()}
 
 
 def editions_of(runs: Iterable[Run]) -> list[Edition]:
-    """Runs by experiment, size and variant; as published first."""
+    """Group runs by experiment, size and variant; within an experiment, as published first."""
     groups = group_by(runs, lambda run: (run.experiment, run.size, run.variant))
     order = sorted(groups, key=lambda key: (key[0], *edition_order(*key[1:])))
     return [Edition(*key, groups[key]) for key in order]
 
 
-@lru_cache(maxsize=4)  # all tables and figures ask
+@lru_cache(maxsize=4)  # every table and figure asks
 def editions(collection: Collection, *, random_trials: bool = False) -> list[Edition]:
-    """The editions of all experiments but random trials, or of these only."""
+    """The editions of all runs that are not random trials, or of the random trials only."""
     runs = [run for run in collection.runs if (run.trial is not None) == random_trials]
     return editions_of(runs)
 
 
 def settings_of(runs: Sequence[Run]) -> list[Setting]:
-    """All settings of an edition, in the order of their values."""
+    """Group the runs of an edition into settings, in the order of their option values."""
     versions = data_versions(runs)
     flat = {}
     for run in runs:
@@ -254,15 +260,15 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
     rows: list[tuple[Run, Mapping[str, Any], tuple[str, ...]]]
     rows = [(run, flat[run], tuple(changed.values())) for run, changed in changes.items()]
     for run, options in others:
-        typed = (*plans.as_overrides(options, swept), *plans.limits(run))
-        rows.append((run, options, tuple(dict.fromkeys(typed))))
+        overrides = (*plans.as_overrides(options, swept), *plans.limits(run))
+        rows.append((run, options, tuple(dict.fromkeys(overrides))))
     same = group_by(
         rows, lambda row: (*(show_value(row[1].get(name)) for name in (*known, *names)), row[2])
     )
     divisions = [
-        (options, typed, mark, replicates)
+        (options, overrides, mark, replicates)
         for members in same.values()
-        for _, options, typed in members[:1]
+        for _, options, overrides in members[:1]
         for mark, replicates in split_replicates([run for run, _, _ in members])
     ]
     several = any(mark for _, _, mark, _ in divisions)
@@ -272,11 +278,11 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
             options["source"],
             replicates[0].model,
             {name: options.get(name) for name in names} | ({"config": mark} if several else {}),
-            (*typed, mark) if mark else typed,
+            (*overrides, mark) if mark else overrides,
             replicates,
             replicates[0] in changes,
         )
-        for options, typed, mark, replicates in divisions
+        for options, overrides, mark, replicates in divisions
     ]
     return sorted(groups, key=_order)
 
@@ -289,7 +295,7 @@ def _order(setting: Setting) -> tuple[Any, ...]:
 
 
 def _comparable(value: Any) -> tuple[Any, ...]:
-    """Numbers by value, lists by their elements, before all else."""
+    """Sort key of an option value: numbers and lists of numbers by value, then all else as text."""
     elements = value if isinstance(value, list) else [value]
     numeric = all(isinstance(element, int | float) for element in elements)
     return (0, *elements) if numeric else (1, show_value(value))
@@ -300,9 +306,8 @@ def compare_settings(
 ) -> dict[tuple[Setting, str], Comparison]:
     """Test every setting against its base, where both were trained on equal data.
 
-    Holm's correction is made under each protocol, for protocols are views of the same runs; fake
-    data are a family of their own. A data set of the paper counts once, however many lengths it
-    was run at.
+    Holm's correction is made per protocol, because protocols are views of the same runs; fake data
+    are a family of their own. A data set of the paper counts once, at however many lengths it ran.
     """
     bases = {setting: base for setting in settings if (base := base_of(setting, settings))}
     tests = {
@@ -313,33 +318,33 @@ def compare_settings(
     }
     by_rank = sorted(tests, key=lambda key: key[0].rank)
     for family in group_by(by_rank, lambda key: (key[1], key[0].fake)).values():
-        labels = [_counts_as(setting) for setting, _ in family]
+        labels: list[Hashable] = [
+            (setting.data, setting.model) if setting.of_paper else setting for setting, _ in family
+        ]  # equal labels count once
         members = [tests[key] for key in family]
-        usual = holm([test.p for test in members], labels)
+        corrected = holm([test.p for test in members], labels)
         resampled = holm(
             [test.p if test.p_resampled is None else test.p_resampled for test in members], labels
         )
-        for key, p, p_resampled in zip(family, usual, resampled, strict=True):
-            known = tests[key].p_resampled is not None
-            p_resampled = p_resampled if known else None
-            tests[key] = replace(tests[key], p_holm=p, p_resampled_holm=p_resampled)
+        for key, test, p, p_resampled in zip(family, members, corrected, resampled, strict=True):
+            resampled_holm = None if test.p_resampled is None else p_resampled
+            tests[key] = replace(test, p_holm=p, p_resampled_holm=resampled_holm)
     return tests
 
 
-def _counts_as(setting: Setting) -> Hashable:
-    """Tests with the same label count once in Holm's correction."""
-    return (setting.data, setting.model) if setting.of_paper else setting
-
-
 def base_of(setting: Setting, settings: Sequence[Setting]) -> Setting | None:
-    """What a setting is compared with: the dense network of the same setting.
+    """The setting to compare with: the dense network with the same options on the same data.
 
-    Where there is no dense network at all, the same network as the experiment has it; changes of
-    the data have no such base, for they change what the network is tested on.
+    Without any dense network it is the same network with the experiment's own options. Settings
+    that change the data have no such base: they are tested on other data.
     """
     if setting.of_paper or any(other.model == dense_twin(setting.model) for other in settings):
         twins = [other for other in settings if _is_twin(other, setting)]
-        return max(twins, key=lambda twin: _equal_options(twin, setting), default=None)
+        own = setting.values.items()
+        return max(
+            twins, key=lambda twin: sum(twin.values[name] == value for name, value in own),
+            default=None,
+        )  # fmt: skip
     if any(name.startswith("data.") for name in setting.values):
         return None
     same = [
@@ -356,10 +361,6 @@ def _is_twin(dense: Setting, other: Setting) -> bool:
     if other.of_paper:
         return dense.block == other.block
     return (dense.data, dense.source) == (other.data, other.source) and all(
-        value is None or value == other.values[name] or name in NOT_OF_DENSE
+        value is None or value == other.values[name] or name in IGNORED_BY_DENSE
         for name, value in dense.values.items()
     )
-
-
-def _equal_options(dense: Setting, other: Setting) -> int:
-    return sum(value == other.values[name] for name, value in dense.values.items())

@@ -1,4 +1,4 @@
-"""What the terminal shows: a network before it trains, the summary after it, tables of a report."""
+"""Terminal output: a network before training, the summary of a run, tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from focusing.reports.tables import Cell, Table
 
 MAX_ROWS = 40
-"""Rows of a table; the rest is in the report."""
+"""Most rows of a table; the report has all."""
 PROTOCOL_MEANINGS = {
     "best_test": "best test epoch, as in the paper",
     "holdout": "test at the best validation epoch",
@@ -35,7 +35,7 @@ PROTOCOL_MEANINGS = {
 
 
 def show(args: argparse.Namespace) -> None:
-    """``focusing show``: print the summary of ``args.run``."""
+    """``focusing show``: print the summary of the run ``args.run``."""
     record = read_record(args.run)
     if record is None:
         begun = (args.run / "config.yaml").exists()
@@ -49,16 +49,11 @@ def show(args: argparse.Namespace) -> None:
 
 
 def summary(record: Mapping[str, Any], folder: Path) -> Grid:
-    """A run: what it was, what it scored, what it cost.
-
-    Args:
-        record: the contents of ``result.json``.
-        folder: the run folder.
-    """
-    shown = {"failed": "  [red]failed[/red]", "pruned": "  [yellow]pruned[/yellow]"}
+    """Summary of a run as a table: data, model, scores, foci, cost."""
+    status = {"failed": "  [red]failed[/red]", "pruned": "  [yellow]pruned[/yellow]"}
     grid = Grid(box=SIMPLE_HEAD, show_header=True, pad_edge=False, title_justify="left")
     grid.add_column(escape(record["experiment"]), style="dim", no_wrap=True)
-    grid.add_column(f"seed {record['seed']}{shown.get(record['status'], '')}", overflow="fold")
+    grid.add_column(f"seed {record['seed']}{status.get(record['status'], '')}", overflow="fold")
     for name, value in (*_facts(record), ("folder", escape(str(folder)))):
         grid.add_row(name, value)
     return grid
@@ -115,7 +110,7 @@ def _cost(record: Mapping[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in one or two words."""
+    """Format a time with one or two units."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -126,7 +121,7 @@ def duration(seconds: float) -> str:
 def opening(
     config: Mapping[str, Any], overrides: Sequence[str], data: str, net: Network
 ) -> Iterator[RenderableType]:
-    """What a run prints before it trains: what was changed, and the layers of its network.
+    """What a run prints before it trains: changed options, and the layers of its network.
 
     Args:
         config: plain containers.
@@ -151,7 +146,7 @@ def opening(
 
 
 def _foci(layer: FocusedLinear) -> str:
-    """How many foci a layer has, where, and how wide they are."""
+    """Number, place and width of a layer's foci."""
     mu, sigma = layer.mu.detach(), layer.sigma.detach()
     ends = [f"{float(end):.3g}" for end in (mu.min(), mu.max(), sigma.min(), sigma.max())]
     centres, apertures = (" to ".join(dict.fromkeys(pair)) for pair in (ends[:2], ends[2:]))
@@ -163,13 +158,13 @@ def _foci(layer: FocusedLinear) -> str:
 def closing(
     record: Mapping[str, Any], run_dir: Path, overrides: Sequence[str], program: str
 ) -> Iterator[RenderableType]:
-    """What a run prints at its end: its table, its figures, and what to do next.
+    """What a run prints at its end: summary, figures, and the next commands.
 
     Args:
         record: of the run.
         run_dir: its folder.
         overrides: the command line.
-        program: how the command begins, such as ``python train.py``; empty: there is none.
+        program: start of a command, such as ``python train.py``; empty if there is none.
     """
     yield summary(record, run_dir)
     if any(run_dir.glob("figures/*.png")):
@@ -189,11 +184,9 @@ def closing(
 
 
 def table_lines(table: Table, printed: set[str] | None = None) -> Iterator[RenderableType]:
-    """A table with rows and its notes, to be printed one after the other.
+    """A table with its notes, to be printed line by line.
 
-    Args:
-        table: the table.
-        printed: notes that were printed before and are left out; those of this table are added.
+    Notes in ``printed`` are left out, and those of this table are added to it.
     """
     printed = set() if printed is None else printed
     yield _grid(table)
@@ -216,7 +209,7 @@ def _grid(table: Table) -> Grid:
     for column in table.columns:
         grid.add_column(escape(column.title), justify=column.align, overflow="fold")
     for row in table.rows[:MAX_ROWS]:
-        if row.begins and grid.rows:
+        if row.starts_block and grid.rows:
             grid.add_section()
         grid.add_row(*map(_cell, row.cells))
     return grid

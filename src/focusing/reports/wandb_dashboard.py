@@ -1,4 +1,4 @@
-"""``focusing wandb dashboard``: a W&B workspace that compares runs, and the same as code."""
+"""``focusing wandb dashboard``: makes a W&B workspace that compares runs, or code for it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,23 @@ from typing import Any
 
 from focusing.errors import UserError
 from focusing.reports.names import data_name, data_order
-from focusing.reports.report import nothing, search_folders
+from focusing.reports.report import no_runs_message, search_folders
 from focusing.reports.tables.trial_tables import BASE
 from focusing.reports.wandb_items import KEY, PROJECT, digest
-from focusing.reports.wandb_push import default_entity, place, require_server, sentence
+from focusing.reports.wandb_push import default_entity, one_line, require_server, target_name
 from focusing.results.collect import Run, collect
 from focusing.results.frame import group_by
 from focusing.training.wandb_run import PRUNING
 
 LABEL = "config.label"
-"""A bar is a mean over runs of one model, size, variant and protocol in one experiment."""
-
-
+"""Bars are means over runs with this label: experiment, model, size, variant and protocol."""
 Panel = tuple[str, dict[str, Any]]
-"""A class of ``wandb_workspaces.reports.v2``, and its options."""
+"""Name of a class in ``wandb_workspaces.reports.v2``, and its arguments."""
 Sections = Mapping[str, Sequence[Panel]]
 
 
 def sections(runs: Sequence[Run]) -> dict[str, list[Panel]]:
-    """The sections of the workspace with their panels: one for each experiment, then all runs.
-
-    Args:
-        runs: what it is for.
-    """
+    """Sections of the workspace with their panels: one per experiment, then all runs."""
     experiments = group_by(sorted(runs, key=lambda run: run.experiment), lambda run: run.experiment)
     layers = sorted({layer for run in runs for layer in run.focus})
     speed = {"x": "wall_seconds", "y": "score/best_test"}
@@ -51,7 +45,7 @@ def sections(runs: Sequence[Run]) -> dict[str, list[Panel]]:
 
 
 def _comparisons(experiment: str, runs: Sequence[Run]) -> Iterator[Panel]:
-    """What compares the runs of an experiment: their keys have its name, or are of it alone."""
+    """Panels that compare the runs of an experiment."""
     for data in sorted({run.data for run in runs if run.trial is None}, key=data_order):
         yield _bars(data_name(data), f"{experiment}/{data}")
     for model in sorted({run.model for run in runs if run.trial is not None} - {BASE}):
@@ -68,14 +62,8 @@ def _comparisons(experiment: str, runs: Sequence[Run]) -> Iterator[Panel]:
 
 
 def _bars(title: str, metric: str) -> Panel:
-    options = {
-        "title": title,
-        "metrics": [metric],
-        "groupby": LABEL,
-        "groupby_aggfunc": "mean",
-        "groupby_rangefunc": "stddev",
-    }
-    return "BarPlot", options
+    groups = {"groupby": LABEL, "groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
+    return "BarPlot", {"title": title, "metrics": [metric], **groups}
 
 
 def _line(title: str, x: str, y: str) -> Panel:
@@ -115,14 +103,14 @@ print(make(sections, entity={entity!r}, project={project!r}, name={name!r}))
 
 
 def dashboard(options: argparse.Namespace) -> None:
-    """Run the command with its arguments."""
+    """Run ``focusing wandb dashboard`` with its arguments."""
     folders = search_folders(options.folders)
     runs = collect(folders).runs
     if not runs:
-        raise UserError(nothing(folders))
+        raise UserError(no_runs_message(folders))
     shown = sections(runs)
     project = options.project or PROJECT
-    where = place(options.entity, project)
+    where = target_name(options.entity, project)
     count = sum(map(len, shown.values()))
     described = f"workspace {options.name!r} of {where} with {len(shown)} sections, {count} panels"
     if options.save or options.dry_run:
@@ -153,16 +141,16 @@ def dashboard(options: argparse.Namespace) -> None:
 
 
 def make(sections: Sections, *, entity: str | None, project: str, name: str) -> str:
-    """Make a workspace; one of the same name is replaced, so that there are never two.
+    """Make a workspace, or replace the one of the same name.
 
     Args:
         sections: from :func:`sections`.
-        entity: the user or team; None: the one of the key.
+        entity: the user or team; None: the default of the API key.
         project: whose runs it shows.
         name: of the workspace.
 
     Returns:
-        Its address.
+        Its URL.
     """
     import wandb_workspaces.reports.v2 as wr
     import wandb_workspaces.workspaces as ws
@@ -180,16 +168,16 @@ def make(sections: Sections, *, entity: str | None, project: str, name: str) -> 
         project=project,
         name=name,
         sections=folded,
-        # Runs that differ in their seed only are one line, in the group of their experiment.
+        # One line per config, in the group of its experiment: seeds are averaged.
         runset_settings=ws.RunsetSettings(groupby=[ws.Metric("Group"), ws.Config("config_hash")]),
     )
     view = digest(name)[:11]
     try:
         workspace._internal_name = f"nw-{view}-v"
         address = f"{workspace.url.partition('?')[0]}?nw={view}"
-        with suppress(ValueError):  # there is none of this name
+        with suppress(ValueError):  # no workspace of this name exists
             workspace._internal_id = ws.Workspace.from_url(address)._internal_id
         workspace.save()
     except Exception as error:
-        raise UserError(f"W&B did not take the workspace: {sentence(error)}.") from error
+        raise UserError(f"W&B did not take the workspace: {one_line(error)}.") from error
     return str(workspace.url)

@@ -1,4 +1,4 @@
-"""What W&B gets: a record as a W&B run, and all random trials as one."""
+"""Records as W&B runs, and all random trials of an experiment as one W&B run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 from focusing.config import Optim
 from focusing.errors import DamagedError
 from focusing.reports.foci import read_layers
+from focusing.reports.names import plural
 from focusing.reports.tables.trial_tables import BASE, noise_level
 from focusing.results.collect import Run
 from focusing.results.frame import group_by, replicate_key
@@ -31,65 +32,60 @@ from focusing.training.wandb_run import (
 
 log = logging.getLogger(__name__)
 PROJECT = "focusing"
-MARK = "record"
-"""In the summary of a run: equal to that of a record that was sent whole."""
+RECORD_DIGEST = "record"
+"""Summary key of the digest of a record that was sent completely."""
 INIT_SECONDS = 60
-"""How long to wait for W&B to open a run."""
+"""Seconds to wait for W&B to open a run."""
 KEY = JOB_TYPE = "trials"
-"""The key of the scatter, whose table W&B keeps as ``trials_table``; the job type of its run."""
+"""Key of the scatter plot, whose table W&B keeps as ``trials_table``; job type of its run."""
 Rows = list[list[Any]]
 Layers = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Item:
-    """What is to be sent.
+    """A W&B run to send.
 
     Attributes:
-        run: the W&B run, as arguments of ``wandb.init``. Its ``id`` is the same whenever and from
-            wherever it is sent; its ``entity`` None stands for that of the key.
-        mark: changes with what it was made from.
+        run: arguments of ``wandb.init``. The ``id`` does not depend on when and where it is sent;
+            an ``entity`` of None is the default of the API key.
+        digest: changes with the content.
         content: what it holds, in a few words.
-        fill: logs its content to an open W&B run.
+        fill: logs the content to an open W&B run.
     """
 
     run: Mapping[str, Any]
-    mark: str
+    digest: str
     content: str
     fill: Callable[[Any], None]
 
     @property
     def title(self) -> str:
-        """Its experiment and its name."""
+        """Experiment and name."""
         return f"{self.run['group']}/{self.run['name']}"
 
     def line(self) -> str:
-        """What it is, in a line."""
+        """Describe it in one line."""
         return f"{self.run['id']}  {self.title}  {' '.join(self.run['tags'])}  ({self.content})"
 
 
 def digest(*parts: str | bytes) -> str:
-    """Sixteen hexadecimal digits that are equal for equal parts."""
+    """Hash some parts to 16 hexadecimal digits."""
     encoded = (part if isinstance(part, bytes) else part.encode() for part in parts)
     return hashlib.sha256(b"".join(part + b"\0" for part in encoded)).hexdigest()[:16]
 
 
 def account(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Project and entity that a run was logged to while it trained, or would have been."""
+    """Project and entity of a run's logger, or the defaults."""
     logged = (config.get("logger") or {}).get("wandb") or {}
     return {"project": logged.get("project") or PROJECT, "entity": logged.get("entity")}
 
 
 def send(item: Item, project: str, entity: str) -> None:
-    """Open the W&B run, fill it and close it, whatever happens.
+    """Send a run to a project of an entity.
 
-    A run that W&B has in part, because an earlier attempt was cut short or because it was logged
-    while it trained, is completed: it keeps its history, config and pictures.
-
-    Args:
-        item: what to send.
-        project: where to.
-        entity: the user or team.
+    A run that W&B has in part (logged while it trained, or interrupted while it was sent) is
+    completed: it keeps its history, config and pictures.
     """
     import wandb
 
@@ -98,12 +94,12 @@ def send(item: Item, project: str, entity: str) -> None:
             **{**item.run, "project": project, "entity": entity},
             resume="allow",
             dir=folder,
-            reinit="create_new",  # never a run that somebody left open
+            reinit="create_new",  # do not reuse a run that is open in this process
             settings=wandb.Settings(
                 init_timeout=INIT_SECONDS,
                 console="off",
                 silent=True,
-                # What this machine is and does says nothing about a run that is over.
+                # The run is over: the state of this machine says nothing about it.
                 disable_git=True,
                 save_code=False,
                 x_disable_stats=True,
@@ -114,17 +110,17 @@ def send(item: Item, project: str, entity: str) -> None:
         code = 1
         try:
             item.fill(run)
-            run.summary[MARK] = item.mark
+            run.summary[RECORD_DIGEST] = item.digest
             code = 0
         finally:
             run.finish(exit_code=code)
 
 
 def item_of(run: Run) -> Item:
-    """The W&B run of a finished run.
+    """Make the W&B run of a finished run.
 
-    Its id is the one that the run had while it trained with ``logger=wandb``, online or offline;
-    otherwise it follows from what the run is, so that copies of a record are one run.
+    Its id is the one it had while it trained with ``logger=wandb``. Otherwise the id is derived
+    from the run's identity, so that copies of a record become one W&B run.
     """
     logged = (run.config.get("logger") or {}).get("wandb") or {}
     identity = (run.experiment, run.config_hash, str(run.seed), run.source, run.fingerprint)
@@ -145,19 +141,14 @@ def item_of(run: Run) -> Item:
             **{name: record.get(name) for name in ("versions", "git", "started")},
         },
     }
-    content = f"scores, history, {figures} figure{'' if figures == 1 else 's'}{foci}"
+    content = f"scores, history, {plural(figures, 'figure')}{foci}"
     return Item(made, digest(json.dumps(record)), content, partial(_fill, run))
 
 
 def rows_of(
     record: Mapping[str, Any], more: Mapping[int, Mapping[str, float]]
 ) -> Iterator[dict[str, float]]:
-    """The history of a run: a row per epoch, then the curves that callbacks measured.
-
-    Args:
-        record: of the run.
-        more: epoch -> what else its row has.
-    """
+    """History of a run: a row per epoch, with ``more`` columns by epoch, then measured curves."""
     series = record.get("series") or {}
     epochs = max(map(len, series.values()), default=0)
     for epoch in sorted({*range(epochs), *more}):
@@ -168,7 +159,7 @@ def rows_of(
 
 
 def _course(run: Run, epochs: int, layers: Layers) -> dict[int, dict[str, float]]:
-    """Epoch -> mean and spread of the foci of each layer, and learning rates, as logged live."""
+    """Epoch -> mean and deviation of each layer's foci, and learning rates, as logged live."""
     course: dict[int, dict[str, float]] = {}
     for layer, arrays in layers.items():
         for at, epoch in enumerate(arrays["epoch"].tolist()):
@@ -193,20 +184,20 @@ def _fill(run: Run, to: Any) -> None:
         log.warning("%s Its foci are not sent.", error)
         layers = {}
     define_metrics(to)
-    known = to.starting_step  # of a run that is continued, W&B has these rows
+    known = to.starting_step  # rows that W&B has of a run that is continued
     epochs = max(map(len, (record.get("series") or {}).values()), default=0)
     rows = list(rows_of(record, _course(run, epochs, layers)))
     for step, row in enumerate(rows[known:], start=known):
         to.log(row, step=step)
     media = {**_pictures(run), **_tables(layers)}
-    if media:  # a step of its own: without a number it would join the last one
+    if media:  # in a step of its own: without a number it would join the last one
         to.log(media, step=max(known, len(rows)))
     to.summary.update(summary_of(record))
     log_checkpoint(to, record["config"], run.path)
 
 
 def _pictures(run: Run) -> dict[str, Any]:
-    """The figures of a run; those of its foci by the names that they have while it trains."""
+    """Figures of a run; those of foci have the keys that they have while a run trains."""
     import wandb
 
     pictures: dict[str, Any] = {}
@@ -221,7 +212,7 @@ def _pictures(run: Run) -> dict[str, Any]:
 
 
 def _tables(layers: Layers) -> dict[str, Any]:
-    """Foci of all neurons at the start and at the end, a table per layer."""
+    """Foci of all neurons at the start and the end, a table per layer."""
     import numpy as np
     import wandb
 
@@ -241,7 +232,7 @@ def _tables(layers: Layers) -> dict[str, Any]:
 
 
 def trial_items(runs: Sequence[Run]) -> list[Item]:
-    """One item per experiment, size, variant, protocol and data source of trials."""
+    """Make one W&B run per experiment, size, variant, protocol and source of random trials."""
     trials = [run for run in runs if run.trial is not None]
     groups = group_by(
         trials, lambda run: (run.experiment, run.size, run.variant, run.protocol, run.source)
@@ -265,14 +256,14 @@ def trial_items(runs: Sequence[Run]) -> list[Item]:
                 "data": {"name": members[0].data, "source": source},
             },
         }
-        mark = digest(json.dumps([columns, rows]))
         content = f"a table of {len(rows)} trials, {', '.join(columns[4:])}"
-        items.append(Item(made, mark, content, partial(_fill_trials, columns, rows)))
+        fill = partial(_fill_trials, columns, rows)
+        items.append(Item(made, digest(json.dumps([columns, rows])), content, fill))
     return items
 
 
 def trial_table(runs: Sequence[Run]) -> tuple[list[str], Rows]:
-    """Columns and rows: what a trial was, and the accuracy of every model in percent."""
+    """Columns and rows: the parameters of a trial, and the accuracy of every model in percent."""
     models = sorted({run.model for run in runs}, key=lambda name: (name != BASE, name))
     rows = []
     for members in group_by(runs, replicate_key).values():

@@ -1,4 +1,4 @@
-"""Records as runs leave them, with scores of our choice."""
+"""Writes records, arrays and configs of made-up runs for tests of reports."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -28,7 +28,7 @@ SMALLEST: dict[str, Any] = {
     "metric": "accuracy",
     "scores": {"last": {"value": 0.5, "epoch": 0}},
 }
-"""As little as a record can hold."""
+"""The smallest valid record."""
 
 
 @cache  # it takes half a second
@@ -40,7 +40,7 @@ def focus_config(data: str) -> dict[str, Any]:
 def config_of(
     experiment: str, data: str, model: str, size: str, variant: str, *, holdout: bool
 ) -> dict[str, Any]:
-    """As composed for an experiment of the paper; of others, what tables look at."""
+    """Composed config of an experiment of the paper; for others, the options that tables read."""
     config: dict[str, Any] = {}
     if experiment in (*published_tables(), TRIALS_EXPERIMENT):
         config = deepcopy(composed(experiment, size, variant, data, model) or {})  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def config_of(
     return {**config, "protocol": protocol}
 
 
-def leave(
+def add_run(
     folder: Path,
     experiment: str,
     data: str,
@@ -74,14 +74,14 @@ def leave(
     sizes: dict[str, Any] | None = None,
     **more: Any,
 ) -> Path:
-    """Write the record of a run that never was.
+    """Write the record of a made-up run.
 
     Args:
-        test: test scores of its epochs, fractions or errors.
-        val: the same on a validation split; none: the run keeps none.
+        test: test scores of its epochs, as fractions or errors.
+        val: the same on a validation split; None if the run has no such split.
         options: dotted names of the config -> values.
-        sizes: entries of what the record says about the data.
-        more: entries of the record.
+        sizes: entries of the record's ``data``.
+        more: further entries of the record.
     """
     config = config_of(experiment, data, model, size, variant, holdout=val is not None)
     config.update(name=experiment, seed=seed, size=size, variant=variant)
@@ -120,19 +120,19 @@ def leave(
     return folder
 
 
-def leave_runs(
+def add_runs(
     folder: Path, experiment: str, data: str, models: Mapping[str, Sequence[float]], **more: Any
 ) -> None:
     """Write a record for every score of every model, with seeds 0, 17, 34, ..."""
     for model, values in models.items():
         for place, score in enumerate(values):
-            leave(folder, experiment, data, model, 17 * place, [score], **more)
+            add_run(folder, experiment, data, model, 17 * place, [score], **more)
 
 
 def foci_arrays(
     mu: Any = None, tau: Any = None, *, neurons: int = 3, epochs: int = 60
 ) -> dict[str, Any]:
-    """What a run writes to ``focus.npz``: foci of one layer, random ones unless they are passed.
+    """Arrays of ``focus.npz`` with the foci of one layer; random ones unless they are passed.
 
     Args:
         mu: centres of shape (epochs, neurons, axes).
@@ -152,8 +152,8 @@ def foci_arrays(
     return {"epoch": np.arange(len(mu)), **{f"hidden1/{name}": layer[name] for name in layer}}
 
 
-def leave_foci(folder: Path, mu: Any = None, tau: Any = None, **more: int) -> None:
-    """Write the foci of a run that never was; see :func:`foci_arrays`."""
+def add_foci(folder: Path, mu: Any = None, tau: Any = None, **more: int) -> None:
+    """Write the foci of a made-up run; see :func:`foci_arrays`."""
     np.savez(folder / "focus.npz", allow_pickle=False, **foci_arrays(mu, tau, **more))
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from focusing.cli import main as command
-from focusing.reports.archive import FEW_NEURONS, FEW_TIMES, NEURONS, TIMES
+from focusing.reports.archive import MAX_NEURONS, MAX_NEURONS_OF_MANY, MAX_TIMES, MAX_TIMES_OF_MANY
 from focusing.reports.foci import read_foci
 from focusing.results.collect import Run, collect
 from focusing.results.store import ARCHIVE, read_lines, write_archive
 from tests.command_line import archive as main
-from tests.unit.reports.records import leave, leave_foci
+from tests.unit.reports.records import add_foci, add_run
 
 
 def facts(run: Run) -> tuple[object, ...]:
@@ -22,9 +22,9 @@ def facts(run: Run) -> tuple[object, ...]:
 def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outputs, results = tmp_path / "outputs", tmp_path / "results"
     for seed in (0, 17):
-        leave(outputs, "e", "dna", "focus_s", seed, [0.5, 1 / 3], val=[0.1, 0.2])
-    leave(outputs, "f", "dna", "dense", 0, [0.5], status="failed", error="no luck")
-    leave(outputs, "e", "dna", "dense", 0, [0.25])
+        add_run(outputs, "e", "dna", "focus_s", seed, [0.5, 1 / 3], val=[0.1, 0.2])
+    add_run(outputs, "f", "dna", "dense", 0, [0.5], status="failed", error="no luck")
+    add_run(outputs, "e", "dna", "dense", 0, [0.25])
     main([str(outputs), "--out", str(results)])
     assert "4 records" in capsys.readouterr().out
     before, after = collect([outputs]), collect([results], tmp_path / "cache.json")
@@ -39,9 +39,9 @@ def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_an_archive_grows_and_is_not_written_without_need(tmp_path: Path) -> None:
     first, other, second, results = (tmp_path / name for name in ("1", "f", "2", "results"))
-    leave(first, "e", "dna", "dense", 0, [0.25])
-    leave(other, "f", "dna", "dense", 0, [0.25])
-    leave(second, "e", "dna", "dense", 17, [0.5])
+    add_run(first, "e", "dna", "dense", 0, [0.25])
+    add_run(other, "f", "dna", "dense", 0, [0.25])
+    add_run(second, "e", "dna", "dense", 17, [0.5])
     main([str(first), "--out", str(results)])
     once = (results / "e" / ARCHIVE).read_bytes()
     main([str(first), "--out", str(results)])
@@ -55,11 +55,11 @@ def test_an_archive_grows_and_is_not_written_without_need(tmp_path: Path) -> Non
 
 def test_what_an_older_version_archived_keeps_its_name(tmp_path: Path) -> None:
     first, second, results = (tmp_path / name for name in ("first", "second", "results"))
-    leave(first, "e", "boston", "dense", 0, [2.0])
+    add_run(first, "e", "boston", "dense", 0, [2.0])
     main([str(first), "--out", str(results)])
     [(_, record)] = read_lines(results / "e" / ARCHIVE)
     write_archive(results / "e", [("0123456789/seed=0", record)])
-    leave(second, "e", "boston", "dense", 17, [3.0])
+    add_run(second, "e", "boston", "dense", 17, [3.0])
     main([str(second), "--out", str(results)])
     assert "0123456789/seed=0" in dict(read_lines(results / "e" / ARCHIVE))
     assert len(collect([results]).runs) == 2
@@ -67,20 +67,24 @@ def test_what_an_older_version_archived_keeps_its_name(tmp_path: Path) -> None:
 
 def test_runs_on_other_data_keep_their_own_folder(tmp_path: Path) -> None:
     for name in "ab":
-        leave(tmp_path / name, "e", "dna", "dense", 0, [0.25], fingerprint=name)
+        add_run(tmp_path / name, "e", "dna", "dense", 0, [0.25], fingerprint=name)
     main([str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "results")])
     assert len(list(read_lines(tmp_path / "results" / "e" / ARCHIVE))) == 2
 
 
 @pytest.mark.parametrize(
     ("neurons", "times", "most"),
-    [(3, TIMES, NEURONS), (64, TIMES, NEURONS), (200, FEW_TIMES, FEW_NEURONS)],
+    [
+        (3, MAX_TIMES, MAX_NEURONS),
+        (64, MAX_TIMES, MAX_NEURONS),
+        (200, MAX_TIMES_OF_MANY, MAX_NEURONS_OF_MANY),
+    ],
 )
 def test_foci_are_thinned_and_stay_readable(
     tmp_path: Path, neurons: int, times: int, most: int
 ) -> None:
-    folder = leave(tmp_path / "outputs", "e", "dna", "focus_s", 0, [0.25])
-    leave_foci(folder, neurons=neurons)
+    folder = add_run(tmp_path / "outputs", "e", "dna", "focus_s", 0, [0.25])
+    add_foci(folder, neurons=neurons)
     main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
     [run] = collect([tmp_path / "results"]).runs
     [foci], [whole] = read_foci(run.path, run.sizes), read_foci(folder, run.sizes)
@@ -98,11 +102,11 @@ def test_foci_are_thinned_and_stay_readable(
 def test_large_arrays_are_kept_of_the_best_run_alone_and_not_of_a_small_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("focusing.reports.archive.SMALL", 0)
-    quick = leave(tmp_path / "outputs", "e", "dna", "focus_s", 34, [0.5], size="quick")
-    leave_foci(quick)
+    monkeypatch.setattr("focusing.reports.archive.SMALL_BYTES", 0)
+    quick = add_run(tmp_path / "outputs", "e", "dna", "focus_s", 34, [0.5], size="quick")
+    add_foci(quick)
     for seed, score in ((0, 0.25), (17, 0.75)):
-        leave_foci(leave(tmp_path / "outputs", "e", "dna", "focus_s", seed, [score]))
+        add_foci(add_run(tmp_path / "outputs", "e", "dna", "focus_s", seed, [score]))
     for _ in range(2):  # the second time, from the archive itself
         main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
         kept = sorted((tmp_path / "results").rglob("focus.npz"))
@@ -110,7 +114,7 @@ def test_large_arrays_are_kept_of_the_best_run_alone_and_not_of_a_small_size(
 
 
 def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:
-    leave(tmp_path / "e", "e", "dna", "dense", 0, [0.25])
+    add_run(tmp_path / "e", "e", "dna", "dense", 0, [0.25])
     (tmp_path / "results").mkdir()
     whole = lzma.compress(b'{"folder": "a/seed=0"}\n')
     for content in (whole[:-3], b"no xz", lzma.compress(b"no json"), lzma.compress(b"[]\n")):
@@ -124,7 +128,7 @@ def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:
 def test_nothing_to_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    leave(tmp_path / "outputs", "e", "dna", "dense", 0, [0.25])
+    add_run(tmp_path / "outputs", "e", "dna", "dense", 0, [0.25])
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     main([])

@@ -22,7 +22,7 @@ from focusing.reports.page.run_page import foci_of
 from focusing.reports.page.site import write_page
 from focusing.results.collect import collect
 from tests.command_line import archive
-from tests.unit.reports.records import foci_arrays, leave
+from tests.unit.reports.records import add_run, foci_arrays
 
 PUBLISHED = Path(__file__).parents[3] / "results"
 Arrays = dict[str, Any]
@@ -108,7 +108,7 @@ def test_the_figure_is_left_out_and_the_rest_is_drawn(
 ) -> None:
     foci = {"hidden1": {"moved": 0.1, "sigma_first": 0.1, "sigma_last": 0.2, "widened": 1.0}}
     for name in ("learning_to_focus", "sides"):
-        folder = leave(tmp_path / "runs", name, "synthetic", "focus_s", 0, [0.5], focus=foci)
+        folder = add_run(tmp_path / "runs", name, "synthetic", "focus_s", 0, [0.5], focus=foci)
         (folder / "focus.npz").write_bytes(WHOLE if name == "sides" else b"")
     collection = collect([tmp_path / "runs"])
     figures = all_figures(collection)
@@ -157,7 +157,7 @@ def test_numbers_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.Monkey
 
     chart = Chart("a", "A", "b", (), draw)
     monkeypatch.setattr("focusing.reports.figures.gallery.all_figures", lambda _: Figures([chart]))
-    leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5])
+    add_run(tmp_path / "runs", "e", "dna", "dense", 0, [0.5])
     files = write_figures(collect([tmp_path / "runs"]), tmp_path)
     assert [path.name for path in files] == ["index.json", "all.md"]
     assert "Axis limits" in (tmp_path / "figures" / "all.md").read_text()

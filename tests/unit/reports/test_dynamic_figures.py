@@ -9,19 +9,19 @@ from focusing.reports.figures.chart import Runs
 from focusing.reports.figures.dynamic_figures import domain_charts, window_charts
 from focusing.results.collect import collect
 from focusing.results.frame import measurements
-from tests.unit.reports.records import charts_of, leave, leave_foci
+from tests.unit.reports.records import add_foci, add_run, charts_of
 
 DOMAINS = {"inputs": 8, "domains": {"image": [0, 4], "audio": [4, 8]}}
 
 
 def test_foci_by_domain(tmp_path: Path) -> None:
     focus = {"hidden1": {"moved": 0.1, "in_image_first": 0.5, "in_image_last": 0.25}}
-    run_dir = leave(
+    run_dir = add_run(
         tmp_path, "e", "multi_domain", "focus_s", 0, [0.5], val=[0.5], sizes=DOMAINS, focus=focus,
         options={"data.noise": "image"},
     )  # fmt: skip
     mu = np.array([[0.1, 0.4, 0.6, 0.9], [0.1, 0.6, 0.7, 1.0]])[..., None]
-    leave_foci(run_dir, mu, np.linspace(0, 1, 8)[:, None])
+    add_foci(run_dir, mu, np.linspace(0, 1, 8)[:, None])
     collection = collect([tmp_path])
     [chart] = charts_of(domain_charts, collection)
     shares = [(row["domain"], row["foci_first"], row["foci_last"]) for row in chart.rows]
@@ -34,7 +34,7 @@ def test_foci_by_domain(tmp_path: Path) -> None:
 
 
 def test_windows_as_figure_and_film(tmp_path: Path) -> None:
-    run_dir = leave(
+    run_dir = add_run(
         tmp_path, "e", "clt", "dynamic_2d", 0, [0.5], measured={"windows": {"spread": 0.1}}
     )
     arrays = {
@@ -47,7 +47,7 @@ def test_windows_as_figure_and_film(tmp_path: Path) -> None:
     [picture] = charts_of(
         window_charts, collect([tmp_path])
     )  # a film is of what beats dense layers
-    leave(tmp_path, "e", "clt", "dense", 0, [0.4])
+    add_run(tmp_path, "e", "clt", "dense", 0, [0.4])
     picture, film = charts_of(window_charts, collect([tmp_path]))
     assert isinstance(picture.draw(), Figure)
     content = film.draw()

@@ -7,13 +7,13 @@ import pytest
 
 from focusing.reports.figures.comparison_figures import forest_charts
 from focusing.results.collect import collect
-from tests.unit.reports.records import charts_of, leave
+from tests.unit.reports.records import add_run, charts_of
 
 
-def leave_pair(folder: Path, data: str, gap: float, **more: Any) -> None:
+def add_pair(folder: Path, data: str, gap: float, **more: Any) -> None:
     for seed in (0, 17, 34):
         for model, score in (("dense", 0.9), ("focus_s", 0.9 + gap)):
-            leave(folder, "table2_simple", data, model, seed, [score + seed / 1e5], **more)
+            add_run(folder, "table2_simple", data, model, seed, [score + seed / 1e5], **more)
 
 
 def points(folder: Path, row: str) -> dict[str, Any]:
@@ -22,9 +22,9 @@ def points(folder: Path, row: str) -> dict[str, Any]:
 
 
 def test_the_longest_runs_stand_beside_the_paper(tmp_path: Path) -> None:
-    leave_pair(tmp_path, "fashion", 0.01)
-    leave_pair(tmp_path, "fashion", 0.05, options={"trainer.max_epochs": 60})
-    leave_pair(tmp_path, "fashion", 0.02, variant="author")
+    add_pair(tmp_path, "fashion", 0.01)
+    add_pair(tmp_path, "fashion", 0.05, options={"trainer.max_epochs": 60})
+    add_pair(tmp_path, "fashion", 0.02, variant="author")
     series = points(tmp_path, "Fashion, Focus-s")
     assert series["published"]["difference"] == pytest.approx(0.9)
     assert series["published"]["low"] == pytest.approx(
@@ -39,7 +39,7 @@ def test_the_longest_runs_stand_beside_the_paper(tmp_path: Path) -> None:
 
 
 def test_smaller_runs_are_hollow(tmp_path: Path) -> None:
-    leave_pair(tmp_path, "mnist", 0.01, size="quick")
+    add_pair(tmp_path, "mnist", 0.01, size="quick")
     assert not points(tmp_path, "MNIST, Focus-s")["text"]["as_published"]
     assert set(points(tmp_path, "CLT, Focus-s")) == {"published"}
 
@@ -52,7 +52,7 @@ def test_beyond_the_paper_are_networks_as_their_experiments_have_them(tmp_path: 
             ("focus_2d", 0.9, 0.05),
         ):
             series, options = [score + seed / 1e5], {"model.sigma": sigma} if sigma else {}
-            leave(tmp_path, "topology", "mnist", model, seed, series, val=series, options=options)
+            add_run(tmp_path, "topology", "mnist", model, seed, series, val=series, options=options)
     [point] = points(tmp_path, "MNIST, Focus-2d").values()
     assert (point["group"], point["series"], point["n"]) == ("Beyond the paper", "holdout", 3)
     assert point["difference"] == pytest.approx(10)
@@ -63,7 +63,7 @@ def test_less_error_is_right_of_zero(tmp_path: Path) -> None:
     for fold in range(3):
         for model, error in (("dense", 2.0), ("focus_s", 1.8)):
             options = {"data.fold": fold}
-            leave(tmp_path, "table4_other", "boston", model, 0, [error + fold], options=options)
+            add_run(tmp_path, "table4_other", "boston", model, 0, [error + fold], options=options)
     assert points(tmp_path, "Boston, Focus-s")["text"]["difference"] == pytest.approx(0.2)
 
 

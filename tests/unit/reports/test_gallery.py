@@ -15,7 +15,7 @@ from focusing.reports.figures.gallery import all_figures, write_figures
 from focusing.reports.plans import labels
 from focusing.reports.settings import settings_of
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 
 def figures_of(folder: Path) -> dict[str, Chart]:
@@ -32,18 +32,18 @@ def titles_of(figure: Any) -> list[str]:
     return [axes.get_title(loc="left") for axes in figure.axes]
 
 
-def leave_widths(folder: Path) -> None:
+def add_widths(folder: Path) -> None:
     for model, base in (("dense", 0.90), ("focus_s", 0.91)):
         for hidden in (64, 256):
             for seed, more in ((0, 0.0), (17, 0.02)):
                 options = {"model.hidden": [hidden, hidden]}
                 test = [0.5, base + more]
-                leave(folder, "n_hidden", "mnist", model, seed, test, options=options)
+                add_run(folder, "n_hidden", "mnist", model, seed, test, options=options)
 
 
 def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
     runs, folder = tmp_path / "runs", tmp_path / "out" / "figures"
-    leave_widths(runs)
+    add_widths(runs)
     collection = collect([runs])
     paths = write_figures(collection, tmp_path / "out")
     png, svg, pdf, table = files = [
@@ -71,7 +71,7 @@ def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
     assert write_figures(collect([runs]), tmp_path / "out") == paths
     assert png.stat().st_mtime_ns == first  # nothing changed, nothing is drawn
     shown: list[tuple[int, int]] = []
-    leave(runs, "n_hidden", "mnist", "dense", 34, [0.99], options={"model.hidden": [64, 64]})
+    add_run(runs, "n_hidden", "mnist", "dense", 34, [0.99], options={"model.hidden": [64, 64]})
     write_figures(collect([runs]), tmp_path / "out", lambda *ready: shown.append(ready))
     assert png.stat().st_mtime_ns > first
     assert shown == [(1, 1)]
@@ -80,7 +80,7 @@ def test_files_index_and_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_widths_have_means_intervals_and_the_authors_numbers(tmp_path: Path) -> None:
-    leave_widths(tmp_path)
+    add_widths(tmp_path)
     figures = figures_of(tmp_path)
     assert not any(name.startswith("losses") for name in figures)  # those of a sweep are not drawn
     chart = figures["n_hidden_full_text_best_test"]
@@ -105,7 +105,7 @@ def test_panels_of_a_sweep(tmp_path: Path) -> None:
         for value in (1e-10, 1e-5, 1e-3):
             options = {"optim.sigma_l2": value}
             seed = int(100 * score)
-            leave(tmp_path, "sigma_reg", data, model, seed, [score], options=options, **more)
+            add_run(tmp_path, "sigma_reg", data, model, seed, [score], options=options, **more)
 
     run("mnist", "cnn_focus", 0.9)
     run("mnist", "focus_s", 0.5)
@@ -132,8 +132,10 @@ def test_trials_are_points_above_or_below_the_diagonal(tmp_path: Path) -> None:
         options = {"sweep.trial": number, "data.noise": noise, "data.informative": 4,
                    "data.noise_position": "left", "data.seed": number}  # fmt: skip
         for model, score in (("dense", dense), ("focus_s", focused)):
-            leave(tmp_path, "table1", "synthetic", model, 0, [score], options=options)
-    leave(tmp_path, "table1", "synthetic", "focus_s", 0, [0.9], options={"sweep.trial": 9})  # alone
+            add_run(tmp_path, "table1", "synthetic", model, 0, [score], options=options)
+    add_run(
+        tmp_path, "table1", "synthetic", "focus_s", 0, [0.9], options={"sweep.trial": 9}
+    )  # alone
     chart = figures_of(tmp_path)["trials_table1_full_text_focus_s_best_test"]
     assert [(r["trial"], r["noise"], r["dense"], r["focused"]) for r in chart.rows] == [
         (0, "0", 80, 70), (1, "1", 50, 60), (2, "1", 40, 60),
@@ -160,7 +162,7 @@ def test_panels_of_losses_say_which_split_they_show(tmp_path: Path) -> None:
     def run(data: str, model: str, seed: int, *, holdout: bool) -> None:
         series = {"train/loss": [1.0, 0.5], "test/loss": [2.0 + seed, 1.0]}
         series |= {"val/loss": [3.0 + seed, 2.0]} if holdout else {}
-        leave(tmp_path, "table2_simple", data, model, seed, [0.5, 0.6],
+        add_run(tmp_path, "table2_simple", data, model, seed, [0.5, 0.6],
               val=[0.5, 0.6] if holdout else None, series=series)  # fmt: skip
 
     for model in ("dense", "focus_s"):
@@ -191,7 +193,7 @@ def test_the_longest_training_is_drawn_and_others_are_named(tmp_path: Path) -> N
         series = {"train/loss": [1.0] * epochs, "test/loss": [2.0] * epochs}
         options = {"trainer.max_epochs": epochs, **options}
         for model in ("dense", "focus_s"):
-            leave(tmp_path, "table2_simple", data, model, 0, [0.5] * epochs, series=series,
+            add_run(tmp_path, "table2_simple", data, model, 0, [0.5] * epochs, series=series,
                   options=options)  # fmt: skip
 
     run("fashion", 2)
@@ -207,15 +209,15 @@ def test_the_longest_training_is_drawn_and_others_are_named(tmp_path: Path) -> N
 
 def test_the_optimism_of_errors_is_not_missing(tmp_path: Path) -> None:
     title = "How much the best test epoch flatters"
-    leave(tmp_path, "table4_other", "boston", "dense", 0, [3.0, 2.0])
+    add_run(tmp_path, "table4_other", "boston", "dense", 0, [3.0, 2.0])
     assert title in all_figures(collect([tmp_path])).missing
-    leave(tmp_path, "table4_other", "boston", "dense", 0, [3.0, 2.0], val=[2.0, 3.0])
+    add_run(tmp_path, "table4_other", "boston", "dense", 0, [3.0, 2.0], val=[2.0, 3.0])
     assert title not in all_figures(collect([tmp_path])).missing
 
 
 def test_tables_and_optimism(tmp_path: Path) -> None:
     for seed, holdout in ((0, 0.88), (17, 0.86), (34, 0.87)):
-        leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, [holdout, 0.9], val=[0.9, 0.8])
+        add_run(tmp_path, "table2_simple", "mnist", "focus_s", seed, [holdout, 0.9], val=[0.9, 0.8])
     figures = figures_of(tmp_path)
     [row] = figures["optimism_full_text"].rows
     assert row["optimism"] == pytest.approx(3.0)
@@ -233,9 +235,9 @@ def test_long_names_of_rows_leave_room_for_the_dots(tmp_path: Path) -> None:
     for extent in (0.5, 1.0):
         options = {"model.hidden": list(range(1, 40)), "optim.lr_mu": extent}
         for seed in (0, 17, 34):
-            leave(tmp_path, "mine", "mnist", "focus_s", seed, [0.8, 0.9 + seed / 1e3],
+            add_run(tmp_path, "mine", "mnist", "focus_s", seed, [0.8, 0.9 + seed / 1e3],
                   val=[0.9, 0.8], options=options)  # fmt: skip
-    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.8, 0.9], val=[0.9, 0.8])
+    add_run(tmp_path, "mine", "mnist", "focus_s", 0, [0.8, 0.9], val=[0.9, 0.8])
     figure = drawn(figures_of(tmp_path)["optimism_full_text"])
     figure.draw_without_rendering()  # a layout without space is a warning, thus an error
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
@@ -246,7 +248,7 @@ def test_long_names_of_rows_leave_room_for_the_dots(tmp_path: Path) -> None:
 def test_options_above_a_panel_do_not_overprint(tmp_path: Path) -> None:
     for epochs in (1, 2, 3):
         options = {"data.limit_train": 5000, "data.limit_test": 2000, "trainer.max_epochs": epochs}
-        leave(tmp_path, "table2_simple", "mnist", "dense", 0, [0.5], options=options)
+        add_run(tmp_path, "table2_simple", "mnist", "dense", 0, [0.5], options=options)
     figure = drawn(figures_of(tmp_path)["table2_simple_full_text_best_test"])
     figure.canvas.draw()  # a layout without space is a warning, thus an error
     texts = [text.get_window_extent() for axes in figure.axes for text in axes.texts]
@@ -267,7 +269,7 @@ def test_settings_are_rows_with_single_runs(
 ) -> None:
     for value, base in zip(values, (0.9, 0.8), strict=True):
         for seed in (0, 17):
-            leave(tmp_path, "mine", "mnist", "focus_s", seed, [base + seed / 1000],
+            add_run(tmp_path, "mine", "mnist", "focus_s", seed, [base + seed / 1000],
                   options={option: value})  # fmt: skip
     chart = figures_of(tmp_path)["mine_full_text_best_test"]
     assert [row["runs"] for row in chart.rows] == ["90 91.7", "80 81.7"]
@@ -282,7 +284,7 @@ def test_several_swept_options_are_rows_not_an_axis(tmp_path: Path) -> None:
     ]  # fmt: skip
     for stuck, options in zip(([0, 1, 2], [1], []), changes, strict=True):
         measured = {"stuck": {"hidden1": {"neurons": 4, "stuck": stuck}}}
-        leave(tmp_path, "rescue", "synthetic", "focus_s", 0, [0.5], options=options,
+        add_run(tmp_path, "rescue", "synthetic", "focus_s", 0, [0.5], options=options,
               measured=measured)  # fmt: skip
     chart = figures_of(tmp_path)["rescue_full_text_best_test"]
     assert sorted(row["stuck_percent"] for row in chart.rows) == ["0", "25", "75"]
@@ -299,7 +301,7 @@ def test_figures_of_the_same_data_from_two_sources_have_two_names(tmp_path: Path
               {"threshold": 1.5, "sparsity": 0.8, "acc": 0.4}]  # fmt: skip
     measured = {"pruning": {"curve": points, "magnitude": points, "connections": []}}
     for source in ("official", "other"):
-        leave(tmp_path, "sparsity", "mnist", "focus_s", len(source), [0.5], source=source,
+        add_run(tmp_path, "sparsity", "mnist", "focus_s", len(source), [0.5], source=source,
               measured=measured)  # fmt: skip
     figures = figures_of(tmp_path)
     captions = [figures[f"sparsity_full_text_focus_s{end}"].caption for end in ("", "_2")]
@@ -308,13 +310,13 @@ def test_figures_of_the_same_data_from_two_sources_have_two_names(tmp_path: Path
 
 
 def test_without_runs_of_a_kind_nothing_is_invented(tmp_path: Path) -> None:
-    leave(tmp_path, "mine", "mnist", "dense", 0, [0.5])
+    add_run(tmp_path, "mine", "mnist", "dense", 0, [0.5])
     assert not all_figures(collect([tmp_path])).charts
 
 
 def test_a_typical_run_is_in_the_middle(tmp_path: Path) -> None:
     for seed in range(5):
-        leave(tmp_path, "mine", "dna", "focus_s", seed, [0.1 * (seed + 1)])
+        add_run(tmp_path, "mine", "dna", "focus_s", seed, [0.1 * (seed + 1)])
     runs = list(collect([tmp_path]).runs)
     assert [median_run(runs[:count]).seed for count in range(1, 6)] == [0, 1, 1, 2, 2]
     for seed in (0, 3):
@@ -327,7 +329,7 @@ def test_a_typical_run_is_in_the_middle(tmp_path: Path) -> None:
 def test_generated_data_is_named_by_its_seed(tmp_path: Path) -> None:
     for number in range(2):
         options = {"data.seed": number}
-        leave(tmp_path, "mine", "synthetic", "focus_s", 7, [0.5], options=options)
+        add_run(tmp_path, "mine", "synthetic", "focus_s", 7, [0.5], options=options)
     runs = collect([tmp_path]).runs
     assert describe_run(runs[0], runs).startswith("seed 7, data.seed ")
 
@@ -336,6 +338,6 @@ def test_settings_of_one_number_are_named_by_it(tmp_path: Path) -> None:
     for number in range(3):
         for seed in range(2 if number else 3):
             options = {"data.seed": number, "optim.l2": 0.1}
-            leave(tmp_path, "mine", "synthetic", "focus_s", seed, [0.5], options=options)
+            add_run(tmp_path, "mine", "synthetic", "focus_s", seed, [0.5], options=options)
     names = labels(settings_of(collect([tmp_path]).runs))
     assert names == ["data.seed=0", "data.seed=1", "data.seed=2"]

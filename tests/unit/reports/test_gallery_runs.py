@@ -176,7 +176,11 @@ def test_small_networks_show_foci_paths_and_weights(charts: dict[str, Chart]) ->
 def test_an_archive_makes_the_same_report(
     collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, enough in {"NEURONS": 64, "FEW_NEURONS": 64, "SMALL": 2**20}.items():
+    for name, enough in {
+        "MAX_NEURONS": 64,
+        "MAX_NEURONS_OF_MANY": 64,
+        "SMALL_BYTES": 2**20,
+    }.items():
         monkeypatch.setattr(f"focusing.reports.archive.{name}", enough)  # of less, captions say so
     write_archives(collection, tmp_path)
     kept = collect([tmp_path])

@@ -12,12 +12,12 @@ from focusing.errors import UserError
 from focusing.reports import archive, run_figures
 from focusing.reports.figures import gallery
 from focusing.reports.page import site
-from focusing.reports.report_cache import FILE, remember
+from focusing.reports.report_cache import STATE_FILE, save_state
 from focusing.reports.tables.files import write_tables
 from focusing.results.collect import Collection, collect
 from focusing.training.wandb_run import _new_run_id, run_id
 from tests.command_line import archive as archive_command
-from tests.unit.reports.records import leave, leave_foci
+from tests.unit.reports.records import add_foci, add_run
 
 NOTHING = Collection(())
 
@@ -35,8 +35,8 @@ def test_a_report_deletes_nothing_elsewhere(kept: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "old").write_text("x")
     names = ["../kept", str(kept), "..", ".", "a/../../kept", "old"]
-    (out / FILE).write_text(json.dumps({"state": "", "files": names}))
-    remember(out, "new", [])
+    (out / STATE_FILE).write_text(json.dumps({"state": "", "files": names}))
+    save_state(out, "new", [])
     assert not (out / "old").exists()
     assert kept.read_text() == "precious"
 
@@ -71,8 +71,8 @@ def test_a_report_does_not_follow_files_elsewhere(
 def test_an_archive_is_written_nowhere_else(tmp_path: Path, key: str, name: str) -> None:
     here, name = tmp_path / "a" / "b", name.format(tmp_path)
     for place in ("one", "two"):  # of two runs that are alike the second is named after its data
-        folder = leave(here / "outputs" / place, "e", "dna", "dense", 0, [0.5], fingerprint=place)
-        leave_foci(folder, epochs=2)
+        folder = add_run(here / "outputs" / place, "e", "dna", "dense", 0, [0.5], fingerprint=place)
+        add_foci(folder, epochs=2)
     record = json.loads((folder / "result.json").read_text())
     (record["data"] if key == "fingerprint" else record)[key] = name
     (folder / "result.json").write_text(json.dumps(record))
@@ -84,7 +84,7 @@ def test_an_archive_is_written_nowhere_else(tmp_path: Path, key: str, name: str)
 
 
 def test_an_archive_does_not_follow_a_folder_elsewhere(tmp_path: Path) -> None:
-    leave(tmp_path / "outputs", "e", "dna", "dense", 0, [0.5])
+    add_run(tmp_path / "outputs", "e", "dna", "dense", 0, [0.5])
     for folder in ("results", "elsewhere"):
         (tmp_path / folder).mkdir()
     (tmp_path / "results" / "e").symlink_to(tmp_path / "elsewhere")
@@ -96,8 +96,8 @@ def test_an_archive_does_not_follow_a_folder_elsewhere(tmp_path: Path) -> None:
 def test_figures_of_a_run_stay_in_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = leave(tmp_path / "outputs", "e", "dna", "focus_s", 0, [0.5])
-    leave_foci(folder, epochs=2)
+    folder = add_run(tmp_path / "outputs", "e", "dna", "focus_s", 0, [0.5])
+    add_foci(folder, epochs=2)
     with np.load(folder / "focus.npz") as stored:
         arrays = {name.replace("hidden1", "../../../../x/y"): stored[name] for name in stored}
     np.savez(folder / "focus.npz", allow_pickle=False, **arrays)

@@ -12,11 +12,11 @@ import pytest
 from focusing.errors import UserError
 from focusing.reports import report
 from focusing.reports.report import write_report
-from focusing.reports.report_cache import FILE, remember, report_state, unchanged
+from focusing.reports.report_cache import STATE_FILE, is_up_to_date, report_state, save_state
 from focusing.reports.serve import Server, serve
 from focusing.results.collect import Collection, collect
 from tests.command_line import report as main
-from tests.unit.reports.records import leave, leave_runs
+from tests.unit.reports.records import add_run, add_runs
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +29,9 @@ def test_a_report(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for place in ("outputs", "results"):
-        leave(tmp_path / place, "mine", "dna", "dense", 0, [0.5])
-    leave(tmp_path / "results", "mine", "dna", "dense", 1, [0.25])
-    leave(tmp_path / "results", "mine", "dna", "dense", 2, [], status="failed", error="no")
+        add_run(tmp_path / place, "mine", "dna", "dense", 0, [0.5])
+    add_run(tmp_path / "results", "mine", "dna", "dense", 1, [0.25])
+    add_run(tmp_path / "results", "mine", "dna", "dense", 2, [], status="failed", error="no")
     (tmp_path / "outputs" / "broken").mkdir()
     (tmp_path / "outputs" / "broken" / "result.json").write_text("{")
     main([])
@@ -51,9 +51,9 @@ def test_a_summary_of_many_runs_fits_on_a_screen(
     models = {"dense": [0.5, 0.51, 0.52], "focus_s": [0.6, 0.61, 0.62], "fixed_s": [0.5, 0.6, 0.7]}
     for width in range(12):
         options = {"model.hidden": [width]}
-        leave_runs(tmp_path / "runs", "mine", "dna", models, options=options)
-    leave_runs(tmp_path / "runs", "other", "dna", {name: [0.5, 0.6] for name in models})
-    leave_runs(tmp_path / "runs", "table2_simple", "mnist", models)
+        add_runs(tmp_path / "runs", "mine", "dna", models, options=options)
+    add_runs(tmp_path / "runs", "other", "dna", {name: [0.5, 0.6] for name in models})
+    add_runs(tmp_path / "runs", "table2_simple", "mnist", models)
     monkeypatch.chdir(tmp_path)
     main(["runs"])
     first = capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(tmp_path)
     writers = {"own": ("own_writer", "write")}
     monkeypatch.setattr(report, "WRITERS", writers)
-    leave(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
+    add_run(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
     write_report(collect([tmp_path / "runs"]), tmp_path / "report")
     page = tmp_path / "report" / "index.html"
     assert page.read_text().startswith("1 ['all.md'")
@@ -112,7 +112,7 @@ def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_report(collect([tmp_path / "runs"]), tmp_path / "report")
     assert page.exists()
     (tmp_path / "report" / "mine.md").touch()
-    leave(tmp_path / "others", "other", "dna", "dense", 0, [0.5])
+    add_run(tmp_path / "others", "other", "dna", "dense", 0, [0.5])
     write_report(collect([tmp_path / "others"]), tmp_path / "report")
     left = {path.name for path in tmp_path.glob("report/**/*.md")}
     assert "experiment_mine_full_text.md" not in left  # its runs are gone
@@ -120,13 +120,13 @@ def test_what_comes_after_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_state_follows_records_and_arrays(tmp_path: Path) -> None:
-    folder = leave(tmp_path, "e", "dna", "dense", 0, [0.5])
+    folder = add_run(tmp_path, "e", "dna", "dense", 0, [0.5])
     (folder / "focus.npz").write_bytes(b"a")
     state = report_state(collect([tmp_path]))
     assert report_state(collect([tmp_path])) == state
     os.utime(folder / "focus.npz", ns=(0, 0))
     touched = report_state(collect([tmp_path]))
-    leave(tmp_path, "e", "dna", "dense", 1, [0.5])
+    add_run(tmp_path, "e", "dna", "dense", 1, [0.5])
     assert len({state, touched, report_state(collect([tmp_path]))}) == 3
     collection = collect([tmp_path])
     (folder / "result.json").unlink()  # meanwhile
@@ -136,15 +136,15 @@ def test_the_state_follows_records_and_arrays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["", "[", "[]", '{"files": 3}'])
 def test_it_is_kept_until_its_state_or_a_file_changes(tmp_path: Path, damage: str) -> None:
     page = tmp_path / "index.html"
-    assert not unchanged(tmp_path, "a")
+    assert not is_up_to_date(tmp_path, "a")
     page.write_text("x")
-    remember(tmp_path, "a", [page])
-    assert unchanged(tmp_path, "a")
-    assert not unchanged(tmp_path, "b")
-    remember(tmp_path, "a", [])
+    save_state(tmp_path, "a", [page])
+    assert is_up_to_date(tmp_path, "a")
+    assert not is_up_to_date(tmp_path, "b")
+    save_state(tmp_path, "a", [])
     assert not page.exists()  # what a report no longer consists of goes
-    (tmp_path / FILE).write_text(damage)
-    assert not unchanged(tmp_path, "a")
+    (tmp_path / STATE_FILE).write_text(damage)
+    assert not is_up_to_date(tmp_path, "a")
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_the_report_is_written_anew_when_a_run_has_finished(
     assert "No finished runs yet" in waiting
     assert "location.reload" in waiting
     assert get(server, "/version") == "0"
-    leave(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
+    add_run(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
     shown: list[str] = []
 
     def write(collection: Collection, out: Path) -> None:
@@ -188,7 +188,7 @@ def test_the_report_is_written_anew_when_a_run_has_finished(
     assert server.update() is None
     assert get(server, "/version") == "1"
     assert "Experiment mine" in get(server, "/tables/all.md")
-    leave(tmp_path / "runs", "mine", "dna", "dense", 1, [0.5])
+    add_run(tmp_path / "runs", "mine", "dna", "dense", 1, [0.5])
     assert server.update() is not None
     assert get(server, "/version?again") == "2"
 
@@ -240,7 +240,7 @@ def test_an_error_does_not_end_the_server(
         raise next(looks)
 
     monkeypatch.setattr("focusing.reports.serve.collect", look)
-    monkeypatch.setattr("focusing.reports.serve.INTERVAL", 0.01)
+    monkeypatch.setattr("focusing.reports.serve.MIN_INTERVAL", 0.01)
     with pytest.raises(KeyboardInterrupt):
         serve([tmp_path], tmp_path / "out", 0, Console())
     assert capsys.readouterr().out.count("No new report: OSError: disk full") == 1

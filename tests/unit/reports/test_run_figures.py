@@ -31,7 +31,7 @@ SCATTERED = torch.rand(7, 2, generator=torch.Generator().manual_seed(0))
 LAYER_FIGURES = {"foci", "trajectory", "weights"}
 
 
-def leave_run(folder: Path, layer: FocusedLinear | None, **record: Any) -> Path:
+def make_run(folder: Path, layer: FocusedLinear | None, **record: Any) -> Path:
     """What a short run leaves, with foci that walk at random."""
     folder.mkdir(exist_ok=True)
     generator, trajectory = torch.Generator().manual_seed(0), Trajectory()
@@ -67,7 +67,7 @@ def figure_names(paths: list[Path]) -> set[str]:
 )  # fmt: skip
 def test_every_kind_of_layer(tmp_path: Path, options: dict[str, Any], figures: set[str]) -> None:
     torch.manual_seed(0)
-    [foci] = read_foci(leave_run(tmp_path, FocusedLinear(sigma=0.1, **options)), {})
+    [foci] = read_foci(make_run(tmp_path, FocusedLinear(sigma=0.1, **options)), {})
     drawn = layer_figures(foci)
     assert drawn.keys() == figures
     for figure in drawn.values():
@@ -78,7 +78,7 @@ def test_every_kind_of_layer(tmp_path: Path, options: dict[str, Any], figures: s
 def test_files_of_a_run_are_complete_and_reproducible(tmp_path: Path) -> None:
     def draw() -> dict[Path, bytes]:
         torch.manual_seed(0)
-        run = leave_run(tmp_path, FocusedLinear(40, 4, sigma=0.1))
+        run = make_run(tmp_path, FocusedLinear(40, 4, sigma=0.1))
         return {path: path.read_bytes() for path in draw_run(run)}
 
     with mpl.rc_context({"font.size": 17, "lines.linewidth": 5}):
@@ -97,13 +97,13 @@ def test_files_of_a_run_are_complete_and_reproducible(tmp_path: Path) -> None:
 
 
 def test_runs_without_foci(tmp_path: Path) -> None:
-    assert figure_names(draw_run(leave_run(tmp_path / "dense", None))) == {"losses"}
-    failed = leave_run(tmp_path / "failed", None, status="failed", series={}, scores={})
+    assert figure_names(draw_run(make_run(tmp_path / "dense", None))) == {"losses"}
+    failed = make_run(tmp_path / "failed", None, status="failed", series={}, scores={})
     assert draw_run(failed) == []
 
 
 def test_a_run_that_diverged_is_drawn_until_then(tmp_path: Path) -> None:
-    leave_run(tmp_path, FocusedLinear(40, 4))
+    make_run(tmp_path, FocusedLinear(40, 4))
     with np.load(tmp_path / "focus.npz") as stored:
         arrays = dict(stored)
     arrays["hidden/mu"][2:] = np.nan

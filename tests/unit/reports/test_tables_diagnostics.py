@@ -12,7 +12,7 @@ from focusing.reports.tables.diagnostics import (
     pruning_tables,
 )
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave, texts
+from tests.unit.reports.records import add_run, texts
 
 
 def test_course_of_training(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_course_of_training(tmp_path: Path) -> None:
     focus = {"hidden1": {"moved": 0.1, "sigma_first": 0.025, "sigma_last": 0.08}}
     for seed in (0, 17):
         about = {"series": series, "focus": focus}
-        leave(tmp_path, "table2_simple", "mnist", "focus_s", seed, score, **about)
+        add_run(tmp_path, "table2_simple", "mnist", "focus_s", seed, score, **about)
     [table] = course_tables(collect([tmp_path]))
     assert table.name == "course_table2_simple_full_text"
     [record] = table.records
@@ -38,7 +38,7 @@ def test_pruning_by_phi_and_by_magnitude(tmp_path: Path) -> None:
     by_size = [{"sparsity": share, "acc": 0.98 - share / 10} for share in (0, 0.005, 0.9)]
     for model, curve in (("dense", []), ("focus_s", by_phi)):
         measured = {"pruning": {"curve": curve, "magnitude": by_size}}
-        leave(tmp_path, "sparsity", "mnist", model, 0, [0.98], measured=measured)
+        add_run(tmp_path, "sparsity", "mnist", model, 0, [0.98], measured=measured)
     [table] = pruning_tables(collect([tmp_path]))
     [focused] = [record for record in table.records if record["model"] == "focus_s"]
     assert focused["unpruned"] == pytest.approx(98)
@@ -50,9 +50,9 @@ def test_pruning_by_phi_and_by_magnitude(tmp_path: Path) -> None:
 class TestOptimism:
     def test_by_data_and_model(self, tmp_path: Path) -> None:
         for seed, best in enumerate((0.8, 0.82, 0.84)):
-            leave(tmp_path, "e", "dna", "dense", seed, [0.8, best], val=[0.9, 0.8])
-            leave(tmp_path, "e", "dna", "focus_s", seed, [0.7, 0.7], val=[0.9, 0.8])
-            leave(tmp_path, "e", "dna", "dense", seed, [0.1, 0.9])  # no split, no part in it
+            add_run(tmp_path, "e", "dna", "dense", seed, [0.8, best], val=[0.9, 0.8])
+            add_run(tmp_path, "e", "dna", "focus_s", seed, [0.7, 0.7], val=[0.9, 0.8])
+            add_run(tmp_path, "e", "dna", "dense", seed, [0.1, 0.9])  # no split, no part in it
         [table] = optimism_tables(collect([tmp_path]))
         optimism = [record["optimism"] for record in table.records]
         assert optimism == pytest.approx([2.0, 0.0, 1.0])  # the last is of all
@@ -64,18 +64,18 @@ class TestOptimism:
         assert texts(table)[-1][3:7] == ["6", "76.00", "75.00", "+1.00 [−0.76, +2.76]"]
 
     def test_of_errors_it_is_negative(self, tmp_path: Path) -> None:
-        leave(tmp_path, "e", "boston", "dense", 0, [3.0, 2.5], val=[1.0, 2.0])
+        add_run(tmp_path, "e", "boston", "dense", 0, [3.0, 2.5], val=[1.0, 2.0])
         [table] = optimism_tables(collect([tmp_path]))
         assert texts(table) == [
             ["e", "Boston (MAE) official", "Dense", "1", "2.50", "3.00", "−0.50", "−0.50"]
         ]
 
     def test_sizes_and_sources_stay_apart(self, tmp_path: Path) -> None:
-        leave(tmp_path, "e", "dna", "dense", 1, [0.5])  # without a validation split
+        add_run(tmp_path, "e", "dna", "dense", 1, [0.5])  # without a validation split
         assert optimism_tables(collect([tmp_path])) == []
         for size in ("smoke", "full"):
             for source in ("official", "mirror", "fake"):
-                leave(
+                add_run(
                     tmp_path / source, "e", "dna", "dense", 0, [0.5], val=[0.5],
                     size=size, source=source, fingerprint=source,
                 )  # fmt: skip
@@ -87,7 +87,7 @@ class TestOptimism:
 
 
 def test_failures_are_listed(tmp_path: Path) -> None:
-    leave(tmp_path, "e", "dna", "dense", 0, [], status="failed", error="It diverged.\nTrace")
+    add_run(tmp_path, "e", "dna", "dense", 0, [], status="failed", error="It diverged.\nTrace")
     [table] = failed_tables(collect([tmp_path]))
     [row] = texts(table)
     assert row[:5] == ["e", "DNA", "Dense", "0", "It diverged."]

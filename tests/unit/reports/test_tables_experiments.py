@@ -18,7 +18,7 @@ from focusing.reports.tables.experiments import (
 )
 from focusing.reports.tables.files import all_tables
 from focusing.results.collect import collect
-from tests.unit.reports.records import charts_of, leave, leave_runs, of_protocol, texts
+from tests.unit.reports.records import add_run, add_runs, charts_of, of_protocol, texts
 
 DENSE, FOCUS = (0.50, 0.61, 0.72, 0.81), (0.55, 0.65, 0.77, 0.85)
 CHANGES: list[dict[str, Any]] = [
@@ -34,7 +34,7 @@ class TestRows:
         for width in (64, 8):
             steps = [seed * width / 1000 for seed in range(3)]
             models = {"dense": [0.5 + step for step in steps], "focus_s": [0.6 + s for s in steps]}
-            leave_runs(tmp_path, "mine", "dna", models, options={"model.hidden": [width]})
+            add_runs(tmp_path, "mine", "dna", models, options={"model.hidden": [width]})
         [table] = experiment_tables(collect([tmp_path]))
         titles = [column.title for column in table.columns]
         assert titles == ["data", "model", "hidden", "best_test", "last"]
@@ -49,10 +49,10 @@ class TestRows:
         assert holm == [None, None, pytest.approx(2 * p), pytest.approx(2 * p)]
 
     def test_options_of_one_model_alone(self, tmp_path: Path) -> None:
-        leave_runs(tmp_path, "mine", "dna", {"dense": [0.5, 0.51]})
+        add_runs(tmp_path, "mine", "dna", {"dense": [0.5, 0.51]})
         for sigma in (0.1, 0.2):
             scores = {"focus_s": [0.5 + sigma, 0.51 + sigma]}
-            leave_runs(tmp_path, "mine", "dna", scores, options={"model.sigma": sigma})
+            add_runs(tmp_path, "mine", "dna", scores, options={"model.sigma": sigma})
         rows = texts(experiment_tables(collect([tmp_path]))[0])
         assert [(row[2], "p=" in row[3]) for row in rows] == [
             ("0.1", True),
@@ -64,17 +64,17 @@ class TestRows:
     def test_a_twin_may_differ_in_what_it_does_not_read(self, tmp_path: Path, unread: str) -> None:
         for model, rate in (("dense", 0.01), ("focus_s", 0.1), ("focus_s", 0.01)):
             options = {unread: rate, "data.split": "random"}
-            leave_runs(tmp_path, "mine", "dna", {model: [0.5, 0.6, 0.8]}, options=options)
+            add_runs(tmp_path, "mine", "dna", {model: [0.5, 0.6, 0.8]}, options=options)
         scores = {"focus_s": [0.7, 0.8, 0.9]}
-        leave_runs(tmp_path, "mine", "dna", scores, options={"optim.lr": 0.5})
-        leave_runs(tmp_path, "mine", "dna", scores, options={"data.split": "official"})
+        add_runs(tmp_path, "mine", "dna", scores, options={"optim.lr": 0.5})
+        add_runs(tmp_path, "mine", "dna", scores, options={"data.split": "official"})
         records = of_protocol(experiment_tables(collect([tmp_path]))[0])
         against = [record.get("against") for record in records if record["model"] != "dense"]
         assert sorted(other or "" for other in against) == ["", "", "dense", "dense"]
 
     def test_a_sweep_ends_with_points_where_runs_are_few(self, tmp_path: Path) -> None:
         models = {"dense": [0.5, 0.51], "focus_s": [0.6, 0.62]}
-        leave_runs(tmp_path, "mine", "dna", models)
+        add_runs(tmp_path, "mine", "dna", models)
         [table] = sweep_tables(collect([tmp_path]).runs, "best_test")
         assert texts(table)[0][2:] == ["2", "50.50 ± 0.71 50.00, 51.00", ""]
         assert texts(table)[1][2:4] == ["2", "61.00 ± 1.41 60.00, 62.00"]
@@ -84,7 +84,7 @@ class TestRows:
     @pytest.mark.parametrize(("data", "name"), [("synthetic", "learning_to_focus"), ("dna", "dna")])
     def test_runs_of_old_names_are_compared(self, tmp_path: Path, data: str, name: str) -> None:
         for model in ("dense", "focus_s"):  # as the default name once was
-            leave(tmp_path, f"{data}_{model}", data, model, 0, [0.5])
+            add_run(tmp_path, f"{data}_{model}", data, model, 0, [0.5])
         [table] = experiment_tables(collect([tmp_path]))
         assert {r["experiment"] for r in table.records} == {name}
         assert [r.get("against") for r in of_protocol(table)] == [None, "dense"]
@@ -92,19 +92,19 @@ class TestRows:
     def test_every_network_has_its_own_twin(self, tmp_path: Path) -> None:
         models = {"dense": 0.5, "cnn_dense": 0.9, "cnn_focus": 0.9}
         scores = {model: [score, score + 0.01, score + 0.02] for model, score in models.items()}
-        leave_runs(tmp_path, "mine", "dna", scores)
+        add_runs(tmp_path, "mine", "dna", scores)
         rows = texts(experiment_tables(collect([tmp_path]))[0])
         twin = "CNN+Dns: +0.00 [−2.27, +2.27] p=1.00"
         assert [row[2].endswith(twin) for row in rows] == [False, False, True]
 
     def test_tables_of_the_paper_are_not_repeated(self, tmp_path: Path) -> None:
-        leave(tmp_path, "table2_simple", "dna", "dense", 0, [0.5])
-        leave(tmp_path, "table1", "synthetic", "dense", 0, [0.5], options={"sweep.trial": 3})
+        add_run(tmp_path, "table2_simple", "dna", "dense", 0, [0.5])
+        add_run(tmp_path, "table1", "synthetic", "dense", 0, [0.5], options={"sweep.trial": 3})
         assert experiment_tables(collect([tmp_path])) == []
 
     def test_any_name_can_be_that_of_a_file(self, tmp_path: Path) -> None:
         for name in ("a b", "a-b", "my tests, first"):
-            leave(tmp_path, name, "dna", "dense", 0, [0.5])
+            add_run(tmp_path, name, "dna", "dense", 0, [0.5])
         names = [table.name for table in all_tables(collect([tmp_path]))]
         assert len(names) == len({name.casefold() for name in names})
         assert {
@@ -120,7 +120,7 @@ def test_the_authors_widths_stand_beside_whole_runs_only(
 ) -> None:
     size = str(options.pop("size", "full"))
     for width in (64, 99):
-        leave(
+        add_run(
             tmp_path, "n_hidden", "mnist", "focus_s", 0, [0.5], size=size,
             options={"model.hidden": [width, width], **options},
         )  # fmt: skip
@@ -146,7 +146,7 @@ class TestMeasurements:
                 watch = {"step": step + seed / 100, "threads": 1, "curve": [1, 2]}
                 measured = {"watch": watch, "note": "text", "ok": True}
                 moved = {"focus": focus if model == "focus_s" else None}
-                leave(tmp_path, "mine", "dna", model, seed, [0.5], measured=measured, **moved)
+                add_run(tmp_path, "mine", "dna", model, seed, [0.5], measured=measured, **moved)
         table = experiment_tables(collect([tmp_path]))[1]
         assert table.name == "experiment_mine_full_text_measured"
         titles = [column.title for column in table.columns]
@@ -160,7 +160,7 @@ class TestMeasurements:
     def test_of_many_some_are_in_the_file_only(self, tmp_path: Path) -> None:
         for model in ("dense", "focus_s"):
             many = {f"q{place}": place + len(model) for place in range(14)}
-            leave(tmp_path, "mine", "dna", model, 0, [0.5], measured=many)
+            add_run(tmp_path, "mine", "dna", model, 0, [0.5], measured=many)
         table = experiment_tables(collect([tmp_path]))[1]
         assert len(table.columns) == 3 + 8
         assert "6 more quantities are in experiment_mine_full_text_measured.csv." in table.notes
@@ -169,7 +169,7 @@ class TestMeasurements:
     def test_shares_stay_between_none_and_all(self, tmp_path: Path) -> None:
         for seed, last in enumerate((1.0, 0.75, 1.0)):
             focus = {"hidden1": {"inside_first": 0.5, "inside_last": last, "widened": 0.0}}
-            leave(tmp_path, "mine", "synthetic", "focus_s", seed, [0.5], focus=focus)
+            add_run(tmp_path, "mine", "synthetic", "focus_s", seed, [0.5], focus=focus)
         table = experiment_tables(collect([tmp_path]))[1]
         records = {record["quantity"]: record for record in table.records}
         assert records["foci inside at last (%)"]["high"] == 100
@@ -179,7 +179,7 @@ class TestMeasurements:
 def sweep_data(folder: Path, model: str, scores: tuple[float, ...], seed: int = 7) -> None:
     for number, score in enumerate(scores):
         more: dict[str, Any] = {"fingerprint": f"f{number}", "options": {"data.seed": number}}
-        leave(folder, "mine", "synthetic", model, seed, [score], **more)
+        add_run(folder, "mine", "synthetic", model, seed, [score], **more)
 
 
 class TestVariedData:
@@ -200,7 +200,7 @@ class TestVariedData:
         for seed in (7, 8, 9):  # that of seed 7 is in both
             more: dict[str, Any] = {"fingerprint": "f2", "options": {"data.seed": 2}}
             score = DENSE[2] if seed == 7 else 0.1
-            leave(tmp_path, "mine", "synthetic", "dense", seed, [score], **more)
+            add_run(tmp_path, "mine", "synthetic", "dense", seed, [score], **more)
         [table] = experiment_tables(collect([tmp_path]))
         records = of_protocol(table)
         assert [(r["data.seed"], r["n"]) for r in records] == [("2", 3), ("varied", 4)]
@@ -219,7 +219,7 @@ class TestVariedData:
         assert charts_of(sweep_charts, collection) == charts_of(foci_charts, collection) == []
 
 
-def leave_rescue(folder: Path) -> None:
+def add_rescue_runs(folder: Path) -> None:
     plain = composed("rescue", "full", "text", "synthetic", "focus_s")
     assert plain is not None
     for seed, score in enumerate((0.5, 0.6, 0.75)):
@@ -227,7 +227,7 @@ def leave_rescue(folder: Path) -> None:
             options = {"optim.lr_mu": rate, "data": plain["data"], "model": plain["model"]}
             stuck = {"hidden1": {"neurons": 4, "stuck": [0] if better else [0, 1, 2]}}
             foci = {"hidden1": {"inside_first": 0.0, "inside_last": better * 2, "moved": 0.1}}
-            leave(
+            add_run(
                 folder, "rescue", "synthetic", "focus_s", seed, [score + better],
                 options=options, measured={"stuck": stuck}, focus=foci,
             )  # fmt: skip
@@ -235,7 +235,7 @@ def leave_rescue(folder: Path) -> None:
 
 class TestUnchanged:
     def test_variants_stand_beside_nothing_changed(self, tmp_path: Path) -> None:
-        leave_rescue(tmp_path)
+        add_rescue_runs(tmp_path)
         table, measured = experiment_tables(collect([tmp_path]))
         lines = {row[2]: row[3] for row in texts(table)}
         assert "unchanged" not in lines["0.001"]
@@ -251,14 +251,14 @@ class TestUnchanged:
         assert [row[6] for row in texts(measured)] == ["75", "25"]
 
     def test_not_beside_a_dense_network_on_other_data_or_unknown(self, tmp_path: Path) -> None:
-        leave_rescue(tmp_path)
+        add_rescue_runs(tmp_path)
         for number in (0, 1, 2):
             options = {"data.seed": number}
-            leave(tmp_path, "stuck", "synthetic", "focus_s", 0, [0.5], options=options)
-            leave(tmp_path, "rescue", "synthetic", "dense", number, [0.5])
+            add_run(tmp_path, "stuck", "synthetic", "focus_s", 0, [0.5], options=options)
+            add_run(tmp_path, "rescue", "synthetic", "dense", number, [0.5])
             for rate in (0.1, 0.2):  # nobody knows what this experiment has
                 rates = {"optim.lr_mu": rate}
-                leave(tmp_path, "mine", "dna", "focus_s", number, [0.5], options=rates)
+                add_run(tmp_path, "mine", "dna", "focus_s", number, [0.5], options=rates)
         tables = experiment_tables(collect([tmp_path]))
         others = {record.get("against") for table in tables for record in table.records}
         assert "unchanged" not in others
@@ -268,7 +268,7 @@ class TestLabels:
     @pytest.mark.parametrize(("name", "plain"), [("rescue", "unchanged"), ("mine", "as most")])
     def test_many_options_share_a_column(self, tmp_path: Path, name: str, plain: str) -> None:
         for options in CHANGES:
-            leave(tmp_path, name, "synthetic", "focus_s", 0, [0.5], options=options)
+            add_run(tmp_path, name, "synthetic", "focus_s", 0, [0.5], options=options)
         [table] = experiment_tables(collect([tmp_path]))
         titles = [column.title for column in table.columns]
         assert titles == ["data", "model", "setting", "best_test", "last"]
@@ -280,17 +280,17 @@ class TestLabels:
         for rate in (0.1, 0.2):
             for decay in (0.0, 0.5):
                 options = {"optim.lr": rate, "optim.l2": decay}
-                leave(tmp_path, "mine", "dna", "dense", 0, [0.5], options=options)
+                add_run(tmp_path, "mine", "dna", "dense", 0, [0.5], options=options)
         assert len(set(labels(settings_of(collect([tmp_path]).runs)))) == 4
 
 
 def test_seeds_that_learnt(tmp_path: Path) -> None:
     for seed, (score, spread) in enumerate([(0.9, 0.2), (0.1, 0.0), (0.56, 0.1)]):
-        leave(
+        add_run(
             tmp_path, "e", "clt", "dynamic_2d", seed, [score], val=[score], sizes={"classes": 10},
             measured={"windows": {"spread": spread}},
         )  # fmt: skip
-    leave(tmp_path, "e", "clt", "dense", 0, [0.2], val=[0.2], sizes={"classes": 10})
+    add_run(tmp_path, "e", "clt", "dense", 0, [0.2], val=[0.2], sizes={"classes": 10})
     [table] = learnt_tables(collect([tmp_path]))
     assert [column.title for column in table.columns][3:5] == ["learnt", "from"]
     [row] = texts(table)
@@ -305,8 +305,8 @@ def test_validation_chooses_and_the_test_data_does_not(tmp_path: Path) -> None:
     for sigma, val, test in ((0.1, [0.2, 0.8], [0.1, 0.5]), (0.2, [0.7, 0.1], [0.9, 0.1])):
         for seed in (0, 1):
             options = {"model.sigma": sigma}
-            leave(tmp_path, "e", "clt", "fixed_2d", seed, test, val=val, options=options)
-    leave(tmp_path, "e", "clt", "focus_2d", 0, [0.6], val=[0.6])
+            add_run(tmp_path, "e", "clt", "fixed_2d", seed, test, val=val, options=options)
+    add_run(tmp_path, "e", "clt", "focus_2d", 0, [0.6], val=[0.6])
     for _ in range(2):  # from records, then from the cache
         [table] = chosen_tables(collect([tmp_path], cache))
         [row] = texts(table)
@@ -318,16 +318,16 @@ def test_fixed_foci_are_no_rivals_of_trained_ones(tmp_path: Path) -> None:
     for train, val in ((True, 0.9), (False, 0.7)):
         for sigma in (0.1, 0.2):
             options = {"model.sigma": sigma, "model.train_mu": train, "model.train_sigma": train}
-            leave(tmp_path, "e", "clt", "m", 0, [0.5], val=[val + sigma / 10], options=options)
+            add_run(tmp_path, "e", "clt", "m", 0, [0.5], val=[val + sigma / 10], options=options)
     [table] = chosen_tables(collect([tmp_path]))
     assert sorted(row[-2] for row in texts(table)) == ["72.00", "92.00"]
 
 
 def test_nothing_to_choose(tmp_path: Path) -> None:
-    leave(tmp_path, "e", "clt", "fixed_2d", 0, [0.5], val=[0.5])
+    add_run(tmp_path, "e", "clt", "fixed_2d", 0, [0.5], val=[0.5])
     for sigma in (0.1, 0.2):  # without a validation split
-        leave(tmp_path, "f", "clt", "fixed_2d", 0, [0.5], options={"model.sigma": sigma})
+        add_run(tmp_path, "f", "clt", "fixed_2d", 0, [0.5], options={"model.sigma": sigma})
     for noise in ("image", "audio"):  # other data
-        leave(tmp_path, "g", "clt", "dense", 0, [0.5], val=[0.5], options={"data.noise": noise})
+        add_run(tmp_path, "g", "clt", "dense", 0, [0.5], val=[0.5], options={"data.noise": noise})
     assert chosen_tables(collect([tmp_path])) == []
     assert learnt_tables(collect([tmp_path])) == []

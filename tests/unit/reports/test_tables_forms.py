@@ -21,7 +21,7 @@ from focusing.reports.tables.files import (
 )
 from focusing.reports.terminal import table_lines
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 NASTY = r"50 % of a_b & {c} $x$ #1 ^2 ~3 \d <e> | *f* [g]"
 TABLE = Table(
@@ -30,7 +30,7 @@ TABLE = Table(
     columns=(Column("data"), Column("score", "right"), Column("Δ", "center")),
     rows=(
         Row((text("MNIST", "official"), text("99.25 ± 0.02", "[99.2, 99.3]", bold=True), text())),
-        Row((text(NASTY), text("missing [1]", dim=True), text("−0.50†")), begins=True),
+        Row((text(NASTY), text("missing [1]", dim=True), text("−0.50†")), starts_block=True),
     ),
     notes=("Mean ± std.",),
     commands={"1": "python train.py data=a_b 'model.hidden=[8,8]'"},
@@ -161,9 +161,9 @@ def test_escaped_text_is_as_it_was() -> None:
 def a_report(folder: Path) -> Path:
     for seed in range(3):
         for model in ("dense", "focus_s"):
-            leave(folder, "table2_simple", "fashion", model, seed, [0.5, 0.6 + seed / 50])
-            leave(folder, "mine", "dna", model, seed, [0.7], val=[0.5])
-    leave(folder, "mine", "dna", "dense", 9, [], status="failed", error="50 % of_it {failed}\\")
+            add_run(folder, "table2_simple", "fashion", model, seed, [0.5, 0.6 + seed / 50])
+            add_run(folder, "mine", "dna", model, seed, [0.7], val=[0.5])
+    add_run(folder, "mine", "dna", "dense", 9, [], status="failed", error="50 % of_it {failed}\\")
     write_tables(collect([folder]), folder / "report")
     return folder / "report" / "tables"
 

@@ -16,15 +16,15 @@ from focusing.reports.tables import Row, Table
 from focusing.reports.tables.paper_tables import paper_tables
 from focusing.results.collect import collect
 from focusing.results.stats import resampled_p
-from tests.unit.reports.records import leave, of_protocol
+from tests.unit.reports.records import add_run, of_protocol
 
 SEEDS = (0, 17, 34)
 DENSE, FOCUS = (0.9, 0.91, 0.92), (0.93, 0.95, 0.94)
 
 
-def leave_all(folder: Path, data: str, model: str, scores: Iterable[float], **more: Any) -> None:
+def add_all(folder: Path, data: str, model: str, scores: Iterable[float], **more: Any) -> None:
     for seed, score in zip(SEEDS, scores, strict=False):
-        leave(folder, "table2_simple", data, model, seed, [score, score - 0.01], **more)
+        add_run(folder, "table2_simple", data, model, seed, [score, score - 0.01], **more)
 
 
 def tables(folder: Path) -> dict[str, Table]:
@@ -41,8 +41,8 @@ def lines(table: Table, data: str, model: str, place: int = 0) -> list[str]:
 
 
 def test_a_block(tmp_path: Path) -> None:
-    leave_all(tmp_path, "fashion", "dense", DENSE)
-    leave_all(tmp_path, "fashion", "focus_s", FOCUS)
+    add_all(tmp_path, "fashion", "dense", DENSE)
+    add_all(tmp_path, "fashion", "focus_s", FOCUS)
     table = tables(tmp_path)["table2_simple_full_text"]
     assert [column.title for column in table.columns] == [
         "data", "model", "published", "best_test", "Δ", "holdout", "last"
@@ -72,7 +72,7 @@ def test_a_block(tmp_path: Path) -> None:
 
 
 def test_missing_cells_tell_what_fills_them(tmp_path: Path) -> None:
-    leave_all(tmp_path, "fashion", "dense", DENSE, size="quick", variant="author")
+    add_all(tmp_path, "fashion", "dense", DENSE, size="quick", variant="author")
     table = tables(tmp_path)["table2_simple_quick_author"]
     for data, model, column, rest in (
         ("clt", "focus_s", 3, "model=dense,fixed_s,focus_c,focus_s size=quick variant=author"),
@@ -121,8 +121,8 @@ def test_the_commands_are_those_of_conf() -> None:
     ],
 )
 def test_different_runs_are_never_in_one_cell(tmp_path: Path, other: dict[str, Any]) -> None:
-    leave_all(tmp_path / "a", "fashion", "dense", DENSE)
-    leave_all(tmp_path / "b", "fashion", "dense", FOCUS, **other)
+    add_all(tmp_path / "a", "fashion", "dense", DENSE)
+    add_all(tmp_path / "b", "fashion", "dense", FOCUS, **other)
     filled = [table for table in tables(tmp_path).values() if table.rows]
     rows = [
         (table.name, " ".join(row.cells[0].lines), row.cells[3].lines[0][:5])
@@ -137,24 +137,24 @@ def test_different_runs_are_never_in_one_cell(tmp_path: Path, other: dict[str, A
 def test_padding_for_the_focused_network_alone_is_compared(tmp_path: Path) -> None:
     for seed in SEEDS:
         author: dict[str, Any] = {"variant": "author"}
-        leave(tmp_path, "table4_other", "boston", "dense", seed, [3.0 + seed / 100], **author)
-        leave(
+        add_run(tmp_path, "table4_other", "boston", "dense", seed, [3.0 + seed / 100], **author)
+        add_run(
             tmp_path, "table4_other", "boston", "focus_s", seed, [2.5 + seed / 90],
             fingerprint="padded", **author,
         )  # fmt: skip
     assert "table4_other_full_author_tests" in tables(tmp_path)
 
 
-def leave_plain(folder: Path, model: str, base: float, **more: Any) -> None:
+def add_plain(folder: Path, model: str, base: float, **more: Any) -> None:
     for seed in SEEDS:
-        leave(folder, "table2_simple", "fashion", model, seed, [base + seed / 1000], **more)
+        add_run(folder, "table2_simple", "fashion", model, seed, [base + seed / 1000], **more)
 
 
 class TestOverrides:
     def test_runs_that_all_changed_an_option_are_not_the_papers(self, tmp_path: Path) -> None:
         changed = {"data.limit_train": 5000, "trainer.max_epochs": 8}
         for model, base in {"dense": 0.7, "focus_s": 0.9}.items():
-            leave_plain(tmp_path, model, base, options=changed)
+            add_plain(tmp_path, model, base, options=changed)
         by_name = tables(tmp_path)
         table = by_name["table2_simple_full_text"]
         options = "data.limit_train=5000 trainer.max_epochs=8"
@@ -166,8 +166,8 @@ class TestOverrides:
         assert test["published_t"] is None
 
     def test_options_of_one_model_are_told(self, tmp_path: Path) -> None:
-        leave_plain(tmp_path, "dense", 0.7, options={"model.hidden": [10, 10], "optim.lr": 7.0})
-        leave_plain(tmp_path, "focus_s", 0.9)
+        add_plain(tmp_path, "dense", 0.7, options={"model.hidden": [10, 10], "optim.lr": 7.0})
+        add_plain(tmp_path, "focus_s", 0.9)
         by_name = tables(tmp_path)
         table = by_name["table2_simple_full_text"]
         heads = [lines(table, "fashion", "dense", place)[0] for place in range(2)]
@@ -181,8 +181,8 @@ class TestOverrides:
         plain = composed("table2_simple", "full", "text", "fashion", "focus_s")
         assert plain is not None
         rest = {name: callback for name, callback in plain["callbacks"].items() if name != "clip"}
-        leave_plain(tmp_path, "focus_s", 0.9)
-        leave_plain(tmp_path, "focus_s", 0.5, options={"callbacks": rest})
+        add_plain(tmp_path, "focus_s", 0.9)
+        add_plain(tmp_path, "focus_s", 0.5, options={"callbacks": rest})
         table = tables(tmp_path)["table2_simple_full_text"]
         means = sorted(record["mean"] for record in of_protocol(table))
         assert means == pytest.approx([51.7, 91.7])
@@ -191,7 +191,7 @@ class TestOverrides:
     def test_no_run_replaces_another(self, tmp_path: Path) -> None:
         for draw, base in {100: 0.5, 200: 0.9}.items():
             options = {"sweep.trial": 3, "data.n_samples": draw}
-            leave(tmp_path, "table1", "synthetic", "dense", 0, [base], options=options)
+            add_run(tmp_path, "table1", "synthetic", "dense", 0, [base], options=options)
         divided = settings_of(collect([tmp_path]).runs)
         assert [len(setting.runs) for setting in divided] == [1, 1]
         assert len({setting.overrides for setting in divided}) == 2
@@ -199,9 +199,9 @@ class TestOverrides:
 
 def test_a_tie_or_a_single_run_has_no_winner(tmp_path: Path) -> None:
     for model in ("dense", "focus_s"):
-        leave_plain(tmp_path, model, 0.9)
-    leave(tmp_path, "table2_simple", "mnist", "dense", 0, [0.5])
-    leave(tmp_path, "table2_simple", "mnist", "focus_s", 0, [0.9])
+        add_plain(tmp_path, model, 0.9)
+    add_run(tmp_path, "table2_simple", "mnist", "dense", 0, [0.5])
+    add_run(tmp_path, "table2_simple", "mnist", "focus_s", 0, [0.9])
     table = tables(tmp_path)["table2_simple_full_text"]
     assert not any(cell.bold for row in table.rows for cell in row.cells)
 
@@ -209,8 +209,8 @@ def test_a_tie_or_a_single_run_has_no_winner(tmp_path: Path) -> None:
 def test_fake_data_have_no_part_in_corrections(tmp_path: Path) -> None:
     for source in ("official", "fake"):
         fake: dict[str, Any] = {"source": source, "fingerprint": source}
-        leave_plain(tmp_path / source, "dense", 0.7, **fake)
-        leave_plain(tmp_path / source, "focus_s", 0.75, **fake)
+        add_plain(tmp_path / source, "dense", 0.7, **fake)
+        add_plain(tmp_path / source, "focus_s", 0.75, **fake)
     records = tables(tmp_path)["table2_simple_full_text_tests"].records
     assert len(records) == 4
     assert all(record["p_holm"] == record["p"] for record in records)
@@ -220,7 +220,7 @@ def test_a_data_set_at_two_lengths_counts_once(tmp_path: Path) -> None:
     for epochs in (60, 200):
         for model, scores in (("dense", DENSE), ("focus_s", FOCUS)):
             options = {"trainer.max_epochs": epochs}
-            leave_all(tmp_path, "fashion", model, scores, options=options)
+            add_all(tmp_path, "fashion", model, scores, options=options)
     one, two = of_protocol(tables(tmp_path)["table2_simple_full_text_tests"])
     assert (one["p_holm"], two["p_holm"]) == pytest.approx((one["p"], two["p"]))
 
@@ -228,10 +228,10 @@ def test_a_data_set_at_two_lengths_counts_once(tmp_path: Path) -> None:
 def test_folds_are_compared_in_pairs_and_seeds_are_not(tmp_path: Path) -> None:
     for fold in range(3):
         at = {"options": {"data.fold": fold}}
-        leave(tmp_path, "table4_other", "boston", "dense", 0, [3.0 + fold], **at)
-        leave(tmp_path, "table4_other", "boston", "focus_s", 0, [2.0 + 1.1 * fold], **at)
-    leave_plain(tmp_path, "dense", 0.7)
-    leave_plain(tmp_path, "focus_s", 0.75)
+        add_run(tmp_path, "table4_other", "boston", "dense", 0, [3.0 + fold], **at)
+        add_run(tmp_path, "table4_other", "boston", "focus_s", 0, [2.0 + 1.1 * fold], **at)
+    add_plain(tmp_path, "dense", 0.7)
+    add_plain(tmp_path, "focus_s", 0.75)
     by_name = tables(tmp_path)
     [folds, _] = by_name["table4_other_full_text_tests"].records
     assert (folds["test"], folds["p"]) == ("paired", folds["p_paired"])
@@ -242,8 +242,8 @@ def test_folds_are_compared_in_pairs_and_seeds_are_not(tmp_path: Path) -> None:
 def test_holdout_runs_have_all_three_scores(tmp_path: Path) -> None:
     for model in ("dense", "focus_s"):
         for seed in SEEDS:
-            leave(tmp_path, "table2_simple", "fashion", model, seed, [0.7, 0.8], val=[0.9, 0.8])
-    leave(tmp_path, "table2_simple", "fashion", "dense", 0, [0.6])
+            add_run(tmp_path, "table2_simple", "fashion", model, seed, [0.7, 0.8], val=[0.9, 0.8])
+    add_run(tmp_path, "table2_simple", "fashion", "dense", 0, [0.6])
     table = tables(tmp_path)["table2_simple_full_text"]
     # Runs on all training data come first; with none, the mark says that there was less.
     assert lines(table, "fashion", "dense")[3:] == [
@@ -256,8 +256,8 @@ def test_holdout_runs_have_all_three_scores(tmp_path: Path) -> None:
 
 def test_of_errors_the_least_is_best(tmp_path: Path) -> None:
     for seed in SEEDS:
-        leave(tmp_path, "table4_other", "boston", "dense", seed, [4.0, 3.0 + seed / 100])
-        leave(tmp_path, "table4_other", "boston", "focus_s", seed, [4.0, 2.0 + seed / 100])
+        add_run(tmp_path, "table4_other", "boston", "dense", seed, [4.0, 3.0 + seed / 100])
+        add_run(tmp_path, "table4_other", "boston", "focus_s", seed, [4.0, 2.0 + seed / 100])
     by_name = tables(tmp_path)
     table = by_name["table4_other_full_text"]
     assert lines(table, "boston", "dense")[0].startswith("Boston (MAE)")
@@ -269,9 +269,9 @@ def test_of_errors_the_least_is_best(tmp_path: Path) -> None:
 
 
 def test_tests_have_the_signs_of_the_comparison(tmp_path: Path) -> None:
-    leave_all(tmp_path, "lfw", "dense", DENSE)
-    leave_all(tmp_path, "lfw", "focus_s", FOCUS)
-    leave_all(tmp_path, "lfw", "focus_c", FOCUS)
+    add_all(tmp_path, "lfw", "dense", DENSE)
+    add_all(tmp_path, "lfw", "focus_s", FOCUS)
+    add_all(tmp_path, "lfw", "focus_c", FOCUS)
     table = tables(tmp_path)["table2_simple_full_text_tests"]
     [record] = [record for record in of_protocol(table) if record["model"] == "focus_s"]
     student = scipy_stats.ttest_ind(FOCUS, DENSE)
@@ -292,10 +292,10 @@ def test_tests_have_the_signs_of_the_comparison(tmp_path: Path) -> None:
 
 
 def test_what_the_paper_does_not_have_is_shown_too(tmp_path: Path) -> None:
-    leave_all(tmp_path, "fashion", "focus_2d", FOCUS)
-    leave_all(tmp_path, "dna", "focus_s", FOCUS)
-    leave_all(tmp_path, "dna", "dense", DENSE)
-    leave_all(tmp_path, "dna", "mine", DENSE)
+    add_all(tmp_path, "fashion", "focus_2d", FOCUS)
+    add_all(tmp_path, "dna", "focus_s", FOCUS)
+    add_all(tmp_path, "dna", "dense", DENSE)
+    add_all(tmp_path, "dna", "mine", DENSE)
     table = tables(tmp_path)["table2_simple_full_text"]
     assert lines(table, "fashion", "focus_2d")[2] == "–"
     models = [row.tags["model"] for row in table.rows if row.tags["data"] == "dna"]
@@ -309,7 +309,7 @@ def test_what_the_paper_does_not_have_is_shown_too(tmp_path: Path) -> None:
 def test_fake_or_less_data_are_not_compared_with_the_paper(
     tmp_path: Path, size: str, source: str
 ) -> None:
-    leave_all(tmp_path, "fashion", "dense", DENSE, size=size, source=source)
+    add_all(tmp_path, "fashion", "dense", DENSE, size=size, source=source)
     table = tables(tmp_path)[f"table2_simple_{size}_text"]
     assert lines(table, "fashion", "dense")[4] == ""
     assert {record["minus_published"] for record in table.records} == {None}
@@ -319,8 +319,8 @@ def test_squared_errors_stand_below_absolute_ones(tmp_path: Path) -> None:
     squares = {0: [20.0, 10.0, 9.0], 17: [30.0, 14.0, 13.0]}
     for seed, values in squares.items():
         series = {"test/mae": [3.0, 2.0, 2.5], "test/mse": values}
-        leave(tmp_path, "table4_other", "boston", "dense", seed, [3.0, 2.0, 2.5], series=series)
-        leave(tmp_path, "table4_other", "boston", "focus_s", seed, [3.0, 2.0, 2.5])
+        add_run(tmp_path, "table4_other", "boston", "dense", seed, [3.0, 2.0, 2.5], series=series)
+        add_run(tmp_path, "table4_other", "boston", "focus_s", seed, [3.0, 2.0, 2.5])
     table = tables(tmp_path)["table4_other_full_text"]
     dense, focused = (lines(table, "boston", model) for model in ("dense", "focus_s"))
     assert dense[3] == "2.00 ± 0.00 2.00, 2.00 MSE 12.00 ± 2.83 n=2"  # at epoch 1, not the least

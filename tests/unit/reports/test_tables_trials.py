@@ -10,12 +10,12 @@ from focusing.reports.figures.comparison_figures import trial_charts
 from focusing.reports.tables import Table
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import collect
-from tests.unit.reports.records import charts_of, leave, of_protocol, texts
+from tests.unit.reports.records import add_run, charts_of, of_protocol, texts
 
 GRID = [(0, "left"), (0, "sides"), (4, "left"), (4, "sides"), (8, "left"), (8, "sides")]
 
 
-def leave_trial(
+def add_trial(
     folder: Path,
     trial: int,
     scores: dict[str, float],
@@ -36,7 +36,7 @@ def leave_trial(
             **(changes or {}),
         }
         about = {"fingerprint": f"t{trial}", **more}
-        leave(folder, "table1", "synthetic", model, 0, [0.2, score], options=options, **about)
+        add_run(folder, "table1", "synthetic", model, 0, [0.2, score], options=options, **about)
 
 
 def cells(table: Table, noise: str, position: str) -> list[str]:
@@ -49,7 +49,7 @@ def test_by_parameter(tmp_path: Path) -> None:
     for trial in range(24):
         noise = (0, 8)[trial // 3 % 2]
         gap = 0.02 * (trial % 3 > 0) * (noise > 0) + 0.001 * (trial % 5 - 2)
-        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.5 + gap}, noise)
+        add_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.5 + gap}, noise)
     [table] = marginal_tables(collect([tmp_path]))
     assert table.name == "table1_full_text_by_parameter"
     widths = {
@@ -67,7 +67,7 @@ def test_by_noise_and_position(tmp_path: Path) -> None:
     for trial in range(24):
         noise, position = GRID[trial % 6]
         gap = gaps[noise] + 0.001 * (trial // 6)
-        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.5 + gap}, noise, position)
+        add_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.5 + gap}, noise, position)
     [table] = trial_tables(collect([tmp_path]))
     assert table.name == "table1_full_text"
     assert len(table.rows) == 10  # without noise there is no position
@@ -89,15 +89,15 @@ def test_by_noise_and_position(tmp_path: Path) -> None:
 def test_the_notebook_put_noise_on_each_side(tmp_path: Path) -> None:
     author = {"variant": "author", "position": "sides"}
     for trial, noise in enumerate((0, 8, 16)):
-        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, noise, **author)
+        add_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, noise, **author)
     [table] = trial_tables(collect([tmp_path]))
     assert [cells(table, level, "all")[2] for level in ("0", "0.5", "1")] == ["1"] * 3
 
 
 def test_only_pairs_count(tmp_path: Path) -> None:
-    leave_trial(tmp_path, 0, {"dense": 0.5, "focus_s": 0.6}, changes={"sweep.changed": "length"})
-    leave_trial(tmp_path, 1, {"dense": 0.9})
-    leave_trial(tmp_path, 2, {"focus_s": 0.1})
+    add_trial(tmp_path, 0, {"dense": 0.5, "focus_s": 0.6}, changes={"sweep.changed": "length"})
+    add_trial(tmp_path, 1, {"dense": 0.9})
+    add_trial(tmp_path, 2, {"focus_s": 0.1})
     [table] = trial_tables(collect([tmp_path]))
     assert cells(table, "all", "all")[2:6] == ["1", "50.00", "60.00", "+10.00 p=–"]
     assert "749 trials lack one of the two networks, or both, on the same data." in table.notes
@@ -107,7 +107,7 @@ def test_only_pairs_count(tmp_path: Path) -> None:
 
 def test_a_whole_sweep_lacks_nothing(tmp_path: Path) -> None:
     for trial in range(3):
-        leave_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, changes={"sweep.trials": 3})
+        add_trial(tmp_path, trial, {"dense": 0.5, "focus_s": 0.6}, changes={"sweep.trials": 3})
     [table] = trial_tables(collect([tmp_path]))
     assert (table.commands, len(table.notes)) == ({}, 3)
 
@@ -116,7 +116,7 @@ def test_half_a_sweep_has_no_pairs_and_none_a_command(tmp_path: Path) -> None:
     [table] = trial_tables(collect([tmp_path]))
     assert table.commands == {"1": "python train.py experiment=table1"}
     for model in ("dense", "focus_s"):
-        leave_trial(tmp_path / model, 0, {model: 0.5}, size="quick")
+        add_trial(tmp_path / model, 0, {model: 0.5}, size="quick")
         [table] = trial_tables(collect([tmp_path / model]))
         assert table.rows == ()
         assert table.commands == {"1": "python train.py experiment=table1 size=quick"}
@@ -124,21 +124,21 @@ def test_half_a_sweep_has_no_pairs_and_none_a_command(tmp_path: Path) -> None:
 
 def test_other_runs_have_tables_of_their_own(tmp_path: Path) -> None:
     pair = {"dense": 0.5, "focus_s": 0.6}
-    leave_trial(tmp_path, 0, pair)
-    leave_trial(tmp_path, 0, pair, size="quick")
-    leave_trial(tmp_path, 0, pair, variant="author")
-    leave_trial(tmp_path, 0, pair, changes={"trainer.max_epochs": 3})
-    leave_trial(tmp_path, 0, {"focus_c": 0.7})
+    add_trial(tmp_path, 0, pair)
+    add_trial(tmp_path, 0, pair, size="quick")
+    add_trial(tmp_path, 0, pair, variant="author")
+    add_trial(tmp_path, 0, pair, changes={"trainer.max_epochs": 3})
+    add_trial(tmp_path, 0, {"focus_c": 0.7})
     tables = trial_tables(collect([tmp_path]))
     assert len({table.name for table in tables}) == len(tables) == 5
     assert sum("trainer.max_epochs=3" in table.title for table in tables) == 1
 
 
 def test_trials_on_other_data_make_no_pair(tmp_path: Path) -> None:
-    leave_trial(tmp_path, 0, {"dense": 0.5, "focus_s": 0.6})
-    leave_trial(tmp_path, 1, {"dense": 0.5})
+    add_trial(tmp_path, 0, {"dense": 0.5, "focus_s": 0.6})
+    add_trial(tmp_path, 1, {"dense": 0.5})
     anew = {"data.n_samples": 999}
-    leave_trial(tmp_path, 1, {"focus_s": 0.9}, changes=anew, fingerprint="drawn anew")
+    add_trial(tmp_path, 1, {"focus_s": 0.9}, changes=anew, fingerprint="drawn anew")
     [table] = trial_tables(collect([tmp_path]))
     assert {record["pairs"] for record in table.records} == {1}
     assert [len(chart.rows) for chart in charts_of(trial_charts, collect([tmp_path]))] == [1]

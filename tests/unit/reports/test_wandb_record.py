@@ -9,14 +9,14 @@ import pytest
 from focusing.reports.wandb_items import rows_of
 from focusing.reports.wandb_push import to_send
 from tests.command_line import push
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 
 def test_copies_of_a_record_are_one_run_and_others_are_not(tmp_path: Path) -> None:
-    first = leave(tmp_path / "a", "mine", "mnist", "focus_s", 0, [0.5])
-    leave(tmp_path / "a", "mine", "mnist", "focus_s", 1, [0.5])
-    leave(tmp_path / "a", "other", "mnist", "focus_s", 0, [0.5])
-    leave(tmp_path / "b", "mine", "mnist", "focus_s", 0, [0.5], fingerprint="f1")
+    first = add_run(tmp_path / "a", "mine", "mnist", "focus_s", 0, [0.5])
+    add_run(tmp_path / "a", "mine", "mnist", "focus_s", 1, [0.5])
+    add_run(tmp_path / "a", "other", "mnist", "focus_s", 0, [0.5])
+    add_run(tmp_path / "b", "mine", "mnist", "focus_s", 0, [0.5], fingerprint="f1")
     ids = {item.run["id"] for item in to_send([tmp_path], trials=False)}
     assert len(ids) == 4
     shutil.copytree(first, tmp_path / "c" / "mine" / first.parent.name / "seed=0")
@@ -25,16 +25,16 @@ def test_copies_of_a_record_are_one_run_and_others_are_not(tmp_path: Path) -> No
 
 
 def test_a_record_that_changes_is_sent_again(tmp_path: Path) -> None:
-    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5])
+    add_run(tmp_path, "mine", "mnist", "focus_s", 0, [0.5])
     (before,) = to_send([tmp_path], trials=False)
-    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], measured={"own": {"epochs": 1}})
+    add_run(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], measured={"own": {"epochs": 1}})
     (after,) = to_send([tmp_path], trials=False)
     assert after.run == before.run
-    assert after.mark != before.mark
+    assert after.digest != before.digest
 
 
 def test_one_figure_is_one(tmp_path: Path) -> None:
-    folder = leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5])
+    folder = add_run(tmp_path, "mine", "mnist", "focus_s", 0, [0.5])
     (folder / "figures").mkdir()
     for name, said in (("a", "1 figure"), ("b", "2 figures")):
         (folder / "figures" / f"{name}.png").touch()
@@ -46,8 +46,8 @@ def test_it_goes_where_it_would_have_been_logged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logger = {"wandb": {"project": "p", "entity": "team", "tags": ["best"], "job_type": "x"}}
-    leave(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], options={"logger": logger})
-    leave(tmp_path, "mine", "mnist", "focus_s", 1, [0.5])
+    add_run(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], options={"logger": logger})
+    add_run(tmp_path, "mine", "mnist", "focus_s", 1, [0.5])
     logged, plain = to_send([tmp_path], trials=False)
     where = itemgetter("entity", "project", "job_type")
     assert where(logged.run) == ("team", "p", "x")
@@ -63,7 +63,7 @@ def test_it_goes_where_it_would_have_been_logged(
 def test_trials_become_runs_if_asked(tmp_path: Path) -> None:
     options = {"sweep.trial": 0, "data.noise": 0, "data.informative": 20}
     for model in ("dense", "focus_s"):
-        leave(tmp_path, "table1", "synthetic", model, 0, [0.5], options=options)
+        add_run(tmp_path, "table1", "synthetic", model, 0, [0.5], options=options)
     (table,) = to_send([tmp_path], trials=False)
     assert table.run["job_type"] == "trials"
     assert table.content == "a table of 1 trials, dense, focus_s"

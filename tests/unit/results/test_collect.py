@@ -8,14 +8,14 @@ import pytest
 
 from focusing.results.collect import collect
 from focusing.results.store import read_record, write_record
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 
 def test_a_run(tmp_path: Path) -> None:
-    folder = leave(
+    folder = add_run(
         tmp_path, "e", "dna", "focus_s", 17, [0.5, 0.75, 0.625], val=[0.1, 0.2, 0.3], size="quick"
     )
-    leave(tmp_path, "other", "dna", "dense", 0, [0.5])
+    add_run(tmp_path, "other", "dna", "dense", 0, [0.5])
     collection = collect([tmp_path])
     [run] = collection.of("e")
     assert (run.path, run.experiment, run.data, run.model) == (folder, "e", "dna", "focus_s")
@@ -42,7 +42,7 @@ def test_a_run(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_skipped_and_counted(tmp_path: Path, content: bytes) -> None:
-    leave(tmp_path, "e", "dna", "dense", 0, [0.5])
+    add_run(tmp_path, "e", "dna", "dense", 0, [0.5])
     for name in ("foreign", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_bytes(content)
@@ -54,15 +54,15 @@ def test_other_files_are_skipped_and_counted(tmp_path: Path, content: bytes) -> 
 
 def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
     cache = tmp_path / "report" / "cache.json"
-    first = leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5] * 10_000)
-    leave(tmp_path / "runs", "e", "dna", "dense", 17, [0.5])
+    first = add_run(tmp_path / "runs", "e", "dna", "dense", 0, [0.5] * 10_000)
+    add_run(tmp_path / "runs", "e", "dna", "dense", 17, [0.5])
     assert collect([tmp_path / "runs"], cache).read == 2
     assert cache.stat().st_size < 20_000  # without series
     before = cache.stat().st_mtime_ns
     again = collect([tmp_path / "runs"], cache)
     assert (again.read, len(again.runs)) == (0, 2)
     assert cache.stat().st_mtime_ns == before  # nothing new, nothing written
-    leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.75])
+    add_run(tmp_path / "runs", "e", "dna", "dense", 0, [0.75])
     state = (first / "result.json").stat()
     os.utime(first / "result.json", ns=(state.st_atime_ns, state.st_mtime_ns + 1_000_000))
     changed = collect([tmp_path / "runs"], cache)
@@ -76,7 +76,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
     "content", ["", "[]", '{"schema": 0, "files": {}}', '{"schema": 1, "files": {"a": [1]}}']
 )
 def test_a_damaged_cache_is_made_anew(tmp_path: Path, content: str) -> None:
-    leave(tmp_path, "e", "dna", "dense", 0, [0.5])
+    add_run(tmp_path, "e", "dna", "dense", 0, [0.5])
     cache = tmp_path / "cache.json"
     cache.write_text(content)
     assert len(collect([tmp_path], cache).runs) == 1
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_opened_is_tried_again(
     def denied(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 
-    leave(tmp_path, "e", "dna", "dense", 0, [0.5])
+    add_run(tmp_path, "e", "dna", "dense", 0, [0.5])
     with monkeypatch.context() as context:
         context.setattr(Path, "read_bytes", denied)
         [(_, reason)] = collect([tmp_path], tmp_path / "cache.json").unreadable
@@ -100,27 +100,27 @@ def test_a_file_that_cannot_be_opened_is_tried_again(
 def test_a_copy_is_counted_once(tmp_path: Path) -> None:
     for place, score in (("outputs", 0.5), ("results", 0.75)):
         when = f"2026-01-0{1 + (place == 'results')}T00:00:00+00:00"
-        leave(tmp_path / place, "e", "dna", "dense", 0, [score], finished=when)
+        add_run(tmp_path / place, "e", "dna", "dense", 0, [score], finished=when)
     collection = collect([tmp_path / "outputs", tmp_path / "results", tmp_path])
     assert [run.scores["best_test"] for run in collection.runs] == [0.75]  # the later one
     assert collection.repeated == 1
 
 
 def test_failed_runs_stand_apart_until_they_are_repeated(tmp_path: Path) -> None:
-    folder = leave(tmp_path / "a", "e", "dna", "dense", 0, [], status="failed", error="diverged")
+    folder = add_run(tmp_path / "a", "e", "dna", "dense", 0, [], status="failed", error="diverged")
     record = read_record(folder) or {}
     write_record(folder, {**record, "data": None, "metric": None})  # before it had any
-    leave(tmp_path, "e", "dna", "dense", 7, [0.5], status="pruned")  # no failure
+    add_run(tmp_path, "e", "dna", "dense", 7, [0.5], status="pruned")  # no failure
     collection = collect([tmp_path])
     assert (collection.runs, [run.error for run in collection.failed]) == ((), ["diverged"])
     assert collection.failed[0].data == "dna"
-    leave(tmp_path / "b", "e", "dna", "dense", 0, [0.5], finished="2025-01-01T00:00:00+00:00")
+    add_run(tmp_path / "b", "e", "dna", "dense", 0, [0.5], finished="2025-01-01T00:00:00+00:00")
     collection = collect([tmp_path])
     assert (len(collection.runs), collection.failed) == (1, ())
 
 
 def test_hidden_folders_are_not_searched(tmp_path: Path) -> None:
-    folder = leave(tmp_path, "e", "dna", "dense", 0, [0.5])
+    folder = add_run(tmp_path, "e", "dna", "dense", 0, [0.5])
     folder.rename(folder.with_name(".seed=0.previous"))  # as a run that is repeated does
     collection = collect([tmp_path])
     assert (collection.runs, collection.failed, collection.unreadable) == ((), (), ())

@@ -15,13 +15,13 @@ from focusing.results.frame import (
     split_replicates,
     varying_options,
 )
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 
 def test_a_row_per_run(tmp_path: Path) -> None:
     focus = {"h1": {"moved": 0.25, "inside_first": 0.5, "inside_last": 0.75}, "h2": {"moved": 0.75}}
-    leave(tmp_path, "e", "dna", "dense", 0, [0.5], val=[0.5])
-    leave(tmp_path, "e", "dna", "focus_s", 1, [0.75], focus=focus, measured={"t": {"n": 3}})
+    add_run(tmp_path, "e", "dna", "dense", 0, [0.5], val=[0.5])
+    add_run(tmp_path, "e", "dna", "focus_s", 1, [0.75], focus=focus, measured={"t": {"n": 3}})
     runs = collect([tmp_path]).runs
     table = frame(runs)
     assert list(table.index) == list(runs)
@@ -47,8 +47,8 @@ def test_options_that_change_nothing_are_no_settings(tmp_path: Path) -> None:
         {"callbacks.progress": None, "logger": {}},
     ]
     for seed, options in enumerate(changes):
-        leave(tmp_path, "e", "dna", "dense", seed, [0.5], options=options)
-    leave(tmp_path, "e", "dna", "dense", 9, [0.5], val=[0.5])  # a protocol is a column
+        add_run(tmp_path, "e", "dna", "dense", seed, [0.5], options=options)
+    add_run(tmp_path, "e", "dna", "dense", 9, [0.5], val=[0.5])  # a protocol is a column
     runs = collect([tmp_path]).runs
     flat = [
         {name: value for name, value in settings(run).items() if not name.startswith("callbacks")}
@@ -62,7 +62,7 @@ def test_options_that_change_nothing_are_no_settings(tmp_path: Path) -> None:
 
 def test_an_unusual_share_of_validation_is_a_setting(tmp_path: Path) -> None:
     share = {"protocol.holdout": 0.3}
-    leave(tmp_path, "e", "dna", "dense", 0, [0.5], val=[0.5], options=share)
+    add_run(tmp_path, "e", "dna", "dense", 0, [0.5], val=[0.5], options=share)
     [run] = collect([tmp_path]).runs
     assert settings(run)["protocol.holdout"] == 0.3
 
@@ -83,9 +83,9 @@ def test_options_that_follow_from_others_are_left_out() -> None:
 class TestDataVersions:
     def test_other_files_are_another_version(self, tmp_path: Path) -> None:
         later = {"fingerprint": "f1", "finished": "2026-02-01T00:00:00+00:00"}
-        leave(tmp_path, "e", "dna", "dense", 0, [0.5], fingerprint="f0")
-        leave(tmp_path, "e", "dna", "dense", 17, [0.5], **later)
-        leave(tmp_path, "e", "dna", "focus_s", 17, [0.5], **later)
+        add_run(tmp_path, "e", "dna", "dense", 0, [0.5], fingerprint="f0")
+        add_run(tmp_path, "e", "dna", "dense", 17, [0.5], **later)
+        add_run(tmp_path, "e", "dna", "focus_s", 17, [0.5], **later)
         versions = data_versions(collect([tmp_path]).runs)
         pairs = sorted((run.fingerprint, version) for run, version in versions.items())
         assert pairs == [("f0", 0), ("f1", 1), ("f1", 1)]
@@ -94,15 +94,15 @@ class TestDataVersions:
         for seed in range(3):
             mark = {"fingerprint": f"f{seed}"}
             fold, split = {"data.fold": seed}, {"data.split_seed": None}
-            leave(tmp_path, "e", "dna", "dense", 0, [0.5], options=fold, **mark)
-            leave(tmp_path, "e", "lfw", "dense", seed, [0.5], options=split, **mark)
-            leave(tmp_path, "h", "boston", "dense", seed, [2.0], val=[2.0], **mark)
+            add_run(tmp_path, "e", "dna", "dense", 0, [0.5], options=fold, **mark)
+            add_run(tmp_path, "e", "lfw", "dense", seed, [0.5], options=split, **mark)
+            add_run(tmp_path, "h", "boston", "dense", seed, [2.0], val=[2.0], **mark)
         assert set(data_versions(collect([tmp_path]).runs).values()) == {0}
 
     @pytest.mark.parametrize("val", [None, [0.5]])
     def test_where_seeds_split_the_content_counts(self, tmp_path: Path, val: Any) -> None:
         for seed, content in enumerate(("c0", "c0", "c1", "c1", None)):
-            leave(
+            add_run(
                 tmp_path, "e", "lfw", "dense", seed, [0.5], val=val,
                 options={"data.split_seed": None},
                 fingerprint=f"f{seed}", content=content,

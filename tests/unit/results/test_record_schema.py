@@ -23,7 +23,7 @@ from focusing.results.collect import Collection, collect, run_of
 from focusing.results.record_schema import check_record
 from focusing.results.store import ARCHIVE, read_lines
 from focusing.validation import NAME, Wrong, checker
-from tests.unit.reports.records import SMALLEST, leave
+from tests.unit.reports.records import SMALLEST, add_run
 
 PUBLISHED = Path(__file__).parents[3] / "results"
 EVERY = 29
@@ -132,8 +132,8 @@ def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path
     ],
 )
 def test_the_reason_names_the_value(tmp_path: Path, change: Change, reason: str) -> None:
-    leave(tmp_path, "fine", "dna", "dense", 0, [0.5])
-    folder = leave(tmp_path, "e", "dna", "dense", 0, [0.5, 0.25])
+    add_run(tmp_path, "fine", "dna", "dense", 0, [0.5])
+    folder = add_run(tmp_path, "e", "dna", "dense", 0, [0.5, 0.25])
     record = json.loads((folder / "result.json").read_text())
     change(record)
     (folder / "result.json").write_text(json.dumps(record))
@@ -165,7 +165,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_cache_that_somebody_changed_is_made_anew(tmp_path: Path) -> None:
-    leave(tmp_path / "runs", "e", "dna", "dense", 0, [0.5])
+    add_run(tmp_path / "runs", "e", "dna", "dense", 0, [0.5])
     cache = tmp_path / "cache.json"
     collect([tmp_path / "runs"], cache)
     cache.write_text(re.sub(r'"experiment":"e"', '"experiment":"../e"', cache.read_text()))

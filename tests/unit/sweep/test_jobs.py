@@ -12,7 +12,7 @@ from focusing.errors import UserError
 from focusing.results.store import read_record, write_archive
 from focusing.sweep.jobs import Job, Outcome, number_jobs, raise_failures
 from focusing.sweep.status import SweepStatus, print_settings
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 OVERRIDES = [[f"seed={seed}", "a=1"] for seed in range(5)]
 JOBS = number_jobs(OVERRIDES)
@@ -106,7 +106,9 @@ def test_the_failed_runs_of_a_stack_have_a_row_each(
 def test_a_sweep_without_a_dense_network_says_how_to_get_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = [leave(tmp_path, "clt", "clt", "focus_s", seed, [0.5 + seed / 100]) for seed in range(3)]
+    runs = [
+        add_run(tmp_path, "clt", "clt", "focus_s", seed, [0.5 + seed / 100]) for seed in range(3)
+    ]
     record = read_record(runs[2]) or {}
     write_archive(tmp_path / "archive", [("clt/seed=2", record)])  # done by somebody else
     folders = [*runs[:2], tmp_path / "archive" / "clt" / "seed=2"]

@@ -1,1 +1,1 @@
-"""Figures of many runs: the paper's and more."""
+"""Figures of a report, over many runs."""

@@ -1,4 +1,4 @@
-"""What a figure of a report is, which runs it is about, and how it reads their arrays."""
+"""Building blocks of report figures: `Chart`, the runs it draws, and access to their arrays."""
 
 from __future__ import annotations
 
@@ -14,20 +14,14 @@ from focusing.drawing import Array, LayerFoci, figure_style
 from focusing.errors import DamagedError, printable
 from focusing.reports.foci import FILE as FOCI_FILE
 from focusing.reports.foci import first_and_last, read_foci
-from focusing.reports.names import (
-    PROTOCOLS,
-    SMALL_SIZES,
-    data_order,
-    edition_words,
-    option_words,
-)
+from focusing.reports.names import PROTOCOLS, SMALL_SIZES, data_order, edition_words, option_words
 from focusing.reports.plans import command
 from focusing.reports.settings import Edition, Setting, editions
 from focusing.reports.tables import file_name
 from focusing.results.collect import Collection, Run
 
-MEASUREMENTS = ("sparsity", "redundancy", "timing", "explain")
-"""Experiments about a measurement, which has a figure of its own: they need no others."""
+MEASUREMENT_EXPERIMENTS = ("sparsity", "redundancy", "timing", "explain")
+"""Experiments about a measurement that has its own figure; they have no other figures."""
 FOCUSED_MODELS = ("focus_s", "focus_c", "focus_2d", "cnn_focus", "vgg_focus")
 """Models whose foci are drawn by data set."""
 PROTOCOL_TITLES = {
@@ -35,9 +29,11 @@ PROTOCOL_TITLES = {
     "holdout": "test at the best validation epoch",
     "last": "after the last epoch",
 }
-INTERVALS = "means with 95 % intervals (Student's t; bootstrap from 20 runs on; none below 3 runs)"
-ALONE = ("sparsity",)
-"""Experiments whose curves mean something without repeats."""
+INTERVAL_NOTE = (
+    "means with 95 % intervals (Student's t; bootstrap from 20 runs on; none below 3 runs)"
+)
+SINGLE_RUN_EXPERIMENTS = ("sparsity",)
+"""Experiments whose single runs are meaningful and not only for the appendix."""
 PICTURES = (".png", ".svg", ".pdf")
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -45,17 +41,17 @@ Rows = Sequence[Row]
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure before it is drawn.
+    """A figure that is not drawn yet.
 
     Attributes:
         name: of its files.
         title: one line.
         caption: what it shows, of how many runs, with what intervals.
-        rows: all that is drawn, for the CSV file; equal rows give equal figures.
-        plot: makes the figure, or the content of its file; called only if the rows are new.
-        tags: ``data``, ``model``, ``protocol``, ...: what it is about, for filters. Several values
-            are separated by blanks.
-        suffixes: of its files besides ``.csv``.
+        rows: all numbers in it, for the CSV file; equal rows give equal figures.
+        plot: makes the figure, or the content of its file; called only if the rows changed.
+        tags: ``data``, ``model``, ``protocol`` and so on, for filters; several values are separated
+            by blanks.
+        suffixes: of its files, besides ``.csv``.
         section: of the page and of ``all.md``.
     """
 
@@ -70,11 +66,11 @@ class Chart:
 
     @property
     def minor(self) -> bool:
-        """It belongs into an appendix."""
-        return says_little(self.rows, self.tags)
+        """Whether it belongs in the appendix."""
+        return is_minor(self.rows, self.tags)
 
     def draw(self) -> Figure | bytes:
-        """Draw the figure in the style of all figures."""
+        """Draw the figure in the common style."""
         with figure_style():
             return self.plot()
 
@@ -83,12 +79,12 @@ Charts = Iterator[Chart]
 
 
 class Runs:
-    """The runs of a report, as figures see them.
+    """The runs of a report, with the access that figures need.
 
     Attributes:
         collection: the runs.
-        missing: titles of figures that lack their runs -> the commands that make these.
-        damaged: files whose content had to be left out -> what is wrong with them.
+        missing: titles of figures without runs -> the commands that make the runs.
+        damaged: files that could not be read -> the reasons.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -98,27 +94,27 @@ class Runs:
 
     @cached_property
     def editions(self) -> list[Edition]:
-        """All experiments but random trials."""
+        """All editions, without random trials."""
         return editions(self.collection)
 
     def settings(self) -> Iterator[tuple[Edition, Setting]]:
-        """Every setting of every edition."""
+        """Every setting, with its edition."""
         return ((edition, setting) for edition in self.editions for setting in edition.settings)
 
     def by_model(self, experiments: Sequence[str]) -> Iterator[tuple[Edition, str, list[Setting]]]:
-        """Editions of some experiments with every focused model, and its settings by data set."""
+        """Every focused model with its settings, by edition of these experiments."""
         for edition in self.editions:
             for model in FOCUSED_MODELS if edition.experiment in experiments else ():
                 settings = [setting for setting in edition.settings if setting.model == model]
                 yield edition, model, sorted(settings, key=lambda s: data_order(s.data))
 
-    def lack(self, title: str, experiment: str, *options: str) -> None:
-        """Note that a figure is missing, and the experiment and options that make its runs."""
+    def note_missing(self, title: str, experiment: str, *options: str) -> None:
+        """Note a figure without runs, and the experiment and options that make them."""
         self.missing[title] = command(experiment, "full", "text", options)
 
     @contextmanager
-    def noting_damage(self) -> Iterator[None]:
-        """Leave out what a damaged file would show, and note the file."""
+    def skip_damaged(self) -> Iterator[None]:
+        """Leave the block at a damaged file, and note the file."""
         try:
             yield
         except DamagedError as error:
@@ -126,14 +122,14 @@ class Runs:
             self.damaged[printable(location)] = printable(error.reason)
 
     def foci(self, run: Run) -> list[LayerFoci]:
-        """The foci of a run; none if their file is damaged."""
-        with self.noting_damage():
+        """The foci of a run; empty if their file is damaged."""
+        with self.skip_damaged():
             return read_foci(run.path, run.sizes)
         return []
 
     def ends(self, run: Run, which: str) -> dict[str, tuple[Array, Array]]:
-        """First and last mu or sigma of every layer; none if their file is damaged."""
-        with self.noting_damage():
+        """First and last mu or sigma of every layer; empty if their file is damaged."""
+        with self.skip_damaged():
             return first_and_last(run.path, which)
         return {}
 
@@ -153,11 +149,11 @@ def chart(
     options: Sequence[str] = (),
     **tags: str,
 ) -> Chart:
-    """A figure about runs of an edition: a :class:`Chart`.
+    """Make a :class:`Chart` of an edition.
 
-    Its file name begins with ``name``, and its title ends with the edition and some ``options``.
-    The tags ``data`` and ``model`` come from the rows unless they are passed. The experiment is in
-    the file name unless it is ``home``, whose name goes without saying.
+    The file name starts with ``name[0]`` and the edition. It leaves out the experiment if that is
+    ``name[0]`` or ``home``. The title ends with the edition and ``options`` in words. The tags
+    ``data`` and ``model`` come from the rows unless they are passed.
     """
     subject, *more = name
     parts = [subject, *([] if edition.experiment in (subject, home) else [edition.experiment])]
@@ -168,32 +164,32 @@ def chart(
         caption,
         rows,
         plot,
-        edition.about
-        | {"data": joined([row["data"] for row in rows] if data is None else data)}
-        | {"model": joined([row["model"] for row in rows] if model is None else model)}
+        edition.columns
+        | {"data": join_distinct([row["data"] for row in rows] if data is None else data)}
+        | {"model": join_distinct([row["model"] for row in rows] if model is None else model)}
         | tags,
         suffixes,
     )
 
 
 def setting_name(edition: Edition, setting: Setting) -> tuple[str, ...]:
-    """What tells a setting from others of the edition, in names of files."""
+    """Parts of a file name that tell a setting from others of its edition."""
     several = len({run.data for run in edition.runs}) > 1 or setting.overrides
     return (setting.data, *setting.overrides) if several else ()
 
 
-def says_little(rows: Rows, tags: Mapping[str, str]) -> bool:
-    """Whether all is of quick runs, or of single ones where others have more."""
+def is_minor(rows: Rows, tags: Mapping[str, str]) -> bool:
+    """Whether the rows come only from quick runs or single seeds."""
     sizes, experiments = (set(tags.get(name, "").split()) for name in ("size", "experiment"))
     counts = [row["n"] for row in rows if row.get("n") is not None]
-    single = bool(counts) and max(counts) == 1 and not experiments & set(ALONE)
+    single = bool(counts) and max(counts) == 1 and not experiments & set(SINGLE_RUN_EXPERIMENTS)
     return single or (bool(sizes) and sizes <= set(SMALL_SIZES))
 
 
 def median_run(runs: Sequence[Run], file: str = FOCI_FILE) -> Run:
-    """The run in the middle by its score, of those that still have a file, if any has it.
+    """The run with the median score (the best would flatter), if possible one with this file.
 
-    Of an even number the better of the two in the middle. A figure of the best run would flatter.
+    Of an even number it is the better of the two in the middle.
     """
     order = sorted(runs, key=_goodness)
     with_file = [rank for rank, run in enumerate(order) if (run.path / file).exists()]
@@ -202,7 +198,7 @@ def median_run(runs: Sequence[Run], file: str = FOCI_FILE) -> Run:
 
 
 def describe_run(run: Run, runs: Sequence[Run]) -> str:
-    """Which run is shown, and out of how many."""
+    """Name a run by its seed and its rank among the replicates."""
     name = f"seed {run.seed}"
     if len({data_seed(other) for other in (run, *runs)}) > 1:
         name += f", data.seed {data_seed(run)}"
@@ -219,28 +215,28 @@ def _goodness(run: Run) -> float:
 
 
 def data_seed(run: Run) -> Any:
-    """Seed of generated data; None of other data."""
+    """Seed of generated data; None for other data."""
     return run.data_options.get("seed")
 
 
 def protocols_to_show(names: Iterable[str]) -> list[str]:
-    """Protocols worth a figure: the paper's and the honest one; the last epoch if there is none."""
+    """Protocols that get a figure: ``best_test`` and ``holdout``; ``last`` if there is neither."""
     known = set(names)
     return [name for name in ("best_test", "holdout") if name in known] or sorted(known)
 
 
-def numbers(counts: Iterable[int]) -> str:
-    """Numbers of runs for a panel: n = 5, n = 3 to 5."""
+def count_range(counts: Iterable[int]) -> str:
+    """Smallest and largest count: 5, or 3 to 5."""
     distinct = sorted(set(counts))
-    return "n = " + " to ".join(map(str, dict.fromkeys([distinct[0], distinct[-1]])))
+    return " to ".join(map(str, dict.fromkeys([distinct[0], distinct[-1]])))
 
 
 def run_count(counts: Iterable[int]) -> str:
     """Numbers of runs in words: 1 run, 5 runs, 3 to 5 runs."""
-    count = numbers(counts).removeprefix("n = ")
+    count = count_range(counts)
     return "1 run" if count == "1" else f"{count} runs"
 
 
-def joined(values: Iterable[Any]) -> str:
-    """Distinct values as one tag."""
+def join_distinct(values: Iterable[Any]) -> str:
+    """Join distinct values with blanks, as in a tag."""
     return " ".join(dict.fromkeys(map(str, values)))

@@ -1,4 +1,4 @@
-"""Figures that compare focused with dense networks: all differences, and the random trials."""
+"""Figures that compare focused with dense networks: the forest plot and the random trials."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from focusing.reports.figures.chart import (
     chart,
     protocols_to_show,
 )
-from focusing.reports.figures.plotting import BLACK, INKS, PAGE_WIDTH, ROW_HEIGHT, Dot, draw_dots
+from focusing.reports.figures.plotting import ROW_HEIGHT, Dot
 from focusing.reports.names import PROTOCOLS, SIZES, data_name, model_name
 from focusing.reports.paper import REPEATS, Published, paper, published_tables
 from focusing.reports.plans import is_unchanged
-from focusing.reports.tables import between, interval_record, signed
+from focusing.reports.tables import format_interval, interval_record, signed
 from focusing.reports.tables.files import all_tables
 from focusing.reports.tables.trial_tables import BASE, Trials, all_trials
 from focusing.results.collect import Collection
@@ -37,11 +37,11 @@ from focusing.results.stats import CONFIDENCE, mean_interval
 
 SERIES = {
     "published": ("the paper", GREY, "s"),
-    "text": ("ours, settings of the text", BLACK, "o"),
-    "author": ("ours, settings of the author's code", INKS[1], "^"),
-    "holdout": ("ours, on held-out data", INKS[3], "D"),
+    "text": ("ours, settings of the text", plotting.BLACK, "o"),
+    "author": ("ours, settings of the author's code", plotting.SERIES_COLOURS[1], "^"),
+    "holdout": ("ours, on held-out data", plotting.SERIES_COLOURS[3], "D"),
 }
-"""Series of the forest plot -> its name, colour and marker."""
+"""Series of the forest plot -> name, colour and marker."""
 GROUPS = {
     "table2_simple": "Table 2, simple networks",
     "table2_cnn": "Table 2, CNNs",
@@ -49,18 +49,16 @@ GROUPS = {
     "table4_other": "Table 4, other data",
 }
 BEYOND, BEYOND_MODELS = ("dynamic", "topology"), ("focus_2d", "dynamic_2d")
-"""Experiments beyond the paper, and the networks whose differences are shown."""
+"""Experiments beyond the paper, and their networks, that the forest plot shows."""
 SYNTHETIC = {"learning_to_focus": "noise left", "sides": "noise on both sides"}
 NOISE_LEVELS = {"0": "no noise", "0.5": "some noise", "1": "much noise"}
-"""Columns of noise for each informative one -> row of the forest."""
+"""Noise columns per informative one -> row of the forest plot."""
 NOISE_TITLES = {"0": "no noise", "0.5": "half as much noise as signal", "1": "as much noise"}
-"""The same above a panel of trials."""
+"""Noise columns per informative one -> title of a panel of trials."""
 LINEAR_RANGE = 1.0
-"""Points up to which the axis is linear; beyond it is logarithmic."""
+"""Points up to which the axis is linear; beyond, it is logarithmic."""
 TICKS = (-10, -3, -1, 0, 1, 3, 10, 30)
 TRIAL_TITLE = "Random trials, focused against dense"
-
-
 FOREST_CAPTION = (
     "Difference of test accuracy, focused − dense, in points, with 95 % intervals (not "
     "corrected for the number of tests; none below three runs); right of zero the focused "
@@ -75,7 +73,7 @@ FOREST_CAPTION = (
 
 
 def forest_charts(runs: Runs) -> Charts:
-    """One figure of all differences, if there is anything to compare."""
+    """All differences in one figure, if any are ours."""
     points = [*_forest_points(runs.collection), *_beyond_points(runs)]
     if not all(point["series"] == "published" for point in points):
         title = "All differences, focused − dense"
@@ -83,7 +81,7 @@ def forest_charts(runs: Runs) -> Charts:
 
 
 def _forest_points(collection: Collection) -> Iterator[Row]:
-    """All that is drawn, from top to bottom and left to right."""
+    """Points of the paper's experiments, from top to bottom."""
     records = [row for table in all_tables(collection) for row in table.records]
     for experiment, table in published_tables().items():
         rows = [row for row in records if row.get("table") == experiment]
@@ -107,9 +105,9 @@ def _forest_points(collection: Collection) -> Iterator[Row]:
 
 
 def closest_to_paper(rows: Rows, series: str) -> Row | None:
-    """Of one data set and model the runs that are nearest to the paper's: size, then length."""
+    """Of records of one data set and model, the one nearest to the paper: by size, then length."""
     wanted = ("text", "holdout") if series == "holdout" else (series, "best_test")
-    fit = [
+    candidates = [
         row
         for row in rows
         if (row["variant"], row["protocol"]) == wanted
@@ -117,16 +115,16 @@ def closest_to_paper(rows: Rows, series: str) -> Row | None:
         and row["source"] != "fake"
         and (row["size"] == "full" or row["n"] > 1)
     ]
-    sizes = [*SIZES, *(row["size"] for row in fit)]
+    sizes = [*SIZES, *(row["size"] for row in candidates)]
 
     def distance(row: Row) -> tuple[Any, ...]:
         unlike = row["minus_published"] is None
         return unlike, sizes.index(row["size"]), -row["epochs"], row["options"] or ""
 
-    return min(fit, key=distance, default=None)
+    return min(candidates, key=distance, default=None)
 
 
-def _own_point(row: Row, sign: int = 1) -> Row:
+def _own_point(row: Row, sign: int) -> Row:
     ends = [row["difference_low"], row["difference_high"]]
     low, high = ends if None in ends else sorted(sign * end for end in ends)
     return {
@@ -141,7 +139,7 @@ def _own_point(row: Row, sign: int = 1) -> Row:
 
 
 def _published_point(ours: Published, dense: Published, sign: int) -> Row:
-    """The paper's difference; its interval is that of Student's test of five repeats each."""
+    """The paper's difference, with the interval of Student's test of five repeats each."""
     difference = sign * (ours.mean - dense.mean)
     low = high = None
     if ours.possible and dense.possible:
@@ -153,16 +151,12 @@ def _published_point(ours: Published, dense: Published, sign: int) -> Row:
 
 
 def _trial_points(records: Rows) -> Iterator[Row]:
-    """Table 1 by level of noise; with the author's variant it is the notebook's own grid."""
+    """Differences of the random trials by level of noise."""
     rows = [row for row in records if row.get("experiment") == "table1" and "noise" in row]
     for level, name in NOISE_LEVELS.items():
         about = {"group": "Table 1, random trials", "row": name, "column": 1, "as_published": True}
-        there = [
-            row
-            for row in rows
-            if (row["noise"], row["position"]) == (level, "all")
-            and (row["size"], row["protocol"]) == ("full", "best_test")
-        ]
+        wanted = {"noise": level, "position": "all", "size": "full", "protocol": "best_test"}
+        there = [row for row in rows if wanted.items() <= row.items()]
         if there:
             yield {**about, "series": "published", "difference": there[0]["notebook_difference"]}
         for row in there:
@@ -171,17 +165,13 @@ def _trial_points(records: Rows) -> Iterator[Row]:
 
 
 def _synthetic_points(records: Rows) -> Iterator[Row]:
-    """Four neurons, over data sets that nobody picked where there are any."""
+    """Differences on synthetic data, preferably over many generated data sets."""
     for experiment, name in SYNTHETIC.items():
         about = {"group": "Synthetic data, four neurons", "row": name, "column": 0}
         stored = paper()["synthetic"].get(experiment)
-        rows = [
-            row
-            for row in records
-            if row.get("experiment") == experiment
-            and (row.get("size"), row.get("protocol")) == ("full", "best_test")
-            and row.get("difference") is not None
-        ]
+        wanted = {"experiment": experiment, "size": "full", "protocol": "best_test"}
+        matching = [row for row in records if wanted.items() <= row.items()]
+        rows = [row for row in matching if row.get("difference") is not None]
         if rows and stored:
             gap = round(stored["focus_s"] - stored["dense"], 4)
             yield {**about, "series": "published", "difference": gap, "as_published": True}
@@ -195,7 +185,7 @@ def _synthetic_points(records: Rows) -> Iterator[Row]:
 
 
 def _beyond_points(runs: Runs) -> Iterator[Row]:
-    """Networks that the paper does not have, as their experiments have them, on held-out data."""
+    """Differences of networks beyond the paper: unchanged settings, on held-out data."""
     for edition, setting in runs.settings():
         test = edition.tests.get((setting, "holdout"))
         if (
@@ -223,7 +213,7 @@ def _beyond_points(runs: Runs) -> Iterator[Row]:
 def _draw_forest(points: Rows) -> Figure:
     columns = [[point for point in points if point["column"] == side] for side in (0, 1)]
     height = max(len(_forest_rows(column)) for column in columns)
-    figure = Figure((PAGE_WIDTH, 0.75 + 1.25 * ROW_HEIGHT * height), layout="constrained")
+    figure = Figure((plotting.PAGE_WIDTH, 0.75 + 1.25 * ROW_HEIGHT * height), layout="constrained")
     for axes, column in zip(figure.subplots(1, 2), columns, strict=True):
         _draw_forest_panel(axes, column, height)
     drawn = {point["series"] for point in points}
@@ -240,7 +230,7 @@ def _draw_forest(points: Rows) -> Figure:
 
 
 def _forest_rows(points: Rows) -> list[tuple[str, str]]:
-    """Groups before their rows: (group, "") and (group, row)."""
+    """Rows of a panel: a heading ``(group, "")`` before the rows ``(group, row)`` of each group."""
     pairs = [(point["group"], row) for point in points for row in ("", point["row"])]
     return list(dict.fromkeys(pairs))
 
@@ -256,18 +246,12 @@ def _draw_forest_panel(axes: Axes, points: Rows, height: int) -> None:
         for rank, point in enumerate(in_row):
             few = point.get("n") is not None and point.get("low") is None
             dots.append(
-                Dot(
-                    place,
-                    point["difference"],
-                    SERIES[point["series"]][1:],
-                    point.get("low"),
-                    point.get("high"),
-                    hollow=not point["as_published"],
+                Dot(place, point["difference"], SERIES[point["series"]][1:], point.get("low"),
+                    point.get("high"), hollow=not point["as_published"],
                     shift=0.27 * (rank - (len(in_row) - 1) / 2),
-                    note=f"n={point['n']}" if few else "",
-                )
-            )
-    draw_dots(axes, dots, [name or group for group, name in rows], height, size=3)
+                    note=f"n={point['n']}" if few else "")
+            )  # fmt: skip
+    plotting.draw_dots(axes, dots, [name or group for group, name in rows], height, size=3)
     axes.axvline(0, color="k", lw=0.7, zorder=1)
     for label, (_, name) in zip(axes.get_yticklabels(), rows, strict=True):
         if not name:
@@ -277,7 +261,7 @@ def _draw_forest_panel(axes: Axes, points: Rows, height: int) -> None:
 
 
 def trial_charts(runs: Runs) -> Charts:
-    """Random trials as points, the dense network across, the focused one up."""
+    """Random trials as points: accuracy of the focused network over that of the dense one."""
     for trials in all_trials(runs.collection):
         scores = {name for run in (*trials.focused, *trials.dense) for name in run.scores}
         for protocol in protocols_to_show(name for name in PROTOCOLS if name in scores):
@@ -318,7 +302,7 @@ def _trial_rows(trials: Trials, protocol: str) -> list[Row]:
 
 def _draw_trials(rows: Rows, model: str) -> Figure:
     levels = [level for level in NOISE_LEVELS if any(row["noise"] == level for row in rows)]
-    width = PAGE_WIDTH if len(levels) > 1 else COLUMN_WIDTH
+    width = plotting.PAGE_WIDTH if len(levels) > 1 else COLUMN_WIDTH
     figure = Figure((width, 2.7), layout="constrained")
     grid = figure.subplots(1, len(levels), sharex=True, sharey=True, squeeze=False)[0]
     scores = [row[name] for row in rows for name in ("dense", "focused")]
@@ -330,8 +314,8 @@ def _draw_trials(rows: Rows, model: str) -> Figure:
             for name in ("dense", "focused", "difference")
         )
         axes.plot(limits, limits, color=GREY, lw=0.8, zorder=1)
-        axes.plot(x, y, "o", color=BLACK, ms=2.6, mew=0, alpha=0.4)
-        interval = between(mean_interval(differences), sign=True)
+        axes.plot(x, y, "o", color=plotting.BLACK, ms=2.6, mew=0, alpha=0.4)
+        interval = format_interval(mean_interval(differences), sign=True)
         mean = f"{signed(float(np.mean(differences)))} {interval}".rstrip()
         plotting.panel_title(axes, NOISE_TITLES[level], f"{mean}, n={len(differences)}")
         axes.set_xlabel(f"test accuracy of {model_name(BASE)} (%)")

@@ -1,4 +1,4 @@
-"""Figures of curves: losses over epochs, and scores over an option that was swept."""
+"""Figures of curves: losses over epochs, and scores over a swept option."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from focusing.drawing import GREY
 from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
-    MEASUREMENTS,
+    MEASUREMENT_EXPERIMENTS,
     PROTOCOL_TITLES,
     Charts,
     Row,
     Rows,
     Runs,
     chart,
-    numbers,
+    count_range,
     protocols_to_show,
     run_count,
 )
@@ -52,7 +52,7 @@ LOSS_TITLES = {
 SPLIT_LINES = {"train": ":", "val": "-", "test": "-"}
 SPLIT_NAMES = {"val": "validation split", "test": "test data, which chose the paper's epoch"}
 Pair = tuple[Setting, Setting]
-"""A focused network and the dense one that it is compared with."""
+"""A focused network and its dense twin."""
 SWEEP_TITLES = {
     "n_hidden": "Accuracy against the number of hidden neurons",
     "sigma_reg": "Accuracy against the penalty on sigma",
@@ -64,13 +64,13 @@ SWEEP_LABELS = {
 }
 MAX_SWEEP_LINES = 6
 SWEEP_HEIGHT = 1.95
-"""Of a panel, in inches; its axes take about two thirds."""
+"""Height of a panel in inches; its axes take about two thirds of it."""
 
 
 def loss_charts(runs: Runs) -> Charts:
     """Loss over epochs, for editions with a dense and a focused network on the same data."""
     for edition in runs.editions:
-        if edition.experiment in MEASUREMENTS:
+        if edition.experiment in MEASUREMENT_EXPERIMENTS:
             continue
         pairs = [
             (block[model], block[dense_twin(model)])
@@ -89,9 +89,9 @@ def loss_charts(runs: Runs) -> Charts:
 
 
 def _longest(pairs: Sequence[Pair]) -> list[Pair]:
-    """The longest training of every network on every data set; none if a sweep has several.
+    """The longest training of every network on every data set.
 
-    Of several that are as long, the one whose options are the experiment's.
+    Of several equally long ones it is the one with the experiment's own options, or none.
     """
     longest: list[Pair] = []
     groups = group_by(pairs, lambda pair: (pair[0].data, pair[0].source, pair[0].model))
@@ -115,20 +115,21 @@ def _loss_caption(rows: Rows, left_out: Sequence[Setting]) -> str:
     if counts[-1] > 1:
         caption += " Bands: from the lowest to the highest run."
     if left_out:
-        names = ", ".join(
-            " ".join([data_name(setting.data), "of", str(setting.epochs), "epochs"]
-                     + [option_words(option) for option in setting.overrides
-                        if not option.startswith("trainer.max_epochs=")])
-            for setting in left_out
-        )  # fmt: skip
+        names = ", ".join(map(_training_words, left_out))
         caption += f" The longest training on each data set is drawn; left out: {names}."
     return caption
 
 
+def _training_words(setting: Setting) -> str:
+    options = [o for o in setting.overrides if not o.startswith("trainer.max_epochs=")]
+    training = f"{data_name(setting.data)} of {setting.epochs} epochs"
+    return " ".join([training, *map(option_words, options)])
+
+
 def _loss_rows(panel: int, focused: Setting, dense: Setting) -> list[Row]:
-    """Mean, least and greatest loss of the runs of both networks at every epoch."""
+    """Mean, lowest and highest loss of both networks at every epoch."""
     models, check = comparable_runs({setting.model: setting.runs for setting in (dense, focused)})
-    about = focused.columns()
+    about = focused.block_columns()
     rows: list[Row] = []
     for model, runs in models.items():
         series = [run.series() for run in runs]
@@ -145,9 +146,9 @@ def _loss_rows(panel: int, focused: Setting, dense: Setting) -> list[Row]:
 
 
 def comparable_runs(models: Mapping[str, Sequence[Run]]) -> tuple[dict[str, list[Run]], str]:
-    """Runs of all models and the split to show of them, the same in a panel.
+    """Runs of all models to draw in a panel, and the split to show besides training.
 
-    Those with a validation split, if all models have some; else rather those without.
+    Runs with a validation split, if all models have some; otherwise preferably those without.
     """
     held_out = {name: [run for run in runs if run.holdout] for name, runs in models.items()}
     if all(held_out.values()):
@@ -159,10 +160,13 @@ def comparable_runs(models: Mapping[str, Sequence[Run]]) -> tuple[dict[str, list
 
 def _draw_losses(rows: Rows) -> Figure:
     groups = list(group_by(rows, lambda row: row["panel"]).values())
-    solid = [_solid_split(points) for points in groups]
+    solid = [
+        "validation" if any(row["split"] == "val" for row in points) else "test"
+        for points in groups
+    ]
     differ = len(set(solid)) > 1
     notes = [
-        numbers(row["n"] for row in points) + (f", solid: {split}" if differ else "")
+        f"n = {count_range(row['n'] for row in points)}" + (f", solid: {split}" if differ else "")
         for points, split in zip(groups, solid, strict=True)
     ]
     panels = plotting.data_panels([points[0] for points in groups], 1.65, notes)
@@ -179,11 +183,6 @@ def _draw_losses(rows: Rows) -> Figure:
     return panels.figure
 
 
-def _solid_split(rows: Rows) -> str:
-    """What the solid lines show."""
-    return "validation" if any(row["split"] == "val" for row in rows) else "test"
-
-
 def _draw_loss_panel(axes: Axes, rows: Rows) -> None:
     for (model, split), points in group_by(rows, lambda row: (row["model"], row["split"])).items():
         plotting.draw_means(axes, points, "epoch", "mean", colour=model_style(model)[0],
@@ -198,7 +197,7 @@ def _draw_loss_panel(axes: Axes, rows: Rows) -> None:
 
 
 def sweep_charts(runs: Runs) -> Charts:
-    """Score against an option that was swept: width of the layers, penalty on sigma, others."""
+    """Score over a swept option: width of the layers, penalty on sigma, or any other number."""
     for edition in runs.editions:
         option = swept_option(edition.settings)
         if option is None or edition.experiment in published_tables():
@@ -218,17 +217,17 @@ def sweep_charts(runs: Runs) -> Charts:
 def score_rows(
     edition: Edition, **columns: Mapping[Setting, Any]
 ) -> dict[str, dict[Setting, dict[str, Any]]]:
-    """By protocol worth a figure, what a CSV file says about the scores of the settings.
+    """CSV rows of the scores of an edition, by protocol and setting.
 
-    ``columns`` are further ones: name -> value by setting.
+    ``columns`` are further columns: name -> value by setting.
     """
     settings = edition.settings
     protocols = protocols_to_show(name for setting in settings for name in setting.scores)
     return {
         protocol: {
             setting: {
-                **edition.about,
-                **setting.about(),
+                **edition.columns,
+                **setting.columns(),
                 "protocol": protocol,
                 **{name: values[setting] for name, values in columns.items()},
                 **setting.scores[protocol].record(),
@@ -241,9 +240,9 @@ def score_rows(
 
 
 def swept_option(settings: Sequence[Setting]) -> str | None:
-    """The option whose values make an x axis: a number, or layers of equal width.
+    """The option to use as x axis: a number, or the width of equal layers; None if there is none.
 
-    One that is known, or the only one: of several none is more the subject than the others.
+    It is one of ``SWEEP_LABELS``, or the only option that differs.
     """
     options = list(settings[0].values) if settings else []
     for option in options:
@@ -258,7 +257,7 @@ def swept_option(settings: Sequence[Setting]) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    """A number as it is, layers by their width."""
+    """A number, or the common width of a list of layers; None for anything else."""
     if isinstance(value, list) and value and value.count(value[0]) == len(value):
         value = value[0]
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -266,13 +265,13 @@ def _number(value: Any) -> float | None:
 
 
 def _sweep_panel(setting: Setting) -> tuple[int, tuple[int, str], str]:
-    """Kinds of networks apart, as in the paper: their accuracies have scales of their own."""
+    """Key of a panel. Kinds of networks have panels of their own: their scores differ in scale."""
     kind = list(MODELS).index(dense_twin(setting.model))
     return kind, data_order(setting.data), setting.source
 
 
 def _sweep_line(setting: Setting, option: str) -> tuple[str, ...]:
-    """What the points of a line have in common: data, and the name of the line."""
+    """Key of a line: data, source, model, and the name of the line."""
     others = (
         f"{name}={show_option(value)}"
         for name, value in setting.values.items()
@@ -318,8 +317,8 @@ def _draw_sweep(option: str, scored: Mapping[Setting, Row], protocol: str) -> Fi
         first = groups[key][0]
         alone = several and len(names) == 1
         title = ", ".join([data_name(first.data), *([names[0][2]] if alone else [])])
-        note = f"{first.source}, {numbers(row['n'] for row in rows.values())}"
-        plotting.panel_title(axes, title, note)
+        counts = count_range(row["n"] for row in rows.values())
+        plotting.panel_title(axes, title, f"{first.source}, n = {counts}")
         if place % panels.columns == 0:
             axes.set_ylabel(score_label(first.unit.name))
         if several and not alone:
@@ -332,7 +331,7 @@ def _draw_sweep(option: str, scored: Mapping[Setting, Row], protocol: str) -> Fi
 def _draw_line(
     axes: Axes, points: Mapping[Setting, Row], name: str, protocol: str
 ) -> tuple[float, float, str, str]:
-    """Draw a line of a sweep; returns where its name goes, the name and its colour."""
+    """Draw a line of a sweep; returns the place of its name, the name and its colour."""
     ordered = sorted(points.items(), key=lambda point: point[1]["x"])
     table = pd.DataFrame([row for _, row in ordered])
     x, mean, low, high = (table[key].to_numpy(float) for key in ("x", "mean", "low", "high"))
@@ -349,7 +348,7 @@ def _draw_line(
 
 
 def _scale_sweep(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic axis for a wide range, with a tick for every value that has space for it."""
+    """Make the x axis logarithmic for a wide range, with ticks at the values."""
     if values[0] <= 0 or values[-1] / values[0] < 8:
         return
     axes.set_xscale("log")

@@ -1,4 +1,4 @@
-"""Figures of means with intervals: the paper's tables, settings, times and optimism."""
+"""Figures of means with intervals: the paper's tables, all settings, times, optimism."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from matplotlib.ticker import MaxNLocator
 from focusing.drawing import COLUMN_WIDTH, GREY
 from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
-    INTERVALS,
-    MEASUREMENTS,
+    INTERVAL_NOTE,
+    MEASUREMENT_EXPERIMENTS,
     PROTOCOL_TITLES,
     Chart,
     Charts,
@@ -23,21 +23,13 @@ from focusing.reports.figures.chart import (
     Rows,
     Runs,
     chart,
-    joined,
-    numbers,
+    count_range,
+    join_distinct,
     protocols_to_show,
     run_count,
 )
 from focusing.reports.figures.curve_figures import score_rows, swept_option
-from focusing.reports.figures.plotting import (
-    INKS,
-    PAGE_WIDTH,
-    ROW_HEIGHT,
-    Dot,
-    draw_dots,
-    model_style,
-    score_label,
-)
+from focusing.reports.figures.plotting import ROW_HEIGHT, Dot, draw_dots, model_style
 from focusing.reports.names import (
     MODELS,
     data_name,
@@ -63,23 +55,27 @@ SETTING_TITLES = {
     "rescue": "What helps neurons that are stuck in noise",
 }
 MAX_SETTINGS, MAX_OPTIMISM_ROWS = 40, 48
-"""Rows of a figure; the table has all."""
+"""Most rows of a figure; the table has all."""
 MAX_NAME = 80
-"""Characters of the name of a row."""
+"""Most characters of a row's name."""
 OPTIMISM_TITLE = "How much the best test epoch flatters"
 TIMING_TITLE = "Time of focused networks relative to dense ones"
-TIMING_KINDS = {"train": ("training step", INKS[0], "o"), "test": ("test", INKS[1], "^")}
+TIMING_KINDS = {
+    "train": ("training step", plotting.SERIES_COLOURS[0], "o"),
+    "test": ("test", plotting.SERIES_COLOURS[1], "^"),
+}
+"""Kind of time -> name, colour and marker."""
 PUBLISHED_RATIOS = {
     ("synthetic", "train"): 1.3,
     ("mnist", "train"): 24 / 21,
     ("cifar10", "train"): 49 / 42,
     ("mnist", "test"): 0.056 / 0.053,
 }
-"""The paper's, on a Tesla K40; its text, section Training and test time."""
+"""Ratios on a Tesla K40, from the paper's section on training and test time."""
 
 
 def table_charts(runs: Runs) -> Charts:
-    """The paper's tables as figures: ours with intervals beside the published means."""
+    """The paper's tables as figures: our means with intervals, the published means as bars."""
     for table in all_tables(runs.collection):
         records = [row for row in table.records if row.get("table") in published_tables()]
         for protocol in protocols_to_show(row["protocol"] for row in records):
@@ -87,7 +83,7 @@ def table_charts(runs: Runs) -> Charts:
             held_out = any(row["trained_on"] != "all" for row in rows)
             caption = (
                 f"{PROTOCOL_TITLES[protocol].capitalize()}, {run_count(row['n'] for row in rows)} "
-                f"each: {INTERVALS}."
+                f"each: {INTERVAL_NOTE}."
                 + (" Grey bars: the paper's means." if any(map(_is_published, rows)) else "")
                 + (" Of runs that kept part of the training data for validation." * held_out)
             )
@@ -108,23 +104,23 @@ def _table_chart(
     draw: Callable[[Rows], Figure],
     **tags: str,
 ) -> Chart:
-    """A figure of the records of a table; some words, and the edition, are behind its title."""
+    """Make a chart of a table's records; its title ends with the edition and ``words``."""
     words = [*edition_words(rows[0]["size"], rows[0]["variant"]), *words]
-    named = f"{title} ({', '.join(words)})" if words else title
+    title = f"{title} ({', '.join(words)})" if words else title
     columns = ("experiment", "size", "variant", "data", "model")
-    about = {key: joined(row[key] for row in rows) for key in columns if key in rows[0]}
-    return Chart(name, named, caption, rows, partial(draw, rows), {**about, **tags})
+    known = {key: join_distinct(row[key] for row in rows) for key in columns if key in rows[0]}
+    return Chart(name, title, caption, rows, partial(draw, rows), {**known, **tags})
 
 
 def _is_published(row: Row) -> bool:
-    """There is a published number that the row may be compared with."""
+    """Whether the row may be compared with a published number."""
     return row["minus_published"] is not None
 
 
 def _draw_table(rows: Rows) -> Figure:
     groups = list(group_by(rows, itemgetter("data", "source", "options")).values())
     names = [[model_name(row["model"]) for row in points] for points in groups]
-    notes = [numbers(row["n"] for row in points) for points in groups]
+    notes = [f"n = {count_range(row['n'] for row in points)}" for points in groups]
     height = 0.95 + 1.15 * ROW_HEIGHT * max(map(len, groups))
     panels = plotting.data_panels([points[0] for points in groups], height, notes)
     for number, (axes, points) in enumerate(zip(panels.axes, groups, strict=True)):
@@ -136,7 +132,7 @@ def _draw_table(rows: Rows) -> Figure:
             for place, row in enumerate(points)
         ]  # fmt: skip
         draw_dots(axes, dots, [""] * len(points) if repeated else names[number])
-        axes.set_xlabel(score_label(points[0]["unit"]))
+        axes.set_xlabel(plotting.score_label(points[0]["unit"]))
         ticks = MaxNLocator(4, min_n_ticks=2, steps=[1, 2, 5, 10])  # labels would touch
         axes.xaxis.set_major_locator(ticks)
         axes.margins(x=0.1)
@@ -147,12 +143,12 @@ def _draw_table(rows: Rows) -> Figure:
 
 
 def setting_charts(runs: Runs) -> Charts:
-    """All settings of an experiment below each other, unless it is a sweep of one number."""
+    """All settings of an edition in rows, unless they sweep a single number."""
     for edition in runs.editions:
         settings = edition.settings
         places = {(setting.data, setting.source) for setting in settings}
         if (
-            edition.experiment in (*published_tables(), *MEASUREMENTS)
+            edition.experiment in (*published_tables(), *MEASUREMENT_EXPERIMENTS)
             or not len(places) < len(settings) <= MAX_SETTINGS
             or swept_option(settings) is not None
         ):
@@ -172,7 +168,7 @@ def setting_charts(runs: Runs) -> Charts:
 
 
 def _stuck_shares(setting: Setting) -> list[float]:
-    """Percent of the neurons with trained foci that were stuck at the end of the runs."""
+    """Percent of stuck neurons at the end of every run, as far as counted."""
     return [share for run in setting.runs if (share := stuck_share(run)) is not None]
 
 
@@ -180,7 +176,7 @@ def _setting_caption(scored: Mapping[Setting, Row], protocol: str) -> str:
     counts = [row["n"] for row in scored.values()]
     sentences = [f"{PROTOCOL_TITLES[protocol].capitalize()}, {run_count(counts)} each."]
     if max(counts) > 1:
-        sentences.append(f"Filled: {INTERVALS}; small and pale: single runs.")
+        sentences.append(f"Filled: {INTERVAL_NOTE}; small and pale: single runs.")
     if any(map(any, map(_stuck_shares, scored))):
         sentences.append("Stuck: neurons that went nowhere and see nothing, means and single runs.")
     return " ".join([*sentences, *varied_note(list(scored)), *limited_note(list(scored))])
@@ -194,42 +190,44 @@ def _draw_settings(scored: Mapping[Setting, Row], protocol: str) -> Figure:
     distinct = list(dict.fromkeys(names.values()))
     stuck = len(places) == 1 and any(map(any, map(_stuck_shares, settings)))
     count = len(places) + stuck
-    width = PAGE_WIDTH if count > 1 else COLUMN_WIDTH
+    width = plotting.PAGE_WIDTH if count > 1 else COLUMN_WIDTH
     figure = Figure((width, 0.8 + ROW_HEIGHT * len(distinct)), layout="constrained")
     grid = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+
+    def dot(setting: Setting, mean: float, low: Any, high: Any, runs: Sequence[float]) -> Dot:
+        row = distinct.index(names[setting])
+        return Dot(row, mean, model_style(setting.model), low, high, runs)
+
     for axes, place in zip(grid, places, strict=False):
         dots = []
         for setting in panels[place]:
             row, runs = scored[setting], list(setting.scores[protocol].values.values())
-            style, at = model_style(setting.model), distinct.index(names[setting])
-            dots.append(Dot(at, row["mean"], style, row["low"], row["high"], runs))
-        axes.set_xlabel(score_label(panels[place][0].unit.name))
-        note = numbers(scored[setting]["n"] for setting in panels[place])
-        plotting.panel_title(axes, data_name(place[0]), f"{place[1]}, {note}")
+            dots.append(dot(setting, row["mean"], row["low"], row["high"], runs))
+        axes.set_xlabel(plotting.score_label(panels[place][0].unit.name))
+        counts = count_range(scored[setting]["n"] for setting in panels[place])
+        plotting.panel_title(axes, data_name(place[0]), f"{place[1]}, n = {counts}")
         draw_dots(axes, dots, distinct, size=3.5)
     if stuck:
-        dots = []
-        for setting in settings:
-            if shares := _stuck_shares(setting):
-                mean, at = sum(shares) / len(shares), distinct.index(names[setting])
-                dots.append(Dot(at, mean, model_style(setting.model), mean, mean, shares))
+        shares = {setting: _stuck_shares(setting) for setting in settings}
+        means = {setting: sum(runs) / len(runs) for setting, runs in shares.items() if runs}
+        dots = [dot(setting, mean, mean, mean, shares[setting]) for setting, mean in means.items()]
         grid[-1].set(xlabel="stuck neurons (%)", xlim=(-4, 104))
         draw_dots(grid[-1], dots, distinct, size=3.5)
     return figure
 
 
 def timing_charts(runs: Runs) -> Charts:
-    """What focus costs in time: ratios to the dense twin, where times were measured."""
+    """Time of focused networks as a ratio to their dense twins, where it was measured."""
     for edition in runs.editions:
         measured = [(setting, run) for setting in edition.settings for run in setting.runs]
         rows = [row for setting, run in measured for row in _timing_rows(setting, run)]
         if not rows:
             continue
-        devices = joined(f"{row['device']} (threads: {row['threads']})" for row in rows)
+        devices = join_distinct(f"{row['device']} (threads: {row['threads']})" for row in rows)
         caption = (
             f"Each network and its dense twin took turns in one process on {devices}: medians "
-            f"of {joined(row['rounds'] for row in rows)} rounds, from the first to the third "
-            "quartile. Test: as trained over folded, which is a dense network. Grey bars: "
+            f"of {join_distinct(row['rounds'] for row in rows)} rounds, from the first to the "
+            "third quartile. Test: as trained over folded, which is a dense network. Grey bars: "
             "the paper's, on a Tesla K40."
         )
         yield chart(edition, ("timing",), TIMING_TITLE, caption, rows, partial(_draw_timing, rows))
@@ -240,7 +238,7 @@ def _timing_rows(setting: Setting, run: Run) -> list[Row]:
     ratios = timing.get("ratio") or {}
     return [
         {
-            **setting.columns(),
+            **setting.block_columns(),
             "model": run.model,
             "seed": run.seed,
             "kind": kind,
@@ -295,12 +293,12 @@ def _draw_timing(rows: Rows) -> Figure:
 
 
 def optimism_charts(runs: Runs) -> Charts:
-    """How much the best test epoch flatters: the optimism tables as figures, from three runs on."""
+    """The optimism tables as figures, from three runs on."""
     tables = optimism_tables(runs.collection)
     if not tables:
-        runs.lack(OPTIMISM_TITLE, "table2_simple", "protocol=holdout")
+        runs.note_missing(OPTIMISM_TITLE, "table2_simple", "protocol=holdout")
     for table in tables:
-        # Errors have a table only: another unit.
+        # Errors are in the table only: they have another unit.
         records = [row for row in table.records if row["unit"] == "percent" and "data" in row]
         if max((row["n"] for row in records), default=0) < 3:
             continue
@@ -309,7 +307,7 @@ def optimism_charts(runs: Runs) -> Charts:
         hidden = len(records) - len(rows)
         caption = (
             "Test accuracy at the best test epoch − at the best validation epoch, both of the "
-            f"same run: {INTERVALS}; behind each its number of runs."
+            f"same run: {INTERVAL_NOTE}; behind each its number of runs."
             + (f" {hidden} more are in its table." if hidden else "")
         )
         tags = {"protocol": "best_test holdout"}
@@ -328,7 +326,7 @@ def _draw_optimism(rows: Rows) -> Figure:
         words = [f"{row['experiment']}: {name}", *map(option_words, row["options"].split())]
         whole = name if short.count(name) == 1 else ", ".join(words)
         names.append(shorten(whole, MAX_NAME, placeholder=" …"))
-    width = PAGE_WIDTH if max(map(len, names)) > MAX_NAME / 2 else COLUMN_WIDTH
+    width = plotting.PAGE_WIDTH if max(map(len, names)) > MAX_NAME / 2 else COLUMN_WIDTH
     figure = Figure((width, 0.6 + ROW_HEIGHT * len(rows)), layout="constrained")
     axes = figure.subplots()
     dots = [

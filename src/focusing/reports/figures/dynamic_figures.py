@@ -18,14 +18,13 @@ from focusing.reports.settings import Edition, Setting
 from focusing.window_drawing import FILE, read_windows, windows_figure, windows_gif
 
 BINS = 20
-"""Of the distribution of centres along an axis."""
+"""Bins of the histogram of centres along an axis."""
 
 
 def window_charts(runs: Runs) -> Charts:
-    """Where the foci of a typical run looked, for networks as their experiment has them.
+    """Windows of a median run, for every network with its experiment's own options.
 
-    There is a picture of each, and a film of the one that gains most over its dense twin, if any
-    does; a run has a film of its own.
+    The network that gains most over its dense twin, if any does, also gets a film.
     """
     for edition in runs.editions:
         settings = [
@@ -37,7 +36,7 @@ def window_charts(runs: Runs) -> Charts:
         filmed = max(better, key=partial(_gain, edition), default=None)
         for number, setting in enumerate(settings, start=1):
             run, arrays = median_run(setting.runs, FILE), None
-            with runs.noting_damage():
+            with runs.skip_damaged():
                 arrays = read_windows(run.path)
             if arrays is None:
                 continue
@@ -46,7 +45,7 @@ def window_charts(runs: Runs) -> Charts:
                 f"{about}, {describe_run(run, setting.runs)}. Test samples and the window that the "
                 "network looks at, "
             )
-            rows = [{**setting.about(), "seed": run.seed, **row} for row in _window_rows(arrays)]
+            rows = [{**setting.columns(), "seed": run.seed, **row} for row in _window_rows(arrays)]
             place = run.data, str(number)
             tags: dict[str, Any] = {"data": [run.data], "model": [run.model]}
             yield chart(
@@ -66,7 +65,7 @@ def _gain(edition: Edition, setting: Setting) -> float:
 
 
 def _window_rows(arrays: Mapping[str, Array]) -> list[Row]:
-    """Where every glimpse looked at every sample, before and after training."""
+    """Windows of every sample and glimpse before and after training."""
     centre, extent = arrays["centre"], arrays["extent"]
     return [
         {
@@ -99,7 +98,7 @@ def domain_charts(runs: Runs) -> Charts:
         ]
         rows = [
             {
-                **setting.about(),
+                **setting.columns(),
                 "domain": domain,
                 "runs": len(setting.runs),
                 "foci_first": float(_inside(centres[0], setting, domain).mean()),
@@ -114,7 +113,7 @@ def domain_charts(runs: Runs) -> Charts:
 
 
 def _centres(setting: Setting, runs: Runs) -> tuple[Array, Array] | None:
-    """First and last centres of all runs along the first axis; None if all files are gone."""
+    """First and last centres of all runs along the first axis; None if no file can be read."""
     ends = [next(iter(runs.ends(run, "mu").values()), None) for run in setting.runs]
     known = [end for end in ends if end is not None]
     if not known:
@@ -124,7 +123,7 @@ def _centres(setting: Setting, runs: Runs) -> tuple[Array, Array] | None:
 
 
 def _bounds(setting: Setting, domain: str) -> tuple[float, float]:
-    """Where a domain begins and ends, of inputs from 0 to 1."""
+    """Start and end of a domain, with the inputs from 0 to 1."""
     sizes: Mapping[str, Any] = setting.runs[0].sizes
     low, high = sizes["domains"][domain]
     return low / sizes["inputs"], high / sizes["inputs"]

@@ -1,4 +1,4 @@
-"""Figures of foci: before and after training, on their way, of all runs, in a film."""
+"""Figures of foci: before and after training, their paths, of all runs, and a film."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from focusing import drawing
 from focusing.drawing import GREY, LayerFoci
 from focusing.reports.figures import plotting
 from focusing.reports.figures.chart import (
-    MEASUREMENTS,
+    MEASUREMENT_EXPERIMENTS,
     Charts,
     Row,
     Rows,
@@ -23,8 +23,7 @@ from focusing.reports.figures.chart import (
     describe_run,
     median_run,
 )
-from focusing.reports.figures.plotting import BLUE, INKS
-from focusing.reports.foci import coordinates
+from focusing.reports.foci import focus_columns
 from focusing.reports.names import data_name, model_name, option_words
 from focusing.reports.plans import short_labels
 from focusing.reports.run_figures import draw_paths, layer_figures
@@ -40,7 +39,7 @@ EXPECTED = {
     "stuck": "Foci that are stuck in noise",
 }
 MAX_SETTINGS_WITH_FOCI = 4
-"""Settings of an experiment whose foci are drawn: a sweep would fill pages."""
+"""Most settings of an edition whose foci are drawn: a sweep would fill pages."""
 LAYER_TITLES = {
     "foci": "Foci before and after training",
     "trajectory": "Paths of the foci",
@@ -52,21 +51,23 @@ LAYER_CAPTIONS = {
     "weights": "Focused weights phi o W of single neurons; dotted: initial, solid: final.",
 }
 MAX_MOVE_PANELS = 12
-"""Settings in a figure of all runs."""
+"""Most settings in a figure of all runs."""
 RUN_HEIGHT = 0.07
 """Height of a run in such a figure, in inches."""
+IN_NOISE, INSIDE, *_ = plotting.SERIES_COLOURS
+"""Colours of foci that end in noise or among the informative columns."""
 PATH_EXPERIMENTS = ("table2_simple", "table2_cnn", "table3_transfer", "topology")
 FILM_TITLE = "Moving foci"
 FILM_EXPERIMENTS = ("learning_to_focus", "sides")
-"""Experiments that are filmed rather than others."""
+"""Experiments that are preferred for the film."""
 FRAMES, FPS = 40, 8
 
 
 def foci_charts(runs: Runs) -> Charts:
-    """Foci, paths and weights of a typical run, for every setting with few neurons."""
+    """Foci, paths and weights of a median run, for every setting with few neurons."""
     for edition in runs.editions:
         settings = [setting for setting in edition.settings if setting.runs[0].focus]
-        if len(settings) > MAX_SETTINGS_WITH_FOCI or edition.experiment in MEASUREMENTS:
+        if len(settings) > MAX_SETTINGS_WITH_FOCI or edition.experiment in MEASUREMENT_EXPERIMENTS:
             continue
         for number, setting in enumerate(settings):
             run = median_run(setting.runs)
@@ -94,7 +95,7 @@ def _noise_note(foci: LayerFoci) -> str:
 
 
 def _layer_rows(foci: LayerFoci) -> dict[str, list[Row]]:
-    """Phi at both ends, foci at all times and, on a line, weights at both ends."""
+    """CSV rows by kind of figure: phi at both ends, the path, on a line also the weights."""
     neurons = range(foci.neurons)
     first, last = (foci.phi(at) for at in (0, -1))
     line = foci.dimensions == 1
@@ -110,7 +111,8 @@ def _layer_rows(foci: LayerFoci) -> dict[str, list[Row]]:
             for place, position in enumerate(positions)
         ],
         "trajectory": [
-            {"epoch": int(epoch), "neuron": neuron} | coordinates(foci, at, neuron, numbered=False)
+            {"epoch": int(epoch), "neuron": neuron}
+            | focus_columns(foci, at, neuron, numbered=False)
             for at, epoch in enumerate(foci.epochs)
             for neuron in neurons
         ],
@@ -125,7 +127,7 @@ def _layer_rows(foci: LayerFoci) -> dict[str, list[Row]]:
 
 
 def movement_charts(runs: Runs) -> Charts:
-    """Where the foci of all runs went, for experiments with few neurons on data with noise."""
+    """Where the foci of all runs went, for small networks on data with noise columns."""
     caption = (
         "A row for each run, with the centres of its neurons at the start "
         "(squares) and at the end (triangles: green among the informative columns, "
@@ -134,7 +136,7 @@ def movement_charts(runs: Runs) -> Charts:
     )
     for edition in runs.editions:
         inside = any("inside_last" in layer for run in edition.runs for layer in run.focus.values())
-        if not inside or edition.experiment in MEASUREMENTS:
+        if not inside or edition.experiment in MEASUREMENT_EXPERIMENTS:
             continue
         panels = {s: rows for s in edition.settings if (rows := _movement_rows(s, runs))}
         if 0 < len(panels) <= MAX_MOVE_PANELS:
@@ -147,7 +149,7 @@ def movement_charts(runs: Runs) -> Charts:
 
 
 def _movement_rows(setting: Setting, runs: Runs) -> list[Row]:
-    """Both ends of every neuron; none if there are too many neurons, or if nothing is noise."""
+    """Both ends of every focus; empty for large networks or data without noise."""
     rows: list[Row] = []
     ordered = sorted(setting.runs, key=lambda run: (run.seed, str(data_seed(run)).rjust(9)))
     for number, run in enumerate(ordered):
@@ -161,7 +163,7 @@ def _movement_rows(setting: Setting, runs: Runs) -> list[Row]:
         low, high = line[region[0]], line[region[1] - 1]
         rows += [
             {
-                **setting.about(),
+                **setting.columns(),
                 "seed": run.seed,
                 "data.seed": data_seed(run),
                 "run": number,
@@ -182,9 +184,8 @@ def _movement_rows(setting: Setting, runs: Runs) -> list[Row]:
 
 def _draw_movements(settings: Mapping[Setting, Rows]) -> Figure:
     most_runs = max(rows[-1]["run"] for rows in settings.values()) + 1
-    panels = plotting.small_multiples(
-        len(settings), 0.75 + RUN_HEIGHT * max(most_runs, 6), sharex=True
-    )
+    height = 0.75 + RUN_HEIGHT * max(most_runs, 6)
+    panels = plotting.small_multiples(len(settings), height, sharex=True)
     labels = short_labels(list(settings))
     for axes, (setting, rows), label in zip(panels.axes, settings.items(), labels, strict=True):
         _draw_ends(axes, rows)
@@ -196,15 +197,15 @@ def _draw_movements(settings: Mapping[Setting, Rows]) -> Figure:
     panels.label(xlabel=r"centre $\mu$", ylabel="runs")
     entries = [
         plotting.legend_entry("start", GREY, marker="s", size=3.5, hollow=True),
-        plotting.legend_entry("end, inside", INKS[1], marker="^", size=3.5),
-        plotting.legend_entry("end, in noise", INKS[0], marker="^", size=3.5),
+        plotting.legend_entry("end, inside", INSIDE, marker="^", size=3.5),
+        plotting.legend_entry("end, in noise", IN_NOISE, marker="^", size=3.5),
     ]
     plotting.legend_above(panels.figure, entries)
     return panels.figure
 
 
 def _draw_ends(axes: Axes, rows: Rows) -> None:
-    """A row for every run: squares where foci started, triangles where they ended."""
+    """Draw a row per run: squares where foci started, triangles where they ended."""
     region = rows[0]["informative_from"], rows[0]["informative_to"] + 1
     line = np.linspace(0, rows[0]["last_input"], rows[0]["inputs"])
     drawing.shade_noise(axes, region, line, label=False)
@@ -213,7 +214,7 @@ def _draw_ends(axes: Axes, rows: Rows) -> None:
     )
     axes.hlines(runs, np.minimum(first, last), np.maximum(first, last), color="0.75", lw=0.5)
     axes.plot(first, runs, "s", color=GREY, mfc="w", ms=2, mew=0.5)
-    for chosen, colour in ((inside, INKS[1]), (~inside, INKS[0])):
+    for chosen, colour in ((inside, INSIDE), (~inside, IN_NOISE)):
         axes.plot(last[chosen], runs[chosen], "^", color=colour, ms=2.8, mew=0)
     axes.set(yticks=(), ylim=(runs.max() + 1, -1))
     axes.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
@@ -245,17 +246,17 @@ def path_charts(runs: Runs) -> Charts:
 
 
 def _path_rows(setting: Setting, foci: LayerFoci) -> list[Row]:
-    """All neurons at both ends."""
+    """All neurons at the start and the end."""
     return [
-        {**setting.columns(), "layer": foci.layer, "neuron": neuron}
-        | {"epoch": int(foci.epochs[at]), **coordinates(foci, at, neuron)}
+        {**setting.block_columns(), "layer": foci.layer, "neuron": neuron}
+        | {"epoch": int(foci.epochs[at]), **focus_columns(foci, at, neuron)}
         for neuron in range(foci.neurons)
         for at in (0, -1)
     ]
 
 
 def _draw_paths(shown: Sequence[tuple[Setting, LayerFoci]]) -> Figure:
-    panels = plotting.data_panels([setting.columns() for setting, _ in shown], 1.7)
+    panels = plotting.data_panels([setting.block_columns() for setting, _ in shown], 1.7)
     plane = shown[0][1].dimensions == 2
     for axes, (_, foci) in zip(panels.axes, shown, strict=True):
         x, y = (foci.mu[..., 1], foci.mu[..., 0]) if plane else (foci.mu, foci.sigma)
@@ -266,12 +267,12 @@ def _draw_paths(shown: Sequence[tuple[Setting, LayerFoci]]) -> Figure:
         else:
             axes.set_ylim(0, 1.1 * max(float(y[0].max()), float(y[-1].max())))
     panels.label("column", "row") if plane else panels.label(r"centre $\mu$", r"aperture $\sigma$")
-    plotting.legend_start_and_end(panels.figure, BLUE)
+    plotting.legend_start_and_end(panels.figure, plotting.BLUE)
     return panels.figure
 
 
 def film_charts(runs: Runs) -> Charts:
-    """One film: of the network that learns to focus, or else where foci moved most."""
+    """One film: of a network that learns to focus, otherwise of the foci that moved most."""
 
     def preference(candidate: tuple[Edition, Setting]) -> tuple[int, float]:
         edition, setting = candidate
@@ -289,7 +290,7 @@ def film_charts(runs: Runs) -> Charts:
             foci.neurons, drawing.MAX_CURVES if foci.dimensions == 1 else drawing.MAX_MARKS
         )
         rows = [
-            {"epoch": int(foci.epochs[at]), "neuron": int(neuron)} | coordinates(foci, at, neuron)
+            {"epoch": int(foci.epochs[at]), "neuron": int(neuron)} | focus_columns(foci, at, neuron)
             for at in evenly_spaced(len(foci.mu), FRAMES)
             for neuron in neurons
         ]

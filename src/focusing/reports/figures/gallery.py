@@ -1,4 +1,4 @@
-"""All figures of a report: PNG, SVG, PDF and the numbers in them as CSV."""
+"""Makes all figures of a report and writes them as PNG, SVG, PDF and CSV."""
 
 from __future__ import annotations
 
@@ -34,14 +34,19 @@ INDEX = "index.json"
 
 
 class Family(NamedTuple):
-    """Figures of one kind."""
+    """Figures of one kind.
+
+    Attributes:
+        charts: makes the figures.
+        title: of the missing figure, if there is none of this kind.
+        makes: experiment and options that make its runs.
+        expected: experiment -> title of the figure that is missing without its runs.
+    """
 
     charts: Callable[[Runs], Iterator[Chart]]
     title: str = ""
-    """What is missing if there is none of them, and the experiment and options that make one."""
     makes: tuple[str, ...] = ()
     expected: Mapping[str, str] = {}
-    """What is missing of experiments that were not run: experiment -> title."""
 
 
 FAMILIES = {
@@ -80,28 +85,29 @@ FAMILIES = {
                ("sparsity",)),
     ),
 }  # fmt: skip
-"""Sections of a report and their figures, in order."""
+"""Section -> kinds of figures, in order."""
 APPENDIX = "Appendix: quick runs and single runs"
 Entry = dict[str, Any]
-"""A figure, a missing one or a damaged file in the index."""
+"""An entry of the index: a figure, a missing one or a damaged file."""
 
 
 class Figures(NamedTuple):
-    """The figures of a report; none is drawn yet."""
+    """The figures of a report, not drawn yet.
+
+    Attributes:
+        charts: the figures.
+        missing: titles of figures without runs -> the commands that make the runs.
+        damaged: files that could not be read -> the reasons.
+    """
 
     charts: Sequence[Chart]
     missing: Mapping[str, str] = {}
-    """Title of a figure that lacks its runs -> the command that makes them."""
     damaged: Mapping[str, str] = {}
-    """File whose content is left out -> what is wrong with it."""
 
 
 @lru_cache(maxsize=1)  # files and the page show the same ones
 def all_figures(collection: Collection) -> Figures:
-    """Every figure that can be drawn, and what is missing or damaged.
-
-    Figures that differ in nothing that is in their names, such as the source of data, are numbered.
-    """
+    """Every figure that can be drawn, and what is missing or damaged; equal names are numbered."""
     runs = Runs(collection)
     charts: list[Chart] = []
     copies: Counter[str] = Counter()
@@ -115,10 +121,10 @@ def all_figures(collection: Collection) -> Figures:
                 place = APPENDIX if figure.minor else section
                 charts.append(replace(figure, name=f"{figure.name}{number}", section=place))
             if family.makes and not figures:
-                runs.lack(family.title, *family.makes)
+                runs.note_missing(family.title, *family.makes)
             for experiment, title in family.expected.items():
                 if experiment not in ran:
-                    runs.lack(title, experiment)
+                    runs.note_missing(title, experiment)
     charts.sort(key=lambda chart: chart.section == APPENDIX)  # it comes last
     return Figures(charts, runs.missing, runs.damaged)
 
@@ -128,15 +134,8 @@ def write_figures(
 ) -> list[Path]:
     """Write ``figures/<name>.png``, ``.svg``, ``.pdf`` and ``.csv``, ``all.md`` and ``index.json``.
 
-    A figure whose numbers, caption and title are as they were is not drawn again.
-
-    Args:
-        collection: the runs.
-        out: folder of the report.
-        progress: called with the number of figures that are ready, and of all.
-
-    Returns:
-        All files, drawn now or before.
+    A figure whose numbers, title and caption did not change is not drawn again. ``progress`` is
+    called with the number of finished figures and of all. Returns all files, drawn now or before.
     """
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +150,7 @@ def write_figures(
                 _draw(chart, folder)
             except OSError:
                 raise
-            except Exception as error:  # strange numbers, which matplotlib cannot draw
+            except Exception as error:  # numbers that matplotlib cannot draw
                 reason = f"{type(error).__name__}: {error}"
                 index["damaged"].append({"file": chart.name, "reason": reason})
                 continue
@@ -168,7 +167,7 @@ def write_figures(
 
 
 def _entry(chart: Chart) -> Entry:
-    """A figure in the index; its key changes with whatever it shows."""
+    """Index entry of a figure; its key changes with everything the figure shows."""
     entry: Entry = {
         "name": chart.name,
         "title": chart.title,
@@ -196,11 +195,11 @@ def _read_index(folder: Path) -> dict[str, Mapping[str, Any]]:
         entries = json.loads((folder / INDEX).read_bytes())["figures"]
         return {entry["name"]: entry for entry in entries if entry["key"]}
     except (OSError, ValueError, KeyError, TypeError):
-        return {}  # there is none, or it is damaged: all is drawn again
+        return {}  # missing or damaged: draw everything again
 
 
 def _markdown(figures: Sequence[Entry], missing: Sequence[Entry], damaged: Sequence[Entry]) -> str:
-    """All figures on a page, with an index of its sections; it names no file that is not linked."""
+    """All figures on one page, with a list of its sections."""
     sections = group_by(figures, lambda entry: entry["section"])
     lines = ["# Figures", "", "`focusing report` writes the numbers of each figure beside it.", ""]
     lines += [f"- [{section}](#{_anchor(section)})" for section in sections]
@@ -219,5 +218,5 @@ def _markdown(figures: Sequence[Entry], missing: Sequence[Entry], damaged: Seque
 
 
 def _anchor(title: str) -> str:
-    """The anchor of a heading, as Markdown viewers make it."""
+    """Anchor of a heading, as Markdown viewers make it."""
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -39,12 +39,10 @@ from focusing.results.frame import group_by
 
 PRUNING_TITLE = "Accuracy against sparsity"
 THRESHOLD_SPACE = 0.11
-"""Share of the upper axis that a threshold needs."""
+"""Share of the upper axis that the label of a threshold needs."""
 SPARSITY_LABEL = "connections dropped (%; the axis is not linear)"
 SPARSITY_TICKS = (0, 50, 75, 90, 95, 98, 99)
 MAX_SPARSITY = 99.9
-
-
 CONNECTION_TITLE = "Connections of each neuron"
 CONNECTION_BINS = 20
 SHAP_TITLE = "SHAP values"
@@ -56,13 +54,13 @@ SHAP_KINDS = {
     "expected": "f n k",
     "targets": "fi n",
 }
-"""What the callback writes; see :func:`check_arrays`."""
+"""Arrays that the callback writes; see :func:`check_arrays`."""
 PICTURE_SIZE = 0.85
-"""Of a picture of SHAP values, in inches."""
+"""Size of a picture of SHAP values in inches."""
 
 
 def pruning_charts(runs: Runs) -> Charts:
-    """Accuracy with fewer and fewer connections, for every network whose pruning was measured."""
+    """Accuracy over the share of dropped connections, where pruning was measured."""
     for edition, setting in runs.settings():
         model, dense = setting.model, dense_twin(setting.model)
         curve = _pruning_rows(setting, "curve")
@@ -89,12 +87,6 @@ def pruning_charts(runs: Runs) -> Charts:
 
 def _about(setting: Setting) -> str:
     return f"{data_name(setting.data)} ({setting.source}), {model_name(setting.model)}"
-
-
-def _pruned(runs: Sequence[Run]) -> list[Mapping[str, Any]]:
-    """What pruning measured in some runs, without those in which it failed."""
-    measured = [run.measured.get("pruning") or {} for run in runs]
-    return [pruning for pruning in measured if pruning and "error" not in pruning]
 
 
 def _pruning_rows(setting: Setting | None, rule: str) -> list[Row]:
@@ -126,7 +118,7 @@ def _draw_pruning(curve: Rows, own: Rows, twin: Rows, model: str) -> Figure:
             plotting.legend_entry(f"{model_name(dense)}, smallest weights", twin_colour, "--"),
             plotting.legend_entry(f"{model_name(dense)}, all weights", twin_colour, ":"),
         ]
-    end = min(max(_column(curve, "sparsity")) + 1, MAX_SPARSITY)
+    end = min(max(row["sparsity"] for row in curve) + 1, MAX_SPARSITY)
     axes.set_xscale("function", functions=(_halvings, _from_halvings))
     axes.set_xticks([tick for tick in SPARSITY_TICKS if tick <= end])
     axes.set(xlim=(0, end), ylim=_score_limits([*curve, *own, *twin], curve), xlabel=SPARSITY_LABEL)
@@ -138,7 +130,7 @@ def _draw_pruning(curve: Rows, own: Rows, twin: Rows, model: str) -> Figure:
 
 
 def _add_threshold_axis(axes: Axes, curve: Rows) -> None:
-    """Thresholds above the sparsities they lead to, as many as have space."""
+    """Add thresholds above the sparsities that they lead to, as many as fit."""
     above = axes.twiny()
     above.set_xscale("function", functions=(_halvings, _from_halvings))
     above.spines["top"].set(visible=True, color=GREY)
@@ -155,7 +147,7 @@ def _add_threshold_axis(axes: Axes, curve: Rows) -> None:
 
 
 def _halvings(sparsity: Any) -> Any:
-    """Place on an axis on which halving what is left is a step of equal length anywhere."""
+    """Scale of an axis on which halving the remaining connections is always the same step."""
     return -np.log2(1 - np.minimum(sparsity, MAX_SPARSITY) / 100)
 
 
@@ -164,27 +156,25 @@ def _from_halvings(place: Any) -> Any:
 
 
 def _score_limits(rows: Rows, curve: Rows) -> tuple[float, float]:
-    """The range that matters: accuracies down to ten points below the best; all errors."""
-    best = max(_column(rows, "score"))
+    """Limits of the y axis: accuracies down to ten points below the best, or all errors."""
+    best = max(row["score"] for row in rows)
     if curve[0]["unit"] != "percent":
         return 0.0, 1.05 * best
     whole = [row["score"] for row in rows if row["sparsity"] == 0]  # of every network
-    low = min(max(min(_column(curve, "score")), best - 10), *whole, best - 0.1)
+    lowest = min(row["score"] for row in curve)
+    low = min(max(lowest, best - 10), *whole, best - 0.1)
     return low - 0.12 * (best - low), best + 0.08 * (best - low)
 
 
-def _column(rows: Rows, name: str) -> list[float]:
-    return [row[name] for row in rows]
-
-
 def connection_charts(runs: Runs) -> Charts:
-    """How many connections neurons keep when faint ones are dropped, a panel for every layer."""
+    """Histograms of the connections that neurons keep, a panel per layer."""
     for edition, setting in runs.settings():
-        pruned = _pruned(setting.runs)
+        measured = [run.measured.get("pruning") or {} for run in setting.runs]
+        pruned = [pruning for pruning in measured if pruning and "error" not in pruning]
         neurons = pd.DataFrame(
             {"layer": layer, "threshold": level["threshold"], "connections": count}
-            for run in pruned
-            for level in run.get("connections") or []
+            for pruning in pruned
+            for level in pruning.get("connections") or []
             for layer, kept in level["layers"].items()
             for count in kept
         )
@@ -223,24 +213,25 @@ def _draw_connections(rows: Rows) -> Figure:
 
 
 def shap_charts(runs: Runs) -> Charts:
-    """Which inputs speak for a class: SHAP values of a few test samples of explained networks."""
+    """SHAP values of a few test samples, for networks that were explained."""
     for edition, setting in runs.settings():
         explained = [run for run in setting.runs if _shap_file(run)]
         if not explained:
             continue
         run = median_run(explained, str(_shap_file(explained[0])))
         arrays: Mapping[str, Array] = {}
-        with runs.noting_damage():
+        with runs.skip_damaged():
             arrays = _shap_arrays(run.path / str(_shap_file(run)))
         if not arrays:
             continue
         explanation = run.measured["explanation"]
         gap = explanation["gap"]
+        accuracy = run.scores.get("last", next(iter(run.scores.values())))
         yield chart(
             edition, ("shap", setting.data, *setting.overrides, setting.model),
             f"{SHAP_TITLE}: {data_name(setting.data)}, {model_name(setting.model)}",
             f"{_about(setting)}, {describe_run(run, explained)}. "
-            f"A network with a test accuracy of {100 * _accuracy(run):.1f} %. "
+            f"A network with a test accuracy of {100 * accuracy:.1f} %. "
             "Rows: test samples; columns: the classes with the highest outputs, before the "
             "softmax. Red: speaks for the class, blue: against; above each its class and output, "
             "the true one black; channels are added; one scale for each sample. "
@@ -265,13 +256,8 @@ def _shap_arrays(path: Path) -> Mapping[str, Array]:
     return arrays
 
 
-def _accuracy(run: Run) -> float:
-    """The score after the last epoch, which is the network that was explained."""
-    return run.scores.get("last", next(iter(run.scores.values())))
-
-
 def _shap_rows(arrays: Mapping[str, Array]) -> list[Row]:
-    """A line for every sample, class and input, channels added as they are drawn."""
+    """CSV rows: sample, class and input, with channels added as they are drawn."""
     values = _by_pixel(arrays["values"], 2).sum(-1)
     means = _by_pixel(arrays["inputs"], 1).mean(-1).reshape(len(values), -1)
     return [
@@ -292,7 +278,7 @@ def _shap_rows(arrays: Mapping[str, Array]) -> list[Row]:
 
 
 def _by_pixel(values: Array, leading: int) -> Array:
-    """Values of images as (..., H, W, channels), of anything else as (..., m, 1)."""
+    """Reshape images to (..., H, W, channels), anything else to (..., m, 1)."""
     shape = values.shape[leading:]
     grid = shape[:2] if len(shape) == 3 else (int(np.prod(shape)),)
     return values.reshape(*values.shape[:leading], *grid, -1)

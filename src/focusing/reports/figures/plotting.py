@@ -1,7 +1,4 @@
-"""Parts that figures share: colours, panels, dots with intervals, bands, histograms, labels.
-
-Whatever concerns the look of several figures is decided here, once.
-"""
+"""Plotting helpers that figures share: colours, panels, dots with intervals, curves, histograms."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ from focusing.drawing import COLOURS, COLUMN_WIDTH, GREY, Array
 from focusing.reports.names import data_name, option_words
 
 PAGE_WIDTH = 7.0
-"""Width of a page of text in inches: of figures with more than two panels side by side."""
+"""Width of a page of text in inches, for figures with more than two panels side by side."""
 LINE_HEIGHT = 7.5
-"""Points that a line of small text needs."""
+"""Height of a line of small text in points."""
 MAX_HEADER_LINES, HEADER_CHARACTERS = 8, 28
-"""Small lines above a panel, and characters of a line."""
+"""Most small lines above a panel, and characters per line."""
 ROW_HEIGHT = 0.17
-"""Inches of a row of dots."""
+"""Height of a row of dots in inches."""
 BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, BLACK = COLOURS
 MODEL_STYLES = {
     "dense": (ORANGE, "s"),
@@ -52,9 +49,9 @@ MODEL_STYLES = {
     "transformer_dense": ("#EE6677", "s"),
     "transformer_focus": ("#66CCEE", "o"),
 }
-"""Model -> its colour and marker: warm squares are dense. Okabe's and Ito's colours, then Tol's."""
-INKS = ("#440154", "#21918C", "#B8860B", "#AA3377")
-"""Colours of what is no model: layers, thresholds, kinds of measurements, series of runs."""
+"""Model -> colour and marker: Okabe and Ito's colours, then Tol's; dense models are squares."""
+SERIES_COLOURS = ("#440154", "#21918C", "#B8860B", "#AA3377")
+"""Colours of layers, thresholds, kinds of measurements: of everything that is not a model."""
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -64,19 +61,13 @@ def model_style(model: str) -> tuple[str, str]:
 
 
 def score_label(unit: str) -> str:
-    """Label of an axis of scores; the unit is ``percent``, or the name of an error."""
+    """Axis label of scores; the unit is ``percent`` or the name of an error."""
     return "test accuracy (%)" if unit == "percent" else "test MAE"
 
 
 @dataclass(frozen=True)
 class Panels:
-    """Panels of equal size.
-
-    Attributes:
-        figure: the figure.
-        axes: the panels, row by row.
-        columns: panels in a row.
-    """
+    """A figure with panels of equal size, row by row, ``columns`` in a row."""
 
     figure: Figure
     axes: list[Axes]
@@ -98,9 +89,9 @@ def small_multiples(
     max_columns: int = 4,
     **options: Any,
 ) -> Panels:
-    """A figure with ``count`` panels of a height in inches, in rows of equal length.
+    """Make a figure with ``count`` panels of a height in inches.
 
-    ``headers``, small lines above every panel, add to the height; ``options`` are those of
+    The lines of ``headers`` above the panels add to the height. ``options`` go to
     ``Figure.subplots``.
     """
     height += LINE_HEIGHT / 72 * max(map(len, headers), default=0)
@@ -116,16 +107,10 @@ def small_multiples(
 
 
 def data_panels(rows: Rows, height: float, notes: Sequence[str] = ()) -> Panels:
-    """A panel for every row's ``data``; its ``source``, a note and its ``options`` are above it."""
+    """Make a panel per row, titled with its ``data``, ``source``, note and ``options``."""
     headers = [
-        header_lines(
-            [
-                row["source"],
-                *notes[place : place + 1],
-                *map(option_words, row["options"].split()),
-            ]
-        )
-        for place, row in enumerate(rows)
+        header_lines([row["source"], note, *map(option_words, row["options"].split())])
+        for row, note in zip(rows, notes or [""] * len(rows), strict=True)
     ]
     panels = small_multiples(len(rows), height, headers)
     deepest = max(map(len, headers), default=0)
@@ -136,7 +121,7 @@ def data_panels(rows: Rows, height: float, notes: Sequence[str] = ()) -> Panels:
 
 
 def header_lines(words: Sequence[str]) -> list[str]:
-    """Words in lines no wider than a panel, broken between them if possible, and not too many."""
+    """Wrap words to the width of a panel, if possible between words, and cut too many lines."""
     fixed = [
         word if len(word) >= HEADER_CHARACTERS else word.replace(" ", "\xa0") for word in words
     ]
@@ -147,7 +132,7 @@ def header_lines(words: Sequence[str]) -> list[str]:
 
 
 def panel_title(axes: Axes, title: str, *header: str) -> None:
-    """Set the title of a panel, and below it small grey lines."""
+    """Set the title of a panel, with small grey lines below it."""
     lines = [line for line in header if line]
     axes.set_title(title, loc="left", pad=3 + LINE_HEIGHT * len(lines))
     for rank, line in enumerate(reversed(lines)):
@@ -164,7 +149,7 @@ def corner_text(axes: Axes, line: int, text: str, colour: str) -> None:
 
 
 def log_axis(axes: Axes) -> None:
-    """Make the y axis logarithmic, with several ticks even if it is short, in plain numbers."""
+    """Make the y axis logarithmic, with several ticks in plain numbers."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     subs = (1.0,) if high / low > 1e3 else (1.0, 2.0, 5.0)
@@ -174,19 +159,19 @@ def log_axis(axes: Axes) -> None:
 
 @dataclass(frozen=True)
 class Dot:
-    """A mean with its interval in a row of a panel, along the x axis.
+    """A mean with its interval, in a row of a panel.
 
     Attributes:
-        row: its row.
-        mean: the mean.
+        row: index of the row.
+        mean: place on the x axis.
         style: colour and marker.
-        low: end of its interval; None if it has none, as that of fewer than three runs.
-        high: the other end.
-        runs: single runs, which are drawn small and pale, or in its place without an interval.
-        published: the paper's mean, a grey bar.
-        hollow: not filled.
-        shift: out of the middle of its row, down.
-        note: behind it.
+        low: lower end of the interval; None for fewer than three runs.
+        high: upper end.
+        runs: single runs, drawn small and pale; without an interval, in place of the mean.
+        published: the paper's mean, drawn as a grey bar.
+        hollow: whether the marker is not filled.
+        shift: distance below the middle of the row.
+        note: small text at its right.
     """
 
     row: int
@@ -204,7 +189,7 @@ class Dot:
 def draw_dots(
     axes: Axes, dots: Sequence[Dot], labels: Sequence[str] = (), count: int = 0, size: float = 4.0
 ) -> None:
-    """Draw dots in rows from top to bottom, named by ``labels``; there is space for ``count``."""
+    """Draw dots in rows with these labels, from top to bottom; ``count`` reserves more rows."""
     for dot in dots:
         y, (colour, marker) = dot.row + dot.shift, dot.style
         if dot.published is not None:
@@ -240,13 +225,13 @@ def draw_curve(
     axes: Axes,
     x: Sequence[float] | Array,
     y: Sequence[float] | Array,
-    band: tuple[Any, Any] | None,
+    band: tuple[Any, Any] | None = None,
     *,
     colour: str,
     line: str = "-",
     label: str | None = None,
 ) -> None:
-    """Draw a line, or its only point, with a band from a lower to an upper curve around it."""
+    """Draw a line (or its only point) with a band from a lower to an upper curve."""
     single: dict[str, Any] = {"marker": "o", "markersize": 3} if len(x) == 1 else {}
     axes.plot(x, y, line, color=colour, label=label, **single)
     if band is not None:
@@ -254,25 +239,25 @@ def draw_curve(
 
 
 def draw_means(axes: Axes, rows: Rows, x: str, y: str, *, colour: str, line: str = "-") -> None:
-    """Draw column ``y`` over ``x``; of several runs with a band from ``lowest`` to ``highest``."""
+    """Draw column ``y`` over ``x``; several runs get a band from ``lowest`` to ``highest``."""
     columns = {name: [row[name] for row in rows] for name in (x, y, "lowest", "highest")}
     band = (columns["lowest"], columns["highest"]) if rows and rows[0]["n"] > 1 else None
     draw_curve(axes, columns[x], columns[y], band, colour=colour, line=line)
 
 
-def histogram_rows(values: Any, edges: Array, **about: Any) -> list[dict[str, Any]]:
-    """Rows of a CSV file: number of neurons in every bin."""
+def histogram_rows(values: Any, edges: Array, **columns: Any) -> list[dict[str, Any]]:
+    """CSV rows of a histogram over neurons, one per bin."""
     counts = np.histogram(values, edges)[0]
     return [
-        {**about, "low": float(low), "high": float(high), "neurons": int(count)}
+        {**columns, "low": float(low), "high": float(high), "neurons": int(count)}
         for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
 
 
 def draw_histograms(axes: Axes, named: Mapping[str, Rows]) -> None:
-    """Draw :func:`histogram_rows` over each other, their names in their colours in the corner."""
+    """Draw :func:`histogram_rows` over each other, with their names in the corner."""
     for place, (name, rows) in enumerate(named.items()):
-        colour = INKS[place % len(INKS)]
+        colour = SERIES_COLOURS[place % len(SERIES_COLOURS)]
         edges = [rows[0]["low"], *(row["high"] for row in rows)]
         counts = [row["neurons"] for row in rows]
         axes.stairs(counts, edges, fill=True, color=colour, alpha=0.2)
@@ -282,7 +267,7 @@ def draw_histograms(axes: Axes, named: Mapping[str, Rows]) -> None:
 
 
 def signed_image(axes: Axes, values: Array, limit: float, **options: Any) -> AxesImage:
-    """Show an image with red for positive and blue for negative values."""
+    """Show an image with positive values in red and negative ones in blue."""
     return axes.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, **options)
 
 
@@ -295,7 +280,7 @@ def legend_entry(
     hollow: bool = False,
     **options: Any,
 ) -> Line2D:
-    """Entry of a legend: a line, a marker, or both."""
+    """Make a legend entry with a line, a marker, or both."""
     face = "w" if hollow else colour
     return Line2D([], [], linestyle=line, marker=marker, color=colour, mfc=face, ms=size,
                   label=label, **options)  # fmt: skip
@@ -304,12 +289,11 @@ def legend_entry(
 def legend_above(figure: Figure, entries: Sequence[Line2D], **options: Any) -> None:
     """Put a legend of one line above the panels, at the right."""
     spacing = {"handletextpad": 0.4, "columnspacing": 1.0, "handlelength": 1.4, **options}
-    columns = spacing.pop("ncols", len(entries))
-    figure.legend(handles=list(entries), loc="outside upper right", ncols=columns, **spacing)
+    figure.legend(handles=list(entries), loc="outside upper right", ncols=len(entries), **spacing)
 
 
 def legend_start_and_end(figure: Figure, colour: str) -> None:
-    """Legend of foci that move: hollow squares where they start, triangles where they end."""
+    """Add the legend of moving foci: hollow squares at the start, triangles at the end."""
     start = legend_entry("start", GREY, marker="s", hollow=True)
     legend_above(figure, [start, legend_entry("end", colour, marker="^")])
 
@@ -317,11 +301,10 @@ def legend_start_and_end(figure: Figure, colour: str) -> None:
 def end_labels(axes: Axes, entries: Sequence[tuple[float, float, str, str]], height: float) -> None:
     """Write names at the right ends of lines, moved apart where they would overlap.
 
-    ``entries`` are x, y, text and colour; ``height`` of the axes, which have their final limits, is
-    in points.
+    ``entries`` hold x, y, text and colour. The axes have their final limits and a height in points.
     """
     low, high = axes.get_ylim()
-    scale = axes.get_yaxis().get_transform().transform  # serves a logarithmic axis, too
+    scale = axes.get_yaxis().get_transform().transform  # also of a logarithmic axis
     bottom, top = (float(scale(edge)) for edge in (low, high))
     ordered = sorted(entries, key=lambda entry: entry[1])
     wanted = [(float(scale(y)) - bottom) / (top - bottom) * height for _, y, _, _ in ordered]
@@ -333,7 +316,7 @@ def end_labels(axes: Axes, entries: Sequence[tuple[float, float, str, str]], hei
 
 
 def spread_apart(places: Sequence[float], distance: float = LINE_HEIGHT) -> list[float]:
-    """Move ordered places as little as needed to be so far from each other."""
+    """Move ordered places as little as needed to keep this distance from each other."""
 
     def first(group: Sequence[float]) -> float:
         return sum(group) / len(group) - distance * (len(group) - 1) / 2
@@ -341,17 +324,18 @@ def spread_apart(places: Sequence[float], distance: float = LINE_HEIGHT) -> list
     groups: list[list[float]] = []  # wanted places of labels that touch each other
     for place in places:
         groups.append([place])
-        while len(groups) > 1 and first(groups[-1]) < first(groups[-2]) + distance * len(
-            groups[-2]
-        ):
-            groups[-2:] = [groups[-2] + groups[-1]]
+        while len(groups) > 1:
+            last, previous = groups[-1], groups[-2]
+            if first(last) >= first(previous) + distance * len(previous):
+                break
+            groups[-2:] = [previous + last]
     return [first(group) + rank * distance for group in groups for rank in range(len(group))]
 
 
 def spaced_ticks(values: Sequence[float], distance: float = 0.28) -> list[float]:
-    """Values of a logarithmic axis that are far enough apart for labels, as share of its length."""
+    """Ticks of a logarithmic axis that keep a distance, as a share of its length."""
     places = np.log(values)
-    chosen: list[int] = [len(values) - 1]  # the last always has one
+    chosen = [len(values) - 1]
     for at in reversed(range(len(values) - 1)):
         if places[chosen[-1]] - places[at] >= distance * (places[-1] - places[0]):
             chosen.append(at)

@@ -1,4 +1,4 @@
-"""Figures of what layers learnt: apertures, weights as pictures, weights on dead inputs."""
+"""Figures of learnt layers: apertures, weights as pictures, weights on dead inputs."""
 
 from __future__ import annotations
 
@@ -26,22 +26,14 @@ from focusing.reports.figures.chart import (
     Rows,
     Runs,
     chart,
+    count_range,
     describe_run,
     median_run,
-    numbers,
     run_count,
     setting_name,
 )
-from focusing.reports.figures.plotting import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PAGE_WIDTH,
-    corner_text,
-    model_style,
-    signed_image,
-)
-from focusing.reports.foci import coordinates
+from focusing.reports.figures.plotting import model_style, signed_image
+from focusing.reports.foci import focus_columns
 from focusing.reports.names import data_name, model_name
 from focusing.reports.settings import Edition, Setting
 from focusing.results.arrays import check_arrays, read_arrays
@@ -53,23 +45,23 @@ APERTURE_BINS = 30
 APERTURE_TITLE = "Apertures after training"
 WEIGHT_MODELS = ("focus_s", "focus_2d")
 WEIGHT_EXPERIMENTS = ("table2_simple", "topology", "sparsity", "n_hidden")
-"""Experiments whose weights are drawn rather than those of others."""
+"""Experiments that are preferred for weights of a data set."""
 WEIGHT_TITLE = "Focused weights of the first layer"
 CENTRES_ON_LINE = (1 / 6, 1 / 2, 5 / 6)
 CENTRES_IN_PLANE = ((0.25, 0.3), (0.5, 0.7), (0.75, 0.3))
-"""Where the three neurons look that are drawn one by one."""
-NEURON_COLOURS = (BLUE, ORANGE, GREEN)
+"""Where to look for the three neurons that are drawn one by one."""
+NEURON_COLOURS = (plotting.BLUE, plotting.ORANGE, plotting.GREEN)
 """Their colours, which the colour-blind can tell apart, on white."""
 DEAD_TITLE = "Weights on dead inputs before and after training"
 DEAD_KINDS = {"dead": "b m", "shape": "i axes", "before": "f k m", "after": "f k m"}
-"""What the callback writes; see :func:`check_arrays`."""
+"""Arrays that the callback writes; see :func:`check_arrays`."""
 DEAD_LINES = {"before": ":", "after": "-"}
 Shape = tuple[int, int, int]
 """Height, width and channels of a picture."""
 
 
 def aperture_charts(runs: Runs) -> Charts:
-    """Histograms of sigma after training, a panel for every data set."""
+    """Histograms of sigma after training, a panel per data set."""
     for edition, model, settings in runs.by_model(APERTURE_EXPERIMENTS):
         panels = [rows for setting in settings if (rows := _aperture_rows(setting, runs))]
         rows = [row for rows in panels for row in rows]
@@ -84,7 +76,7 @@ def aperture_charts(runs: Runs) -> Charts:
 
 
 def _aperture_rows(setting: Setting, runs: Runs) -> list[Row]:
-    """Histograms of the sigmas of all runs of a model; of several axes the geometric mean."""
+    """Histograms of the sigmas of all runs, with the geometric mean of several axes."""
     ends: dict[str, list[tuple[Array, Array]]] = {}
     for run in setting.runs:
         for name, both in runs.ends(run, "sigma").items():
@@ -103,14 +95,14 @@ def _aperture_rows(setting: Setting, runs: Runs) -> list[Row]:
         row
         for name, both in ends.items()
         for row in plotting.histogram_rows(
-            sigmas[name], edges, **setting.columns(), layer=name, runs=len(both),
+            sigmas[name], edges, **setting.block_columns(), layer=name, runs=len(both),
             initial=float(np.mean(np.concatenate([first for first, _ in both]))),
         )
     ]  # fmt: skip
 
 
 def _draw_apertures(shown: Sequence[Rows]) -> Figure:
-    notes = [numbers(row["runs"] for row in rows) for rows in shown]
+    notes = [f"n = {count_range(row['runs'] for row in rows)}" for rows in shown]
     panels = plotting.data_panels([rows[0] for rows in shown], 1.55, notes)
     for axes, rows in zip(panels.axes, shown, strict=True):
         layers = group_by(rows, itemgetter("layer"))
@@ -122,7 +114,7 @@ def _draw_apertures(shown: Sequence[Rows]) -> Figure:
 
 
 def weight_charts(runs: Runs) -> Charts:
-    """Weights of a typical run, for every data set of images, its source and model."""
+    """Weights of a median run, for every image data set, source and model."""
     for edition, setting in _preferred_settings(runs):
         run = median_run(setting.runs)
         layers = runs.foci(run)
@@ -132,7 +124,7 @@ def weight_charts(runs: Runs) -> Charts:
 
 
 def _preferred_settings(runs: Runs) -> Iterator[tuple[Edition, Setting]]:
-    """One setting for every data set, source and model: as published first."""
+    """One setting per data set, source and model: as published first."""
     seen = set()
     real = {run.data for run in runs.collection.runs if run.source != "fake"}
     order = [*WEIGHT_EXPERIMENTS, *dict.fromkeys(edition.experiment for edition in runs.editions)]
@@ -146,7 +138,7 @@ def _preferred_settings(runs: Runs) -> Iterator[tuple[Edition, Setting]]:
 
 
 def image_shape(data: Mapping[str, Any], inputs: int) -> Shape | None:
-    """Height, width and channels, by the record, of images with so many inputs; None of others."""
+    """Height, width and channels of images with so many inputs; None for other data."""
     shape = data.get("shape") or []
     if len(shape) == 2:
         shape = [*shape, 1]
@@ -159,7 +151,7 @@ def _weight_chart(
     edition: Edition, run: Run, setting: Setting, foci: LayerFoci, shape: Shape
 ) -> Chart:
     rows = [
-        {"neuron": int(neuron), **coordinates(foci, -1, neuron)}
+        {"neuron": int(neuron), **focus_columns(foci, -1, neuron)}
         | {f"w{place}": f"{weight:.4g}" for place, weight in enumerate(weights)}
         for neuron, weights in zip(foci.shown, foci.last, strict=True)
     ]
@@ -177,7 +169,7 @@ def _weight_chart(
 
 
 def three_neurons(foci: LayerFoci) -> list[int]:
-    """Places, among the stored neurons, of three that look at different regions of the inputs."""
+    """Indices, among the stored neurons, of three that look at different regions."""
     targets = np.array(CENTRES_IN_PLANE if foci.dimensions > 1 else CENTRES_ON_LINE)
     ways = targets.reshape(3, 1, -1) - foci.mu[-1, foci.shown]
     chosen: list[int] = linear_sum_assignment(np.square(ways).sum(-1))[1].tolist()
@@ -187,7 +179,7 @@ def three_neurons(foci: LayerFoci) -> list[int]:
 def _draw_weights(foci: LayerFoci, shape: Shape) -> Figure:
     three = three_neurons(foci)
     phi, weights = foci.phi(-1, foci.shown[three]), foci.last[three]
-    figure = Figure((PAGE_WIDTH, 2.15), layout="constrained")
+    figure = Figure((plotting.PAGE_WIDTH, 2.15), layout="constrained")
     grid = figure.subplots(1, 4, width_ratios=(1.2, 1.5, 1, 1))
     _draw_all_weights(grid[0], figure, foci)
     _draw_three_weights(grid[1], foci, three, phi, weights)
@@ -214,7 +206,7 @@ def _draw_all_weights(axes: Axes, figure: Figure, foci: LayerFoci) -> None:
 def _draw_three_weights(
     axes: Axes, foci: LayerFoci, three: Sequence[int], phi: Array, weights: Array
 ) -> None:
-    """Weights over their foci; beside each its neuron and its aperture."""
+    """Draw weights over their foci, labelled with neuron and aperture."""
     top = float(np.abs(weights).max()) or 1.0
     scale = top / (float(phi.max()) or 1.0)
     bases = [2.3 * top * (2 - place) for place in range(3)]  # the first on top, as in the picture
@@ -240,7 +232,7 @@ def _aperture(foci: LayerFoci, k: int) -> str:
 def _draw_composite(
     axes: Axes, values: Array, foci: LayerFoci, three: Sequence[int], shape: Shape, title: str
 ) -> None:
-    """Three neurons in their colours on white, scaled to their own maxima; channels are added."""
+    """Draw three neurons in their colours, each scaled to its maximum, with channels added."""
     height, width, channels = shape
     layers = values.reshape(3, *shape).sum(-1)
     layers = layers / np.maximum(layers.max((1, 2), keepdims=True), 1e-12)
@@ -261,15 +253,15 @@ def _draw_composite(
 
 
 def dead_input_charts(runs: Runs) -> Charts:
-    """What training does to weights on inputs that never change, a row for every network."""
+    """Weights on inputs that never change, before and after training, a row per network."""
     for edition in runs.editions:
         for block in edition.blocks.values():
-            with runs.noting_damage():
+            with runs.skip_damaged():
                 yield from _dead_charts(edition, block)
 
 
 def _dead_inputs(run: Run) -> Mapping[str, Any]:
-    """What the callback measured, if its arrays are there."""
+    """What the callback measured, if its arrays exist."""
     measured: Mapping[str, Any] = run.measured.get("dead_inputs") or {}
     whole = "file" in measured and measured["dead"] and (run.path / measured["file"]).exists()
     return measured if whole else {}
@@ -288,9 +280,7 @@ def _dead_charts(edition: Edition, block: Mapping[str, Setting]) -> Charts:
         f"{model_name(model)}: {describe_run(run, models[model])}" for model, run in shown.items()
     )
     measured = {model: _dead_inputs(run) for model, run in shown.items()}
-    arrays = {
-        model: _dead_arrays(run.path / measured[model]["file"]) for model, run in shown.items()
-    }
+    arrays = {model: _dead_arrays(shown[model].path / measured[model]["file"]) for model in shown}
     first, setting = next(iter(measured.values())), next(iter(block.values()))
     yield chart(
         edition, ("redundancy", *setting_name(edition, setting)), DEAD_TITLE,
@@ -342,7 +332,7 @@ def _draw_dead(
 
 
 def _draw_neuron(axes: Axes, weights: Array, dead: Array, shape: Array, limit: float) -> None:
-    """Weights of a neuron as a picture, a dashed line around the inputs that change."""
+    """Draw the weights of a neuron as a picture, with a dashed line around live inputs."""
     grid = tuple(int(size) for size in shape)
     if len(grid) < 2:
         grid = (1, len(weights))
@@ -362,7 +352,7 @@ def _draw_dead_histogram(axes: Axes, measured: Mapping[str, Any], colour: str) -
         shade = GREY if when == "before" else colour
         axes.stairs(counts[when], edges, color=shade, linestyle=line, linewidth=1)
         size = (measured[when]["dead"] or {}).get("mean_abs", float("nan"))
-        corner_text(axes, place, f"{when}: {size:.3g}", shade)
+        plotting.corner_text(axes, place, f"{when}: {size:.3g}", shade)
     filled = np.flatnonzero(sum(counts.values()))
     reach = float(np.abs(edges[[filled[0], filled[-1] + 1]]).max())
     axes.set(xlim=(-reach, reach), ylim=(0, 1.5 * max(map(max, counts.values()))), yticks=())

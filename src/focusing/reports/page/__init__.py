@@ -1,1 +1,1 @@
-"""The page of a report: ``index.html`` and one page per run, readable without a network."""
+"""HTML pages of a report: ``index.html`` and one page per run."""

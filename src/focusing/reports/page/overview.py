@@ -1,12 +1,14 @@
-"""The top of the page: what was run, in words and rows, and its few headline numbers."""
+"""Top of the page: what was run, the verdicts, and the list of runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from focusing.reports.differences import Difference, Finding, Kept
+from focusing.reports.differences import Difference, Finding, PruningResult
+from focusing.reports.figures.chart import join_distinct
 from focusing.reports.names import (
     DATA,
     MEANT_TO_FAIL,
@@ -17,11 +19,12 @@ from focusing.reports.names import (
     edition_order,
     edition_words,
     model_name,
+    plural,
 )
 from focusing.reports.page.run_page import short
 from focusing.reports.plans import as_overrides
 from focusing.reports.settings import editions, editions_of
-from focusing.reports.tables import between, number, signed
+from focusing.reports.tables import format_interval, number, signed
 from focusing.reports.terminal import duration
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI, group_by, settings, varying_options
@@ -29,11 +32,11 @@ from focusing.results.stats import Interval, spread
 
 VERDICTS = ("better", "worse", "unclear")
 DIGITS = 6
-"""Of scores in the list of runs."""
+"""Significant digits of scores in the list of runs."""
 
 
 def lead(collection: Collection) -> dict[str, Any]:
-    """Numbers of the first sentence."""
+    """Numbers of the opening sentence."""
     runs = collection.runs
     finished = sorted(run.finished[:10] for run in runs if run.finished)
     return {
@@ -52,14 +55,14 @@ def lead(collection: Collection) -> dict[str, Any]:
 
 
 def experiments(collection: Collection) -> list[dict[str, Any]]:
-    """A row per experiment, size and variant."""
+    """Rows of the table of experiments, one per edition."""
     rows = []
     for edition in editions_of([*collection.runs, *collection.failed]):
         runs = edition.runs
         done = [run for run in runs if run.status == "done"]
         rows.append(
             {
-                **edition.about,
+                **edition.columns,
                 "runs": len(done),
                 "failed": len(runs) - len(done),
                 "data": _ordered({run.data for run in runs}, DATA),
@@ -73,7 +76,7 @@ def experiments(collection: Collection) -> list[dict[str, Any]]:
 
 
 def choices(collection: Collection) -> dict[str, list[str]]:
-    """What can be chosen by filters."""
+    """Values of the filters."""
     runs = [*collection.runs, *collection.failed]
     scored = {name for run in runs for name in run.scores}
     return {
@@ -86,7 +89,7 @@ def choices(collection: Collection) -> dict[str, list[str]]:
 
 
 def run_rows(runs: Sequence[Run], names: Mapping[Run, str]) -> list[list[Any]]:
-    """The list of runs, which the page's script shows; short, for there may be thousands."""
+    """Rows of the list of runs, for the script of the page; compact, as there may be thousands."""
     varied = run_settings(runs)
     return [
         [
@@ -109,21 +112,17 @@ def run_rows(runs: Sequence[Run], names: Mapping[Run, str]) -> list[list[Any]]:
 
 
 def run_settings(runs: Sequence[Run]) -> dict[Run, str]:
-    """What distinguishes a run from others of its experiment, besides data, model and seed."""
+    """Options that distinguish a run from others of its edition, besides data, model and seed."""
     varied = {}
     for edition in editions_of(runs):
         flat = {run: settings(run) for run in edition.runs}
         keys = varying_options(list(flat.values()), known=["data.name", "model.name"])
         for run in edition.runs:
             options = as_overrides(flat[run], keys)
+            short_names = [re.sub(r"^[^=]*\.", "", option) for option in options]
             trial = [] if run.trial is None else [f"trial {run.trial}"]
-            varied[run] = ", ".join([*trial, *map(_last_part, options)])
+            varied[run] = ", ".join([*trial, *short_names])
     return varied
-
-
-def _last_part(option: str) -> str:
-    name, _, value = option.partition("=")
-    return f"{name.rpartition('.')[2]}={value}"
 
 
 def _ordered(names: set[str], order: Mapping[str, str]) -> list[str]:
@@ -136,15 +135,15 @@ FOCI_LEARN = "learning_to_focus"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the runs say about a claim, in a sentence.
+    """What the runs say about a claim, as one sentence.
 
     Attributes:
-        number: what it comes down to.
+        number: the headline number.
         words: the rest of the sentence.
-        detail: how sure it is, and of how many runs.
-        link: where in the page there is more.
-        tags: what it is about, for filters.
-        counts: differences by verdict, if it counts them; the page counts again when it filters.
+        detail: interval and number of runs.
+        link: anchor in the page with details.
+        tags: for filters.
+        counts: differences by verdict, if it counts them; the page's filters count again.
     """
 
     number: str
@@ -159,20 +158,24 @@ def verdicts(
     collection: Collection,
     differences: Sequence[Finding],
     noise: Sequence[Finding],
-    pruned: Sequence[Kept],
+    pruned: Sequence[PruningResult],
 ) -> list[Verdict]:
-    """At most one per claim; smoke tests only where there is nothing else."""
-    return [
-        *_wins(differences),
-        *_noise(noise),
-        *_foci(collection),
-        *_sparsity(pruned),
-        *_optimism(collection),
-    ]
+    """At most one verdict per claim; small sizes count only if there is nothing else."""
+    claims = (
+        _wins(differences),
+        _noise(noise),
+        _foci(collection),
+        _sparsity(pruned),
+        _optimism(collection),
+    )
+    return [verdict for verdict in claims if verdict is not None]
 
 
 def counted(findings: Sequence[Finding]) -> dict[Finding, list[Difference]]:
-    """Comparisons with dense networks that count: on real data, in experiments that may succeed."""
+    """Comparisons with dense networks that count, by finding.
+
+    They are on real data, and not of experiments that are meant to fail.
+    """
     rows = {
         finding: [row for row in finding.rows if row.shown and row.against_dense]
         for finding in findings
@@ -182,16 +185,16 @@ def counted(findings: Sequence[Finding]) -> dict[Finding, list[Difference]]:
     return {finding: shown for finding, shown in real.items() if not finding.minor} or real
 
 
-def _wins(differences: Sequence[Finding]) -> Iterator[Verdict]:
-    """All comparisons of the page: those of one experiment could all be wins, others losses."""
+def _wins(differences: Sequence[Finding]) -> Verdict | None:
+    """The count covers all comparisons of the page, not only those of a favourable experiment."""
     rows = [row for shown in counted(differences).values() for row in shown]
     if not rows:
-        return
+        return None
     counts = {word: sum(row.verdict == word for row in rows) for word in VERDICTS}
     pairs = {(model_name(row.model), model_name(row.other)) for row in rows}
     names = pairs.pop() if len(pairs) == 1 else ("a focused network", "its dense twin")
     protocols = dict.fromkeys(row.protocol for row in rows)
-    yield Verdict(
+    return Verdict(
         number=f"{counts['better']} of {len(rows)}",
         words=f"comparisons: {names[0]} beats {names[1]}",
         detail=f"p < 0.05 after Holm; protocol {' or '.join(protocols)}; without quick runs and "
@@ -201,57 +204,62 @@ def _wins(differences: Sequence[Finding]) -> Iterator[Verdict]:
     )
 
 
-def _noise(noise: Sequence[Finding]) -> Iterator[Verdict]:
-    for trials in noise[:1]:
-        rows = {row.label[0]: row for row in trials.rows if row.shown}
-        row = list(rows.values())[-1]  # the most noise
-        clean = [row for label, row in rows.items() if label.startswith("no ")]
-        without = f"; without noise {signed(clean[0].value)}" if clean else ""
-        yield Verdict(
-            number=f"{signed(row.value)} points",
-            words=f"for {model_name(row.model)} over {model_name(row.other)} with {row.label[0]}"
-            f"{without}",
-            detail=_listed(_sure(row.interval, sign=True), row.count, f"protocol {row.protocol}"),
-            link="#noise",
-            tags={"experiment": trials.experiment, "size": trials.size, "data": "synthetic"},
-        )
+def _noise(noise: Sequence[Finding]) -> Verdict | None:
+    if not noise:
+        return None
+    trials = noise[0]
+    rows = {row.label[0]: row for row in trials.rows if row.shown}
+    row = list(rows.values())[-1]  # the most noise
+    clean = [row for label, row in rows.items() if label.startswith("no ")]
+    without = f"; without noise {signed(clean[0].value)}" if clean else ""
+    models = f"{model_name(row.model)} over {model_name(row.other)}"
+    return Verdict(
+        number=f"{signed(row.value)} points",
+        words=f"for {models} with {row.label[0]}{without}",
+        detail=_join(_ci(row.interval, sign=True), row.count, f"protocol {row.protocol}"),
+        link="#noise",
+        tags={"experiment": trials.experiment, "size": trials.size, "data": "synthetic"},
+    )
 
 
-def _foci(collection: Collection) -> Iterator[Verdict]:
-    """How many foci end among the informative inputs; over many data sets, if there are any."""
-    for edition in [one for one in editions(collection) if one.experiment == FOCI_LEARN][:1]:
-        size, variant = edition.size, edition.variant
-        first, last = (FOCI[name][0] for name in ("inside_first", "inside_last"))
-        inside = [one for one in edition.settings if last in one.measured]
-        for setting in sorted(inside, key=lambda one: (-len(one.runs), not one.varied))[:1]:
-            share = setting.measured[last]
-            own = " on data of their own" if setting.varied else ""
-            about = _listed(FOCI_LEARN.replace("_", " "), *edition_words(size, variant))
-            yield Verdict(
-                number=f"{number(share.mean, 0)} %",
-                words="of the foci end among the informative inputs, where "
-                f"{number(setting.measured[first].mean, 0)} % begin",
-                detail=_listed(_sure(share.interval, 0), f"{_runs(share.n)}{own} ({about})"),
-                link=f"#table-experiment_{FOCI_LEARN}_{size}_{variant}_measured",
-                tags={"experiment": FOCI_LEARN, "size": size, "data": "synthetic"},
-            )
+def _foci(collection: Collection) -> Verdict | None:
+    """Share of the foci that end among the informative inputs, preferably over many data sets."""
+    known = [edition for edition in editions(collection) if edition.experiment == FOCI_LEARN]
+    first, last = (FOCI[name][0] for name in ("inside_first", "inside_last"))
+    inside = [setting for setting in known[0].settings if last in setting.measured] if known else []
+    if not inside:
+        return None
+    setting = min(inside, key=lambda one: (-len(one.runs), not one.varied))
+    share = setting.measured[last]
+    size, variant = known[0].size, known[0].variant
+    runs = plural(share.n, "run") + (" on data of their own" if setting.varied else "")
+    edition = _join(FOCI_LEARN.replace("_", " "), *edition_words(size, variant))
+    return Verdict(
+        number=f"{number(share.mean, 0)} %",
+        words="of the foci end among the informative inputs, where "
+        f"{number(setting.measured[first].mean, 0)} % begin",
+        detail=_join(_ci(share.interval, 0), f"{runs} ({edition})"),
+        link=f"#table-experiment_{FOCI_LEARN}_{size}_{variant}_measured",
+        tags={"experiment": FOCI_LEARN, "size": size, "data": "synthetic"},
+    )
 
 
-def _sparsity(pruned: Sequence[Kept]) -> Iterator[Verdict]:
+def _sparsity(pruned: Sequence[PruningResult]) -> Verdict | None:
     rows = [row for row in pruned if row.rule == "by focus" and row.label[1] != "fake"]
-    rows.sort(key=lambda row: (row.size in SMALL_SIZES, -row.gone.n))
-    for row in rows[:1]:
-        yield Verdict(
-            number=f"{number(row.gone.mean, 1)} %",
-            words=f"of the connections of {model_name(row.model)} can go on {row.label[0]}",
-            detail="at a loss of at most one point; "
-            + _listed(_sure(row.gone.interval, 1), _runs(row.gone.n)),
-            link="#sparsity",
-            tags={"experiment": row.experiment, "size": row.size, "data": row.data},
-        )
+    if not rows:
+        return None
+    row = min(rows, key=lambda row: (row.size in SMALL_SIZES, -row.dropped.n))
+    interval = _join(_ci(row.dropped.interval, 1), plural(row.dropped.n, "run"))
+    return Verdict(
+        number=f"{number(row.dropped.mean, 1)} %",
+        words=f"of the connections of {model_name(row.model)} can go on {row.label[0]}",
+        detail=f"at a loss of at most one point; {interval}",
+        link="#sparsity",
+        tags={"experiment": row.experiment, "size": row.size, "data": row.data},
+    )
 
 
-def _optimism(collection: Collection) -> Iterator[Verdict]:
+def _optimism(collection: Collection) -> Verdict | None:
     held = [
         run
         for run in collection.runs
@@ -260,29 +268,24 @@ def _optimism(collection: Collection) -> Iterator[Verdict]:
         and run.source != "fake"
     ]
     groups = group_by(held, lambda run: (run.size, run.variant, run.source))
-    order = sorted(groups, key=lambda key: (edition_order(*key[:2]), -len(groups[key])))
-    for size, variant, source in order[:1]:
-        runs = groups[size, variant, source]
-        optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
-        about = f"{source} data", *edition_words(size, variant)
-        named = dict.fromkeys(run.experiment for run in runs)  # in the order of the runs
-        yield Verdict(
-            number=f"{signed(optimism.mean)} points",
-            words="is by how much the best test epoch flatters, as against held-out data",
-            detail=_listed(_sure(optimism.interval, sign=True), f"{optimism.n} runs", *about),
-            link=f"#table-optimism_{size}_{variant}",
-            tags={"experiment": " ".join(named), "size": size},
-        )
+    if not groups:
+        return None
+    key = min(groups, key=lambda key: (edition_order(*key[:2]), -len(groups[key])))
+    (size, variant, source), runs = key, groups[key]
+    optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
+    where = f"{source} data", *edition_words(size, variant)
+    return Verdict(
+        number=f"{signed(optimism.mean)} points",
+        words="is by how much the best test epoch flatters, as against held-out data",
+        detail=_join(_ci(optimism.interval, sign=True), f"{optimism.n} runs", *where),
+        link=f"#table-optimism_{size}_{variant}",
+        tags={"experiment": join_distinct(run.experiment for run in runs), "size": size},
+    )
 
 
-def _listed(*words: str) -> str:
-    """Words with commas; empty ones are left out."""
+def _join(*words: str) -> str:
     return ", ".join(filter(None, words))
 
 
-def _runs(count: int) -> str:
-    return f"{count} run{'' if count == 1 else 's'}"
-
-
-def _sure(interval: Interval | None, digits: int = 2, *, sign: bool = False) -> str:
-    return f"95 % {between(interval, digits, sign=sign)}" if interval else ""
+def _ci(interval: Interval | None, digits: int = 2, *, sign: bool = False) -> str:
+    return f"95 % {format_interval(interval, digits, sign=sign)}" if interval else ""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from focusing.errors import DamagedError
+from focusing.reports.differences import PRUNING_RULES
 from focusing.reports.foci import finite_times, read_layers
 from focusing.reports.names import PROTOCOLS, data_name, model_name
 from focusing.reports.tables import NOTHING, Unit, number
@@ -24,34 +25,30 @@ from focusing.results.frame import show_value
 from focusing.window_drawing import frame_indices, read_windows
 
 MAX_CURVE_POINTS = 150
-"""No screen shows more, and a thousand run pages stay small."""
+"""Most points of a curve: a screen shows no more, and pages stay small."""
 MAX_FOCI_EPOCHS, MAX_NEURONS, MAX_POSITIONS = 41, 40, 400
 MAX_MEASURED = 60
-"""Numbers that callbacks measured; the record has all."""
+"""Most measurements; the record has all."""
 MAX_LISTED = 10
-"""Numbers of a list that is shown."""
+"""Longest list that is shown in full."""
 DIGITS = 4
 FOCI_ARRAYS = ("mu", "sigma", "epoch", "tau", "focus", "normalizer")
 STEPS = 2**16 - 1
-"""Foci are written as numbers of two bytes between their least and greatest value."""
+"""Foci are packed as unsigned 16-bit integers between their least and greatest value."""
 Values = Sequence[float | None]
 Array = NDArray[Any]
 
 
 def series_panels(series: Mapping[str, Values], marks: Mapping[str, int]) -> dict[str, Any] | None:
-    """Curves by what they measure: ``loss`` of ``train`` and ``test`` in one panel.
+    """Curves grouped by quantity: the losses of ``train`` and ``test`` share a panel.
 
-    Args:
-        series: metric -> value after every epoch.
-        marks: protocol -> its epoch, from 0; kept whatever is left out.
-
-    Returns:
-        ``epochs`` (from 1), ``of`` (how many there are) and ``panels``; None without curves.
+    ``series`` are values after every epoch by metric, ``marks`` epochs by protocol that must stay.
+    Returns ``epochs`` (from 1), ``of`` (number of all epochs) and ``panels``; None without curves.
     """
     epochs = max(map(len, series.values()), default=0)
     if not epochs:
         return None
-    chosen = thinned(epochs, MAX_CURVE_POINTS, keep=marks.values())
+    chosen = thin_indices(epochs, MAX_CURVE_POINTS, keep=marks.values())
     panels: dict[str, dict[str, list[float | None]]] = {}
     for name, values in series.items():
         split, _, quantity = name.rpartition("/")
@@ -65,29 +62,24 @@ def series_panels(series: Mapping[str, Values], marks: Mapping[str, int]) -> dic
     }
 
 
-def thinned(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
-    """Evenly spaced places, the first and the last among them, and those to be kept."""
+def thin_indices(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
+    """At most ``most`` evenly spaced indices, with both ends, and those to keep."""
     even = evenly_spaced(count, most).tolist()
     return sorted({*even, *(place for place in keep if 0 <= place < count)})
 
 
 def short(value: float | None, digits: int = DIGITS) -> float | None:
-    """Few digits; None for what is no number, as when a run diverged."""
+    """Round to significant digits; None for missing, infinite and NaN values."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.{digits}g}")
 
 
 def foci_of(path: Path, informative: Sequence[int] | None) -> list[dict[str, Any]]:
-    """The focused layers of a run.
+    """The focused layers of a run; empty if their file is missing or damaged.
 
-    Args:
-        path: ``focus.npz``.
-        informative: first informative column and the one after the last, if known.
-
-    Returns:
-        By layer its name, kind, thinned epochs and neurons, and foci; none without a file
-        that can be read.
+    ``informative`` are the first informative column and the one after the last, if known.
+    Returns a dict per layer with its name, kind, selected epochs and neurons, and foci.
     """
     try:
         stored = read_layers(path, FOCI_ARRAYS)
@@ -103,8 +95,8 @@ def _layer(
     records = finite_times(layer)
     if not records:
         return []
-    at = thinned(records, MAX_FOCI_EPOCHS)
-    neurons = np.argsort(mu[0, :, 0], kind="stable")[thinned(mu.shape[1], MAX_NEURONS)]
+    at = thin_indices(records, MAX_FOCI_EPOCHS)
+    neurons = np.argsort(mu[0, :, 0], kind="stable")[thin_indices(mu.shape[1], MAX_NEURONS)]
     inputs, axes = tau.shape
     seen = axes == 1 and informative is not None and int(informative[1]) <= inputs
     return [
@@ -127,13 +119,13 @@ def _layer(
 
 
 def _positions(tau: Array) -> list[float]:
-    """Where inputs are, without repeats: channels share their positions."""
+    """Distinct positions of the inputs: channels share theirs."""
     places = np.unique(tau)
-    return [round(float(places[at]), 5) for at in thinned(len(places), MAX_POSITIONS)]
+    return [round(float(places[at]), 5) for at in thin_indices(len(places), MAX_POSITIONS)]
 
 
 def _packed(values: Array) -> dict[str, Any]:
-    """Numbers of two bytes, in base64."""
+    """Pack an array as 16-bit integers in base64."""
     low, high = float(values.min()), float(values.max())
     scaled = (values - low) / ((high - low) or 1.0) * STEPS
     content = scaled.round().astype("<u2").tobytes()
@@ -149,9 +141,9 @@ def windows_of(run_dir: Path) -> dict[str, Any] | None:
     """Samples, side by side in one PNG, and their windows over epochs.
 
     Returns:
-        ``picture`` (a data address), ``size`` (height and width of a sample), ``epochs`` and
-        ``boxes``: top, left, height and width of a window, in samples, by epoch, sample and
-        glimpse. None without a file that can be read.
+        ``picture`` (a data URI), ``size`` (height and width of a sample), ``epochs`` and ``boxes``
+        (top, left, height and width of a window, relative to the sample, by epoch, sample and
+        glimpse). None if the file is missing or damaged.
     """
     try:
         arrays = read_windows(run_dir)
@@ -174,7 +166,7 @@ def windows_of(run_dir: Path) -> dict[str, Any] | None:
 
 
 def run_view(run: Run) -> dict[str, Any]:
-    """Values for the template of a run."""
+    """Values for the template of a run page."""
     record = run.record()
     return {
         "run": run,
@@ -264,18 +256,18 @@ def _environment(run: Run, record: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 
 def _pruning(run: Run) -> dict[str, Any] | None:
-    """Accuracy against sparsity; only where the score is an accuracy."""
+    """Accuracy over sparsity, by pruning rule; None for errors or without a measurement."""
     curves = run.measured.get("pruning") or {}
     lines = {
         words: [[short(point["sparsity"]), short(point["acc"])] for point in curves[rule]]
-        for rule, words in (("curve", "by focus"), ("magnitude", "by magnitude"))
+        for rule, words in PRUNING_RULES.items()
         if curves.get(rule) and "acc" in curves[rule][0]
     }
     return lines or None
 
 
 def _lines(options: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """The config as YAML; a library takes longer for it than for the rest of the page."""
+    """The config as YAML lines; a YAML library would take longer than the rest of the page."""
     for name, value in options.items():
         if isinstance(value, Mapping) and value:
             yield f"{indent}{name}:"
@@ -285,7 +277,7 @@ def _lines(options: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 
 
 def _some(which: Sequence[int], neurons: int) -> str:
-    """How many neurons of a layer, and which if they are few; numbers count from 0."""
+    """Count of some neurons of a layer, with their indices if they are few."""
     count = f"{len(which)} of {neurons}"
     if not 0 < len(which) <= MAX_LISTED:
         return count
@@ -293,7 +285,7 @@ def _some(which: Sequence[int], neurons: int) -> str:
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Single numbers and words, by their path; of long lists the length."""
+    """Scalars of a nested value by dotted path; of long lists only the length."""
     if isinstance(value, Mapping) and value.keys() == {"neurons", "stuck"}:
         yield name, _some(value["stuck"], value["neurons"])
     elif isinstance(value, Mapping):

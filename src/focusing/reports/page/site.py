@@ -1,4 +1,4 @@
-"""Writes the pages of a report: ``index.html`` and one page per run, readable without a network."""
+"""Writes the pages of a report: ``index.html`` and one page per run, all self-contained."""
 
 from __future__ import annotations
 
@@ -12,49 +12,29 @@ from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from focusing.reports.differences import findings, kept, noise_differences
+from focusing.reports.differences import findings, noise_differences, pruning_results
 from focusing.reports.figures.gallery import APPENDIX
 from focusing.reports.names import DATA, MODELS, PROTOCOLS, data_name, model_name
-from focusing.reports.page.exhibits import (
-    exhibition,
-    first_picture,
-    is_minor,
-    page_table,
-    table_tags,
-)
-from focusing.reports.page.overview import (
-    choices,
-    counted,
-    experiments,
-    lead,
-    run_rows,
-    verdicts,
-)
+from focusing.reports.page import exhibits, overview
 from focusing.reports.page.run_page import run_view
 from focusing.reports.report_cache import code_version
 from focusing.reports.settings import editions
-from focusing.reports.tables import Table, between, file_name, number, p_value, signed
+from focusing.reports.tables import Table, file_name, format_interval, number, p_value, signed
 from focusing.reports.tables.files import all_tables, unique_names
 from focusing.reports.terminal import PROTOCOL_MEANINGS
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by, replicate_key
 from focusing.results.store import atomic_write, inside
 
-HERE = Path(__file__).parent
-TEMPLATES = HERE / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 RUNS = "runs"
 Item = TypeVar("Item")
 MAX_EXPERIMENT_NAME = 80
-"""Characters of an experiment's name in the file name of a run."""
+"""Most characters of an experiment's name in the file name of a run."""
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill a template.
-
-    Args:
-        template: a file in ``templates/``.
-        values: what it shows.
-    """
+    """Render a file of ``templates/``."""
     return _environment().get_template(template).render(**values)
 
 
@@ -74,8 +54,8 @@ def _environment() -> Environment:
         "number": number,
         "signed": signed,
         "p_value": p_value,
-        "between": between,
-        "table_tags": table_tags,
+        "format_interval": format_interval,
+        "table_tags": exhibits.table_tags,
     }
     environment.globals["asset"] = _asset
     return environment
@@ -83,7 +63,7 @@ def _environment() -> Environment:
 
 @cache
 def _asset(name: str) -> str:
-    """Our own CSS or JavaScript as it is, but for indentation: a thousand pages have a copy."""
+    """CSS or JavaScript without indentation and comments: a thousand pages hold a copy."""
     lines = (line.strip() for line in (TEMPLATES / name).read_text(encoding="utf-8").splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
@@ -93,13 +73,8 @@ def write_page(
 ) -> list[Path]:
     """Write ``index.html`` and ``runs/<run>.html``; no page needs another file.
 
-    Args:
-        collection: the runs.
-        out: folder of the report, with what figures it has in ``figures/``.
-        progress: called with the number of pages of runs that are ready, and of all.
-
-    Returns:
-        All pages, ``index.html`` first, written now or before.
+    ``out`` is the folder of the report, with its figures in ``figures/``. ``progress`` is called
+    with the number of finished run pages and of all. Returns all pages, ``index.html`` first.
     """
     runs = [*collection.runs, *collection.failed]
     names = page_names(runs)
@@ -107,27 +82,27 @@ def write_page(
     tables = all_tables(collection)
     differences = findings(collection)
     noise = noise_differences(tables)
-    pruned = kept(collection)
-    figures = exhibition(out)
-    shown = [page_table(table) for table in tables if table.rows]
+    pruned = pruning_results(collection)
+    figures = exhibits.load_figures(out)
+    shown = [exhibits.page_table(table) for table in tables if table.rows]
     page = render(
         "index.html",
-        lead=lead(collection),
-        verdicts=verdicts(collection, differences, noise, pruned),
-        film=first_picture(figures, "film"),
-        forest=first_picture(figures, "forest"),
+        lead=overview.lead(collection),
+        verdicts=overview.verdicts(collection, differences, noise, pruned),
+        film=exhibits.first_picture(figures, "film"),
+        forest=exhibits.first_picture(figures, "forest"),
         findings=_parts(differences, lambda finding: finding.minor),
-        counted=list(counted(differences)),
+        counted=list(overview.counted(differences)),
         noise=noise,
         pruned=pruned,
-        experiments=experiments(collection),
-        tables=_parts(shown, is_minor),
+        experiments=overview.experiments(collection),
+        tables=_parts(shown, exhibits.table_is_minor),
         figures=figures,
         appendix=APPENDIX,
         missing=_missing(tables, figures["missing"]),
-        choices=choices(collection),
+        choices=overview.choices(collection),
         protocols={name: PROTOCOL_MEANINGS[name] for name in PROTOCOLS},
-        runs=run_rows(runs, names),
+        runs=overview.run_rows(runs, names),
         names={"data": DATA, "model": MODELS},
     )
     atomic_write(out / "index.html", page.encode(), sync=False)
@@ -135,7 +110,7 @@ def write_page(
 
 
 def _parts(items: Sequence[Item], is_minor: Callable[[Item], bool]) -> dict[str, list[Item]]:
-    """What belongs into the page itself, and what into its appendix."""
+    """Split items into those of the main page and those of its appendix."""
     return {
         "main": [item for item in items if not is_minor(item)],
         "appendix": [item for item in items if is_minor(item)],
@@ -143,7 +118,7 @@ def _parts(items: Sequence[Item], is_minor: Callable[[Item], bool]) -> dict[str,
 
 
 def _missing(tables: Sequence[Table], figures: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
-    """Commands that make the records of tables and figures without any, and what these are."""
+    """Commands that make missing runs -> titles of the tables and figures that need them."""
     empty = [table for table in tables if not table.rows]
     wanted = [(command, table.title) for table in empty for command in table.commands.values()]
     by_command = group_by([*wanted, *figures], lambda item: item[0])
@@ -154,7 +129,7 @@ def _missing(tables: Sequence[Table], figures: Sequence[tuple[str, str]]) -> dic
 
 
 def page_names(runs: Sequence[Run]) -> dict[Run, str]:
-    """A file name per run, without suffix; it stays the same unless a run is added before it."""
+    """A unique file name per run, without suffix."""
     names = [
         file_name(run.experiment[:MAX_EXPERIMENT_NAME], run.config_hash, f"seed{run.seed}")
         for run in runs
@@ -168,7 +143,7 @@ def _write_runs(
     folder: Path,
     progress: Callable[[int, int], object] | None,
 ) -> list[Path]:
-    """Write the pages of runs that are new or changed; returns those of all."""
+    """Write the pages of new and changed runs; returns the pages of all runs."""
     folder.mkdir(parents=True, exist_ok=True)
     pages = []
     twins = _dense_twins(collection)
@@ -190,7 +165,7 @@ def _write_runs(
 
 
 def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:
-    """Every run with those that differ from it in their seed only."""
+    """Every run with the runs that differ only in their seed, itself included."""
     same = group_by(runs, lambda run: (run.experiment, run.config_hash, run.fingerprint))
     for others in same.values():
         others.sort(key=lambda run: run.seed)
@@ -199,7 +174,7 @@ def _with_repeats(runs: Sequence[Run]) -> Iterator[tuple[Run, list[Run]]]:
 
 
 def _dense_twins(collection: Collection) -> dict[Run, Run]:
-    """The run of the dense network that a run is compared with: same setting, data and seed."""
+    """Run -> run of its dense twin on the same data from the same seed."""
     twins: dict[Run, Run] = {}
     for edition in (*editions(collection), *editions(collection, random_trials=True)):
         for setting in edition.settings:
@@ -211,7 +186,7 @@ def _dense_twins(collection: Collection) -> dict[Run, Run]:
 
 
 def _mark(run: Run, links: Any) -> bytes | None:
-    """The end of a page, which says what it was made from; None if the record has gone since."""
+    """Last line of a page, a digest of what it is made from; None if the record is gone."""
     parts: list[Any] = [code_version(), links]
     try:
         for path in (run.file, run.path / "focus.npz", run.path / "windows.npz"):
@@ -228,5 +203,5 @@ def _ends_with(path: Path, mark: bytes) -> bool:
         with path.open("rb") as file:
             file.seek(-len(mark), os.SEEK_END)
             return file.read() == mark
-    except OSError:  # there is none, or a shorter one
+    except OSError:  # missing or too short
         return False

@@ -1,7 +1,7 @@
-"""A table before it is Markdown, LaTeX, CSV or lines in a terminal; and how numbers are written.
+"""Tables of a report, before they are written as Markdown, LaTeX, CSV or terminal output.
 
-A table is made by :func:`table_of` from records: a dict per line of the CSV file, with every number
-in full precision. Its columns say how the printed table shows them.
+:func:`make_table` makes a table from records: one dict per line of the CSV file, with numbers in
+full precision. Its columns say how to print them.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
+from focusing.reports.names import model_name
 from focusing.results.stats import Interval, Spread, spread
 
 NOTHING = "–"
+SIGNIFICANT = 0.05
 MAX_NAME_BYTES = 200
-"""Length of a file name without its ending; file systems take 255 with it."""
+"""Longest file name without its suffix; file systems allow 255 bytes with it."""
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: one or more short lines; ``again`` if it repeats the cell above."""
+    """One or more short lines; ``repeated`` if they are those of the cell above."""
 
     lines: tuple[str, ...] = ("",)
     bold: bool = False
     dim: bool = False
-    again: bool = False
+    repeated: bool = False
 
     @property
     def printed(self) -> tuple[str, ...]:
-        """Its lines on paper; the page shows a repeated cell where a filter hides the one above."""
-        return ("",) if self.again else self.lines
+        """Lines to print; the page needs repeated ones, too, because filters may hide the first."""
+        return ("",) if self.repeated else self.lines
 
 
 @dataclass(frozen=True)
@@ -43,26 +45,25 @@ class Column:
     """A column of a table.
 
     Attributes:
-        title: its head.
-        align: of its cells.
-        show: the key of the records that it shows, or how it makes a cell of a record.
-        digits: of numbers with a fraction.
-        of: the record of a row that it shows, by the value that tells them apart (a protocol);
-            empty: the first.
-        missing: what it shows if there is no such record.
-        once: it shows the first row of a block only.
+        title: its heading.
+        align: alignment of its cells.
+        show: key of the value to show, or a function that makes the cell of a record.
+        digits: decimals of floats.
+        select: which record of a row to show (a protocol, for example); empty: the first.
+        missing: text if the row has no such record.
+        once: print it in the first row of a block only.
     """
 
     title: str
     align: Literal["left", "right", "center"] = "left"
     show: str | Callable[[Record], Cell | str] = ""
     digits: int = 2
-    of: str = ""
+    select: str = ""
     missing: str = ""
     once: bool = False
 
     def cell(self, record: Record | None) -> Cell:
-        """The cell of a record."""
+        """Make the cell of a record."""
         if record is None:
             return text(self.missing)
         shown = record.get(self.show) if isinstance(self.show, str) else self.show(record)
@@ -71,19 +72,24 @@ class Column:
         return text(number(shown, self.digits) if isinstance(shown, float | None) else str(shown))
 
 
+DATA_HEAD = Column("data", show="_head")
+BLOCK_HEAD = replace(DATA_HEAD, once=True)
+MODEL = Column("model", show=lambda record: model_name(record.get("model", "")))
+
+
 @dataclass(frozen=True)
 class Row:
     """A row.
 
     Attributes:
         cells: one per column.
-        tags: ``data``, ``model``, ...: what it is about, for filters.
-        begins: it begins a block of rows.
+        tags: ``data``, ``model`` and so on, for the filters of the page.
+        starts_block: whether a block of rows starts here.
     """
 
     cells: tuple[Cell, ...]
     tags: Mapping[str, str] = field(default_factory=dict)
-    begins: bool = False
+    starts_block: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class Table:
         rows: from top to bottom.
         notes: sentences below it.
         commands: mark of missing cells -> the command that fills them.
-        records: the rows of the CSV file, in full precision.
+        records: lines of the CSV file, in full precision.
     """
 
     name: str
@@ -109,7 +115,7 @@ class Table:
     records: tuple[Record, ...] = ()
 
 
-def table_of(
+def make_table(
     name: str,
     title: str,
     columns: Sequence[Column],
@@ -117,38 +123,41 @@ def table_of(
     notes: Sequence[str],
     *,
     tags: Sequence[str] = ("data", "model"),
-    across: str = "protocol",
+    select_by: str = "protocol",
     hidden: Sequence[str] = (),
     commands: Mapping[str, str] | None = None,
 ) -> Table:
-    """A table with a row per record, or per records of the same ``_row``.
+    """Make a table with one row per record, or per group of records with equal ``_row``.
+
+    Keys that start with an underscore are for the columns and not for the CSV file: ``_row``;
+    ``_block``, which starts a block of rows where it changes; ``_missing``, which keeps the whole
+    record out of the file.
 
     Args:
         name: of its files.
         title: one line.
-        columns: say how a record is shown.
-        records: for the CSV file, but for keys that begin with an underscore: these are for the
-            columns alone. A block of rows begins where ``_block`` changes; what is ``_missing`` is
-            not in the file.
+        columns: how to print the records.
+        records: one or more per row.
         notes: sentences below it.
-        tags: keys of records that rows are filtered by.
-        across: the key that tells records of a row apart.
-        hidden: further keys that are for the columns alone.
+        tags: keys that rows are filtered by.
+        select_by: key by which columns select a record of the row.
+        hidden: further keys that are not for the CSV file.
         commands: mark of missing cells -> the command that fills them.
     """
     rows, last = [], object()
-    for _, in_row in groupby(enumerate(records), lambda item: item[1].get("_row", item[0])):
-        by_column = {record.get(across): record for _, record in in_row}
-        first = next(iter(by_column.values()))
-        begins, last = first.get("_block") != last, first.get("_block")
+    for _, members in groupby(enumerate(records), lambda item: item[1].get("_row", item[0])):
+        in_row = {record.get(select_by): record for _, record in members}
+        first = next(iter(in_row.values()))
+        starts_block, last = first.get("_block") != last, first.get("_block")
         cells = [
             replace(
-                column.cell(by_column.get(column.of) if column.of else first),
-                again=column.once and not begins,
+                column.cell(in_row.get(column.select) if column.select else first),
+                repeated=column.once and not starts_block,
             )
             for column in columns
         ]
-        rows.append(Row(tuple(cells), {tag: first[tag] for tag in tags if tag in first}, begins))
+        row_tags = {tag: first[tag] for tag in tags if tag in first}
+        rows.append(Row(tuple(cells), row_tags, starts_block))
     public = tuple(
         {key: value for key, value in record.items() if key[0] != "_" and key not in hidden}
         for record in records
@@ -159,18 +168,18 @@ def table_of(
 
 @dataclass(frozen=True)
 class Unit:
-    """How scores of a metric are written."""
+    """Unit in which scores of a metric are printed."""
 
     metric: str
 
     @property
     def factor(self) -> float:
-        """From the record to print: fractions become percent."""
+        """Factor from records to print: fractions become percent."""
         return 100.0 if self.metric == "accuracy" else 1.0
 
     @property
     def name(self) -> str:
-        """In a CSV file."""
+        """Name in CSV files."""
         return "percent" if self.metric == "accuracy" else self.metric
 
     @property
@@ -179,7 +188,7 @@ class Unit:
         return self.metric == "mae"
 
     def spread(self, scores: Sequence[float]) -> Spread:
-        """Describe some scores; their interval has no part where no score can be."""
+        """Statistics of scores; the interval is cut to the range of possible scores."""
         described = spread(scores, lower_is_better=self.lower_is_better)
         if described.interval is None:
             return described
@@ -190,7 +199,7 @@ class Unit:
 
 
 def file_name(*parts: str) -> str:
-    """A name for files, whatever users call their experiments; a long one ends in its hash."""
+    """Make a safe file name of any parts; one that is too long is cut and ends in its hash."""
     name = re.sub(r"[^\w.-]+", "-", "_".join(parts))
     if len(name.encode()) <= MAX_NAME_BYTES:
         return name
@@ -199,25 +208,25 @@ def file_name(*parts: str) -> str:
 
 
 def text(*lines: str, bold: bool = False, dim: bool = False) -> Cell:
-    """A cell; empty lines are left out."""
+    """Make a cell of the lines that are not empty."""
     return Cell(tuple(line for line in lines if line) or ("",), bold, dim)
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number with fixed digits and a real minus."""
+    """Format a number with fixed decimals and a real minus sign."""
     if value is None:
         return NOTHING
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # + 0.0: no minus zero
 
 
 def signed(value: float | None, digits: int = 2) -> str:
-    """A difference."""
+    """Format a number with its sign."""
     shown = number(value, digits)
     return shown if value is None or shown.startswith("−") else f"+{shown}"
 
 
 def p_value(p: float | None) -> str:
-    """Two significant digits; small ones as 7.8e-6."""
+    """Format a p-value with two significant digits; small ones as 7.8e-6."""
     if p is None:
         return NOTHING
     if p >= 0.00095:
@@ -226,8 +235,8 @@ def p_value(p: float | None) -> str:
     return "0" if p == 0 else f"{mantissa}e{int(exponent)}"
 
 
-def between(interval: Interval | None, digits: int = 2, *, sign: bool = False) -> str:
-    """An interval; an empty text for none."""
+def format_interval(interval: Interval | None, digits: int = 2, *, sign: bool = False) -> str:
+    """Format an interval as ``[low, high]``; empty if there is none."""
     if interval is None:
         return ""
     show = signed if sign else number
@@ -235,6 +244,6 @@ def between(interval: Interval | None, digits: int = 2, *, sign: bool = False) -
 
 
 def interval_record(interval: Interval | None, prefix: str = "") -> dict[str, float | None]:
-    """The bounds of an interval, for a CSV file."""
+    """CSV columns with the bounds of an interval."""
     low, high = (interval.low, interval.high) if interval else (None, None)
     return {f"{prefix}low": low, f"{prefix}high": high}

@@ -1,10 +1,9 @@
-"""What scores alone do not say: optimism, overfitting, pruning, failed runs, unreadable records."""
+"""Tables beyond scores: optimism, course of training, pruning, failed runs, unreadable records."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
@@ -14,20 +13,23 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.errors import printable
-from focusing.reports.names import data_name, data_order, edition_order, model_name
+from focusing.reports.names import data_name, data_order, edition_order
 from focusing.reports.paper import published_tables
 from focusing.reports.settings import Edition, Setting, editions, editions_of
 from focusing.reports.tables import (
+    BLOCK_HEAD,
+    DATA_HEAD,
+    MODEL,
     NOTHING,
     Column,
     Record,
     Table,
     Unit,
-    between,
+    format_interval,
     interval_record,
+    make_table,
     number,
     signed,
-    table_of,
     text,
 )
 from focusing.results.collect import Collection, Run
@@ -35,9 +37,9 @@ from focusing.results.frame import frame, group_by, replicate_key
 from focusing.results.stats import spread
 
 PAPER_THRESHOLD = 1.0
-"""At which the paper reports a higher accuracy than without pruning."""
+"""Pruning threshold at which the paper reports a higher accuracy than without pruning."""
 TOLERANCE = 0.1
-"""Points of accuracy that count as none: ten of ten thousand images."""
+"""Loss in points of accuracy that is ignored: ten of ten thousand images."""
 NOTE_OPTIMISM = (
     "Optimism: score of the paper's protocol (best test epoch) − score of holdout (test at the "
     "best validation epoch), both of the same run, in points of accuracy (MAE: less is better, so "
@@ -57,12 +59,9 @@ NOTE_PRUNING = (
 )
 
 
-HEAD = Column("data", show="_head")
-HEAD_ONCE = replace(HEAD, once=True)
-MODEL = Column("model", show=lambda record: model_name(record.get("model", "")))
 OPTIMISM_COLUMNS = (
     Column("experiment", show="_experiment", once=True),
-    HEAD,
+    DATA_HEAD,
     MODEL,
     Column("n", "right", "n"),
     Column("best_test", "right", "best_test"),
@@ -70,14 +69,14 @@ OPTIMISM_COLUMNS = (
     Column(
         "optimism",
         "right",
-        lambda r: text(signed(r["optimism"]), between(r["_interval"], sign=True)),
+        lambda r: text(signed(r["optimism"]), format_interval(r["_interval"], sign=True)),
     ),
     Column("most", "right", lambda record: signed(record["most"])),
 )
 
 
 def optimism_tables(collection: Collection) -> list[Table]:
-    """How optimistic the paper's protocol is: one table for every size and variant."""
+    """Optimism of the paper's protocol: one table per size and variant."""
     held = [run for run in collection.runs if {"best_test", "holdout"} <= run.scores.keys()]
     groups = group_by(held, lambda run: (run.size, run.variant))
     tables = []
@@ -85,17 +84,17 @@ def optimism_tables(collection: Collection) -> list[Table]:
         records = list(_optimism_records(groups[size, variant]))
         title = f"Optimism of the paper's protocol (size={size}, variant={variant})"
         name = f"optimism_{size}_{variant}"
-        tables.append(table_of(name, title, OPTIMISM_COLUMNS, records, [NOTE_OPTIMISM]))
+        tables.append(make_table(name, title, OPTIMISM_COLUMNS, records, [NOTE_OPTIMISM]))
     return tables
 
 
 def _optimism_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
-    """A row per setting of runs of the same size and variant, and one for all of a source."""
+    """A record per setting, and one for all runs of each real data source."""
     settings = [(edition, setting) for edition in editions_of(runs) for setting in edition.settings]
     for edition, setting in settings:
         yield {
-            **edition.about,
-            **setting.columns(),
+            **edition.columns,
+            **setting.block_columns(),
             "model": setting.model,
             **_optimism(setting.runs),
             "_experiment": edition.experiment,
@@ -106,7 +105,7 @@ def _optimism_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
     totals = group_by(accurate, lambda run: run.source) if len(settings) > 1 else {}
     for source, members in totals.items():
         yield {
-            **settings[0][0].about,
+            **settings[0][0].columns,
             "experiment": "all",
             "source": source,
             **_optimism(members),
@@ -117,7 +116,7 @@ def _optimism_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
 
 
 def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
-    """Both scores of the same runs, in print units, every run once."""
+    """Both scores of the same runs, in print units; every run counts once."""
     once = {(run.experiment, run.config_hash, replicate_key(run)): run for run in runs}
     unit = Unit(runs[0].metric)
     scores = unit.factor * frame(list(once.values()))["score"]
@@ -138,7 +137,7 @@ def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 COURSE_COLUMNS = (
-    HEAD_ONCE,
+    BLOCK_HEAD,
     MODEL,
     Column("runs", "right", "n"),
     Column("least test loss at epoch", "right", "least_epoch", digits=0),
@@ -152,15 +151,15 @@ COURSE_COLUMNS = (
 
 
 def course_tables(collection: Collection) -> list[Table]:
-    """Losses and apertures in the course of training: one for every table of the paper."""
+    """Losses and apertures over training: one table per edition of the paper's tables."""
     tables = []
     order = list(published_tables())
     of_paper = [edition for edition in editions(collection) if edition.experiment in order]
     for edition in sorted(of_paper, key=lambda edition: order.index(edition.experiment)):
-        name = "_".join(("course", *edition.about.values()))
-        title = f"{edition.title}: course of training {edition.words}"
+        name = edition.table_name("course")
+        title = f"{edition.title}: course of training {edition.qualifier}"
         if records := list(_course_records(edition)):
-            tables.append(table_of(name, title, COURSE_COLUMNS, records, [NOTE_COURSE]))
+            tables.append(make_table(name, title, COURSE_COLUMNS, records, [NOTE_COURSE]))
     return tables
 
 
@@ -181,7 +180,7 @@ def _course_records(edition: Edition) -> Iterator[dict[str, Any]]:
 
 def _named(edition: Edition, setting: Setting) -> dict[str, Any]:
     return {
-        **edition.about,
+        **edition.columns,
         "data": setting.data,
         "options": " ".join(setting.overrides),
         "model": setting.model,
@@ -206,7 +205,7 @@ def _course(run: Run) -> dict[str, float]:
 
 
 def _apertures(runs: Sequence[Run]) -> dict[str, float]:
-    """Mean aperture by focused layer, at the start and at the end."""
+    """Mean aperture of each focused layer at the start and the end."""
     means = {}
     for when in ("first", "last"):
         for place, layer in enumerate(runs[0].focus, start=1):
@@ -222,7 +221,7 @@ def _sigmas(record: Record, when: str) -> str:
 
 
 PRUNING_COLUMNS = (
-    HEAD,
+    DATA_HEAD,
     MODEL,
     Column("runs", "right", "n"),
     Column("unpruned (%)", "right", "unpruned"),
@@ -236,7 +235,7 @@ PRUNING_COLUMNS = (
 
 
 def pruning_tables(collection: Collection) -> list[Table]:
-    """What pruning does to accuracy: one for every edition of an experiment that measured it."""
+    """Accuracy after pruning: one table per edition that measured it."""
     measured = [
         run for run in collection.runs if (run.measured.get("pruning") or {}).get("magnitude")
     ]
@@ -248,18 +247,18 @@ def pruning_tables(collection: Collection) -> list[Table]:
             if (pruned := _pruned(setting, edition.dense_twin(setting)))
         ]
         if records:
-            name = "_".join(("pruning", *edition.about.values()))
-            title = f"Pruning (experiment {edition.experiment}, {edition.words[1:]}"
-            tables.append(table_of(name, title, PRUNING_COLUMNS, records, [NOTE_PRUNING]))
+            name = edition.table_name("pruning")
+            title = f"Pruning (experiment {edition.experiment}, {edition.qualifier[1:]}"
+            tables.append(make_table(name, title, PRUNING_COLUMNS, records, [NOTE_PRUNING]))
     return tables
 
 
 def pruning_curve(setting: Setting | None, rule: str) -> list[dict[str, Any]]:
-    """Means over the runs of a setting, point by point; scores of errors as they are.
+    """Pruning curve of a setting: means over its runs, point by point; empty if not measured.
 
     Args:
-        setting: with runs in which pruning was measured, maybe; None: it has no points.
-        rule: ``curve``: of equal thresholds of phi; ``magnitude``: of equal sparsity asked for.
+        setting: the setting; None has no points.
+        rule: ``curve`` prunes by thresholds of phi, ``magnitude`` the smallest weights.
     """
     measured = [run.measured.get("pruning") or {} for run in (setting.runs if setting else ())]
     curves = [pruning[rule] for pruning in measured if pruning.get(rule)]
@@ -282,7 +281,7 @@ def pruning_curve(setting: Setting | None, rule: str) -> list[dict[str, Any]]:
 
 
 def _pruned(setting: Setting, dense: Setting | None) -> dict[str, Any]:
-    """Accuracy at the paper's threshold, and how much can go; empty if that was not measured."""
+    """Accuracy at the paper's threshold, and prunable shares; empty if not measured."""
     by_phi, by_size = pruning_curve(setting, "curve"), pruning_curve(setting, "magnitude")
     if not by_size or by_size[0]["sparsity"] > 0 or by_size[0]["unit"] != "percent":
         return {}
@@ -308,13 +307,13 @@ def _pruned(setting: Setting, dense: Setting | None) -> dict[str, Any]:
 
 
 def _keeps(curve: Sequence[dict[str, Any]], accuracy: float) -> dict[str, Any]:
-    """The last point before the accuracy falls below this one."""
+    """Last point of a curve before the accuracy falls below this one."""
     good = takewhile(lambda point: point["score"] >= accuracy - TOLERANCE - 1e-9, curve)
     return [curve[0], *good][-1]
 
 
 def failed_tables(collection: Collection) -> list[Table]:
-    """Runs that failed: one table, or none."""
+    """A table of failed runs, if there are any."""
     records = [
         {
             "experiment": run.experiment,
@@ -335,18 +334,18 @@ def failed_tables(collection: Collection) -> list[Table]:
         Column("folder", show="folder"),
     )
     note = "No number of these runs is in any other table."
-    return [table_of("failed", "Failed runs", columns, records, [note])] if records else []
+    return [make_table("failed", "Failed runs", columns, records, [note])] if records else []
 
 
 def unreadable_tables(collection: Collection) -> list[Table]:
-    """Records that cannot be read: one table, or none."""
+    """A table of unreadable records, if there are any."""
     records = [{"file": _short(path), "reason": reason} for path, reason in collection.unreadable]
     columns = (Column("file", show="file"), Column("reason", show="reason"))
     note = "These files are not as a run or focusing archive leaves them."
     title = "Unreadable records"
-    return [table_of("unreadable", title, columns, records, [note])] if records else []
+    return [make_table("unreadable", title, columns, records, [note])] if records else []
 
 
 def _short(path: Path) -> str:
-    """The part that is the same wherever the folder of all results is."""
+    """The last parts of a path, which do not depend on where the results are."""
     return printable("/".join(path.parts[-4 if path.suffix else -3 :]))

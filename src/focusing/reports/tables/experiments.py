@@ -1,6 +1,6 @@
-"""Tables of any experiment that is not the paper's: scores and measurements of every setting.
+"""Tables of experiments that are not the paper's: scores and measurements of every setting.
 
-And what its seeds say: how many of them learnt, and which options validation chooses.
+And of their seeds: how many learnt, and which options the validation split chooses.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from focusing.reports.names import PROTOCOLS, data_name, model_name
+from focusing.reports.names import PROTOCOLS, data_name
 from focusing.reports.paper import published_tables, width_mean
 from focusing.reports.plans import MAX_OPTION_COLUMNS, UNCHANGED, labels, limits
 from focusing.reports.scores import SCORES_NOTE, comparison_lines, mean_and_deviation
 from focusing.reports.settings import Edition, Setting, compare_settings, editions, editions_of
 from focusing.reports.tables import (
+    MODEL,
     NOTHING,
     Cell,
     Column,
     Record,
     Table,
-    file_name,
     interval_record,
-    table_of,
+    make_table,
     text,
 )
 from focusing.results.collect import Collection, Run
@@ -32,7 +32,7 @@ from focusing.results.frame import SECONDS, frame, group_by
 from focusing.results.stats import Spread
 
 MAX_QUANTITIES = 8
-"""Columns of measurements; the CSV file has all."""
+"""Most columns of measurements; the CSV file has all."""
 NOTE_DENSE = (
     "− Dense: difference to the dense network of the same setting with its 95 % interval, and p, "
     "Holm-corrected over this table under the same protocol: of the paired t-test where repeats "
@@ -52,7 +52,7 @@ NOTE_AUTHOR = "Author: means of five repeats in the author's scripts, where the 
 NOTE_HELD = "† from runs that kept part of the training data for validation."
 NOTE_MEASURED = "Means over runs with 95 % interval (Student's t; bootstrap from 20 runs on)."
 LEARNT = 0.5
-"""Share of the way from chance to all test samples right from which a network has learnt."""
+"""Share of the way from chance to a perfect score from which a network counts as having learnt."""
 NOTE_LEARNT = (
     "A run has learnt if its test accuracy is at least half-way from chance to 100 %: 55 % with "
     "ten classes. Spread: standard deviation of the windows' centres over test samples, in frames; "
@@ -71,32 +71,43 @@ MEANINGS = {
     "targets",
     "seconds": "seconds: of training; without a GPU, of processor time",
 }
-"""How the name of a measurement begins -> what it means."""
+"""First words of a measurement's name -> its meaning."""
 
-
-SETTING_DATA = Column("data", show=lambda r: text(data_name(r["data"]), r["source"]))
-DATA = replace(SETTING_DATA, once=True)
-MODEL = Column("model", show=lambda r: model_name(r["model"]))
+DATA = Column("data", show=lambda record: text(data_name(record["data"]), record["source"]))
+LEARNT_COLUMNS = (
+    DATA,
+    MODEL,
+    Column("setting", show="_label"),
+    Column("learnt", "right", lambda record: f"{record['learnt']} of {record['runs']}"),
+    Column("from", "right", "threshold", digits=0),
+    Column("worst", "right", "worst"),
+    Column("mean", "right", "mean"),
+    Column("best", "right", "best"),
+    Column("spread", "right", "spread", digits=3),
+    Column("seeds that did not", show=lambda record: record["failed_seeds"] or "none"),
+)
+CHOSEN_COLUMNS = (
+    DATA,
+    MODEL,
+    Column("chosen", show="chosen"),
+    Column("among", show="among"),
+    Column("runs", "right", "runs"),
+    Column("validation", "right", "validation"),
+    Column("test", "right", "test"),
+)
 
 
 def experiment_tables(collection: Collection) -> list[Table]:
-    """Tables for every experiment, size and variant that has none of its own."""
+    """Scores and measurements of every edition that is not one of the paper's tables."""
     tables = []
     for edition in editions(collection):
         if edition.experiment not in published_tables():
-            name = file_name("experiment", *edition.about.values())
-            tables.append(_scores(name, edition))
-            tables += _measured(f"{name}_measured", edition)
+            tables += [_scores(edition), *_measured(edition)]
     return tables
 
 
 def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
-    """What a sweep ends with: every setting, and its difference to the dense network.
-
-    Args:
-        runs: of the sweep.
-        protocol: whose scores are shown.
-    """
+    """Tables that a sweep prints at its end: scores of every setting under one protocol."""
     tables = []
     for edition in editions_of(runs):
         settings = [setting for setting in edition.settings if protocol in setting.scores]
@@ -109,7 +120,7 @@ def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
             row["n"] = score.spread.n
             row["score"] = text(mean_and_deviation(score.spread), score.points())
             row["difference"] = text(*comparison_lines(test) if test else [""])
-        name = f"{edition.experiment} {edition.words}"
+        name = f"{edition.experiment} {edition.qualifier}"
         columns = (
             *_columns(settings),
             Column("n", "right", "n"),
@@ -117,49 +128,49 @@ def sweep_tables(runs: Sequence[Run], protocol: str) -> list[Table]:
             Column("difference", show="difference"),
         )
         notes = [NOTE_SWEEP] if tests else [NOTE_SWEEP, NOTE_NO_TWIN]
-        tables.append(table_of(name, name, columns, list(rows.values()), notes))
+        tables.append(make_table(name, name, columns, list(rows.values()), notes))
     return tables
 
 
 def _named(edition: Edition, settings: Sequence[Setting]) -> dict[Setting, dict[str, Any]]:
-    """What names a setting in a CSV file and in the columns of :func:`_columns`."""
-    short = labels(settings, models=False) if _share_a_column(settings) else []
+    """Records that identify settings, in a CSV file and in the columns of :func:`_columns`."""
+    short = labels(settings, models=False) if _share_a_column(settings) else [""] * len(settings)
     return {
         setting: {
-            **edition.about,
-            **setting.about(),
+            **edition.columns,
+            **setting.columns(),
             **{f"_{name}": value for name, value in setting.options.items()},
-            "_setting": short[place] if short else "",
+            "_setting": label,
             "_label": ", ".join(setting.label()),
             "_row": setting,
             "_block": (setting.data, setting.source),
         }
-        for place, setting in enumerate(settings)
+        for setting, label in zip(settings, short, strict=True)
     }
 
 
 def _share_a_column(settings: Sequence[Setting]) -> bool:
-    """So many options were swept that they share a column."""
+    """Whether there are too many options for a column each."""
     return len(settings[0].options) > MAX_OPTION_COLUMNS
 
 
 def _columns(settings: Sequence[Setting]) -> list[Column]:
-    """Data, model, and what was swept."""
+    """Columns of data, model and options."""
     if _share_a_column(settings):
         swept = [Column("setting", show="_setting")]
     else:
         swept = [Column(name, "right", f"_{name}") for name in settings[0].options]
-    return [DATA, MODEL, *swept]
+    return [replace(DATA, once=True), MODEL, *swept]
 
 
-def _scores(name: str, edition: Edition) -> Table:
+def _scores(edition: Edition) -> Table:
     settings, tests = edition.settings, edition.tests
     protocols = [name for name in PROTOCOLS if any(name in setting.scores for setting in settings)]
     author = {setting: author_mean(setting) for setting in settings}
-    known = any(mean is not None for mean in author.values())
+    has_author = any(mean is not None for mean in author.values())
     records: list[Record] = []
     for setting, named in _named(edition, settings).items():
-        if known:
+        if has_author:
             named["author"] = author[setting]
         for protocol, score in setting.scores.items():
             record = {**named, "protocol": protocol, **score.record(), "_cell": score.cell()}
@@ -179,20 +190,20 @@ def _scores(name: str, edition: Edition) -> Table:
         NOTE_DENSE: bool(others - {UNCHANGED}),
         NOTE_UNCHANGED: UNCHANGED in others,
         **dict.fromkeys((*varied_note(settings), *limited_note(settings)), True),
-        NOTE_AUTHOR: known,
+        NOTE_AUTHOR: has_author,
         NOTE_HELD: any(score.mark for setting in settings for score in setting.scores.values()),
     }
     columns = [
         *_columns(settings),
-        *[Column("author", "right", "author")] * known,
-        *(Column(protocol, show="_cell", of=protocol) for protocol in protocols),
+        *[Column("author", "right", "author")] * has_author,
+        *(Column(protocol, show="_cell", select=protocol) for protocol in protocols),
     ]
-    shown = [note for note, applies in notes.items() if applies]
-    return table_of(name, f"{edition.title} {edition.words}", columns, records, shown)
+    name, title = edition.table_name("experiment"), f"{edition.title} {edition.qualifier}"
+    return make_table(name, title, columns, records, [note for note in notes if notes[note]])
 
 
 def varied_note(settings: Sequence[Setting]) -> list[str]:
-    """What replicates are where they are no repeats on the same data: a sentence, or none."""
+    """A sentence on settings whose replicates have different data; empty if there are none."""
     seeds = sorted({run.seed for setting in settings if setting.varied for run in setting.runs})
     if not seeds:
         return []
@@ -201,26 +212,27 @@ def varied_note(settings: Sequence[Setting]) -> list[str]:
 
 
 def limited_note(settings: Sequence[Setting]) -> list[str]:
-    """Which runs had a part of the data only: a sentence, or none."""
+    """A sentence on runs with reduced data; empty if there are none."""
     runs = [run for setting in settings for run in setting.runs]
     fewer = sorted({f"{run.data}: {limit}" for run in runs for limit in limits(run)})
     return [f"Runs on a part of the data: {', '.join(fewer)}."] if fewer else []
 
 
 def author_mean(setting: Setting) -> float | None:
-    """The author's number for a setting, if it is one of the author's in full; else None."""
+    """The author's mean for a full-size setting of ``n_hidden``; None if there is none."""
     first = setting.runs[0]
     if first.experiment != "n_hidden" or first.size != "full" or any(map(limits, setting.runs)):
         return None
     return width_mean(setting.data, setting.model, setting.values.get("model.hidden"))
 
 
-def _measured(name: str, edition: Edition) -> list[Table]:
-    """One table of measurements, or none where nothing was measured."""
+def _measured(edition: Edition) -> list[Table]:
+    """One table of measurements, or none if only the time was measured."""
+    name = f"{edition.table_name('experiment')}_measured"
     settings, subject = edition.settings, f"{edition.experiment}."
     table = frame([run for setting in settings for run in setting.runs])["measured"]
-    quantities = sorted(table, key=lambda quantity: _preference(quantity, subject))
-    if quantities in ([], [SECONDS]):  # every run takes time
+    quantities = sorted(table, key=lambda quantity: _quantity_order(quantity, subject))
+    if quantities in ([], [SECONDS]):
         return []
     same = table[quantities].nunique(dropna=False) == 1
     constant = table.iloc[0][quantities][same].to_dict() if len(settings) > 1 else {}
@@ -235,7 +247,7 @@ def _measured(name: str, edition: Edition) -> list[Table]:
     columns = [*_columns(settings), Column("runs", "right", "_runs")]
     for quantity in shown:
         title = re.sub("[._]", " ", quantity.removeprefix(subject))
-        columns.append(Column(title, "right", _cell, of=quantity, missing=NOTHING))
+        columns.append(Column(title, "right", _cell, select=quantity, missing=NOTHING))
     records = [
         {
             **named,
@@ -250,18 +262,18 @@ def _measured(name: str, edition: Edition) -> list[Table]:
         for setting, named in _named(edition, settings).items()
         for quantity, spread in setting.measured.items()
     ]
-    title = f"{edition.title} {edition.words}: measurements"
-    return [table_of(name, title, columns, records, notes, across="quantity")]
+    title = f"{edition.title} {edition.qualifier}: measurements"
+    return [make_table(name, title, columns, records, notes, select_by="quantity")]
 
 
-def _preference(quantity: str, subject: str) -> tuple[bool, ...]:
-    """What the experiment is about comes first, of that ratios; then foci; time comes last."""
+def _quantity_order(quantity: str, subject: str) -> tuple[bool, ...]:
+    """The experiment's subject comes first, of that ratios; then foci; time comes last."""
     about = quantity.startswith(subject)
     return quantity == SECONDS, not about, "ratio" not in quantity, not quantity.startswith("foci")
 
 
 def _meanings(settings: Sequence[Setting], quantities: Sequence[str]) -> list[str]:
-    """What the names mean, and which columns are informative if that is the same in all runs."""
+    """A sentence on the quantities, with the informative columns if all runs share them."""
     meanings = [
         meaning
         for start, meaning in MEANINGS.items()
@@ -285,19 +297,20 @@ def _cell(record: Record) -> Cell:
 
 
 def _digits(value: float) -> str:
-    """Three significant ones."""
+    """Format with three significant digits."""
     return (f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}").replace("-", "−")
 
 
 def learnt_tables(collection: Collection) -> list[Table]:
-    """For every experiment with dynamic foci: how many seeds of each setting learnt."""
+    """How many seeds of each setting learnt: one table per edition with dynamic foci."""
     tables = []
     for edition in editions(collection):
         named = _named(edition, edition.settings)
         records = [named[setting] | seeds for setting in named if (seeds := _learnt(setting))]
         if records:
-            name, title = _titles("learnt", edition, "seeds that learnt")
-            tables.append(table_of(name, title, LEARNT_COLUMNS, records, [NOTE_LEARNT]))
+            title = f"{edition.title} {edition.qualifier}: seeds that learnt"
+            name = edition.table_name("learnt")
+            tables.append(make_table(name, title, LEARNT_COLUMNS, records, [NOTE_LEARNT]))
     return tables
 
 
@@ -324,7 +337,7 @@ def _learnt(setting: Setting) -> dict[str, Any]:
 
 
 def chosen_tables(collection: Collection) -> list[Table]:
-    """For every experiment that swept options of a model: which values validation chooses."""
+    """Options that the validation split chooses: one table per edition with a choice."""
     tables = []
     for edition in editions(collection):
         named = _named(edition, edition.settings)
@@ -335,13 +348,14 @@ def chosen_tables(collection: Collection) -> list[Table]:
             if len(rivals) > 1 and "holdout" in rivals[0].scores
         ]
         if records:
-            name, title = _titles("chosen", edition, "chosen by validation")
-            tables.append(table_of(name, title, CHOSEN_COLUMNS, records, [NOTE_CHOSEN]))
+            title = f"{edition.title} {edition.qualifier}: chosen by validation"
+            name = edition.table_name("chosen")
+            tables.append(make_table(name, title, CHOSEN_COLUMNS, records, [NOTE_CHOSEN]))
     return tables
 
 
 def _network(setting: Setting) -> tuple[Any, ...]:
-    """What the settings that validation chooses from share; fixed foci are no rivals of trained."""
+    """Key of the settings that compete. Fixed foci do not compete with trained ones."""
     model = setting.runs[0].config["model"]
     fixed = not (model.get("train_mu", True) or model.get("train_sigma", True))
     data = {name: value for name, value in setting.values.items() if name.startswith("data.")}
@@ -362,31 +376,3 @@ def _chosen(rivals: dict[Setting, dict[str, Any]]) -> dict[str, Any]:
         "validation": means[best],
         "test": unit.factor * fmean(run.scores["holdout"] for run in best.runs),
     }
-
-
-def _titles(kind: str, edition: Edition, what: str) -> tuple[str, str]:
-    """File name and title of a table."""
-    return file_name(kind, *edition.about.values()), f"{edition.title} {edition.words}: {what}"
-
-
-LEARNT_COLUMNS = (
-    SETTING_DATA,
-    MODEL,
-    Column("setting", show="_label"),
-    Column("learnt", "right", lambda record: f"{record['learnt']} of {record['runs']}"),
-    Column("from", "right", "threshold", digits=0),
-    Column("worst", "right", "worst"),
-    Column("mean", "right", "mean"),
-    Column("best", "right", "best"),
-    Column("spread", "right", "spread", digits=3),
-    Column("seeds that did not", show=lambda record: record["failed_seeds"] or "none"),
-)
-CHOSEN_COLUMNS = (
-    SETTING_DATA,
-    MODEL,
-    Column("chosen", show="chosen"),
-    Column("among", show="among"),
-    Column("runs", "right", "runs"),
-    Column("validation", "right", "validation"),
-    Column("test", "right", "test"),
-)

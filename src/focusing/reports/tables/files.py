@@ -11,33 +11,34 @@ from textwrap import wrap
 
 import pandas as pd  # type: ignore[import-untyped]
 
-from focusing.reports.tables import Cell, Column, Record, Table
-from focusing.reports.tables.diagnostics import (
-    course_tables,
-    failed_tables,
-    optimism_tables,
-    pruning_tables,
-    unreadable_tables,
-)
-from focusing.reports.tables.experiments import (
-    chosen_tables,
-    experiment_tables,
-    learnt_tables,
-)
+from focusing.reports.tables import Cell, Column, Record, Table, diagnostics, experiments
 from focusing.reports.tables.paper_tables import paper_tables
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
 from focusing.results.store import atomic_write, inside
 
 FOLDER = "tables"
+TABLES = (
+    trial_tables,
+    marginal_tables,
+    paper_tables,
+    diagnostics.optimism_tables,
+    diagnostics.course_tables,
+    experiments.experiment_tables,
+    experiments.chosen_tables,
+    experiments.learnt_tables,
+    diagnostics.pruning_tables,
+    diagnostics.failed_tables,
+    diagnostics.unreadable_tables,
+)
+"""Functions that make the tables: in the order of the paper, then what goes beyond it."""
 MARKDOWN_ALIGNMENT = {"left": ":--", "right": "--:", "center": ":-:"}
-LATEX_ALIGNMENT = {"left": "l", "right": "r", "center": "c"}
 MAX_LINE = 78
-"""Characters of a line of text; a wider table is made smaller."""
+"""Characters of a line of text; wider LaTeX tables are scaled down."""
 MAX_HEAD_LINE = 12
-"""Characters of a line of a head, if its words are not longer."""
+"""Characters of a line of a heading, unless a word is longer."""
 MAX_PAGE_LINES = 40
-"""Lines of a table that still fits on a page."""
+"""Lines of a table that fit on a page; longer tables go over several."""
 MATH = {"±": "pm", "Δ": "Delta", "×": "times", "·": "cdot", "σ": "sigma", "†": "dagger",
         "→": "rightarrow", "←": "leftarrow", "≤": "leq", "≥": "geq", "≠": "neq", "≈": "approx",
         "∞": "infty", "µ": "mu", "μ": "mu", "√": "surd"}  # fmt: skip
@@ -47,7 +48,7 @@ LATEX_SIGNS = {
     **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "…": r"\ldots{}"},
     **{"−": "$-$", "–": "--", "—": "---"},
-    **{"[": "{[}", "]": "{]}"},  # after \\ and \midrule a bare one would begin an option
+    **{"[": "{[}", "]": "{]}"},  # after \\ and \midrule a bare bracket would begin an option
 }
 DOCUMENT = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
@@ -61,27 +62,15 @@ DOCUMENT = r"""\documentclass{article}
 
 @lru_cache(maxsize=1)  # files, the terminal and the page show the same ones
 def all_tables(collection: Collection) -> tuple[Table, ...]:
-    """Every table, in the order of the paper, then what goes beyond it."""
-    tables = (
-        *trial_tables(collection),
-        *marginal_tables(collection),
-        *paper_tables(collection),
-        *optimism_tables(collection),
-        *course_tables(collection),
-        *experiment_tables(collection),
-        *chosen_tables(collection),
-        *learnt_tables(collection),
-        *pruning_tables(collection),
-        *failed_tables(collection),
-        *unreadable_tables(collection),
-    )
+    """Make every table of a report."""
+    tables = [table for make in TABLES for table in make(collection)]
     names = unique_names([table.name for table in tables])
     return tuple(replace(table, name=name) for table, name in zip(tables, names, strict=True))
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """The same names, numbered where two experiments would share files: ``a b`` and ``a-b``."""
-    taken = {"all"}  # also where A and a are one file
+    """Number repeated file names; on some file systems ``A`` and ``a`` are the same."""
+    taken = {"all"}
     unique = []
     for name in names:
         numbered = chain([name], (f"{name}_{copy}" for copy in count(2)))
@@ -93,12 +82,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 def write_tables(collection: Collection, out: Path) -> list[Path]:
     """Write ``tables/<name>.md``, ``.tex`` and ``.csv``, and ``all.md`` and ``all.tex`` of all.
 
-    Args:
-        collection: the runs.
-        out: folder of the report.
-
-    Returns:
-        The files.
+    Returns the files.
     """
     folder = inside(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,18 +100,13 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
 
 
 def records_csv(records: Sequence[Record]) -> str:
-    """Records as CSV, a line per record, with all names that any of them has."""
+    """Records as CSV: one line each, with the columns of all of them."""
     table = pd.DataFrame(list(records), dtype=object)  # whole numbers stay whole beside gaps
     return str(table.to_csv(index=False, lineterminator="\n"))
 
 
 def markdown(table: Table, level: int = 2) -> str:
-    """A table with its title, notes and commands.
-
-    Args:
-        table: the table.
-        level: of the title.
-    """
+    """A table as Markdown, with its title as a heading of this level, notes and commands."""
     lines = [f"{'#' * level} {_escape_markdown(table.title)}", ""]
     if table.rows:
         lines += [
@@ -140,10 +119,9 @@ def markdown(table: Table, level: int = 2) -> str:
         lines += [_escape_markdown(note), ""]
     if table.commands:
         lines += ["Missing cells are filled by:" if table.rows else "This makes them:", ""]
-        lines += [
-            f"- [{mark}] `{command}`" if table.rows else f"- `{command}`"  # no cell has the mark
-            for mark, command in table.commands.items()
-        ] + [""]
+        marked = {mark: f"[{mark}] " if table.rows else "" for mark in table.commands}
+        lines += [f"- {marked[mark]}`{command}`" for mark, command in table.commands.items()]
+        lines.append("")
     return "\n".join(lines)
 
 
@@ -166,62 +144,58 @@ def _escape_markdown(content: str) -> str:
 
 
 def latex(table: Table) -> str:
-    """A table to input; needs the packages booktabs, graphicx and longtable."""
-    spec = "@{}" + "".join(LATEX_ALIGNMENT[column.align] for column in table.columns) + "@{}"
-    heads = [
-        _stacked(list(map(escape, _head(column))), LATEX_ALIGNMENT[column.align])
-        for column in table.columns
-    ]
-    head = " & ".join(heads) + r" \\"
-    body = []
-    for place, row in enumerate(table.rows):
-        if row.begins and place:
-            body.append(r"\midrule")
-        cells = [_latex_cell(cell, spec[3 + place]) for place, cell in enumerate(row.cells)]
-        body.append(" & ".join(cells) + r" \\")
+    r"""A table to ``\input``; it needs the packages booktabs, graphicx and longtable."""
     caption = escape(table.title if table.title.endswith(".") else f"{table.title}.")
     notes = " ".join(map(escape, table.notes))
-    label = rf"\label{{tab:{table.name}}}"
     if not table.rows:
-        return "\n".join([rf"\paragraph{{{caption}}} {notes}", *_commands(table), ""])
+        return "\n".join([rf"\paragraph{{{caption}}} {notes}", *_latex_commands(table), ""])
+    alignment = [column.align[0] for column in table.columns]
+    spec = "@{}" + "".join(alignment) + "@{}"
+    heads = [list(map(escape, _head(column))) for column in table.columns]
+    head = " & ".join(map(_stacked, heads, alignment)) + r" \\"
+    body = []
+    for place, row in enumerate(table.rows):
+        if row.starts_block and place:
+            body.append(r"\midrule")
+        body.append(" & ".join(map(_latex_cell, row.cells, alignment)) + r" \\")
+    caption = rf"\caption{{{caption} {notes}}}\label{{tab:{table.name}}}"
     if sum(max(len(cell.printed) for cell in row.cells) for row in table.rows) > MAX_PAGE_LINES:
         content = [
             r"{\scriptsize\setlength{\tabcolsep}{3pt}",
             rf"\begin{{longtable}}{{{spec}}}",
-            rf"\caption{{{caption} {notes}}}{label} \\",
+            rf"{caption} \\",
             *(r"\toprule", head, r"\midrule", r"\endfirsthead"),
             *(r"\toprule", head, r"\midrule", r"\endhead"),
             *body,
             *(r"\bottomrule", r"\end{longtable}}"),
         ]
     else:
-        inner = [r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
-        begin = rf"\begin{{tabular}}{{{spec}}}"
+        begin, end = rf"\begin{{tabular}}{{{spec}}}", r"\end{tabular}"
         if _width(table) > MAX_LINE:
-            begin, inner[-1] = rf"\resizebox{{\textwidth}}{{!}}{{{begin}", r"\end{tabular}}"
+            begin, end = rf"\resizebox{{\textwidth}}{{!}}{{{begin}", r"\end{tabular}}"
         content = [
             r"\begin{table}[htbp]",
             r"\centering\small",
-            rf"\caption{{{caption} {notes}}}{label}",
+            caption,
             r"\medskip",  # a caption above its table touches it
-            begin,
-            *inner,
-            r"\end{table}",
+            *(begin, r"\toprule", head, r"\midrule"),
+            *body,
+            *(r"\bottomrule", end, r"\end{table}"),
         ]
-    return "\n".join([*content, *_commands(table), ""])
+    return "\n".join([*content, *_latex_commands(table), ""])
 
 
 def document(names: Sequence[str]) -> str:
-    """A document that shows all tables, from the files beside it."""
+    """A LaTeX document that shows the tables of these names, from the files beside it."""
     return DOCUMENT % "\n".join(rf"\input{{{name}}}\clearpage" for name in names)
 
 
 def escape(content: str) -> str:
-    """Any text, so that LaTeX prints it as it is."""
+    """Escape any text for LaTeX."""
     return "".join(LATEX_SIGNS.get(sign, sign) for sign in content)
 
 
-def _commands(table: Table) -> list[str]:
+def _latex_commands(table: Table) -> list[str]:
     if not table.commands:
         return []
     items = [
@@ -240,7 +214,7 @@ def _latex_cell(cell: Cell, align: str) -> str:
 
 
 def _head(column: Column) -> list[str]:
-    """The lines of a head: a long one would make its column as wide."""
+    """Lines of a heading, so that a long one does not widen its column."""
     return wrap(column.title, MAX_HEAD_LINE, break_long_words=False, break_on_hyphens=False) or [""]
 
 
@@ -255,6 +229,6 @@ def _width(table: Table) -> int:
     rows = [[cell.printed for cell in row.cells] for row in table.rows]
     rows.append([tuple(_head(column)) for column in table.columns])
     return sum(
-        2 + max(len(line) for row in rows for line in row[place])
-        for place in range(len(table.columns))
+        2 + max(len(line) for lines in column for line in lines)
+        for column in zip(*rows, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Tables 2, 3 and 4 and their t-tests: the paper's numbers, ours under every protocol, the gaps."""
+"""Tables 2, 3 and 4 and their t-tests: published numbers beside ours under every protocol."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from focusing.reports.plans import command
 from focusing.reports.scores import SCORES_NOTE
 from focusing.reports.settings import Edition, Setting, block_head, editions
 from focusing.reports.tables import (
+    BLOCK_HEAD,
+    MODEL,
     NOTHING,
+    SIGNIFICANT,
     Cell,
     Column,
     Record,
     Table,
     Unit,
-    between,
+    format_interval,
     interval_record,
+    make_table,
     number,
     p_value,
     signed,
-    table_of,
     text,
 )
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by
 from focusing.results.stats import Comparison
 
-SIGNIFICANT = 0.05
 NOTES = (
     f"{SCORES_NOTE}, and p against the first model of the block, Holm-corrected over this table "
     "under the same protocol: of the paired t-test where repeats are folds or splits of the data, "
@@ -62,29 +64,27 @@ NOTE_TESTS = (
 
 
 def paper_tables(collection: Collection) -> list[Table]:
-    """Tables 2 to 4, with their tests: one pair for every size and variant."""
+    """Tables 2 to 4 and their tests, for every edition; a command for those without runs."""
     tables = []
     for experiment, published in published_tables().items():
-        of_table = [one for one in editions(collection) if one.experiment == experiment]
-        if not of_table:
+        with_runs = [one for one in editions(collection) if one.experiment == experiment]
+        if not with_runs:
             fill = {"1": command(experiment, "full", "text", ())}
             tables.append(Table(experiment, published.title, (), (), ("No runs yet.",), fill))
-        for edition in of_table:
-            name = "_".join(edition.about.values())
-            title = f"{edition.title} {edition.words}"
+        for edition in with_runs:
             blocks = list(_blocks(edition, published))
-            tables.append(_scores_table(name, title, edition, published, blocks))
+            tables.append(_scores_table(edition, published, blocks))
             if any(test.t_student is not None for test in edition.tests.values()):
-                tables.append(_tests_table(name, title, edition, published, blocks))
+                tables.append(_tests_table(edition, published, blocks))
     return tables
 
 
 Block = tuple[str, Mapping[str, Setting | None]]
-"""A data set, and the models to show of it: the paper's, then those that were run besides."""
+"""A data set and its models: the paper's, also those without runs, then others that were run."""
 
 
 def _blocks(edition: Edition, published: PublishedTable) -> Iterator[Block]:
-    """What is shown together, in the order of the paper; also data that nobody ran."""
+    """The blocks of a table in the paper's order, also of data without runs."""
     by_data = group_by(edition.blocks, lambda key: key[0])
     for data in dict.fromkeys((*published.cells, *by_data)):
         known = list(published.cells.get(data, ()))
@@ -94,9 +94,7 @@ def _blocks(edition: Edition, published: PublishedTable) -> Iterator[Block]:
             yield data, {model: block.get(model) for model in (*known, *others)}
 
 
-def _scores_table(
-    name: str, title: str, edition: Edition, published: PublishedTable, blocks: Sequence[Block]
-) -> Table:
+def _scores_table(edition: Edition, published: PublishedTable, blocks: Sequence[Block]) -> Table:
     records: list[Record] = []
     missing: dict[tuple[str, tuple[str, ...], str], dict[str, None]] = {}  # models of a command
     for place, (data, block) in enumerate(blocks):
@@ -108,8 +106,14 @@ def _scores_table(
         for (model, setting), protocol in product(block.items(), PROTOCOLS):
             printed = published.cells.get(data, {}).get(model)
             about: Record = {
-                **{"data": data, "model": model, "protocol": protocol, "size": edition.size},
-                **{"_row": (place, model), "_block": place, "_head": head, "_printed": printed},
+                "data": data,
+                "model": model,
+                "protocol": protocol,
+                "size": edition.size,
+                "_row": (place, model),
+                "_block": place,
+                "_head": head,
+                "_printed": printed,
             }
             if setting and protocol in setting.scores:
                 test = edition.tests.get((setting, protocol))
@@ -128,14 +132,16 @@ def _scores_table(
     }
     held = any(score.mark for setting in edition.settings for score in setting.scores.values())
     notes = (*NOTES, NOTE_HELD) if held else NOTES
-    tags = ("data", "model", "size")
-    return table_of(name, title, SCORE_COLUMNS, records, notes, tags=tags, commands=commands)
+    return make_table(
+        edition.table_name(), f"{edition.title} {edition.qualifier}", SCORE_COLUMNS, records, notes,
+        tags=("data", "model", "size"), commands=commands,
+    )  # fmt: skip
 
 
 def _winner(edition: Edition, settings: Sequence[Setting], protocol: str) -> Setting | None:
-    """The setting with the best mean, if its distance to the dense one is more than chance.
+    """The setting with the best mean, if it differs significantly from the dense one.
 
-    If it is the dense one itself, its distance to the next best is meant.
+    If the dense one is best, it must differ significantly from the next best.
     """
     scored = [setting for setting in settings if protocol in setting.scores]
     if len(scored) < 2 or len({setting.scores[protocol].trained_on for setting in scored}) > 1:
@@ -185,48 +191,47 @@ def _of_test(test: Comparison | None, names: str) -> Record:
     return {name: getattr(test, name, None) for name in names.split()}
 
 
-def _tests_table(
-    name: str, title: str, edition: Edition, published: PublishedTable, blocks: Sequence[Block]
-) -> Table:
-    """The tests of a table of the paper: every model against the dense one of its block."""
-    records: list[Record] = []
-    for place, (data, block) in enumerate(blocks):
-        for protocol in PROTOCOLS:
-            for setting in filter(None, block.values()):
-                test = edition.tests.get((setting, protocol))
-                if test is None or test.t_student is None:
-                    continue
-                printed = published.tests.get(data)
-                as_published = setting.as_published and protocol == "best_test"
-                compared = (test.other, setting.model)
-                if not as_published or printed is None or printed.models != compared:
-                    printed = None
-                records.append(
-                    {
-                        **setting.columns(),
-                        "model": setting.model,
-                        "other": test.other,
-                        "protocol": protocol,
-                        "n_model": test.n[0],
-                        "n_other": test.n[1],
-                        "pairs": test.pairs,
-                        "difference": test.difference,
-                        **interval_record(test.interval),
-                        "interval": test.interval and test.interval.method,
-                        **_of_test(test, "t_student p_student p_welch p_paired"),
-                        **_of_test(test, "p_resampled p_resampled_holm test p p_holm"),
-                        **_of_test(test, "hedges_g probability_of_improvement"),
-                        # The paper subtracts the other way round.
-                        "published_t": printed and -printed.t,
-                        "published_p": printed and printed.p,
-                        "_block": place,
-                        "_head": setting.head(),
-                        "_interval": test.interval,
-                    }
-                )
-    tags = ("data", "model", "protocol")
-    title = f"{title}: t-tests"
-    return table_of(f"{name}_tests", title, TEST_COLUMNS, records, [NOTE_TESTS], tags=tags)
+def _tests_table(edition: Edition, published: PublishedTable, blocks: Sequence[Block]) -> Table:
+    """Tests of every model against the dense one of its block."""
+    records = [
+        {**_test_record(setting, protocol, test, published), "_block": place}
+        for place, (_, block) in enumerate(blocks)
+        for protocol in PROTOCOLS
+        for setting in filter(None, block.values())
+        if (test := edition.tests.get((setting, protocol))) and test.t_student is not None
+    ]
+    return make_table(
+        f"{edition.table_name()}_tests", f"{edition.title} {edition.qualifier}: t-tests",
+        TEST_COLUMNS, records, [NOTE_TESTS], tags=("data", "model", "protocol"),
+    )  # fmt: skip
+
+
+def _test_record(
+    setting: Setting, protocol: str, test: Comparison, published: PublishedTable
+) -> Record:
+    printed = published.tests.get(setting.data)
+    as_published = setting.as_published and protocol == "best_test"
+    if not as_published or printed is None or printed.models != (test.other, setting.model):
+        printed = None
+    return {
+        **setting.block_columns(),
+        "model": setting.model,
+        "other": test.other,
+        "protocol": protocol,
+        "n_model": test.n[0],
+        "n_other": test.n[1],
+        "pairs": test.pairs,
+        "difference": test.difference,
+        **interval_record(test.interval),
+        "interval": test.interval and test.interval.method,
+        **_of_test(test, "t_student p_student p_welch p_paired"),
+        **_of_test(test, "p_resampled p_resampled_holm test p p_holm"),
+        **_of_test(test, "hedges_g probability_of_improvement"),
+        "published_t": printed and -printed.t,  # the paper subtracts the other way round
+        "published_p": printed and printed.p,
+        "_head": setting.head(),
+        "_interval": test.interval,
+    }
 
 
 def _published_cell(record: Record) -> Cell:
@@ -249,7 +254,7 @@ def _p_cell(p: float | None, corrected: float | None) -> Cell:
 
 
 def _test_cell(test: str, p: str) -> Callable[[Record], Cell]:
-    """A p; with Holm's correction if its test is the one that counts."""
+    """Show a p-value, with its Holm correction if this is the test that counts."""
     return lambda record: _p_cell(record[p], record["p_holm"] if record["test"] == test else None)
 
 
@@ -259,7 +264,7 @@ def _comparison_cell(record: Record) -> Cell:
 
 
 def _difference_cell(record: Record) -> Cell:
-    return text(signed(record["difference"]), between(record["_interval"], sign=True))
+    return text(signed(record["difference"]), format_interval(record["_interval"], sign=True))
 
 
 def _student_cell(record: Record) -> Cell:
@@ -279,18 +284,17 @@ def _published_test_cell(record: Record) -> Cell:
     return text(f"t={number(t, digits)}", f"p={p_value(record['published_p'])}")
 
 
-HEAD = Column("data", show="_head", once=True)
 SCORE_COLUMNS = (
-    HEAD,
-    Column("model", show=lambda record: model_name(record["model"])),
+    BLOCK_HEAD,
+    MODEL,
     Column("published", show=_published_cell),
-    Column("best_test", show="_cell", of="best_test"),
-    Column("Δ", "right", _gap_cell, of="best_test"),
-    Column("holdout", show="_cell", of="holdout"),
-    Column("last", show="_cell", of="last"),
+    Column("best_test", show="_cell", select="best_test"),
+    Column("Δ", "right", _gap_cell, select="best_test"),
+    Column("holdout", show="_cell", select="holdout"),
+    Column("last", show="_cell", select="last"),
 )
 TEST_COLUMNS = (
-    HEAD,
+    BLOCK_HEAD,
     Column("comparison", show=_comparison_cell),
     Column("difference", "right", _difference_cell),
     Column("Student", "right", _student_cell),

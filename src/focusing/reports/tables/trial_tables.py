@@ -1,4 +1,4 @@
-"""The random trials of Table 1, focused minus dense: by noise, and by every drawn parameter."""
+"""Random trials (Table 1), focused − dense: by noise, and by every drawn parameter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd  # type: ignore[import-untyped]
 
-from focusing.reports.names import PROTOCOLS, model_name
+from focusing.reports.names import PROTOCOLS, model_name, plural
 from focusing.reports.paper import paper
 from focusing.reports.plans import TRIALS_EXPERIMENT, command
 from focusing.reports.settings import Edition, editions
@@ -16,12 +16,12 @@ from focusing.reports.tables import (
     Column,
     Record,
     Table,
-    between,
     file_name,
+    format_interval,
     interval_record,
+    make_table,
     p_value,
     signed,
-    table_of,
     text,
 )
 from focusing.results.collect import Collection, Run
@@ -39,9 +39,9 @@ PLACES = (
     ("0.5", ALL), ("0.5", "left"), ("0.5", "sides"),
     ("1", ALL), ("1", "left"), ("1", "sides"),
 )  # fmt: skip
-"""Levels and positions of the noise: the rows of the table."""
+"""Rows of the table: level and position of the noise."""
 HIDDEN = ("mean_model", "mean_other", "interval", "wins", "probability_of_improvement")
-"""Numbers that are not written for every value of a parameter."""
+"""Statistics that the CSV file by parameter leaves out."""
 PARAMETERS: dict[str, Callable[[Run], Any]] = {
     "samples": lambda run: run.config["data"]["n_samples"],
     "input length": lambda run: run.config["data"]["informative"],
@@ -53,7 +53,7 @@ PARAMETERS: dict[str, Callable[[Run], Any]] = {
     "learning rate": lambda run: run.config["optim"]["lr"],
     "L2 penalty": lambda run: run.config["optim"]["l2"],
 }
-"""Table 1 of the paper, but for the noise, which is a column here."""
+"""Parameters that a trial draws, except the level of noise."""
 SUBSETS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     ALL: lambda trials: trials,
     "noisy": lambda trials: trials[trials["noise"] != NO_NOISE],
@@ -80,27 +80,25 @@ NOTE_PARAMETERS = (
 
 
 class Trials(NamedTuple):
-    """Random trials of a focused network and of the dense one."""
+    """Random trials of a focused network and of the dense one with the same options."""
 
     edition: Edition
     number: int
-    """Tells trials with other options apart, from 0."""
+    """Index of the block of overrides within the edition."""
     overrides: tuple[str, ...]
-    """Options that were changed, as on the command line."""
     model: str
-    """The focused network."""
     focused: Sequence[Run]
     dense: Sequence[Run]
 
     def pairs(self) -> list[tuple[Run, Run]]:
-        """Runs of both networks on the same data: a trial that was drawn anew makes no pair."""
+        """Runs of both networks on the same data from the same seed."""
         dense = {_identity(run): run for run in self.dense}
         return [(run, dense[key]) for run in self.focused if (key := _identity(run)) in dense]
 
     def table(self, protocol: str) -> pd.DataFrame:
-        """The pairs as a tidy table: both scores in percent, their difference, what was drawn."""
+        """Pairs as a tidy table: both scores in percent, their difference, the drawn parameters."""
         pairs = [pair for pair in self.pairs() if all(protocol in run.scores for run in pair)]
-        if protocol != "holdout":  # rather of networks that saw all training data
+        if protocol != "holdout":  # prefer networks that saw all training data
             pairs = [pair for pair in pairs if not pair[0].holdout] or pairs
         scores = [[100.0 * run.scores[protocol] for run in pair] for pair in pairs]
         table = pd.DataFrame(scores, columns=["model", "base"], dtype=float)
@@ -114,21 +112,21 @@ class Trials(NamedTuple):
         """Name of the files of a table."""
         number = [str(self.number + 1)] if self.number else []
         model = [] if self.model == "focus_s" else [self.model]
-        return file_name(*self.edition.about.values(), *number, *model, *more)
+        return file_name(*self.edition.columns.values(), *number, *model, *more)
 
     def title(self) -> str:
         """Title of a table."""
         options = "".join(f", {option}" for option in self.overrides)
         experiment = self.edition.experiment
         kind = TITLE if experiment == TRIALS_EXPERIMENT else experiment
-        return f"{kind} {self.edition.words[:-1]}{options})"
+        return f"{kind} {self.edition.qualifier[:-1]}{options})"
 
-    def about(self) -> dict[str, Any]:
-        """What all of them have in common, for a CSV file."""
-        return {**self.edition.about, "model": self.model, "other": BASE}
+    def columns(self) -> dict[str, Any]:
+        """CSV columns that all of them share."""
+        return {**self.edition.columns, "model": self.model, "other": BASE}
 
     def missing(self) -> int:
-        """How many trials lack at least one of the two networks."""
+        """Number of trials without a run of each network."""
         runs = [*self.focused, *self.dense]
         planned = max(int(run.config["sweep"].get("trials") or 0) for run in runs)
         planned *= len({run.seed for run in runs})
@@ -140,7 +138,7 @@ def _identity(run: Run) -> tuple[Any, ...]:
 
 
 def all_trials(collection: Collection) -> Iterator[Trials]:
-    """The trials of every edition, by options and focused network."""
+    """Group the random trials by edition, options and focused network."""
     for edition in editions(collection, random_trials=True):
         for number, ((_, _, typed), block) in enumerate(edition.blocks.items()):
             runs = {model: setting.runs for model, setting in block.items()}
@@ -150,7 +148,7 @@ def all_trials(collection: Collection) -> Iterator[Trials]:
 
 
 def trial_tables(collection: Collection) -> list[Table]:
-    """One table for every experiment of trials, size, variant and focused model."""
+    """Differences by level and position of the noise."""
     if not any(run.trial is not None for run in collection.of(TRIALS_EXPERIMENT)):
         fill = {"1": command(TRIALS_EXPERIMENT, "full", "text", ())}
         return [Table(TRIALS_EXPERIMENT, TITLE, (), (), ("No runs yet.",), fill)]
@@ -158,7 +156,7 @@ def trial_tables(collection: Collection) -> list[Table]:
 
 
 def marginal_tables(collection: Collection) -> list[Table]:
-    """The same trials by parameter: one table for every table of trials that has pairs."""
+    """Differences by every drawn parameter, for trials with pairs."""
     return [
         _by_parameter(trials, protocols[0])
         for trials in all_trials(collection)
@@ -167,7 +165,7 @@ def marginal_tables(collection: Collection) -> list[Table]:
 
 
 def noise_level(run: Run) -> str:
-    """Columns of noise as a share of the informative ones: 0, 0.5 or 1."""
+    """Noise columns per informative column, as one of ``LEVELS``."""
     data = run.config["data"]
     share = data["noise"] / data["informative"]
     if run.variant.startswith("author") and data["noise_position"] == "sides":
@@ -176,7 +174,7 @@ def noise_level(run: Run) -> str:
 
 
 def _summary(trials: Any) -> dict[str, Any]:
-    """Means, differences and tests of some pairs."""
+    """Statistics of pairs: means, difference, test, wins."""
     gaps, ours, base = trials["difference"].tolist(), trials["model"], trials["base"]
     if not gaps:
         return {"pairs": 0, "p_paired": None}
@@ -197,7 +195,7 @@ def _summary(trials: Any) -> dict[str, Any]:
 
 
 def _correct(summaries: Sequence[dict[str, Any]]) -> None:
-    """Add Holm's correction over some summaries."""
+    """Add Holm's correction over these summaries."""
     for summary, p in zip(summaries, holm([one["p_paired"] for one in summaries]), strict=True):
         summary["p_paired_holm"] = p
 
@@ -205,17 +203,17 @@ def _correct(summaries: Sequence[dict[str, Any]]) -> None:
 def _gap_cell(record: Record) -> Cell:
     if not record["pairs"]:
         return Cell()
-    interval = between(record["_interval"], sign=True)
+    interval = format_interval(record["_interval"], sign=True)
     return text(signed(record["difference"]), interval, f"p={p_value(record['p_paired_holm'])}")
 
 
 def _columns(model: str, differences: Sequence[str]) -> list[Column]:
-    """Numbers of pairs, means, and differences by protocol or kind of trials."""
+    """Columns: number of pairs, means, and a difference per protocol or subset of trials."""
     return [
         Column("pairs", "right", "pairs"),
         Column(model_name(BASE), "right", "mean_other"),
         Column(model_name(model), "right", "mean_model"),
-        *(Column(f"difference, {name}", "right", _gap_cell, of=name) for name in differences),
+        *(Column(f"difference, {name}", "right", _gap_cell, select=name) for name in differences),
     ]
 
 
@@ -223,7 +221,7 @@ def _by_noise(trials: Trials) -> Table:
     tables = {name: pairs for name in PROTOCOLS if len(pairs := trials.table(name))}
     records = [
         {
-            **trials.about(),
+            **trials.columns(),
             "noise": level,
             "position": where,
             "protocol": protocol,
@@ -248,14 +246,14 @@ def _by_noise(trials: Trials) -> Table:
     ]
     missing = trials.missing()
     fill = {"1": trials.edition.command(trials.overrides)} if missing else {}
-    return table_of(
+    return make_table(
         trials.file_name(), trials.title(), columns, records, (*NOTES, *_remarks(trials, missing)),
         tags=("model", "noise", "position"), commands=fill,
     )  # fmt: skip
 
 
 def _at(pairs: pd.DataFrame, level: str, where: str) -> pd.DataFrame:
-    """The trials of a level and position of the noise."""
+    """Select the trials with a level and position of the noise."""
     chosen = pairs if level == ALL else pairs[pairs["noise"] == level]
     return chosen if where == ALL else chosen[chosen["noise position"] == where]
 
@@ -266,7 +264,7 @@ def _by_parameter(trials: Trials, protocol: str) -> Table:
     pairs["batch size"] = (pairs["batch size"] / pairs["samples"]).round(3)
     records = [
         {
-            **trials.about(),
+            **trials.columns(),
             "parameter": parameter,
             "value": value,
             "trials": kind,
@@ -287,14 +285,14 @@ def _by_parameter(trials: Trials, protocol: str) -> Table:
         *_columns(trials.model, list(SUBSETS)),
     ]
     name, title = trials.file_name("by_parameter"), f"{trials.title()}: by parameter"
-    return table_of(
+    return make_table(
         name, title, columns, records, [NOTE_PARAMETERS], tags=("model", "parameter"),
-        across="trials", hidden=HIDDEN,
+        select_by="trials", hidden=HIDDEN,
     )  # fmt: skip
 
 
 def _notebook(level: str, where: str) -> float | None:
-    """The difference in the author's notebook; None if it has none."""
+    """The difference in the author's notebook; None if it has no such number."""
     trials = paper()["trials"]
     if level != ALL and where != ALL:
         return None
@@ -306,14 +304,15 @@ def _notebook(level: str, where: str) -> float | None:
 def _remarks(trials: Trials, missing: int) -> list[str]:
     remarks = []
     if missing:
-        lack = "trial lacks" if missing == 1 else "trials lack"
-        remarks.append(f"{missing} {lack} one of the two networks, or both, on the same data.")
+        lack = "lacks" if missing == 1 else "lack"
+        remarks.append(
+            f"{plural(missing, 'trial')} {lack} one of the two networks, or both, on the same data."
+        )
     runs = (*trials.focused, *trials.dense)
     raised = {replicate_key(run) for run in runs if run.config["sweep"].get("changed")}
     if raised:
-        count = "1 trial" if len(raised) == 1 else f"{len(raised)} trials"
         remarks.append(
-            f"In {count} the drawn length was too small for the classes and clusters, and was "
-            "raised."
+            f"In {plural(len(raised), 'trial')} the drawn length was too small for the classes and "
+            "clusters, and was raised."
         )
     return remarks

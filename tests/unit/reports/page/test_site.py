@@ -13,11 +13,11 @@ from PIL import Image
 from focusing.reports.figures import gallery
 from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.gallery import Figures, write_figures
-from focusing.reports.page.exhibits import exhibition
+from focusing.reports.page.exhibits import load_figures
 from focusing.reports.page.site import page_names, write_page
-from focusing.reports.report_cache import remember
+from focusing.reports.report_cache import save_state
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave
+from tests.unit.reports.records import add_run
 
 EVIL = "<script>alert(1)</script>"
 
@@ -43,7 +43,7 @@ def make(tmp_path: Path) -> Path:
     out = tmp_path / "report"
     out.mkdir(exist_ok=True)
     pages = write_page(collect([tmp_path / "runs"]), out)
-    remember(out, "", pages)
+    save_state(out, "", pages)
     return pages[0]
 
 
@@ -52,7 +52,7 @@ def runs(tmp_path: Path) -> Path:
     folder = tmp_path / "runs"
     for model, scores in (("dense", (0.80, 0.82)), ("focus_s", (0.90, 0.93))):
         for seed, score in enumerate(scores):
-            leave(folder, "table2_simple", "mnist", model, seed, [score], val=[0.5])
+            add_run(folder, "table2_simple", "mnist", model, seed, [score], val=[0.5])
     return folder
 
 
@@ -87,14 +87,14 @@ def test_pages_are_self_contained_and_linked(tmp_path: Path, runs: Path) -> None
 
 
 def test_whatever_a_record_says_is_text(tmp_path: Path) -> None:
-    folder = leave(
+    folder = add_run(
         tmp_path / "runs", "e", "mnist", "dense", 0, [0.5], source=EVIL, measured={EVIL: EVIL}
     )
     record = json.loads((folder / "result.json").read_text())
     record["experiment"] = record["config"]["name"] = EVIL
     record["config"]["model"]["name"] = f"focus{EVIL}"
     (folder / "result.json").write_text(json.dumps(record))
-    leave(tmp_path / "runs", "e", EVIL, "dense", 1, [], status="failed", error=f"</pre>{EVIL}")
+    add_run(tmp_path / "runs", "e", EVIL, "dense", 1, [], status="failed", error=f"</pre>{EVIL}")
     index = make(tmp_path)
     for page in (index, *(tmp_path / "report" / "runs").glob("*.html")):
         text = page.read_text()
@@ -137,19 +137,21 @@ def test_a_damaged_page_or_a_record_that_goes_meanwhile(tmp_path: Path, runs: Pa
 
 def test_names_are_unique_in_any_file_system(tmp_path: Path) -> None:
     for experiment, fingerprint in (("e", "a"), ("e", "b"), ("E", "c")):
-        leave(tmp_path / fingerprint, experiment, "dna", "dense", 0, [0.5], fingerprint=fingerprint)
+        add_run(
+            tmp_path / fingerprint, experiment, "dna", "dense", 0, [0.5], fingerprint=fingerprint
+        )
     names = page_names(collect([tmp_path]).runs).values()
     assert len({name.casefold() for name in names}) == 3
 
 
 def test_failed_runs_and_smoke_tests_are_called_so(tmp_path: Path) -> None:
-    leave(tmp_path / "runs", "e", "dna", "dense", 0, [], status="failed", error="it broke\nbadly")
+    add_run(tmp_path / "runs", "e", "dna", "dense", 0, [], status="failed", error="it broke\nbadly")
     index = make(tmp_path)
     [page] = (tmp_path / "report" / "runs").glob("*.html")
     assert "it broke\nbadly" in page.read_text()
     assert "1 run failed" in index.read_text()
     assert "0 finished runs" in index.read_text()
-    leave(tmp_path / "runs", "e", "dna", "dense", 1, [0.5], size="smoke")
+    add_run(tmp_path / "runs", "e", "dna", "dense", 1, [0.5], size="smoke")
     assert "All of these are smoke tests" in make(tmp_path).read_text()
 
 
@@ -197,7 +199,7 @@ class TestPictures:
     ) -> None:
         monkeypatch.setattr(gallery, "all_figures", lambda _: Figures([self.chart(4_000_000)]))
         write_figures(collect([]), tmp_path)
-        [[shown]] = exhibition(tmp_path)["sections"].values()
+        [[shown]] = load_figures(tmp_path)["sections"].values()
         assert shown["source"] == ""
         assert shown["files"] == ["foci.gif", "foci.csv"]
 
@@ -216,7 +218,7 @@ class TestPictures:
         for kind, content in contents.items():
             (folder / f"a.{kind}").write_bytes(content)
         (folder / "index.json").write_text(json.dumps({"figures": [entry], "missing": []}))
-        [[shown]] = exhibition(tmp_path)["sections"].values()
+        [[shown]] = load_figures(tmp_path)["sections"].values()
         return dict(shown)
 
     @pytest.mark.parametrize(("size", "kind"), [(300_000, "svg+xml"), (300_001, "png")])
@@ -236,4 +238,4 @@ class TestPictures:
             assert (shown["wide"], shown["inches"]) == (wide, pytest.approx(inches, rel=1e-3))
 
     def test_a_report_without_figures(self, tmp_path: Path) -> None:
-        assert not any(exhibition(tmp_path).values())
+        assert not any(load_figures(tmp_path).values())

@@ -9,9 +9,9 @@ import pytest
 
 from focusing.reports.page.exhibits import (
     FIGURE_SPACE,
-    is_minor,
     page_table,
     short_title,
+    table_is_minor,
     table_tags,
 )
 from focusing.reports.page.overview import experiments, lead, run_settings
@@ -22,11 +22,11 @@ from focusing.reports.page.run_page import (
     foci_of,
     run_view,
     series_panels,
-    thinned,
+    thin_indices,
 )
-from focusing.reports.tables import Column, Table, table_of
+from focusing.reports.tables import Column, Table, make_table
 from focusing.results.collect import collect
-from tests.unit.reports.records import leave, leave_foci
+from tests.unit.reports.records import add_foci, add_run
 
 
 class TestTables:
@@ -39,11 +39,11 @@ class TestTables:
             ("all", "+1"),
         ]
         records = [{"data": data, "score": score, "_block": data} for data, score in scores]
-        table = table_of("t", "T (size=full, variant=text)", columns, records, [])
+        table = make_table("t", "T (size=full, variant=text)", columns, records, [])
         assert [row.cells[0].printed[0] for row in table.rows] == ["MNIST", "", "", "all"]
         view = page_table(table)
         assert [row.cells[0].lines[0] for row in view.rows] == ["MNIST", "MNIST", "MNIST", "all"]
-        assert [row.cells[0].again for row in view.rows] == [False, True, True, False]
+        assert [row.cells[0].repeated for row in view.rows] == [False, True, True, False]
         numbers = [row.cells[1].lines[0].replace(FIGURE_SPACE, " ") for row in view.rows]
         assert numbers == ["  9.50 ± 1", "missing [1]", "100.00", " +1"]
 
@@ -57,12 +57,12 @@ class TestTables:
             ("mine", "full", None, False),
         ],
     )
-    def test_what_says_little_is_in_the_appendix(
+    def test_small_sizes_and_single_runs_are_minor(
         self, experiment: str, size: str, n: int | None, minor: bool
     ) -> None:
         records = ({"experiment": experiment, "size": size, "n": n},)
         table = Table("t", "T", (), (), records=records)
-        assert is_minor(table) == minor
+        assert table_is_minor(table) == minor
         assert table_tags(table) == {"experiment": experiment, "size": size}
 
     @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ class TestSeries:
 
     def test_nothing(self) -> None:
         assert series_panels({}, {}) is None
-        assert thinned(3, 10, keep=[7]) == [0, 1, 2]
+        assert thin_indices(3, 10, keep=[7]) == [0, 1, 2]
 
 
 class TestFoci:
     def test_values_come_back(self, tmp_path: Path) -> None:
         mu = np.random.default_rng(0).uniform(0, 1, (3, 5, 1))
-        leave_foci(tmp_path, mu, np.linspace(0, 1, 20)[:, None])
+        add_foci(tmp_path, mu, np.linspace(0, 1, 20)[:, None])
         [layer] = foci_of(tmp_path / "focus.npz", [5, 15])
         packed = layer["mu"]
         raw = np.frombuffer(base64.b64decode(packed["data"]), "<u2").reshape(packed["shape"])
@@ -125,7 +125,7 @@ class TestFoci:
 
     def test_many_are_thinned(self, tmp_path: Path) -> None:
         random = np.random.default_rng(0)
-        leave_foci(tmp_path, random.uniform(size=(200, 500, 2)), random.uniform(size=(784, 2)))
+        add_foci(tmp_path, random.uniform(size=(200, 500, 2)), random.uniform(size=(784, 2)))
         [layer] = foci_of(tmp_path / "focus.npz", [0, 10])
         assert layer["mu"]["shape"] == [MAX_FOCI_EPOCHS, MAX_NEURONS, 2]
         assert (layer["epochs"][0], layer["epochs"][-1], layer["of_neurons"]) == (0, 199, 500)
@@ -133,25 +133,19 @@ class TestFoci:
         assert len(json.dumps(layer)) < 30_000
 
     def test_until_a_run_diverged(self, tmp_path: Path) -> None:
+        assert foci_of(tmp_path / "focus.npz", None) == []  # no file
         mu = np.full((5, 2, 1), 0.5)
         mu[3:] = np.nan
-        leave_foci(tmp_path, mu, np.linspace(0, 1, 4)[:, None])
+        add_foci(tmp_path, mu, np.linspace(0, 1, 4)[:, None])
         [layer] = foci_of(tmp_path / "focus.npz", None)
         assert layer["epochs"] == [0, 1, 2]
-        leave_foci(tmp_path, np.full((2, 2, 1), np.nan), np.zeros((4, 1)))
-        assert foci_of(tmp_path / "focus.npz", None) == []
-
-    def test_no_file_or_half_of_one(self, tmp_path: Path) -> None:
-        assert foci_of(tmp_path / "focus.npz", None) == []
-        leave_foci(tmp_path, np.zeros((2, 2, 1)), np.zeros((4, 1)))
-        content = (tmp_path / "focus.npz").read_bytes()
-        (tmp_path / "focus.npz").write_bytes(content[: len(content) // 2])
+        add_foci(tmp_path, np.full((2, 2, 1), np.nan), np.zeros((4, 1)))
         assert foci_of(tmp_path / "focus.npz", None) == []
 
 
 class TestRun:
     def test_what_is_shown(self, tmp_path: Path) -> None:
-        leave(
+        add_run(
             tmp_path, "e", "mnist", "focus_s", 17, [0.5, 0.75], val=[0.1, 0.2],
             focus={"hidden1": {"moved": 0.123, "sigma_first": 0.1, "sigma_last": 0.05,
                                "inside_first": 0.25, "inside_last": 0.5}},
@@ -185,7 +179,7 @@ class TestRun:
         assert "\n  name: focus_s\n" in view["config"]
 
     def test_a_record_of_few_words(self, tmp_path: Path) -> None:
-        leave(tmp_path, "e", "boston", "dense", 0, [3.0], wall_seconds=None)
+        add_run(tmp_path, "e", "boston", "dense", 0, [3.0], wall_seconds=None)
         [run] = collect([tmp_path]).runs
         view = run_view(run)
         assert view["scores"][0]["unit"] == "MAE"
@@ -195,9 +189,9 @@ class TestRun:
 
 
 def test_what_was_run(tmp_path: Path) -> None:
-    leave(tmp_path, "e", "fashion", "focus_s", 0, [0.5])
-    leave(tmp_path, "e", "mnist", "dense", 1, [0.5], val=[0.5])
-    leave(tmp_path, "e", "mnist", "dense", 2, [], status="failed", error="no")
+    add_run(tmp_path, "e", "fashion", "focus_s", 0, [0.5])
+    add_run(tmp_path, "e", "mnist", "dense", 1, [0.5], val=[0.5])
+    add_run(tmp_path, "e", "mnist", "dense", 2, [], status="failed", error="no")
     collection = collect([tmp_path])
     [row] = experiments(collection)
     assert (row["data"], row["models"]) == (["mnist", "fashion"], ["dense", "focus_s"])
@@ -210,9 +204,9 @@ def test_what_was_run(tmp_path: Path) -> None:
 
 def test_options_that_vary(tmp_path: Path) -> None:
     for width in (8, 16):
-        leave(tmp_path, "e", "mnist", "dense", 0, [0.5], options={"model.hidden": [width]})
-    leave(tmp_path, "f", "mnist", "dense", 0, [0.5])
-    leave(tmp_path, "f", "mnist", "focus_s", 0, [0.5])
-    leave(tmp_path, "t", "synthetic", "dense", 0, [0.5], options={"sweep.trial": 3})
+        add_run(tmp_path, "e", "mnist", "dense", 0, [0.5], options={"model.hidden": [width]})
+    add_run(tmp_path, "f", "mnist", "dense", 0, [0.5])
+    add_run(tmp_path, "f", "mnist", "focus_s", 0, [0.5])
+    add_run(tmp_path, "t", "synthetic", "dense", 0, [0.5], options={"sweep.trial": 3})
     varied = run_settings(collect([tmp_path]).runs)
     assert sorted(varied.values()) == ["", "", "hidden=[16]", "hidden=[8]", "trial 3"]

@@ -33,7 +33,7 @@ function ticks(low, high, count) {
   return ticks;
 }
 
-// Letters of a drawing shrink with it: a phone gets one of its own width.
+// Text shrinks with an SVG, so a phone gets a narrower one.
 const SMALL = innerWidth < 600;
 const FRAME = { width: SMALL ? 340 : 480, height: 240, left: 46, right: 10, top: 10, bottom: 30 };
 
@@ -80,7 +80,7 @@ function spread(values) {
   return [low - room, high + room];
 }
 
-// Lines over a common x, with a cursor that tells values: by mouse, finger or arrow keys.
+// Lines over a common x, with a cursor that shows values (mouse, touch or arrow keys).
 function lineChart({ title, label, xs, lines, marks = {} }) {
   const figure = make("figure", "chart");
   const caption = make("figcaption");
@@ -138,7 +138,7 @@ function lineChart({ title, label, xs, lines, marks = {} }) {
   return figure;
 }
 
-// A button that plays a slider to its end; moving the slider by hand stops it. Returns what stops it.
+// Make a button play a slider to its end; moving the slider stops it. Returns the function that stops it.
 function player(button, slider, show, pause) {
   let timer = null;
   function stop() {

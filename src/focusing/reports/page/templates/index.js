@@ -74,7 +74,7 @@
     list();
   }
 
-  // The verdict on all comparisons counts those that filters leave.
+  // Count the comparisons that pass the filters.
   function count() {
     const verdict = document.getElementById("counted");
     if (!verdict) return;
@@ -85,7 +85,7 @@
     for (const word of ["worse", "unclear"]) verdict.querySelector(`.${word}-count`).textContent = of(word);
   }
 
-  // The first visible row of a block carries its name.
+  // Show the name of a block in its first visible row.
   function heads(body) {
     let pending = false;
     for (const row of all("tr.filtered", body)) {
@@ -170,7 +170,7 @@
     return made;
   }
 
-  // What was chosen survives a reload, thus also a new report while a sweep runs.
+  // Keep filters, order and search over reloads, also when a running sweep updates the report.
   function remember() {
     const ticked = all("input:checked", form).map((box) => [box.name, box.value]);
     try {
@@ -187,7 +187,7 @@
       }
       order = kept.order;
       search.value = kept.search;
-    } catch { /* begin anew */ }
+    } catch { /* start with the defaults */ }
   }
 
   form.addEventListener("change", filter);
@@ -215,7 +215,7 @@
       large.showModal();
     } else if (event.target === large || event.target.parentElement === large) large.close();
   });
-  // A link to what is folded opens it.
+  // Open folded sections that a link points to.
   const open = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     for (const details of target ? all("details.fold", target) : []) details.open = true;
@@ -224,7 +224,7 @@
   };
   addEventListener("hashchange", open);
   open();
-  // Closed notes would be missing in print.
+  // Print closed notes, too.
   addEventListener("beforeprint", () => {
     for (const details of all("details.more")) { details.dataset.was = details.open; details.open = true; }
   });

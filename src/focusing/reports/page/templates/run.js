@@ -1,7 +1,7 @@
 (() => {
   const content = JSON.parse(document.getElementById("data").textContent);
   const TITLES = { acc: "accuracy, %", loss: "loss", mae: "mean absolute error", mse: "mean squared error", sigma_mean: "mean σ" };
-  const PARTS = ["test", "train", "val"]; // the accent colour is for what counts
+  const PARTS = ["test", "train", "val"]; // the first gets the accent colour
   const FEW = 10, POINTS = 241;
   const shade = (neuron) => `c${neuron % 7}`; // a neuron keeps its colour
 
@@ -23,7 +23,7 @@
     }
   }
 
-  // Both rules in one chart where they were measured at the same sparsities.
+  // One chart for both rules if they were measured at the same sparsities.
   function pruning() {
     const charts = new Map();
     for (const [rule, points] of Object.entries(content.pruning)) {
@@ -40,7 +40,7 @@
     }
   }
 
-  // Numbers of two bytes, in base64, to values: [epoch][neuron][axis].
+  // Unpack 16-bit integers in base64 to values: [epoch][neuron][axis].
   function unpack({ low, high, shape, data }) {
     const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));
     const view = new DataView(bytes.buffer);
@@ -59,14 +59,14 @@
     triangle: (u) => Math.max(0, 1 - Math.abs(u) / Math.sqrt(6)),
   };
 
-  // The smooth curve of phi of one neuron; the norm is that over the inputs.
+  // Smooth curve of a neuron's phi, normalised over the inputs.
   function phi(layer, mu, sigma) {
     const { positions, normalizer, inputs } = layer;
     const focus = (tau) => (FUNCTIONS[layer.focus] ?? FUNCTIONS.gaussian)((tau - mu) / sigma);
     const g = positions.map(focus);
     const mean = (power) => g.reduce((sum, value) => sum + Math.abs(value) ** power, 0) / g.length;
     const norm = { l2: Math.sqrt(mean(2)), sum: Math.sqrt(inputs) * mean(1), mean: mean(1), none: 1 }[normalizer] || 1;
-    // A focus much narrower than the distance of inputs would be a spike that no input sees.
+    // Clip a focus much narrower than the distance of inputs: no input sees its spike.
     const limit = 2 * Math.max(...g.map(Math.abs));
     return fine(layer).map((tau) => Math.max(-limit, Math.min(limit, focus(tau))) / norm);
   }
@@ -105,7 +105,7 @@
       for (const tau of layer.positions) chart.svg.append(draw("line", { class: "axis", x1: chart.x(tau), x2: chart.x(tau), y1: floor, y2: floor + 3 }));
     }
     const line = (values) => path(points(values));
-    // Down to zero at both ends: a focus at the edge would else be filled across the whole picture.
+    // End at zero on both sides: a focus at the edge would be filled across the whole picture.
     const area = (values) => {
       const over = points(values);
       return path([[over[0][0], chart.y(0)], ...over, [over[over.length - 1][0], chart.y(0)]]);

@@ -5,7 +5,7 @@
 
   function part(view, at) {
     const svg = draw("svg", { viewBox: view.join(" "), role: "img" });
-    // The picture holds all samples, side by side; the view shows one of them, or a part of it.
+    // The image holds all samples side by side; the view shows one of them, or a part of it.
     const clip = draw("svg", { x: 0, y: 0, width, height, viewBox: `${at * width} 0 ${width} ${height}` });
     clip.append(draw("image", { href: picture, width: width * samples, height, style: "image-rendering: pixelated" }));
     svg.append(draw("rect", { width, height, class: "noise" }), clip);
@@ -16,7 +16,7 @@
     const at = Number(sample.value), when = Number(epoch.value);
     const whole = part([0, 0, width, height], at);
     const seen = boxes[when][at].map(([top, left, tall, wide]) => {
-      // Places of pixels are from 0 to 1 between the middles of the first and the last.
+      // Coordinates run from 0 at the centre of the first pixel to 1 at the centre of the last.
       const box = { x: left * (width - 1), y: top * (height - 1), width: wide * (width - 1) + 1, height: tall * (height - 1) + 1 };
       whole.append(draw("rect", { ...box, class: "window" }));
       return part([box.x, box.y, box.width, box.height], at);

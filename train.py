@@ -3,7 +3,7 @@
 import hydra
 from omegaconf import DictConfig
 
-from focusing.cli import reporting_errors, take_trust, train_job
+from focusing.cli import parse_trust_and_help, reporting_errors, train_job
 from focusing.compose import prepare_hydra
 
 prepare_hydra()
@@ -16,5 +16,5 @@ def main(cfg: DictConfig) -> float | None:
 
 if __name__ == "__main__":
     with reporting_errors():
-        take_trust()
+        parse_trust_and_help()
         main()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from focusing import __version__
-from focusing.errors import Parser, UserError, folder, number_between, printable
+from focusing.errors import Parser, UserError, existing_folder, number_between, printable
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -106,12 +106,14 @@ def _add_run_commands(add: Any) -> None:
     evaluate = add(
         "eval", "focusing.cli:_evaluate", "test a trained network again, also on other data"
     )
-    evaluate.add_argument("run", type=folder, metavar="RUN_DIR", help="folder of a finished run")
+    evaluate.add_argument(
+        "run", type=existing_folder, metavar="RUN_DIR", help="folder of a finished run"
+    )
     _add_overrides(evaluate, "data.OPTION=VALUE", "change the data: data.fold=3, data=fashion")
     _add_trust(evaluate)
     why = add(
         "explain",
-        "focusing.origins:explain",
+        "focusing.origins:explain_option",
         "say which file gave an option its value",
         "Say which file, recipe or argument gave an option its value: every layer that sets it, "
         "the last one wins. Example: focusing explain model=focus_s data=fashion optim.lr_sigma",
@@ -119,7 +121,9 @@ def _add_run_commands(add: Any) -> None:
     about = "options of focusing train, and the option or group to explain"
     why.add_argument("words", nargs="+", metavar="OVERRIDES KEY", help=about)
     show = add("show", "focusing.reports.terminal:show", "say what a run did and scored")
-    show.add_argument("run", type=folder, metavar="RUN_DIR", help="folder of a finished run")
+    show.add_argument(
+        "run", type=existing_folder, metavar="RUN_DIR", help="folder of a finished run"
+    )
     experiments = add(
         "experiments",
         "focusing.experiments.listing:list_experiments",
@@ -304,9 +308,9 @@ def reporting_errors() -> Iterator[None]:
 def _sentence(error: Exception) -> str | None:
     if isinstance(error, UserError):
         return str(error)
-    from focusing.compose import explain  # Hydra takes a moment
+    from focusing.compose import user_message  # Hydra takes a moment
 
-    return explain(error)
+    return user_message(error)
 
 
 def _train(overrides: list[str]) -> None:
@@ -316,11 +320,11 @@ def _train(overrides: list[str]) -> None:
 
     prepare_hydra()
     sys.argv = ["focusing train", *overrides]
-    take_trust()
+    parse_trust_and_help()
     hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="train")(train_job)()
 
 
-def take_trust() -> None:
+def parse_trust_and_help() -> None:
     """Take ``--trust-target`` and ``--help`` from the command line, before Hydra reads it."""
     from focusing.instantiate import trust
 

@@ -30,12 +30,20 @@ from omegaconf import DictConfig, OmegaConf, _utils, base, grammar_parser
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from yaml import YAMLError
 
-from focusing.config import FOCI_ONLY, OLD_NAME, USUAL, Config, Optim, data_dir, group_schemas
-from focusing.errors import UserError, hint
+from focusing.config import (
+    FOCI_ONLY,
+    LEGACY_NAME,
+    PAPER_EDITION,
+    Config,
+    Optim,
+    data_dir,
+    group_schemas,
+)
+from focusing.errors import UserError, suggest
 from focusing.instantiate import check_arguments, check_hydra
-from focusing.validation import Wrong, plain
+from focusing.validation import InvalidValueError, check_json_value
 
-MAX_SPREAD = 100_000
+MAX_LINSPACE_LENGTH = 100_000
 """Numbers that an interpolation may make."""
 BRACES = re.compile(r"\{([^}]*)\}")
 
@@ -62,8 +70,8 @@ def prepare_hydra() -> None:
     if not hasattr(ConfigLoaderImpl.load_configuration, "__wrapped__"):
         ConfigLoaderImpl.load_configuration = _guarded(ConfigLoaderImpl.load_configuration)  # type: ignore[method-assign]
     OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
-    OmegaConf.register_new_resolver("focusing.spread", spread, replace=True)
-    OmegaConf.register_new_resolver("focusing.family", family, replace=True)
+    OmegaConf.register_new_resolver("focusing.spread", linspace, replace=True)
+    OmegaConf.register_new_resolver("focusing.family", model_family, replace=True)
 
 
 @contextmanager
@@ -76,7 +84,7 @@ def hydra_ready() -> Iterator[None]:
 
 
 def compose_config(*overrides: str) -> DictConfig:
-    """The config of a command line; :func:`check` makes plain containers of it."""
+    """The config of a command line; :func:`check_config` makes plain containers of it."""
     with hydra_ready():
         return compose("train", list(overrides))
 
@@ -88,7 +96,7 @@ def _guarded(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
     ) -> Any:
         for override in overrides:
             _check_override(override)
-        config = load(loader, config_name, current_overrides(overrides), run_mode, **more)
+        config = load(loader, config_name, upgrade_overrides(overrides), run_mode, **more)
         check_hydra(config.hydra, sweeps=run_mode == RunMode.MULTIRUN)
         return config
 
@@ -107,13 +115,16 @@ def _check_override(text: str) -> None:
             raise UserError(f"{text} is no choice; {name} is one of {', '.join(choices)}.")
 
 
-def current_overrides(overrides: Sequence[str]) -> list[str]:
+def upgrade_overrides(overrides: Sequence[str]) -> list[str]:
     """Overrides in today's names; a note on the terminal says what was renamed."""
     renamed = []
     for override in overrides:
         option = re.match(r"\+*(size|variant|protocol)(\.name)?=", override)
-        if option and re.search(rf"\b{OLD_NAME}\b", override):
-            old, override = override, re.sub(rf"\b{OLD_NAME}\b", USUAL[option[1]], override)
+        if option and re.search(rf"\b{LEGACY_NAME}\b", override):
+            old, override = (
+                override,
+                re.sub(rf"\b{LEGACY_NAME}\b", PAPER_EDITION[option[1]], override),
+            )
             _note(f"Note: {old} is now called {override}.")
         renamed.append(override)
     return renamed
@@ -130,16 +141,18 @@ def config_dir() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "conf"
 
 
-def family(model: str) -> str:
+def model_family(model: str) -> str:
     """The family of a network, which shares recipes: ``cnn`` of ``cnn_dense`` and ``cnn_focus``."""
     prefix = model.partition("_")[0]
     return prefix if prefix in ("cnn", "vgg", "fasttext", "transformer") else "simple"
 
 
-def spread(low: float, high: float, count: int) -> list[float]:
+def linspace(low: float, high: float, count: int) -> list[float]:
     """So many numbers at equal distances, both ends included: ``${focusing.spread:0.1,0.9,40}``."""
-    if not 0 < count <= MAX_SPREAD:
-        raise UserError(f"focusing.spread: {count} is not a number from 1 to {MAX_SPREAD}.")
+    if not 0 < count <= MAX_LINSPACE_LENGTH:
+        raise UserError(
+            f"focusing.spread: {count} is not a number from 1 to {MAX_LINSPACE_LENGTH}."
+        )
     return [round(low + (high - low) * place / max(1, count - 1), 6) for place in range(count)]
 
 
@@ -196,7 +209,7 @@ def _read_change(change: str) -> DictConfig:
         raise UserError(f"data.{change} cannot be read: {reason}.") from None
 
 
-def check(cfg: DictConfig) -> dict[str, Any]:
+def check_config(cfg: DictConfig) -> dict[str, Any]:
     """Raise a UserError that names the first impossible option.
 
     Returns:
@@ -205,8 +218,8 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     _check_names(cfg, "")
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
     try:
-        plain(config)
-    except Wrong as error:
+        check_json_value(config)
+    except InvalidValueError as error:
         raise UserError(f"{error}.") from None
     if "_mlp" in str(config["model"].get("_target_")):
         config["model"]["hidden"] = _widths(config["model"]["hidden"])
@@ -258,10 +271,10 @@ def _check_names(node: DictConfig, prefix: str) -> None:
                 raise UserError(f"{prefix}{name} is not an option.")
         for name in known:
             if name not in node:
-                raise UserError(missing(f"{prefix}{name}"))
+                raise UserError(missing_option_message(f"{prefix}{name}"))
     for name in map(str, node):
         if OmegaConf.is_missing(node, name):
-            raise UserError(missing(f"{prefix}{name}"))
+            raise UserError(missing_option_message(f"{prefix}{name}"))
         if isinstance(node[name], DictConfig):
             _check_names(node[name], f"{prefix}{name}.")
 
@@ -295,7 +308,7 @@ def _check_folder(name: str, folder: str) -> None:
         raise UserError(f"{name}={folder}: there is no such user.") from None
 
 
-def explain(error: BaseException) -> str | None:
+def user_message(error: BaseException) -> str | None:
     """What the user can put right, in a sentence; None for any other error."""
     if isinstance(error, UserError):
         return str(error)
@@ -315,14 +328,14 @@ def explain(error: BaseException) -> str | None:
     removed = re.match(r"Error resolving interpolation '(.*)', possible.* keys: (.*)", str(error))
     if removed:  # a group that others depend on
         gone = set(re.findall(r"\$\{(\w+)\}", removed[1])) - set(removed[2].split(", "))
-        return missing(min(gone, default=removed[1]))
+        return missing_option_message(min(gone, default=removed[1]))
     plain_words = isinstance(error, ConfigCompositionException | HydraException)
     if plain_words or str(error).startswith("Config group override"):  # of a group of Hydra's own
         return " ".join(str(error).split())
     return None
 
 
-def missing(option: str) -> str:
+def missing_option_message(option: str) -> str:
     """That an option has no value."""
     return f"{option} is missing: give it a value, and leave out the ~ that removes it."
 
@@ -332,9 +345,9 @@ def _missing_choice(error: MissingConfigException) -> str:
     options = list(filter(None, error.options or ()))
     if not group or not options:
         return " ".join(str(error).split())
-    if choice == OLD_NAME and group in USUAL:  # in a file of the user's own
-        return f"{group}={choice} is now called {group}={USUAL[group]}."
-    return f"{group}={choice} does not exist{hint(choice, options, f'{group}=')}"
+    if choice == LEGACY_NAME and group in PAPER_EDITION:  # in a file of the user's own
+        return f"{group}={choice} is now called {group}={PAPER_EDITION[group]}."
+    return f"{group}={choice} does not exist{suggest(choice, options, f'{group}=')}"
 
 
 def _wrong_option(error: OmegaConfBaseException) -> str:
@@ -342,11 +355,11 @@ def _wrong_option(error: OmegaConfBaseException) -> str:
     if isinstance(error, ConfigKeyError | AttributeError) and error.parent_node is not None:
         schema = OmegaConf.get_type(error.parent_node)
         if is_dataclass(schema) and error.key in {field.name for field in fields(schema)}:
-            return missing(full)
+            return missing_option_message(full)
         known = [str(key) for key in error.parent_node if key != "_target_"]
         prefix = full.rpartition(".")[0]
         key = str(error.key)
-        return f"{full} is not an option{hint(key, known, prefix and prefix + '.')}"
+        return f"{full} is not an option{suggest(key, known, prefix and prefix + '.')}"
     reason = str(error.msg or error).split("\n    full_key:")[0]
     reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", reason)
     return f"{full}: {' '.join(reason.split()).rstrip('.')}."

@@ -23,7 +23,7 @@ from omegaconf import MISSING
 
 from focusing.validation import OneOf
 
-NotNegative = Annotated[float, Ge(0)]
+NonNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
 Count = Annotated[int, Ge(0)]
 AtLeastOne = Annotated[int, Ge(1)]
@@ -46,9 +46,9 @@ class Optim:
 
     name: str = MISSING
     lr: Positive = MISSING
-    lr_mu: NotNegative = MISSING
-    lr_sigma: NotNegative = MISSING
-    lr_dynamic: NotNegative = 0.003
+    lr_mu: NonNegative = MISSING
+    lr_sigma: NonNegative = MISSING
+    lr_dynamic: NonNegative = 0.003
     momentum: Share | None = None
     options: dict[str, Any] = field(default_factory=dict)
     foci: FociOptim = field(default_factory=FociOptim)
@@ -57,14 +57,14 @@ class Optim:
     shuffle: bool = True
     accumulate: AtLeastOne = 1
     clip_value: Positive | None = None
-    l2: NotNegative = 0.0
-    sigma_l1: NotNegative = 0.0
-    sigma_l2: NotNegative = 0.0
-    mu_repulsion: NotNegative = 0.0
+    l2: NonNegative = 0.0
+    sigma_l1: NonNegative = 0.0
+    sigma_l2: NonNegative = 0.0
+    mu_repulsion: NonNegative = 0.0
     decay_epochs: list[Count] = field(default_factory=list)
-    decay: NotNegative = 1.0
-    decay_mu: NotNegative | None = None
-    decay_sigma: NotNegative | None = None
+    decay: NonNegative = 1.0
+    decay_mu: NonNegative | None = None
+    decay_sigma: NonNegative | None = None
     anneal_from: Positive = 1.0
     anneal_epochs: Count = 0
 
@@ -78,7 +78,9 @@ FOCI_ONLY = ("sigma_l1", "sigma_l2", "mu_repulsion", "anneal_from", "anneal_epoc
 """Options of ``optim`` that only say how foci learn; at their defaults they change nothing."""
 
 
-def drops_rest(drop_last: bool | str, samples: int, batch_size: int, *, batch_norm: bool) -> bool:
+def drops_last_batch(
+    drop_last: bool | str, samples: int, batch_size: int, *, batch_norm: bool
+) -> bool:
     """Whether an epoch leaves out the samples that do not fill a last batch.
 
     Batch norm divides by the spread of a batch: a few samples have next to none, and one such step
@@ -97,9 +99,9 @@ def drops_rest(drop_last: bool | str, samples: int, batch_size: int, *, batch_no
     return bool(drop_last) and samples > batch_size
 
 
-USUAL = {"size": "full", "variant": "text", "protocol": "best_test"}
+PAPER_EDITION = {"size": "full", "variant": "text", "protocol": "best_test"}
 """Names of the paper's own edition: its size, the settings of its text, its protocol."""
-OLD_NAME = "paper"
+LEGACY_NAME = "paper"
 """What all three were called in version 0.1; records and hashes of that time still say so."""
 
 
@@ -195,10 +197,10 @@ SCHEMA_TARGETS: dict[str, dict[str, str]] = {
     "data": {name: f"focusing.data.{name}" for name in DATA_SETS},
 }
 """What ``/schema/<group>@_here_: <name>`` in a file of conf/ makes options of: a signature."""
-IMAGES = "focusing.data.dataset.ImageOptions"
+IMAGE_OPTIONS = "focusing.data.dataset.ImageOptions"
 """The options of ``/schema/data@_here_: images``, for data sets of images of your own."""
-FOCUS = "focusing.nn.FocusedLinear"
-SUPPLIED = frozenset(
+FOCUSED_LAYER = "focusing.nn.FocusedLinear"
+RUNTIME_ARGUMENTS = frozenset(
     {"self", "inputs", "outputs", "vocabulary", "in_features", "out_features", "device", "dtype"}
     | {"data_dir", "run_seed", "holdout", "peek", "preparation"}
 )
@@ -218,7 +220,7 @@ def group_schemas() -> dict[str, dict[str, type]]:
             name: _derive(f"{name.title().replace('_', '')}{group.title()}", target, target)
             for name, target in targets.items()
         }
-    schemas["data"]["images"] = _derive("ImagesData", MISSING, IMAGES)
+    schemas["data"]["images"] = _derive("ImagesData", MISSING, IMAGE_OPTIONS)
     return schemas
 
 
@@ -256,7 +258,7 @@ def _options(signature: str) -> dict[str, tuple[Any, Any]]:
     options: dict[str, tuple[Any, Any]] = {}
     for module, name, annotation, default in _parameters(signature):
         match annotation:
-            case _ if name in SUPPLIED:
+            case _ if name in RUNTIME_ARGUMENTS:
                 continue
             case ast.Name(id=kind) if name == "options":  # an object that holds more of them
                 options |= _options(f"{module}.{kind}")
@@ -291,7 +293,7 @@ def _parameters(callable_name: str) -> Iterator[Parameter]:
     module, definition = _find_definition(callable_name)
     if isinstance(definition, ast.Call):
         yield from _parameters(f"{module}.{ast.unparse(definition.args[0])}")
-        yield from _parameters(FOCUS)
+        yield from _parameters(FOCUSED_LAYER)
         return
     if isinstance(definition, ast.ClassDef):
         methods = {node.name: node for node in definition.body if isinstance(node, ast.FunctionDef)}

@@ -31,7 +31,7 @@ def printable(text: str, max_length: int = 100_000) -> str:
     return escaped if len(escaped) <= max_length else f"{escaped[: max_length - 3]}..."
 
 
-def hint(wrong: str, known: Iterable[str], prefix: str = "", cutoff: float = 0.6) -> str:
+def suggest(wrong: str, known: Iterable[str], prefix: str = "", cutoff: float = 0.6) -> str:
     """The end of a sentence about a name that does not exist: the nearest that does, or all."""
     names = sorted(known)
     near = get_close_matches(wrong, names, n=1, cutoff=cutoff)
@@ -84,7 +84,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{self.prog}: {message}; {self.prog} --help lists the options.")
 
 
-def folder(text: str) -> Path:
+def existing_folder(text: str) -> Path:
     """Reads the path of a folder that exists."""
     if not Path(text).is_dir():
         raise UserError(f"{text} is not a folder.")

@@ -25,7 +25,7 @@ from pydantic.errors import PydanticUserError
 
 from focusing.config import SCHEMA_TARGETS
 from focusing.errors import OptionError, UserError
-from focusing.validation import describe_faults, leaves
+from focusing.validation import describe_errors, iter_leaves
 
 CALLBACKS = (
     "ClipFoci",
@@ -84,7 +84,7 @@ def instantiate(node: Any, kind: type[T], **more: Any) -> T:
     if not _makes(target, kind):
         raise UserError(f"_target_: {name} is refused: it is not a {kind.__name__}.")
     options = {key: value for key, value in node.items() if key != "_target_"}
-    if any("_target_" in path.split(".") for path, _ in leaves(options, lists=True)):
+    if any("_target_" in path.split(".") for path, _ in iter_leaves(options, lists=True)):
         raise UserError(f"{name} is given another _target_, which is refused: give plain values.")
     try:
         inspect.signature(target).bind(**options, **more)
@@ -167,7 +167,7 @@ def check_arguments(
             for key in error.errors()[0]["loc"]:  # an option of a group inside
                 if isinstance(value, dict) and key in value:
                     name, value = f"{name}.{key}", value[str(key)]
-            fault = describe_faults(error)
+            fault = describe_errors(error)
             shown = value if fault.startswith("is not one of") else repr(value)
             raise OptionError(f"{prefix}{name}={shown} {fault}.") from None
 
@@ -230,7 +230,7 @@ def _options(hydra: DictConfig, part: str, *, resolve: bool) -> Iterator[tuple[s
         raise _refusal(f"hydra.{part}", "${...}")
     if OmegaConf.is_config(hydra[part]):
         options = OmegaConf.to_container(hydra[part], resolve=resolve)
-        yield from leaves(options, "hydra", part, lists=True)
+        yield from iter_leaves(options, "hydra", part, lists=True)
 
 
 def _refusal(name: str, value: Any, more: str = "") -> UserError:

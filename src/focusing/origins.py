@@ -21,9 +21,9 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
 
-from focusing.compose import config_dir, current_overrides, expand_braces, hydra_ready
-from focusing.errors import UserError, hint
-from focusing.validation import leaves
+from focusing.compose import config_dir, expand_braces, hydra_ready, upgrade_overrides
+from focusing.errors import UserError, suggest
+from focusing.validation import iter_leaves
 
 SIGNATURE = "its signature in Python"
 HIDDEN_GROUPS = ("hydra", "recipe")
@@ -50,7 +50,7 @@ focusing explain model=focus_s optim.lr_mu says which file gave an option its va
 {options}"""
 
 
-class Origin(NamedTuple):
+class OptionSource(NamedTuple):
     """A layer that sets an option.
 
     Attributes:
@@ -64,7 +64,7 @@ class Origin(NamedTuple):
     comment: str = ""
 
 
-def explain(args: argparse.Namespace) -> None:
+def explain_option(args: argparse.Namespace) -> None:
     """``focusing explain``: print the layers that set an option, or all of a group."""
     keys = [word for word in args.words if "=" not in word]
     if len(keys) != 1:
@@ -72,10 +72,10 @@ def explain(args: argparse.Namespace) -> None:
             "Name one option, or one group, as in: focusing explain model=focus_s optim.lr"
         )
     [key], overrides = keys, [word for word in args.words if "=" in word]
-    config, origins = trace(overrides)
+    config, origins = trace_options(overrides)
     chosen = {name: places for name, places in origins.items() if f"{name}.".startswith(f"{key}.")}
     if not chosen:
-        raise UserError(f"{key} is not an option of this config{hint(key, origins)}")
+        raise UserError(f"{key} is not an option of this config{suggest(key, origins)}")
     console = Console(soft_wrap=True, highlight=False)
     for name, places in chosen.items():
         value = OmegaConf.select(config, name)
@@ -88,14 +88,14 @@ def explain(args: argparse.Namespace) -> None:
             console.print(escape(line), style="" if wins else "dim")
 
 
-def trace(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, list[Origin]]]:
+def trace_options(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, list[OptionSource]]]:
     """The config of a command line, and for each option the layers that set it, in order."""
-    overrides = current_overrides(overrides)
+    overrides = upgrade_overrides(overrides)
     with hydra_ready():
         config = compose("train", overrides)
         loader: Any = GlobalHydra.instance().config_loader()
         layers = loader.compute_defaults_list("train", overrides, RunMode.RUN).defaults
-        origins: dict[str, list[Origin]] = {}
+        origins: dict[str, list[OptionSource]] = {}
         for layer in layers:
             if layer.config_path.startswith("hydra/"):
                 continue
@@ -105,19 +105,21 @@ def trace(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, list[Origin]]
     for override in overrides:
         name, _, value = override.lstrip("+").partition("=")
         if OmegaConf.select(config, name) is not None and not (config_dir() / name).is_dir():
-            origins.setdefault(name, []).append(Origin("the command line", value))
-    names = [name for name, _ in leaves(OmegaConf.to_container(config))]  # in the config's order
+            origins.setdefault(name, []).append(OptionSource("the command line", value))
+    names = [
+        name for name, _ in iter_leaves(OmegaConf.to_container(config))
+    ]  # in the config's order
     return config, {name: origins[name] for name in names if name in origins}
 
 
-def _options(config_path: str, repository: Any) -> Iterator[tuple[str, Origin]]:
+def _options(config_path: str, repository: Any) -> Iterator[tuple[str, OptionSource]]:
     """The options that a layer sets, by their names within it."""
     group, _, name = config_path.partition("/")
     if group == "schema":
         schema = OmegaConf.to_container(repository.load_config(config_path).config)
-        for key, value in leaves(schema):
+        for key, value in iter_leaves(schema):
             if value != "???":
-                yield key, Origin(SIGNATURE, value)
+                yield key, OptionSource(SIGNATURE, value)
     elif group == "recipe":
         section, _, recipe = name.partition("/")
         for file in sorted((config_dir() / "recipe").glob("*.yaml")):
@@ -131,7 +133,9 @@ def _options(config_path: str, repository: Any) -> Iterator[tuple[str, Origin]]:
             yield from _read(yaml.compose(file.read_text(encoding="utf-8")), file)
 
 
-def _read(node: Any, file: Path, about: str = "", prefix: str = "") -> Iterator[tuple[str, Origin]]:
+def _read(
+    node: Any, file: Path, about: str = "", prefix: str = ""
+) -> Iterator[tuple[str, OptionSource]]:
     lines = file.read_text(encoding="utf-8").splitlines()
     place = file.relative_to(config_dir().parent)
     for key, value in _entries(node):
@@ -143,7 +147,7 @@ def _read(node: Any, file: Path, about: str = "", prefix: str = "") -> Iterator[
         line = value.start_mark.line
         comment = lines[line].partition(" # ")[2].strip()
         content = yaml.safe_load(yaml.serialize(value))
-        yield f"{prefix}{key}", Origin(f"{place}:{line + 1}{about}", content, comment)
+        yield f"{prefix}{key}", OptionSource(f"{place}:{line + 1}{about}", content, comment)
 
 
 def _entries(node: Any) -> Iterator[tuple[str, Any]]:
@@ -177,7 +181,7 @@ def help_text(overrides: Sequence[str]) -> str:
         textwrap.fill(f"{name:16}{', '.join(names)}", width, subsequent_indent=" " * 16)
         for name, names in choices.items()
     ]
-    config, origins = trace(overrides)
+    config, origins = trace_options(overrides)
     return HELP.format(
         groups="\n".join(groups),
         command=" ".join(["python train.py", *overrides]),
@@ -187,7 +191,7 @@ def help_text(overrides: Sequence[str]) -> str:
 
 def _help_lines(
     options: Any,
-    origins: Mapping[str, Sequence[Origin]],
+    origins: Mapping[str, Sequence[OptionSource]],
     width: int,
     prefix: str = "",
     depth: int = 0,

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets  # type: ignor
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor
 
-from focusing.config import AtLeastOne, NotNegative, Optim, Positive, Share, drops_rest
+from focusing.config import AtLeastOne, NonNegative, Optim, Positive, Share, drops_last_batch
 from focusing.instantiate import check_arguments
 from focusing.models import MLP, focused_mlp
 from focusing.nn import FocusConstraint
@@ -79,8 +79,8 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
     topology: Any = None
     dropout: Share = 0.0
     learning_rate: Positive = 0.01
-    learning_rate_mu: NotNegative = 0.01
-    learning_rate_sigma: NotNegative = 0.01
+    learning_rate_mu: NonNegative = 0.01
+    learning_rate_sigma: NonNegative = 0.01
     batch_size: AtLeastOne = 32
     drop_last: Literal["auto", True, False] = "auto"
     max_iter: AtLeastOne = 100
@@ -258,7 +258,7 @@ def _scale(values: Array) -> tuple[Array, Array]:
 def _batches(samples: int, size: int, drop_last: bool | str) -> list[Tensor]:
     """A new order of the samples in batches; none of one sample, which batch norm cannot take."""
     order = torch.randperm(samples)
-    if drops_rest(drop_last, samples, size, batch_norm=True):
+    if drops_last_batch(drop_last, samples, size, batch_norm=True):
         order = order[: samples - samples % size]
     batches = list(torch.split(order, size))
     if len(batches) > 1 and len(batches[-1]) == 1:

@@ -1,6 +1,6 @@
 """What values may be: those of files, and those that ask much of this machine.
 
-Files may come from strangers. What passes a :func:`checker` is safe to format, to draw, and
+Files may come from strangers. What passes a :func:`make_validator` is safe to format, to draw, and
 to name files after.
 """
 
@@ -26,11 +26,11 @@ MAX_TEXT, MAX_LABEL, MAX_NAME, MAX_DEPTH = 100_000, 200, 100, 20
 """Characters of a text, a label and a file name; containers inside one another."""
 MAX_READ = 4 * 1024**3
 """Bytes of a file that are read, or inflated, into memory; the data sets here need a tenth."""
-GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+CGROUP_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """What a container or a job of a cluster may have, on Linux."""
 
 
-class Wrong(ValueError):
+class InvalidValueError(ValueError):
     """A value that is not as it should be.
 
     Args:
@@ -70,7 +70,7 @@ def _check_folder(text: str) -> str:
 
 
 COUNT, AT_LEAST_ONE = core_schema.int_schema(ge=0), core_schema.int_schema(ge=1)
-SHARE, POSITIVE = core_schema.float_schema(ge=0, le=1), core_schema.float_schema(ge=0)
+SHARE, NON_NEGATIVE = core_schema.float_schema(ge=0, le=1), core_schema.float_schema(ge=0)
 PROTOCOL = core_schema.literal_schema(["best_test", "holdout", "last"])
 TEXT = core_schema.str_schema()
 LABEL = core_schema.str_schema(min_length=1, max_length=MAX_LABEL)
@@ -81,7 +81,7 @@ FOLDER = core_schema.no_info_after_validator_function(_check_folder, TEXT)
 """A folder below another: names with slashes between them."""
 
 
-def fields(required: Mapping[str, CoreSchema], **known: CoreSchema) -> CoreSchema:
+def object_schema(required: Mapping[str, CoreSchema], **known: CoreSchema) -> CoreSchema:
     """An object with known names; other names may hold anything that is plain.
 
     Args:
@@ -97,7 +97,7 @@ def fields(required: Mapping[str, CoreSchema], **known: CoreSchema) -> CoreSchem
     )
 
 
-def checker(schema: CoreSchema) -> Callable[[Any], None]:
+def make_validator(schema: CoreSchema) -> Callable[[Any], None]:
     """A function that raises Wrong for values that are not plain, or not as a schema says.
 
     Nothing is converted: "1" and true are no numbers.
@@ -105,18 +105,18 @@ def checker(schema: CoreSchema) -> Callable[[Any], None]:
     validator = SchemaValidator(schema)
 
     def check(value: Any) -> None:
-        plain(value)
+        check_json_value(value)
         try:
             validator.validate_python(value, strict=True)
         except ValidationError as error:
             fault, *_ = error.errors()
-            shown = "" if fault["type"] == "missing" else f": {short(fault['input'])}"
-            raise Wrong(f"{_describe(fault)}{shown}", *fault["loc"]) from None
+            shown = "" if fault["type"] == "missing" else f": {short_repr(fault['input'])}"
+            raise InvalidValueError(f"{_describe(fault)}{shown}", *fault["loc"]) from None
 
     return check
 
 
-def plain(value: Any, depth: int = MAX_DEPTH) -> None:
+def check_json_value(value: Any, depth: int = MAX_DEPTH) -> None:
     """Refuse what is not made of finite numbers, texts, lists and objects.
 
     Raises:
@@ -127,24 +127,24 @@ def plain(value: Any, depth: int = MAX_DEPTH) -> None:
         _check_text(value)
     elif kind is float:
         if not -MAX_NUMBER <= value <= MAX_NUMBER:  # NaN is in no range
-            raise Wrong(f"is {value}: it must be finite, and at most {MAX_NUMBER:g}")
+            raise InvalidValueError(f"is {value}: it must be finite, and at most {MAX_NUMBER:g}")
     elif kind is int:
         if abs(value) > MAX_INTEGER:
-            raise Wrong(f"is too large: {short(value)}")
+            raise InvalidValueError(f"is too large: {short_repr(value)}")
     elif kind is list or kind is dict:
         if not depth:
-            raise Wrong("is nested too deeply")
+            raise InvalidValueError("is nested too deeply")
         if kind is list and _are_finite(value):
             return
         for key, item in value.items() if kind is dict else enumerate(value):
             try:
                 if kind is dict:
                     _check_key(key)
-                plain(item, depth - 1)
-            except Wrong as error:
-                raise Wrong(error.reason, key, *error.path) from None
+                check_json_value(item, depth - 1)
+            except InvalidValueError as error:
+                raise InvalidValueError(error.reason, key, *error.path) from None
     elif value is not None and kind is not bool:
-        raise Wrong(f"is not plain: {kind.__name__}")
+        raise InvalidValueError(f"is not plain: {kind.__name__}")
 
 
 def _are_finite(values: list[Any]) -> bool:
@@ -156,19 +156,19 @@ def _are_finite(values: list[Any]) -> bool:
 
 def _check_text(text: str) -> None:
     if len(text) > MAX_TEXT:
-        raise Wrong(f"is longer than {MAX_TEXT} characters")
+        raise InvalidValueError(f"is longer than {MAX_TEXT} characters")
     if not text.isprintable() and printable(text) != text:  # it could command a terminal
-        raise Wrong(f"has characters that cannot be printed: {short(text)}")
+        raise InvalidValueError(f"has characters that cannot be printed: {short_repr(text)}")
 
 
 @lru_cache(maxsize=4096)  # records have the same keys, by the thousand
 def _check_key(key: Any) -> None:
     if type(key) is not str or not 0 < len(key) <= MAX_LABEL:
-        raise Wrong(f"is not a text of 1 to {MAX_LABEL} characters: {short(key)}")
+        raise InvalidValueError(f"is not a text of 1 to {MAX_LABEL} characters: {short_repr(key)}")
     _check_text(key)
 
 
-def leaves(
+def iter_leaves(
     value: Any, *path: str, separator: str = ".", lists: bool = False
 ) -> Iterator[tuple[str, Any]]:
     """Every value in objects inside one another, after the keys that lead to it.
@@ -184,10 +184,10 @@ def leaves(
         yield separator.join(path), value
         return
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from leaves(item, *path, str(key), separator=separator, lists=lists)
+        yield from iter_leaves(item, *path, str(key), separator=separator, lists=lists)
 
 
-def short(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value as it is quoted in a sentence."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
@@ -222,7 +222,7 @@ FAULTS = {
 """What pydantic's kinds of faults are called here."""
 
 
-def describe_faults(error: ValidationError) -> str:
+def describe_errors(error: ValidationError) -> str:
     """What is wrong with an option, to follow it in a sentence."""
     # A class is among the types of a parameter, but no config can hold one.
     faults = [fault for fault in error.errors() if fault["type"] != "needs_python_object"]
@@ -247,7 +247,7 @@ def machine_memory() -> int:
     with suppress(AttributeError, OSError, ValueError):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     with suppress(OSError, ValueError):  # "max"
-        limits.append(int(GROUP_LIMIT.read_text()))
+        limits.append(int(CGROUP_MEMORY_LIMIT.read_text()))
     return min(limits)
 
 

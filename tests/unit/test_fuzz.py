@@ -26,7 +26,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from focusing import cli
-from focusing.compose import check, compose_config, config_dir
+from focusing.compose import check_config, compose_config, config_dir
 from focusing.config import Optim
 from focusing.data.decoders import load_npy, load_npz, read_cifar, read_idx
 from focusing.data.image_sets import open_image
@@ -168,7 +168,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 def test_options(place: Path, overrides: list[str]) -> None:
     """As far as training, which would take what it takes."""
     with only_sentences(place):
-        config = check(compose_config(*overrides))
+        config = check_config(compose_config(*overrides))
         run_folder(config)
         config["data"]["fake"] = config["data"]["name"] != "synthetic"
         data = load_data(config)

@@ -21,7 +21,7 @@ from focusing.reports.settings import Edition, editions, editions_of
 from focusing.reports.tables import Table, Unit
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
-from focusing.results.stats import Interval, Spread
+from focusing.results.stats import Interval, ScoreSummary
 
 SIGNIFICANT = 0.05
 JUDGED = ("focus", "dynamic")
@@ -246,7 +246,7 @@ class Kept:
     experiment: str
     size: str
     rule: str
-    gone: Spread
+    gone: ScoreSummary
 
 
 def kept(collection: Collection) -> list[Kept]:

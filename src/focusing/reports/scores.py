@@ -19,8 +19,8 @@ from focusing.reports.tables import (
     text,
 )
 from focusing.results.collect import Run
-from focusing.results.frame import overlap, replicate_key, tested_on
-from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, Spread, spread
+from focusing.results.frame import replicate_key, resampling_ratio, split_key
+from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, ScoreSummary, summarize
 
 ALL_DATA, WITHOUT_VALIDATION = "all", "without the validation split"
 SCORES_NOTE = (
@@ -45,11 +45,11 @@ class Scored:
     """
 
     values: Mapping[Any, float]
-    spread: Spread
+    spread: ScoreSummary
     trained_on: str
     paired: bool = False
     overlap: float | None = None
-    squared: Spread | None = None
+    squared: ScoreSummary | None = None
 
     @property
     def mark(self) -> str:
@@ -90,7 +90,7 @@ class Scored:
         return record
 
 
-def mean_and_deviation(spread: Spread) -> str:
+def mean_and_deviation(spread: ScoreSummary) -> str:
     """In print; a single value has no deviation."""
     return number(spread.mean) + ("" if spread.std is None else f" ± {number(spread.std)}")
 
@@ -113,8 +113,8 @@ def scored(runs: Sequence[Run], protocol: str) -> Scored | None:
         values,
         unit.spread(list(values.values())),
         WITHOUT_VALIDATION if held else ALL_DATA,
-        len(set(map(tested_on, chosen))) > 1,
-        overlap(chosen),
+        len(set(map(split_key, chosen))) > 1,
+        resampling_ratio(chosen),
         _squared(chosen, protocol) if unit.lower_is_better else None,
     )
 
@@ -126,9 +126,9 @@ def comparison_lines(test: Comparison) -> list[str]:
     return [line] if test.p_holm is None else [line, f"p={p_value(test.p_holm)}"]
 
 
-def _squared(runs: Sequence[Run], protocol: str) -> Spread | None:
+def _squared(runs: Sequence[Run], protocol: str) -> ScoreSummary | None:
     values = [errors[protocol] for run in runs if protocol in (errors := squared_errors(run))]
-    return spread(values, lower_is_better=True) if len(values) == len(runs) else None
+    return summarize(values, lower_is_better=True) if len(values) == len(runs) else None
 
 
 @lru_cache(maxsize=4096)  # tables, figures and the page ask, and every time the record is read

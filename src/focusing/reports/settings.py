@@ -33,7 +33,7 @@ from focusing.results.frame import (
     varying_options,
     with_varied_data,
 )
-from focusing.results.stats import Comparison, Spread, compare, holm, spread
+from focusing.results.stats import Comparison, ScoreSummary, compare, holm, summarize
 
 UNSPECIFIED = ("optim.drop_last=",)
 """Options of which the paper says nothing: whatever they are, a run is as published."""
@@ -130,7 +130,7 @@ class Setting:
         )
 
     @cached_property
-    def measured(self) -> Mapping[str, Spread]:
+    def measured(self) -> Mapping[str, ScoreSummary]:
         """Mean and so on of every measurement that is a single number and that any run has."""
         table = pd.DataFrame([measurements(run) for run in self.runs])
         return {name: _described(name, column.dropna().tolist()) for name, column in table.items()}
@@ -162,11 +162,11 @@ class Setting:
         return block_head(self.data, self.unit, self.source, *self.overrides)
 
 
-def _described(name: str, values: Sequence[float]) -> Spread:
+def _described(name: str, values: Sequence[float]) -> ScoreSummary:
     """A measurement: a share is between none and all, a time not below 0."""
     if name.endswith("(%)"):
         return Unit("accuracy").spread(values)
-    return Unit(SECONDS).spread(values) if name == SECONDS else spread(values)
+    return Unit(SECONDS).spread(values) if name == SECONDS else summarize(values)
 
 
 def block_head(data: str, unit: Unit, *lines: str) -> Cell:

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError, printable
-from focusing.results.identity import config_hash, upgrade
-from focusing.results.record import SERIES_OF
+from focusing.results.identity import config_hash, upgrade_config
+from focusing.results.record import METRIC_KEYS
 from focusing.results.record_schema import check_record, parse, parse_record
 from focusing.results.store import (
     ARCHIVE,
     ARCHIVE_LINE,
     RECORD_FILE,
     atomic_write,
-    read_lines,
+    read_archive,
     read_run,
 )
 
@@ -152,7 +152,7 @@ class Collection:
         return [run for run in self.runs if run.experiment == experiment]
 
 
-def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> Run:
+def run_from_record(path: Path, record: Mapping[str, Any], file: Path | None = None) -> Run:
     """A run from its record, which need not have its series.
 
     Args:
@@ -160,7 +160,7 @@ def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> R
         record: the record, checked.
         file: the archive that holds it; None: it is in the run folder.
     """
-    config = upgrade(record["config"], (record.get("data") or {}).get("train"))
+    config = upgrade_config(record["config"], (record.get("data") or {}).get("train"))
     # A run may fail before it has any data.
     sizes = dict(record.get("data") or {"name": config["data"]["name"]})
     data, model, experiment = sizes.pop("name"), config["model"]["name"], record["experiment"]
@@ -237,7 +237,7 @@ def _finished(folder: Path) -> dict[tuple[str, str, int], Run]:
     return {(run.experiment, run.config_hash, run.seed): run for run in runs}
 
 
-def published(config: Mapping[str, Any]) -> Run | None:
+def find_published(config: Mapping[str, Any]) -> Run | None:
     """The finished run of a config in the folder ``sweep.archive``, read once per process.
 
     None if there is no such run, or no such folder in the config.
@@ -281,7 +281,7 @@ def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
             if isinstance(record, str):
                 unreadable.append((file, printable(f"{place}: {record}" if place else record)))
                 continue
-            run = run_of(file.parent / place, record, file)
+            run = run_from_record(file.parent / place, record, file)
             key = (*_identity(run), run.source, run.fingerprint)
             earlier = best.get(key)
             repeated += earlier is not None
@@ -317,7 +317,7 @@ def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
         if state.st_size > MAX_RECORD_BYTES:
             raise ValueError(f"larger than {MAX_RECORD_BYTES >> 20} MiB")
         if path.name == ARCHIVE:
-            entries = [list(entry) for entry in read_lines(path)]
+            entries = [list(entry) for entry in read_archive(path)]
         else:
             record = parse_record(path.read_bytes())
             check_record(record)
@@ -334,7 +334,7 @@ def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
 def _validation(record: Mapping[str, Any]) -> float | None:
     """The validation score of the epoch that it chose; kept of a record without its series."""
     score = (record["scores"].get("holdout") or {}).get("epoch")
-    short = SERIES_OF.get(str(record.get("metric")), "")
+    short = METRIC_KEYS.get(str(record.get("metric")), "")
     values = (record.get("series") or {}).get(f"val/{short}")
     kept = values[score] if score is not None and values else record.get("validation")
     return float(kept) if isinstance(kept, int | float) else None

@@ -15,19 +15,21 @@ from typing import Any, TypeVar
 import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.results.collect import Run
-from focusing.results.identity import IRRELEVANT, IRRELEVANT_TO_TRAINER, ONLOOKERS
-from focusing.validation import leaves
+from focusing.results.identity import PASSIVE_CALLBACKS, UNHASHED_OPTIONS, UNHASHED_TRAINER_OPTIONS
+from focusing.validation import iter_leaves
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 Settings = Mapping[str, Any]
 
-FACTS = ("experiment", "size", "variant", "data", "source", "model", "protocol", "seed", "trial",
-         "metric", "holdout", "fingerprint", "content", "config_hash", "finished")  # fmt: skip
-"""What the columns of ``frame(runs)["run"]`` hold: attributes of :class:`Run`."""
+RUN_COLUMNS = (
+    *("experiment", "size", "variant", "data", "source", "model", "protocol", "seed", "trial"),
+    *("metric", "holdout", "fingerprint", "content", "config_hash", "finished"),
+)
+"""Columns of ``frame(runs)["run"]``: attributes of :class:`Run`."""
 REPLICATE_OPTIONS = ("seed", "data.fold", "data.split_seed")
 """Options in which replicates of an experiment differ."""
-NO_SETTING = (*IRRELEVANT, "protocol", "size", "variant")
+EXCLUDED_OPTIONS = (*UNHASHED_OPTIONS, "protocol", "size", "variant")
 """Options that are columns or sections of tables, or change nothing."""
 TRIAL_OPTIONS = tuple(
     f"{group}.{name}"
@@ -62,12 +64,12 @@ def frame(runs: Sequence[Run]) -> pd.DataFrame:
     """The tidy table of some runs.
 
     Returns:
-        A row per run, which is also its index. The columns have two levels: ``run`` (the names of
-        ``FACTS``), ``score`` (by protocol, as in the record), ``option`` (dotted names; None if a
-        run does not have it) and ``measured`` (numbers that callbacks measured).
+        One row per run, indexed by the run. The columns have two levels: ``run`` (``RUN_COLUMNS``),
+        ``score`` (by protocol), ``option`` (dotted names; None if a run lacks the option) and
+        ``measured`` (numbers measured by callbacks).
     """
     parts = {
-        "run": [{name: getattr(run, name) for name in FACTS} for run in runs],
+        "run": [{name: getattr(run, name) for name in RUN_COLUMNS} for run in runs],
         "score": [run.scores for run in runs],
         "option": [settings(run) for run in runs],
         "measured": [measurements(run) for run in runs],
@@ -104,12 +106,12 @@ def settings(run: Run) -> Settings:
 
 def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The options of any config that can change a score, whatever its protocol."""
-    options = {name: value for name, value in config.items() if name not in NO_SETTING}
-    ignored = *REPLICATE_OPTIONS, *(f"trainer.{option}" for option in IRRELEVANT_TO_TRAINER)
-    onlookers = tuple(f"callbacks.{name}." for name in ONLOOKERS)
+    options = {name: value for name, value in config.items() if name not in EXCLUDED_OPTIONS}
+    ignored = *REPLICATE_OPTIONS, *(f"trainer.{option}" for option in UNHASHED_TRAINER_OPTIONS)
+    onlookers = tuple(f"callbacks.{name}." for name in PASSIVE_CALLBACKS)
     return {
         name: value
-        for name, value in leaves(options)
+        for name, value in iter_leaves(options)
         if name not in ignored and not f"{name}.".startswith(onlookers)
     }
 
@@ -133,7 +135,7 @@ def measurements(run: Run) -> dict[str, float]:
     if share is not None:
         numbers[FOCI_STUCK] = share
     analyses = {name: value for name, value in run.measured.items() if name != "stuck"}
-    for name, value in leaves(analyses):
+    for name, value in iter_leaves(analyses):
         if isinstance(value, int | float) and not isinstance(value, bool):
             numbers[name] = float(value)
     if run.seconds is not None:
@@ -155,7 +157,7 @@ def replicate_key(run: Run) -> tuple[Any, ...]:
     return run.seed, data.get("fold"), data.get("split_seed"), data_seed, run.trial
 
 
-def tested_on(run: Run) -> tuple[Any, ...]:
+def split_key(run: Run) -> tuple[Any, ...]:
     """What chose the run's test data among those of its replicates: fold, split, seed or trial."""
     data = run.data_options
     split = None
@@ -166,13 +168,13 @@ def tested_on(run: Run) -> tuple[Any, ...]:
     return split, run.seed if data_seed is None else data_seed, run.trial
 
 
-def overlap(runs: Sequence[Run]) -> float | None:
+def resampling_ratio(runs: Sequence[Run]) -> float | None:
     """Test samples per training sample, if replicates are random splits, which share samples.
 
     Folds share no test samples, and official splits are the same in all replicates: None for these.
     """
     random_splits = all(run.data_options.get("split") == "random" for run in runs)
-    if not random_splits or len(set(map(tested_on, runs))) < 2:
+    if not random_splits or len(set(map(split_key, runs))) < 2:
         return None
     test, train = (sum(run.sizes.get(split) or 0 for run in runs) for split in ("test", "train"))
     return test / train if train else None

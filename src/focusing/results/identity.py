@@ -2,7 +2,7 @@
 
 Two configs compute the same if they differ from the schema's defaults in the same way. So an option
 that is new, and at its default, changes no hash, and finished runs stay finished. What else changes
-between versions is mapped by :func:`upgrade`: rename an option there, never in a record.
+between versions is mapped by :func:`upgrade_config`: rename an option there, never in a record.
 """
 
 from __future__ import annotations
@@ -16,14 +16,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from focusing.config import OLD_NAME, SCHEMA_TARGETS, USUAL, Config, drops_rest, group_schemas
+from focusing.config import (
+    LEGACY_NAME,
+    PAPER_EDITION,
+    SCHEMA_TARGETS,
+    Config,
+    drops_last_batch,
+    group_schemas,
+)
 
 VERSION = 2
 """Of the hash. Version 1 was made of every option, and changed with every new one."""
-IRRELEVANT = ("name", "seed", "resume", "force", "figures", "paths", "logger", "sweep")
+UNHASHED_OPTIONS = ("name", "seed", "resume", "force", "figures", "paths", "logger", "sweep")
 """Options of a run that do not change what it computes (the seed has a folder of its own)."""
-IRRELEVANT_TO_TRAINER = ("accelerator", "devices")
-ONLOOKERS = ("progress", "throughput", "flush", "stuck", "trajectory", "trial", "windows")
+UNHASHED_TRAINER_OPTIONS = ("accelerator", "devices")
+PASSIVE_CALLBACKS = ("progress", "throughput", "flush", "stuck", "trajectory", "trial", "windows")
 """Callbacks that only watch; ``trial`` may end a run early, which is then not done."""
 _MODEL = "mu sigma hidden filters kernel pool features pretrained pad embedding"
 _DATA = (
@@ -50,9 +57,9 @@ Options = Mapping[str, Any]
 
 def config_hash(config: Options) -> str:
     """Ten hexadecimal digits that are equal for configs that compute the same."""
-    kept = {name: value for name, value in config.items() if name not in IRRELEVANT}
-    kept = _renamed(kept, {name: {usual: OLD_NAME} for name, usual in USUAL.items()})
-    for group, dropped in (("trainer", IRRELEVANT_TO_TRAINER), ("callbacks", ONLOOKERS)):
+    kept = {name: value for name, value in config.items() if name not in UNHASHED_OPTIONS}
+    kept = _renamed(kept, {name: {usual: LEGACY_NAME} for name, usual in PAPER_EDITION.items()})
+    for group, dropped in (("trainer", UNHASHED_TRAINER_OPTIONS), ("callbacks", PASSIVE_CALLBACKS)):
         options = kept.get(group) or {}
         kept[group] = {name: value for name, value in options.items() if name not in dropped}
     for group, options in kept.items():
@@ -68,7 +75,7 @@ def run_folder(config: Options) -> Path:
     return output.joinpath(config["name"], config_hash(config), f"seed={config['seed']}")
 
 
-def upgrade(config: Options, samples: int | None = None) -> dict[str, Any]:
+def upgrade_config(config: Options, samples: int | None = None) -> dict[str, Any]:
     """The config of an older record as this version would write it.
 
     Args:
@@ -81,7 +88,7 @@ def upgrade(config: Options, samples: int | None = None) -> dict[str, Any]:
         # Before the option every run trained on its last batch, unless that was a single sample.
         batch_norm = bool(config["model"].get("batch_norm"))
         size = optim["batch_size"]
-        leaves_out = drops_rest("auto", samples, size, batch_norm=batch_norm)
+        leaves_out = drops_last_batch("auto", samples, size, batch_norm=batch_norm)
         trained = leaves_out and samples % size not in (0, 1)
         upgraded["optim"] = {**optim, "drop_last": False if trained else "auto"}
     for group, options in upgraded.items():
@@ -91,20 +98,22 @@ def upgrade(config: Options, samples: int | None = None) -> dict[str, Any]:
     return upgraded
 
 
-def current_names(record: Any) -> Any:
+def rename_legacy_values(record: Any) -> Any:
     """A record, or anything else, with today's names of sizes, variants and protocols."""
     if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
         return record
-    config = current_config(record["config"])
+    config = rename_legacy_options(record["config"])
     scores = record.get("scores")
-    if isinstance(scores, dict) and OLD_NAME in scores:
-        scores = {USUAL["protocol"] if key == OLD_NAME else key: scores[key] for key in scores}
+    if isinstance(scores, dict) and LEGACY_NAME in scores:
+        scores = {
+            PAPER_EDITION["protocol"] if key == LEGACY_NAME else key: scores[key] for key in scores
+        }
     return {**record, "config": config, **({"scores": scores} if "scores" in record else {})}
 
 
-def current_config(config: Options) -> dict[str, Any]:
+def rename_legacy_options(config: Options) -> dict[str, Any]:
     """A config with today's names of sizes, variants and protocols."""
-    return _renamed(config, {name: {OLD_NAME: usual} for name, usual in USUAL.items()})
+    return _renamed(config, {name: {LEGACY_NAME: usual} for name, usual in PAPER_EDITION.items()})
 
 
 def _renamed(config: Options, names: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from focusing.models import Network
 
 PACKAGES = ("focusing", "torch", "pytorch-lightning", "hydra-core", "omegaconf", "numpy")
-SERIES_OF = {"accuracy": "acc", "mae": "mae"}
+METRIC_KEYS = {"accuracy": "acc", "mae": "mae"}
 """Metric of a record -> its name in the series; of mae, less is better."""
 
 Series = Mapping[str, Sequence[float]]
 
 
-def describe_start(
+def start_record(
     config: Mapping[str, Any], data: DataSet, splits: Mapping[str, Split], net: Network
 ) -> dict[str, Any]:
     """The first half of a record, known before training.
@@ -61,7 +61,7 @@ def describe_start(
     }
 
 
-def describe_end(start: Mapping[str, Any], series: Series, **more: Any) -> dict[str, Any]:
+def finish_record(start: Mapping[str, Any], series: Series, **more: Any) -> dict[str, Any]:
     """The whole record.
 
     Args:
@@ -85,7 +85,7 @@ def scores(series: Series, metric: str) -> dict[str, dict[str, Any] | None]:
         ``best_test``: the best of all epochs; ``holdout``: at the epoch that is best on the
         validation split, None without one; ``last``: after the last epoch.
     """
-    short = SERIES_OF[metric]
+    short = METRIC_KEYS[metric]
     test, val = series.get(f"test/{short}"), series.get(f"val/{short}")
     if not test:
         return {"best_test": None, "holdout": None, "last": None}

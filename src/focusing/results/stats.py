@@ -36,7 +36,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Spread:
+class ScoreSummary:
     """Mean, standard deviation (``ddof=1``), best and number of some scores."""
 
     n: int
@@ -88,9 +88,9 @@ class Comparison:
     p_resampled_holm: float | None = None
 
 
-def spread(values: Sequence[float], *, lower_is_better: bool = False) -> Spread:
+def summarize(values: Sequence[float], *, lower_is_better: bool = False) -> ScoreSummary:
     """Describe some scores, at least one."""
-    return Spread(
+    return ScoreSummary(
         n=len(values),
         mean=float(np.mean(values)),
         std=float(np.std(values, ddof=DDOF)) if len(values) > DDOF else None,

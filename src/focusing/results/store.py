@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from focusing.errors import BusyError, DamagedError, UserError, printable
 from focusing.results.record_schema import SCHEMA, check_record, parse_record
-from focusing.validation import FOLDER, checker, fields, is_name, short
+from focusing.validation import FOLDER, is_name, make_validator, object_schema, short_repr
 
 if TYPE_CHECKING:
     import optuna
@@ -34,7 +34,7 @@ FIGURES_COMPLETE = Path("figures", ".complete")
 STUDY_SUFFIX = ".journal"
 MAX_ARCHIVE_BYTES = 2**30
 """Limit on an unpacked archive; all published records take a thirtieth of it."""
-ARCHIVE_LINE = checker(fields({"folder": FOLDER}))
+ARCHIVE_LINE = make_validator(object_schema({"folder": FOLDER}))
 SERIES_DIGITS = 5
 """Significant digits of a series in an archive, more than a figure shows; scores are exact."""
 
@@ -72,7 +72,7 @@ def set_aside(path: Path) -> Path:
     return path.replace(path.with_name(f"{path.name}.damaged"))
 
 
-def inside(folder: Path, *names: str) -> Path:
+def safe_join(folder: Path, *names: str) -> Path:
     """The path of names below a folder, for names that come from a file.
 
     Raises:
@@ -119,7 +119,7 @@ def read_record(run_dir: Path) -> Record | None:
         record: Record = parse_record(path.read_bytes())
         if isinstance(record, dict) and record.get("schema", SCHEMA) != SCHEMA:
             raise UserError(
-                f"{path} has schema {short(record['schema'])}, this version reads {SCHEMA}."
+                f"{path} has schema {short_repr(record['schema'])}, this version reads {SCHEMA}."
             )
         check_record(record)
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def read_record(run_dir: Path) -> Record | None:
     return record
 
 
-def record_of(run_dir: Path) -> Record | None:
+def load_record(run_dir: Path) -> Record | None:
     """The record of a run; a damaged one is set aside, and the run goes on without it."""
     try:
         return read_record(run_dir)
@@ -139,9 +139,9 @@ def record_of(run_dir: Path) -> Record | None:
         return None
 
 
-def finished(run_dir: Path) -> Record | None:
+def finished_record(run_dir: Path) -> Record | None:
     """The record of a run that is done, else None."""
-    record = record_of(run_dir)
+    record = load_record(run_dir)
     return record if record and record["status"] == "done" else None
 
 
@@ -150,7 +150,7 @@ def has_figures(run_dir: Path) -> bool:
     return (run_dir / FIGURES_COMPLETE).exists()
 
 
-def lock_of(run_dir: Path) -> FileLock:
+def run_lock(run_dir: Path) -> FileLock:
     """The lock that the process running in a folder holds; nobody waits for it."""
     return FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0)
 
@@ -176,13 +176,13 @@ def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path |
     """
     aside = run_dir.with_name(f".{run_dir.name}.previous")
     run_dir.parent.mkdir(parents=True, exist_ok=True)
-    lock = lock_of(run_dir)
+    lock = run_lock(run_dir)
     try:
         lock.acquire()
     except Timeout:
         raise BusyError(f"Another process is running {run_dir}.") from None
     try:
-        if finished(run_dir):
+        if finished_record(run_dir):
             if not again:
                 raise FinishedError
             shutil.rmtree(aside, ignore_errors=True)
@@ -194,13 +194,13 @@ def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path |
         try:
             yield last if last.exists() or last.with_name("best.ckpt").exists() else None
         except Exception:
-            if aside.exists() and not finished(run_dir):
+            if aside.exists() and not finished_record(run_dir):
                 failed = run_dir.with_name(f".{run_dir.name}.failed")
                 shutil.rmtree(failed, ignore_errors=True)
                 run_dir.rename(failed)
                 aside.rename(run_dir)
             raise
-        if finished(run_dir):
+        if finished_record(run_dir):
             shutil.rmtree(aside, ignore_errors=True)
     finally:
         lock.release()
@@ -232,7 +232,7 @@ def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
     atomic_write(folder / ARCHIVE, lzma.compress(text.encode()))
 
 
-def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:
+def read_archive(file: Path) -> Iterator[tuple[str, Record | str]]:
     """Run folder and record of every line of an archive; for a bad line its number, and why.
 
     Raises:
@@ -284,7 +284,7 @@ def read_run(folder: Path, file: Path) -> Record:
 @lru_cache(maxsize=4)
 def _cached_archive(file: Path, changed: int) -> dict[str, Record]:
     """The records of an archive by their run folders; bad lines are left out."""
-    return {folder: record for folder, record in read_lines(file) if not isinstance(record, str)}
+    return {folder: record for folder, record in read_archive(file) if not isinstance(record, str)}
 
 
 def _published(record: Mapping[str, Any]) -> Record:

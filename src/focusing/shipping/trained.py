@@ -16,7 +16,7 @@ from focusing.data import Batches, DataSet, Split
 from focusing.data.batches import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
-from focusing.results.identity import current_config
+from focusing.results.identity import rename_legacy_options
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.metrics import score
 from focusing.training.trainer import (
@@ -26,19 +26,28 @@ from focusing.training.trainer import (
     resolve_source,
     split_data,
 )
-from focusing.validation import AT_LEAST_ONE, COUNT, LABEL, PROTOCOL, SHARE, TEXT, checker, fields
+from focusing.validation import (
+    AT_LEAST_ONE,
+    COUNT,
+    LABEL,
+    PROTOCOL,
+    SHARE,
+    TEXT,
+    make_validator,
+    object_schema,
+)
 
 PRUNED = "pruned.pt"
-_TARGET = fields({"_target_": TEXT, "name": LABEL})
-RUN_CONFIG = checker(
-    fields(
+_TARGET = object_schema({"_target_": TEXT, "name": LABEL})
+RUN_CONFIG = make_validator(
+    object_schema(
         {
             "seed": COUNT,
             "data": _TARGET,
             "model": _TARGET,
-            "optim": fields({"batch_size": AT_LEAST_ONE}),
-            "protocol": fields({"name": PROTOCOL, "holdout": SHARE}),
-            "paths": fields({"data_dir": TEXT}),
+            "optim": object_schema({"batch_size": AT_LEAST_ONE}),
+            "protocol": object_schema({"name": PROTOCOL, "holdout": SHARE}),
+            "paths": object_schema({"data_dir": TEXT}),
         }
     )
 )
@@ -139,7 +148,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.yaml"
     try:
         config: dict[str, Any] = yaml.safe_load(path.read_bytes())
-        config = current_config(config) if isinstance(config, dict) else config
+        config = rename_legacy_options(config) if isinstance(config, dict) else config
         RUN_CONFIG(config)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder} is not a run folder: it has no config.yaml.") from None

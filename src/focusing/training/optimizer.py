@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from focusing.config import FociOptim, Optim
-from focusing.errors import UserError, hint
+from focusing.errors import UserError, suggest
 from focusing.nn import FocusedAttention, FocusedLinear, param_groups
 
 FocusedLayer = FocusedLinear | FocusedAttention
@@ -59,8 +59,8 @@ def _make(
         options["momentum"] = own.momentum
     for option in options:
         if option not in accepted:
-            hint = "null" if option == "momentum" else "without it"
-            raise UserError(f"{prefix}.{option}: {own.name} has no such option, use {hint}.")
+            alternative = "null" if option == "momentum" else "without it"
+            raise UserError(f"{prefix}.{option}: {own.name} has no such option, use {alternative}.")
     if optim.l2 and prefix == "optim" and "weight_decay" not in accepted:
         raise UserError(f"optim.l2={optim.l2}: {own.name} has no L2 penalty, use 0.")
     try:
@@ -131,7 +131,7 @@ def _optimizer_class(prefix: str, name: str) -> type[torch.optim.Optimizer]:
     ]
     if name in known:
         return getattr(torch.optim, name)  # type: ignore[no-any-return]
-    nearest = hint(name, known, cutoff=0.3)
+    nearest = suggest(name, known, cutoff=0.3)
     raise UserError(f"{prefix}.name={name} is not an optimizer of torch.optim{nearest}")
 
 

@@ -30,7 +30,7 @@ from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.results.store import atomic_write, set_aside
 from focusing.training.checkpoint import encode, fingerprint, load_sealed
-from focusing.validation import TEXT, checker, fields
+from focusing.validation import TEXT, make_validator, object_schema
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule
@@ -87,7 +87,7 @@ def raise_if_interrupted() -> None:
 
 DATA_FILE = Path("checkpoints", "data.json")
 """In a run folder: what its checkpoints were trained on. The record comes only at the end."""
-DATA_FACTS = checker(fields({"source": TEXT, "fingerprint": TEXT}))
+DATA_FACTS = make_validator(object_schema({"source": TEXT, "fingerprint": TEXT}))
 
 
 def note_data(run_dir: Path, data: DataSet) -> None:

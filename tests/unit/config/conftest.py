@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from focusing.compose import check, compose_config, config_dir, hydra_ready
+from focusing.compose import check_config, compose_config, config_dir, hydra_ready
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def hydra() -> Iterator[None]:
 
 def config(*overrides: str) -> dict[str, Any]:
     """A checked config; needs the fixture ``hydra``."""
-    return check(compose_config(*overrides))
+    return check_config(compose_config(*overrides))
 
 
 def files(*groups: str) -> list[str]:

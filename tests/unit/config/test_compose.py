@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from focusing.compose import check, compose_config, config_dir, explain, override_data
+from focusing.compose import check_config, compose_config, config_dir, override_data, user_message
 from focusing.config import Optim, data_dir
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
@@ -125,7 +125,7 @@ def test_networks_on_the_same_data_are_one_experiment(model: str) -> None:
     ],
 )
 def test_every_focus_option_reaches_the_layer(default: DictConfig, override: str) -> None:
-    config = check(changed(default, override))
+    config = check_config(changed(default, override))
     build_net(config, load_data(config))
 
 
@@ -152,7 +152,7 @@ WRONG = {
 def test_a_wrong_name_type_or_choice_is_named_with_the_nearest(override: str) -> None:
     with pytest.raises((HydraException, UserError, ValueError)) as raised:
         compose_config(override)
-    sentence = str(explain(raised.value))
+    sentence = str(user_message(raised.value))
     assert sentence.startswith(WRONG[override])
     assert "\n" not in sentence
 
@@ -203,16 +203,16 @@ REFUSED = {
 @pytest.mark.parametrize("override", REFUSED)
 def test_an_impossible_value_is_refused(default: DictConfig, override: str) -> None:
     with pytest.raises(UserError, match=REFUSED[override]):
-        check(changed(default, override))
+        check_config(changed(default, override))
 
 
 def test_what_only_foci_use_is_refused_without_them(default: DictConfig) -> None:
     dense = compose_config("data=cifar10", "model=cnn_dense", "variant=author")
-    check(dense)  # the recipes have none of it
+    check_config(dense)  # the recipes have none of it
     for option in ("sigma_l1=1", "mu_repulsion=1", "anneal_epochs=3"):
         with pytest.raises(UserError, match=r"optim\..* is of no use to model=cnn_dense"):
-            check(changed(dense, f"optim.{option}"))
-        check(changed(default, f"optim.{option}"))
+            check_config(changed(dense, f"optim.{option}"))
+        check_config(changed(default, f"optim.{option}"))
 
 
 @pytest.mark.parametrize("override", ["=1", "+='1'", "~", "+@model=1", ""])
@@ -224,14 +224,14 @@ def test_an_option_has_a_name(override: str) -> None:
 def test_what_a_command_needs_before_the_check_is_named_too() -> None:
     with pytest.raises(AttributeError) as raised:
         _ = compose_config("~sweep").sweep
-    assert str(explain(raised.value)).startswith("sweep is missing")
+    assert str(user_message(raised.value)).startswith("sweep is missing")
 
 
 def test_an_interpolation_does_not_go_on_for_ever() -> None:
     with pytest.raises(OmegaConfBaseException) as raised:
-        check(compose_config("model.hidden=${focusing.spread:0,1,1000000000}"))
+        check_config(compose_config("model.hidden=${focusing.spread:0,1,1000000000}"))
     sentence = "model.hidden: focusing.spread: 1000000000 is not a number from 1 to 100000."
-    assert explain(raised.value) == sentence
+    assert user_message(raised.value) == sentence
 
 
 TOO_LARGE = {
@@ -251,22 +251,24 @@ TOO_LARGE = {
 def test_what_no_memory_can_hold_is_refused_before_it_is_allocated(
     default: DictConfig, overrides: str
 ) -> None:
-    config = check(changed(default, overrides))
+    config = check_config(changed(default, overrides))
     with pytest.raises(UserError, match=TOO_LARGE[overrides]):
         build_net(config, load_data(config))
 
 
 def test_other_errors_are_not_explained() -> None:
-    assert explain(RuntimeError("x")) is None
+    assert user_message(RuntimeError("x")) is None
 
 
 def test_one_hidden_layer_needs_no_brackets(default: DictConfig) -> None:
-    one, listed = (check(changed(default, f"model.hidden={width}")) for width in ("4", "[4]"))
+    one, listed = (
+        check_config(changed(default, f"model.hidden={width}")) for width in ("4", "[4]")
+    )
     assert one["model"]["hidden"] == [4]
     assert config_hash(one) == config_hash(listed)
     for wrong in ("abc", "[4,x]", "true"):
         with pytest.raises(UserError, match="is not a number of neurons or a list of them"):
-            check(changed(default, f"model.hidden={wrong}"))
+            check_config(changed(default, f"model.hidden={wrong}"))
 
 
 # The data of a trained network --------------------------------------------------------------

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from focusing import instantiate as module
 from focusing.callbacks import ClipFoci
-from focusing.cli import take_trust
+from focusing.cli import parse_trust_and_help
 from focusing.compose import compose_config, config_dir, prepare_hydra
 from focusing.config import SCHEMA_TARGETS
 from focusing.data import DataSet
@@ -176,7 +176,7 @@ def test_an_installed_package_may_add_its_own(own: Path, monkeypatch: pytest.Mon
 def test_trust_is_taken_from_the_command_line(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trusting = "-m --trust-target a.B x=1,2 --config-dir d --trust-target=c.D ~y"
     monkeypatch.setattr(sys, "argv", ["train.py", *trusting.split()])
-    take_trust()
+    parse_trust_and_help()
     assert sys.argv == ["train.py", "-m", "x=1,2", "--config-dir", "d", "~y"]
     assert module.trusted() == {"a.B", "c.D"}
     for name in ("os", "a b.C", "a..b", "../a.b", "a.b:C", "", "a.b\n"):

@@ -11,7 +11,7 @@ import pytest
 
 from focusing.compose import config_dir
 from focusing.errors import UserError
-from focusing.origins import explain, help_text, trace
+from focusing.origins import explain_option, help_text, trace_options
 
 HELP = [sys.executable, "-c", "from focusing.cli import main; main()", "train", "--help"]
 
@@ -30,7 +30,7 @@ HELP = [sys.executable, "-c", "from focusing.cli import main; main()", "train", 
 def test_the_layers_of_an_option_in_order(
     words: str, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    explain(argparse.Namespace(words=words.split()))
+    explain_option(argparse.Namespace(words=words.split()))
     printed = capsys.readouterr().out
     places = [printed.index(name) for name in expected]
     assert places == sorted(places)
@@ -39,7 +39,7 @@ def test_the_layers_of_an_option_in_order(
 
 
 def test_what_a_trace_says_is_what_is_composed_and_where_it_stands() -> None:
-    config, origins = trace(["data=boston", "model=focus_s", "variant=author"])
+    config, origins = trace_options(["data=boston", "model=focus_s", "variant=author"])
     options = {name: places[-1] for name, places in origins.items() if "conf/" in places[-1].place}
     assert len(options) > 50
     for name, origin in options.items():
@@ -54,7 +54,7 @@ def test_what_a_trace_says_is_what_is_composed_and_where_it_stands() -> None:
 )
 def test_a_wrong_name_is_a_sentence(words: str, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
-        explain(argparse.Namespace(words=words.split()))
+        explain_option(argparse.Namespace(words=words.split()))
 
 
 def test_help_has_no_recipes_and_every_comment() -> None:

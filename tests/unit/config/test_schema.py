@@ -14,7 +14,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from focusing import config
-from focusing.config import SCHEMA_TARGETS, SUPPLIED, group_schemas
+from focusing.config import RUNTIME_ARGUMENTS, SCHEMA_TARGETS, group_schemas
 
 EVERY = [(group, name) for group, targets in SCHEMA_TARGETS.items() for name in targets]
 
@@ -23,7 +23,7 @@ EVERY = [(group, name) for group, targets in SCHEMA_TARGETS.items() for name in 
 def test_a_schema_has_the_parameters_of_its_target(group: str, name: str) -> None:
     module, _, attribute = SCHEMA_TARGETS[group][name].rpartition(".")
     parameters = inspect.signature(getattr(import_module(module), attribute)).parameters
-    expected = {key: p.default for key, p in parameters.items() if key not in SUPPLIED}
+    expected = {key: p.default for key, p in parameters.items() if key not in RUNTIME_ARGUMENTS}
     if "mu" not in expected:
         expected.pop("focus", None)  # of the layer inside, which dense networks do not have
     if group == "model":

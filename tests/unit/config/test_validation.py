@@ -88,7 +88,7 @@ class TestMachine:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         limit = tmp_path / "memory.max"
-        monkeypatch.setattr(validation, "GROUP_LIMIT", limit)
+        monkeypatch.setattr(validation, "CGROUP_MEMORY_LIMIT", limit)
         limit.write_text("max\n")
         whole = machine_memory.__wrapped__()
         limit.write_text("1000000\n")

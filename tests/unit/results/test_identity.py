@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from focusing.compose import _note, check, compose_config, current_overrides
+from focusing.compose import _note, check_config, compose_config, upgrade_overrides
 from focusing.results.collect import Run, collect
-from focusing.results.identity import config_hash, run_folder, upgrade
-from focusing.results.store import finished
+from focusing.results.identity import config_hash, run_folder, upgrade_config
+from focusing.results.store import finished_record
 
 PUBLISHED = Path(__file__).parents[3] / "results"
 
@@ -84,17 +84,17 @@ class TestUpgrade:
         self, samples: int, batch_norm: bool, expected: bool | str
     ) -> None:
         config = {"model": {**self.model, "batch_norm": batch_norm}, "optim": {"batch_size": 32}}
-        assert upgrade(config, samples)["optim"]["drop_last"] == expected
+        assert upgrade_config(config, samples)["optim"]["drop_last"] == expected
 
     def test_options_that_a_record_does_not_have_are_at_their_defaults(self) -> None:
-        upgraded = upgrade({"model": self.model, "optim": {}, "trainer": {"max_epochs": 3}})
+        upgraded = upgrade_config({"model": self.model, "optim": {}, "trainer": {"max_epochs": 3}})
         assert upgraded["optim"]["drop_last"] == "auto"
         defaults = {"limit_batches": None, "compile": False}
         assert upgraded["trainer"] == {"max_epochs": 3, **defaults}
 
     def test_of_a_class_that_is_not_ours_nothing_is_known(self) -> None:
         config = {"model": {"_target_": "mine.Net", "width": 3}}
-        assert upgrade(config) == config
+        assert upgrade_config(config) == config
         assert config_hash(config) != config_hash({"model": {"_target_": "mine.Net"}})
 
 
@@ -106,11 +106,11 @@ class TestOldNames:
         self, overrides: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         _note.cache_clear()
-        current = current_overrides([*overrides, "name=paper", "optim=paper"])
+        current = upgrade_overrides([*overrides, "name=paper", "optim=paper"])
         assert not any("paper" in override for override in current[:-2])
         assert current[-2:] == ["name=paper", "optim=paper"]
         assert capsys.readouterr().err.count("is now called") == len(overrides)
-        assert current_overrides(["size=quick,paper"]) == ["size=quick,full"]
+        assert upgrade_overrides(["size=quick,paper"]) == ["size=quick,full"]
         assert compose_config(*overrides) == compose_config()
 
     def test_a_record_of_that_time_is_the_same_run(self, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ class TestOldNames:
         folder = run_folder(config)
         folder.mkdir(parents=True)
         (folder / "result.json").write_text(json.dumps({**record, "metric": "accuracy"}))
-        done = finished(folder)
+        done = finished_record(folder)
         assert done is not None
         assert done["scores"]["best_test"]["value"] == 0.5
         assert done["config"] == config
@@ -134,7 +134,7 @@ class TestOldNames:
 
 @cache
 def composed(choice: str = "model=focus_s") -> dict[str, Any]:
-    return check(compose_config(choice))
+    return check_config(compose_config(choice))
 
 
 def composed_anew(run: Run) -> dict[str, Any]:

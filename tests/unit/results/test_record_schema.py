@@ -19,10 +19,10 @@ from focusing.reports.page.run_page import run_view
 from focusing.reports.settings import editions
 from focusing.reports.tables.files import all_tables
 from focusing.reports.terminal import summary
-from focusing.results.collect import Collection, collect, run_of
+from focusing.results.collect import Collection, collect, run_from_record
 from focusing.results.record_schema import check_record
-from focusing.results.store import ARCHIVE, read_lines
-from focusing.validation import NAME, Wrong, checker
+from focusing.results.store import ARCHIVE, read_archive
+from focusing.validation import NAME, InvalidValueError, make_validator
 from tests.unit.reports.records import SMALLEST, leave
 
 PUBLISHED = Path(__file__).parents[3] / "results"
@@ -76,19 +76,19 @@ def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path) -> None:
     record = next(
         record
-        for _, record in read_lines(PUBLISHED / experiment / ARCHIVE)
+        for _, record in read_archive(PUBLISHED / experiment / ARCHIVE)
         if not isinstance(record, str) and record["measured"]
     )
     passed = []
     for _, mutated in mutations(record):
         try:
             check_record(mutated)
-        except Wrong as error:
+        except InvalidValueError as error:
             str(error).encode()  # it can be printed
         else:
             passed.append(mutated)
     assert len(passed) > 100
-    runs = [run_of(tmp_path, mutated) for mutated in passed[::EVERY]]
+    runs = [run_from_record(tmp_path, mutated) for mutated in passed[::EVERY]]
     for clear in (all_tables, all_figures, editions):
         clear.cache_clear()  # type: ignore[attr-defined]
     collection = Collection(tuple(run for run in runs if run.status == "done"))
@@ -174,7 +174,7 @@ def test_a_cache_that_somebody_changed_is_made_anew(tmp_path: Path) -> None:
 
 def test_names() -> None:
     for value in ("a", "a b", "seed=0", "é", "x.y", "n" * 100):
-        checker(NAME)(value)
+        make_validator(NAME)(value)
     for other in ("", ".", "..", ".x", "a/b", "a\\b", "a\n", "n" * 101):
-        with pytest.raises(Wrong, match="is not a name"):
-            checker(NAME)(other)
+        with pytest.raises(InvalidValueError, match="is not a name"):
+            make_validator(NAME)(other)

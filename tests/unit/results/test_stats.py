@@ -20,7 +20,7 @@ from focusing.results.stats import (
     paired_p,
     probability_of_improvement,
     resampled_p,
-    spread,
+    summarize,
 )
 
 X, Y = [3.0, 5.0, 4.0, 8.0], [1.0, 2.0, 4.0]
@@ -70,8 +70,8 @@ class TestThePaper:
             for data, models in data_sets.items():
                 for model, values in models.items():
                     cell = tables[experiment].cells[data][model]
-                    assert spread(values).mean == pytest.approx(cell.mean, abs=0.07)
-                    assert spread(values).best == pytest.approx(cell.best, abs=0.06)
+                    assert summarize(values).mean == pytest.approx(cell.mean, abs=0.07)
+                    assert summarize(values).best == pytest.approx(cell.best, abs=0.06)
 
     @pytest.mark.parametrize(
         ("experiment", "data", "model"),
@@ -89,7 +89,7 @@ class TestThePaper:
         values = paper()["repeats"][experiment][data][model]
         assert cell.possible
         assert cell.std_points == pytest.approx(np.std(values), rel=0.25)  # one digit
-        assert spread(values).std == pytest.approx(np.std(values) * math.sqrt(5 / 4))
+        assert summarize(values).std == pytest.approx(np.std(values) * math.sqrt(5 / 4))
 
     def test_some_of_its_deviations_cannot_be(self) -> None:
         cells = published_tables()["table2_simple"].cells
@@ -98,11 +98,11 @@ class TestThePaper:
 
 
 def test_spread_by_hand() -> None:
-    summary = spread(X)
+    summary = summarize(X)
     assert (summary.n, summary.mean, summary.best) == (4, 5.0, 8.0)
     assert summary.std == pytest.approx(math.sqrt(14 / 3))
-    assert spread(X, lower_is_better=True).best == 3.0
-    single = spread([2.0])
+    assert summarize(X, lower_is_better=True).best == 3.0
+    single = summarize([2.0])
     assert (single.mean, single.std, single.interval) == (2.0, None, None)
 
 

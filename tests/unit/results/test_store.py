@@ -14,9 +14,9 @@ from focusing.results.record import best_epoch, git_state, machine, scores, vers
 from focusing.results.store import (
     atomic_write,
     claim,
-    finished,
-    inside,
+    finished_record,
     read_record,
+    safe_join,
     write_record,
 )
 from focusing.validation import is_name
@@ -30,12 +30,12 @@ NO_NAMES += ["\ud800", None, 3, ["a"], {"a": 1}]  # type: ignore[list-item]
 def test_a_path_is_not_a_name(tmp_path: Path, name: Any) -> None:
     assert not is_name(name)
     with pytest.raises(UserError, match="cannot be the name of a file"):
-        inside(tmp_path, "fine", name)
+        safe_join(tmp_path, "fine", name)
 
 
 @pytest.mark.parametrize("name", ["a", ".a", "a..b", "ä b", "seed=3", "x" * 255])
 def test_names(tmp_path: Path, name: str) -> None:
-    assert inside(tmp_path, name, "b") == tmp_path / name / "b"
+    assert safe_join(tmp_path, name, "b") == tmp_path / name / "b"
 
 
 def test_links_lead_nowhere_else(tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_links_lead_nowhere_else(tmp_path: Path) -> None:
     other.mkdir()
     (folder / "link").symlink_to(other)
     (folder / "near").symlink_to(folder / "real")
-    assert inside(folder, "near", "a") == folder / "near" / "a"
+    assert safe_join(folder, "near", "a") == folder / "near" / "a"
     for names in (["link"], ["link", "a"]):
         with pytest.raises(UserError, match=r"is a link that leads out of .*folder: remove it"):
-            inside(folder, *names)
+            safe_join(folder, *names)
 
 
 @pytest.mark.parametrize("link", ["new", ".new.part"])
@@ -94,7 +94,7 @@ class TestRecord:
         write_record(tmp_path, written)
         assert read_record(tmp_path) == {"schema": 1, "error": None, **written}
         write_record(tmp_path, {**SMALLEST, "status": "failed"})
-        assert finished(tmp_path) is None
+        assert finished_record(tmp_path) is None
 
     def test_what_nobody_could_read_is_not_written(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="cannot be written: value is nan: it must be finite"):
@@ -142,7 +142,7 @@ class TestClaim:
         write_record(folder, {**SMALLEST, "n": 1})
         with pytest.raises(RuntimeError), claim(folder, resume=True):
             raise RuntimeError
-        assert (finished(folder) or {})["n"] == 1  # a run that fails replaces nothing
+        assert (finished_record(folder) or {})["n"] == 1  # a run that fails replaces nothing
         assert (tmp_path / ".seed=0.failed").is_dir()
         with pytest.raises(SystemExit), claim(folder, resume=True):
             raise SystemExit(143)
@@ -151,7 +151,7 @@ class TestClaim:
         with claim(folder, resume=True):
             write_record(folder, {**SMALLEST, "n": 2})
         assert not (tmp_path / ".seed=0.previous").exists()
-        assert (finished(folder) or {})["n"] == 2
+        assert (finished_record(folder) or {})["n"] == 2
 
     def test_two_processes_cannot_have_a_folder_at_once(self, tmp_path: Path) -> None:
         second = claim(tmp_path / "a", resume=True)

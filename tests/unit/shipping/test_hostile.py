@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from focusing.compose import explain
+from focusing.compose import user_message
 from focusing.errors import UserError
 from focusing.shipping.card import KEY
 from focusing.shipping.export import read_exported
@@ -97,7 +97,7 @@ def test_no_config_of_a_run_starts_a_program(run: Path, place: str) -> None:
         else:
             with pytest.raises(Exception) as caught:  # noqa: PT011 - Hydra has many
                 command(run)
-            assert "refused" in str(caught.value) or explain(caught.value)
+            assert "refused" in str(caught.value) or user_message(caught.value)
     assert {path.name for path in run.parent.iterdir()} == {"run"}
 
 

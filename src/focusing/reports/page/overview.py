@@ -25,7 +25,7 @@ from focusing.reports.tables import between, number, signed
 from focusing.reports.terminal import duration
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI, group_by, settings, varying_options
-from focusing.results.stats import Interval, spread
+from focusing.results.stats import Interval, summarize
 
 VERDICTS = ("better", "worse", "unclear")
 DIGITS = 6
@@ -263,7 +263,7 @@ def _optimism(collection: Collection) -> Iterator[Verdict]:
     order = sorted(groups, key=lambda key: (edition_order(*key[:2]), -len(groups[key])))
     for size, variant, source in order[:1]:
         runs = groups[size, variant, source]
-        optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
+        optimism = summarize([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
         about = f"{source} data", *edition_words(size, variant)
         named = dict.fromkeys(run.experiment for run in runs)  # in the order of the runs
         yield Verdict(

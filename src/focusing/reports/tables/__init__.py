@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from focusing.results.stats import Interval, Spread, spread
+from focusing.results.stats import Interval, ScoreSummary, summarize
 
 NOTHING = "–"
 MAX_NAME_BYTES = 200
@@ -178,9 +178,9 @@ class Unit:
         """Whether the score is an error."""
         return self.metric == "mae"
 
-    def spread(self, scores: Sequence[float]) -> Spread:
+    def spread(self, scores: Sequence[float]) -> ScoreSummary:
         """Describe some scores; their interval has no part where no score can be."""
-        described = spread(scores, lower_is_better=self.lower_is_better)
+        described = summarize(scores, lower_is_better=self.lower_is_better)
         if described.interval is None:
             return described
         low, high = described.interval.low, described.interval.high

@@ -27,7 +27,7 @@ from focusing.reports.tables.experiments import (
 from focusing.reports.tables.paper_tables import paper_tables
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
-from focusing.results.store import atomic_write, inside
+from focusing.results.store import atomic_write, safe_join
 
 FOLDER = "tables"
 MARKDOWN_ALIGNMENT = {"left": ":--", "right": "--:", "center": ":-:"}
@@ -100,7 +100,7 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
     Returns:
         The files.
     """
-    folder = inside(out, FOLDER)
+    folder = safe_join(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     tables = all_tables(collection)
     texts = {"all.tex": document([table.name for table in tables])}

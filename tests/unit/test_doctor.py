@@ -87,7 +87,7 @@ def test_the_exit_code_tells_what_is_broken(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     row = Finding("GPU", status, "[none]", "Update the driver.")
-    monkeypatch.setattr(doctor, "facts", lambda: [Finding("torch", "ok", "2"), row])
+    monkeypatch.setattr(doctor, "inspect_machine", lambda: [Finding("torch", "ok", "2"), row])
     monkeypatch.setattr(doctor, "devices", list)
     with pytest.raises(SystemExit, match="1") if code else nullcontext():
         doctor.run(Namespace(json=as_json))

@@ -70,7 +70,7 @@ def only_sentences(allowed: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        sentence = cli._sentence(error)
+        sentence = cli._error_message(error)
         if sentence is None:
             raise
         assert sentence.strip()

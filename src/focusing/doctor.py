@@ -114,8 +114,8 @@ def inspect_machine() -> Iterator[Finding]:
     reason = "trainer.compile=true needs one on a CPU"
     yield Finding("C++ compiler", "ok" if compiler else "absent", compiler or reason)
     yield _data_folder()
-    reason = obstacle(timeout=2.0)
-    yield Finding("W&B", "absent" if reason else "ok", reason or "a key, and the server answers")
+    problem = obstacle(timeout=2.0)
+    yield Finding("W&B", "absent" if problem else "ok", problem or "a key, and the server answers")
     slurm = shutil.which("sbatch")
     yield Finding("SLURM", "ok" if slurm else "absent", slurm or "no sbatch")
     yield _package("ray")

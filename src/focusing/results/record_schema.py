@@ -1,4 +1,4 @@
-"""The record of a run, field by field; docs/runs.md and docs/reports.md say what they mean."""
+"""Schema of a run's record; docs/runs.md and docs/reports.md describe the fields."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from focusing.validation import (
 SCHEMA = 1
 RANGE = items(COUNT, min_length=2, max_length=2)
 COUNTS = ("before_dead", "before_live", "after_dead", "after_live")
-"""Lists of the histogram of weights at dead and live inputs."""
+"""Keys of the counts in the histogram of weights at dead and live inputs."""
 
 
 def _all(schema: CoreSchema, names: str) -> dict[str, CoreSchema]:
-    """Fields of the same kind."""
+    """Fields with the same schema."""
     return dict.fromkeys(names.split(), schema)
 
 
 def _objects(schema: CoreSchema) -> CoreSchema:
-    """An object of any names."""
+    """Schema of an object with arbitrary keys."""
     return dict_schema(values_schema=schema)
 
 
 def _unless_failed(schema: CoreSchema) -> CoreSchema:
-    """What an analysis measured; one that failed says why, and nothing else."""
+    """Schema of a callback's results, which are ``{"error": ...}`` if the callback failed."""
 
     def check(value: Any, handler: Any) -> Any:
         failed = isinstance(value, dict) and value.keys() == {"error"}
@@ -135,7 +135,7 @@ _CONFIG = object_schema(
 _TRIAL_DATA = make_validator(
     object_schema({"noise": COUNT, "informative": AT_LEAST_ONE, "noise_position": LABEL})
 )
-"""What tables of random trials read of ``config.data``."""
+"""The options of ``config.data`` that tables of random trials need."""
 _DATA = object_schema(
     {"name": LABEL},
     **_all(COUNT, "train val test classes"),
@@ -156,7 +156,7 @@ _TEST_METRICS = optional(
         confusion_matrix=items(items(COUNT)),
     )
 )
-"""Of the test data after the last epoch; the first records do not have them."""
+"""Metrics on the test data after the last epoch; the oldest records do not have them."""
 _RECORD = make_validator(
     object_schema(
         {
@@ -188,11 +188,7 @@ _RECORD = make_validator(
 
 
 def parse(text: str | bytes) -> Any:
-    """What a JSON text says.
-
-    Raises:
-        ValueError: it is not JSON.
-    """
+    """Parse JSON; raises a ValueError with a short message."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -200,22 +196,15 @@ def parse(text: str | bytes) -> Any:
 
 
 def parse_record(text: str | bytes) -> Any:
-    """What a JSON text says, in today's names; it is not checked to be a record.
-
-    Raises:
-        ValueError: it is not JSON.
-    """
+    """Parse the JSON of a record, and replace legacy names; :func:`check_record` validates it."""
     return rename_legacy_values(parse(text))
 
 
 def check_record(record: Any) -> None:
-    """Refuse what is no record.
-
-    Args:
-        record: what was read; its series may have been taken out.
+    """Validate a record, with or without its series.
 
     Raises:
-        Wrong: with the path of the first value that is not as it should be.
+        InvalidValueError: with the path of the first invalid value.
     """
     if type(record) is not dict or "schema" not in record:
         raise InvalidValueError("was not written by focusing")

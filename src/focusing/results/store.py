@@ -1,7 +1,7 @@
-"""What runs leave on disk: atomic files, run folders and their claims, records, archives, studies.
+"""Files of runs: atomic writes, records, claims of run folders, archives, Optuna studies.
 
-A run writes ``result.json`` last, and atomically: its presence, with status ``done``, means that
-the run is done. ``records.jsonl.xz`` holds the records of many runs in one small file.
+A run writes ``result.json`` last, and atomically: if it exists with status ``done``, the run is
+done. ``records.jsonl.xz`` is an archive: the records of many runs in one small file.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ log = logging.getLogger(__name__)
 RECORD_FILE = "result.json"
 ARCHIVE = "records.jsonl.xz"
 FIGURES_COMPLETE = Path("figures", ".complete")
-"""In a run folder: written last, when all figures are there."""
+"""Marker in a run folder, written after all figures."""
 STUDY_SUFFIX = ".journal"
 MAX_ARCHIVE_BYTES = 2**30
-"""Limit on an unpacked archive; all published records take a thirtieth of it."""
+"""Limit on the unpacked size of an archive; all published records take a thirtieth of it."""
 ARCHIVE_LINE = make_validator(object_schema({"folder": FOLDER}))
 SERIES_DIGITS = 5
-"""Significant digits of a series in an archive, more than a figure shows; scores are exact."""
+"""Significant digits of series in an archive; scores are exact."""
 
 Record = dict[str, Any]
 
 
 class FinishedError(Exception):
-    """Another process has finished the run in the meantime."""
+    """The run is already done."""
 
 
 def atomic_write(path: Path, content: Any, *, sync: bool = True) -> None:
-    """Write a file such that no reader, and no crash, ever sees half of it.
+    """Write a file such that readers see either the old or the new content, even after a crash.
 
     Args:
-        path: the file; its previous content stays until the new one is complete.
+        path: the file.
         content: bytes.
         sync: also survive a power failure.
     """
     temporary = path.with_name(f".{path.name}.part")
-    if temporary.is_symlink():  # somebody else's folder: never write through the link
+    if temporary.is_symlink():  # never write through a link that a stranger has placed
         temporary.unlink()
     try:
         with temporary.open("wb") as file:
@@ -68,15 +68,15 @@ def atomic_write(path: Path, content: Any, *, sync: bool = True) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged file, so that nothing is lost and a new one can be written."""
+    """Rename a damaged file, so that a new one can be written and nothing is lost."""
     return path.replace(path.with_name(f"{path.name}.damaged"))
 
 
 def safe_join(folder: Path, *names: str) -> Path:
-    """The path of names below a folder, for names that come from a file.
+    """Join a folder with names from an untrusted file.
 
     Raises:
-        UserError: a name is a path, or a link leads out of the folder.
+        UserError: a name is not a plain file name, or a link leads out of the folder.
     """
     for name in names:
         if not is_name(name):
@@ -94,7 +94,7 @@ def write_record(run_dir: Path, record: Mapping[str, Any]) -> Record:
         The record as it will be read.
 
     Raises:
-        UserError: nobody could read it, because it holds NaN or objects that are not plain.
+        UserError: the record is invalid, such as with NaN or with objects that are not JSON.
     """
     error_text = record.get("error") and printable(str(record["error"]))
     try:
@@ -108,11 +108,11 @@ def write_record(run_dir: Path, record: Mapping[str, Any]) -> Record:
 
 
 def read_record(run_dir: Path) -> Record | None:
-    """The record of a run, or None if there is none.
+    """Read the record of a run; None if there is none.
 
     Raises:
-        DamagedError: it is not what a run leaves.
-        UserError: another version has written it.
+        DamagedError: it is not a valid record.
+        UserError: it has the schema of another version.
     """
     path = run_dir / RECORD_FILE
     try:
@@ -130,7 +130,7 @@ def read_record(run_dir: Path) -> Record | None:
 
 
 def load_record(run_dir: Path) -> Record | None:
-    """The record of a run; a damaged one is set aside, and the run goes on without it."""
+    """Read the record of a run; set a damaged one aside with a warning, and return None."""
     try:
         return read_record(run_dir)
     except DamagedError as error:
@@ -140,18 +140,18 @@ def load_record(run_dir: Path) -> Record | None:
 
 
 def finished_record(run_dir: Path) -> Record | None:
-    """The record of a run that is done, else None."""
+    """Read the record of a run; None unless the run is done."""
     record = load_record(run_dir)
     return record if record and record["status"] == "done" else None
 
 
 def has_figures(run_dir: Path) -> bool:
-    """Whether all figures of a run have been drawn."""
+    """Whether a run folder has all its figures."""
     return (run_dir / FIGURES_COMPLETE).exists()
 
 
 def run_lock(run_dir: Path) -> FileLock:
-    """The lock that the process running in a folder holds; nobody waits for it."""
+    """The lock that a process holds while it works in a run folder; acquiring does not wait."""
     return FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0)
 
 
@@ -159,19 +159,19 @@ def run_lock(run_dir: Path) -> FileLock:
 def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path | None]:
     """Claim a run folder for this process.
 
-    A folder whose run is done is put aside, removed once the new run is done too, and put back if
-    the new run fails, which is then kept as ``.<name>.failed``.
+    The folder of a finished run is moved aside. It is removed when the new run is done, and moved
+    back if the new run fails; the failed run is kept as ``.<name>.failed``.
 
     Args:
-        run_dir: made if needed.
-        resume: go on from the last checkpoint if there is one, rather than begin again.
-        again: also claim a folder whose run is done.
+        run_dir: the run folder; created if needed.
+        resume: resume from the last checkpoint if there is one; else start from scratch.
+        again: repeat the run if it is done.
 
     Yields:
-        The checkpoint to go on from, or None.
+        The checkpoint to resume from, or None.
 
     Raises:
-        BusyError: another process has it.
+        BusyError: another process holds the folder.
         FinishedError: the run is done, and ``again`` is false.
     """
     aside = run_dir.with_name(f".{run_dir.name}.previous")
@@ -207,7 +207,7 @@ def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path |
 
 
 def _empty(run_dir: Path) -> None:
-    """Remove what an earlier run left, except damaged files that were set aside."""
+    """Remove the files of an earlier run, except damaged files that were set aside."""
     for path in run_dir.iterdir() if run_dir.is_dir() else ():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -216,12 +216,11 @@ def _empty(run_dir: Path) -> None:
 
 
 def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
-    """Write the archive of a folder; equal records make equal files.
+    """Write the archive of a folder; equal records give equal files.
 
     Args:
-        folder: made if needed.
-        records: run folder, relative to this folder, and record of every run. Paths of the machine
-            in a config are left out.
+        folder: the folder; created if needed.
+        records: relative run folder and record of every run. ``config.paths`` is left out.
     """
     lines = (
         json.dumps({"folder": name, **_published(record)}, separators=(",", ":"), allow_nan=False)
@@ -233,7 +232,7 @@ def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
 
 
 def read_archive(file: Path) -> Iterator[tuple[str, Record | str]]:
-    """Run folder and record of every line of an archive; for a bad line its number, and why.
+    """Yield run folder and record of every line; for an invalid line, its number and the reason.
 
     Raises:
         ValueError: the whole file is damaged.
@@ -261,11 +260,11 @@ def read_archive(file: Path) -> Iterator[tuple[str, Record | str]]:
 
 
 def read_run(folder: Path, file: Path) -> Record:
-    """The record of one run, from its own file or from an archive.
+    """Read the record of a run from its own file or from an archive.
 
     Args:
         folder: the run folder.
-        file: the file that holds its record.
+        file: the file with its record.
 
     Raises:
         UserError: the file has changed since it was collected.
@@ -283,7 +282,7 @@ def read_run(folder: Path, file: Path) -> Record:
 
 @lru_cache(maxsize=4)
 def _cached_archive(file: Path, changed: int) -> dict[str, Record]:
-    """The records of an archive by their run folders; bad lines are left out."""
+    """Records of an archive by run folder, without invalid lines."""
     return {folder: record for folder, record in read_archive(file) if not isinstance(record, str)}
 
 
@@ -297,7 +296,7 @@ def _published(record: Mapping[str, Any]) -> Record:
 
 
 def require_optuna() -> None:
-    """Say what to install if Optuna is missing."""
+    """Raise a UserError if Optuna is not installed."""
     try:
         import optuna  # noqa: F401
     except ImportError:
@@ -305,13 +304,13 @@ def require_optuna() -> None:
 
 
 def open_study(path: Path, *, after_trials: int, after_epochs: int, **options: Any) -> optuna.Study:
-    """The Optuna study of a file, which many processes share; made if needed.
+    """Open an Optuna study in a file that many processes share; created if needed.
 
     Args:
         path: the file.
-        after_trials: the first trials, this many, are never pruned,
-        after_epochs: nor is a trial before so many epochs.
-        **options: of ``optuna.create_study``.
+        after_trials: number of first trials that are never pruned.
+        after_epochs: number of epochs before a trial may be pruned.
+        **options: options of ``optuna.create_study``.
     """
     require_optuna()
     import optuna
@@ -320,7 +319,7 @@ def open_study(path: Path, *, after_trials: int, after_epochs: int, **options: A
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A process that was killed leaves its lock behind: taken over after so many seconds.
+    # Take over the lock of a killed process after this many seconds.
     lock = JournalFileSymlinkLock(str(path), grace_period=5)
     return optuna.create_study(
         study_name="focusing",

@@ -159,7 +159,7 @@ def test_says_when_neurons_or_everything_is_gone(
 ) -> None:
     peaks = load_run(focused).net.focused_layers()["hidden1"].phi().amax(1)
     between = (peaks.min() + peaks.max()).item() / 2
-    for threshold, expected in {between: "some neurons keep no", 1e6: "every connection"}.items():
+    for threshold, expected in {between: "some neurons keep no", 1e6: "all connections"}.items():
         prune([str(focused), "--threshold", str(threshold), "--out", str(tmp_path)])
         assert expected in capsys.readouterr().err
     prune([str(focused), "--threshold", "1e-7", "--finetune", "1", "--out", str(tmp_path)])

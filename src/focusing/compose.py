@@ -226,7 +226,12 @@ def check_config(cfg: DictConfig) -> dict[str, Any]:
     check_arguments(Config, config)
     _check_foci(config)
     for name, folder in config["paths"].items():
-        _check_folder(f"paths.{name}", folder)
+        if not folder:
+            raise UserError(f"paths.{name} is empty: give a folder.")
+        try:
+            Path(folder).expanduser()
+        except RuntimeError:
+            raise UserError(f"paths.{name}={folder}: there is no such user.") from None
     if not re.fullmatch(r"\w[\w.,=+-]{0,99}", config["name"]):
         raise UserError(f"name={config['name']} cannot be the name of a folder.")
     if config["variant"] == "author2018" and config["data"]["name"] != "synthetic":
@@ -281,31 +286,18 @@ def _check_names(node: DictConfig, prefix: str) -> None:
 
 def _check_foci(config: Mapping[str, Any]) -> None:
     """Reject options that would have no effect on this model."""
-    model, optim = config["model"], config["optim"]
-    if optim["foci"]["name"] is None and (optim["foci"]["momentum"] or optim["foci"]["options"]):
+    model, optim, foci = config["model"], config["optim"], config["optim"]["foci"]
+    if foci["name"] is None and (foci["momentum"] or foci["options"]):
         raise UserError("optim.foci has options but no name: give optim.foci.name, such as Adam.")
     if "sigma" in model:
         return
-    if optim["foci"]["name"] is not None and not model.get("dynamic"):
-        raise UserError(
-            f"optim.foci.name={optim['foci']['name']} is of no use to model={model['name']}, which "
-            "has no foci, use null."
-        )
+    unused = f"is of no use to model={model['name']}, which has no foci, use"
+    if foci["name"] is not None and not model.get("dynamic"):
+        raise UserError(f"optim.foci.name={foci['name']} {unused} null.")
     for option in fields(Optim):
-        if option.name in FOCI_ONLY and optim[option.name] != option.default:
-            raise UserError(
-                f"optim.{option.name}={optim[option.name]} is of no use to model={model['name']}, "
-                f"which has no foci, use {option.default:g}."
-            )
-
-
-def _check_folder(name: str, folder: str) -> None:
-    if not folder:
-        raise UserError(f"{name} is empty: give a folder.")
-    try:
-        Path(folder).expanduser()
-    except RuntimeError:
-        raise UserError(f"{name}={folder}: there is no such user.") from None
+        value = optim[option.name]
+        if option.name in FOCI_ONLY and value != option.default:
+            raise UserError(f"optim.{option.name}={value} {unused} {option.default:g}.")
 
 
 def user_message(error: BaseException) -> str | None:

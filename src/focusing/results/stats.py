@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
-DDOF = 1
 CONFIDENCE = 0.95
 RESAMPLES = 9999
 MIN_FOR_INTERVAL = 3
@@ -93,7 +92,7 @@ def summarize(values: Sequence[float], *, lower_is_better: bool = False) -> Scor
     return ScoreSummary(
         n=len(values),
         mean=float(np.mean(values)),
-        std=float(np.std(values, ddof=DDOF)) if len(values) > DDOF else None,
+        std=float(np.std(values, ddof=1)) if len(values) > 1 else None,
         best=min(values) if lower_is_better else max(values),
         interval=mean_interval(values),
     )

@@ -57,9 +57,8 @@ def run(args: argparse.Namespace) -> None:
     if args.sparsity is not None:
         threshold = threshold_for(trained.net, args.sparsity)
     points = sweep_thresholds(trained, twin, judge)
-    whole = points[0]  # t = 0
-    unpruned = {name: whole[name] for name in ("judged", "test")}
-    dense = {name: whole[f"twin_{name}"] for name in unpruned} if twin is not None else None
+    unpruned = {name: points[0][name] for name in ("judged", "test")}  # t = 0
+    dense = {name: points[0][f"twin_{name}"] for name in unpruned} if twin is not None else None
     keeps = {"own": largest_that_keeps(points, unpruned["judged"], trained.metric)}
     if dense is not None:
         keeps["twin"] = largest_that_keeps(points, dense["judged"], trained.metric)
@@ -97,7 +96,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(report, indent=1))
     console.print(_summary(report))
-    console.print(f"{folder / 'pruned.pt'} and {folder / 'pruning.json'} are written.")
+    console.print(f"Wrote {folder / 'pruned.pt'} and {folder / 'pruning.json'}.")
 
 
 def check_twin(trained: Trained, twin: Trained) -> None:
@@ -268,11 +267,10 @@ def _curve_table(
     points: Sequence[Point], keeps: dict[str, Point | None], judge: str, metric: str
 ) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="pruning phi < t", title_justify="left")
-    scores = {"judged": judge, "test": "test", "twin_test": "twin by magnitude"}
-    if judge == "test":
-        del scores["judged"]
-    if "twin_test" not in points[0]:
-        del scores["twin_test"]
+    scores = {} if judge == "test" else {"judged": judge}
+    scores["test"] = "test"
+    if "twin_test" in points[0]:
+        scores["twin_test"] = "twin by magnitude"
     for name in ["t", "dropped", *scores.values()]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("last t as good", no_wrap=True)

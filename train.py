@@ -11,7 +11,7 @@ prepare_hydra()
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
 def main(cfg: DictConfig) -> float | None:
-    return train_job(cfg)  # focusing.run.train(cfg), with errors told in a sentence
+    return train_job(cfg)  # focusing.run.train(cfg), with errors reported as one sentence
 
 
 if __name__ == "__main__":

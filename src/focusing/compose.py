@@ -110,7 +110,7 @@ def _check_override(text: str) -> None:
     if choices and "=" in text:
         override = OverridesParser.create().parse_override(text)
         if not override.is_sweep_override() and not isinstance(override.value(), str | list | dict):
-            raise UserError(f"{text} is no choice; {name} is one of {', '.join(choices)}.")
+            raise UserError(f"{text} is not a choice; {name} is one of {', '.join(choices)}.")
 
 
 def upgrade_overrides(overrides: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, make_dataclass
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import MISSING
@@ -204,7 +204,7 @@ RUNTIME_ARGUMENTS = frozenset(
     {"self", "inputs", "outputs", "vocabulary", "in_features", "out_features", "device", "dtype"}
     | {"data_dir", "run_seed", "holdout", "peek", "preparation"}
 )
-"""Parameters that the code passes at run time, so they are no options."""
+"""Parameters that the code passes at run time; they are not options."""
 
 
 @cache
@@ -234,15 +234,6 @@ if not TYPE_CHECKING:
             if name in globals():
                 return globals()[name]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class Parameter(NamedTuple):
-    """A parameter in the source of a module."""
-
-    module: str
-    name: str
-    annotation: ast.expr
-    default: Any
 
 
 def _derive(class_name: str, target: str, signature: str) -> type:
@@ -289,8 +280,11 @@ def _make_dataclass(class_name: str, options: dict[str, tuple[Any, Any]]) -> typ
     return made
 
 
-def _parameters(callable_name: str) -> Iterator[Parameter]:
-    """Parameters of a function, class or dataclass; ``focused(f)`` has those of f and the layer."""
+def _parameters(callable_name: str) -> Iterator[tuple[str, str, ast.expr, Any]]:
+    """Module, name, annotation and default of every parameter of a function, class or dataclass.
+
+    ``focused(f)`` has the parameters of f and of the focused layer.
+    """
     module, definition = _find_definition(callable_name)
     if isinstance(definition, ast.Call):
         yield from _parameters(f"{module}.{ast.unparse(definition.args[0])}")
@@ -303,7 +297,7 @@ def _parameters(callable_name: str) -> Iterator[Parameter]:
                 yield from _parameters(f"{module}.{ast.unparse(base)}")
             for node in definition.body:
                 if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    yield Parameter(module, node.target.id, node.annotation, _default(node.value))
+                    yield module, node.target.id, node.annotation, _default(node.value)
             return
         definition = methods["__init__"]
     arguments = definition.args
@@ -314,14 +308,14 @@ def _parameters(callable_name: str) -> Iterator[Parameter]:
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ):
         annotation = argument.annotation or ast.Name("Any")
-        yield Parameter(module, argument.arg, annotation, _default(default))
+        yield module, argument.arg, annotation, _default(default)
 
 
 def _default(value: ast.expr | None) -> Any:
     """The value of a literal default; MISSING without one, so the YAML files must set it."""
     try:
         literal = MISSING if value is None else ast.literal_eval(value)
-    except ValueError:  # a call: the parameter is no option
+    except ValueError:  # a call, so the parameter is not an option
         return MISSING
     return list(literal) if isinstance(literal, tuple) else literal
 

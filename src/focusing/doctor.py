@@ -245,7 +245,7 @@ def check_checkpoint(device: torch.device) -> Iterator[Finding]:
                 raise RuntimeError("what was read is not what was written")
         second = _fit(device, folder, epochs=2)
     if {key: values[:1] for key, values in second.series.items()} != first.series:
-        raise RuntimeError("the run began anew")
+        raise RuntimeError("the run was not resumed")
     yield Finding("checkpoint", "ok", "written, read, and trained on")
 
 

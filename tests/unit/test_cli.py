@@ -75,7 +75,10 @@ def test_eval_and_show_report_the_score_of_the_protocol(tmp_path: Path) -> None:
         (["train", "--experimental-rerun", "x.pickle"], "would run code from a pickle"),
         (["train", "--config-dir", "nowhere"], "nowhere' not found"),
         (["train", "-m", "seed=1,2", "--cfg", "job"], "-m, --cfg, --info and --shell-completion"),
-        (["train", "-m", "size=null,smoke"], "size=null is no choice; size is one of full, quick"),
+        (
+            ["train", "-m", "size=null,smoke"],
+            "size=null is not a choice; size is one of full, quick",
+        ),
         (["report", "--port", "99999999"], "99999999 is not a number from 0 to 65535"),
     ],
 )

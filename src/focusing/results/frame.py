@@ -30,15 +30,11 @@ RUN_COLUMNS = (
 REPLICATE_OPTIONS = ("seed", "data.fold", "data.split_seed")
 """Options that differ between replicates of an experiment."""
 EXCLUDED_OPTIONS = (*UNHASHED_OPTIONS, "protocol", "size", "variant")
-"""Options that are no settings: they do not affect scores, or are columns or sections of tables."""
-TRIAL_OPTIONS = tuple(
-    f"{group}.{name}"
-    for group, names in {
-        "data": "n_samples informative noise noise_position clusters classes seed",
-        "model": "hidden",
-        "optim": "batch_size lr lr_mu lr_sigma l2",
-    }.items()
-    for name in names.split()
+"""Options that do not count as settings: without effect on scores, or columns of tables."""
+TRIAL_OPTIONS = (
+    *("data.n_samples", "data.informative", "data.noise", "data.noise_position", "data.clusters"),
+    *("data.classes", "data.seed", "model.hidden", "optim.batch_size", "optim.lr", "optim.lr_mu"),
+    *("optim.lr_sigma", "optim.l2"),
 )
 """Options that are drawn at random for every trial."""
 COMMON_HOLDOUT = 0.1
@@ -248,10 +244,6 @@ def with_varied_data(
 
     All runs with the seed of those single runs make up the setting ``data.seed=varied``. So a run
     may be in two settings: with other seeds on the same data, and with the same seed on other data.
-
-    Args:
-        runs: runs of one experiment.
-        flat: their settings.
     """
 
     def all_but_data(run: Run) -> str:
@@ -273,12 +265,7 @@ def with_varied_data(
 
 
 def varying_options(table: Sequence[Settings], known: Sequence[str] = ()) -> list[str]:
-    """Find a minimal list of options that distinguish the settings.
-
-    Args:
-        table: the settings.
-        known: options that need not be listed.
-    """
+    """Find a minimal list of options that, beyond the known ones, distinguish the settings."""
     names = {name for row in table for name in row} - set(known)
     groups = [tuple(_json(row.get(name)) for name in known) for row in table]
     varying = []

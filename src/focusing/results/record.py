@@ -28,14 +28,7 @@ Series = Mapping[str, Sequence[float]]
 def start_record(
     config: Mapping[str, Any], data: DataSet, splits: Mapping[str, Split], net: Network
 ) -> dict[str, Any]:
-    """The first half of a record, which is known before training.
-
-    Args:
-        config: the checked config.
-        data: the data set.
-        splits: its splits ``train``, ``test`` and, with a holdout, ``val``.
-        net: the network.
-    """
+    """The first half of a record, which is known before training."""
     sizes = {name: len(split.targets) for name, split in splits.items()}
     return {
         "experiment": config["name"],

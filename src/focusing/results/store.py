@@ -135,7 +135,7 @@ def load_record(run_dir: Path) -> Record | None:
         return read_record(run_dir)
     except DamagedError as error:
         kept = set_aside(error.path)
-        log.warning("%s It is kept as %s; the run goes on.", error, kept.name)
+        log.warning("%s It is kept as %s; the run continues.", error, kept.name)
         return None
 
 
@@ -216,11 +216,9 @@ def _empty(run_dir: Path) -> None:
 
 
 def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
-    """Write the archive of a folder; equal records give equal files.
+    """Write an archive of relative run folders and their records, without ``config.paths``.
 
-    Args:
-        folder: the folder; created if needed.
-        records: relative run folder and record of every run. ``config.paths`` is left out.
+    Equal records give equal files.
     """
     lines = (
         json.dumps({"folder": name, **_published(record)}, separators=(",", ":"), allow_nan=False)
@@ -260,11 +258,7 @@ def read_archive(file: Path) -> Iterator[tuple[str, Record | str]]:
 
 
 def read_run(folder: Path, file: Path) -> Record:
-    """Read the record of a run from its own file or from an archive.
-
-    Args:
-        folder: the run folder.
-        file: the file with its record.
+    """Read the record of a run folder from its own file or from an archive.
 
     Raises:
         UserError: the file has changed since it was collected.

@@ -15,6 +15,9 @@ from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -49,9 +52,6 @@ def _check_printable(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_check_printable)]
-Count = Annotated[int, Field(ge=0)]
-Size = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0)]
 Tile = Annotated[list[Annotated[int, Field(ge=-1)]], Field(min_length=3, max_length=3)]
 """Number of neurons, first input (-1 for a list of inputs) and number of inputs."""
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
@@ -79,18 +79,18 @@ class Card:
     """
 
     data: Name
-    shape: Annotated[list[Size], Field(min_length=1, max_length=3)]
+    shape: Annotated[list[PositiveInt], Field(min_length=1, max_length=3)]
     classes: list[Name]
     factor: Any = 1.0
     offset: Any = 0.0
-    top: Share = 255.0
-    border: Count = 0
-    pad: Count = 0
-    vocabulary: Count = 0
-    reading: dict[str, Size | str] = field(default_factory=dict)
+    top: NonNegativeFloat = 255.0
+    border: NonNegativeInt = 0
+    pad: NonNegativeInt = 0
+    vocabulary: NonNegativeInt = 0
+    reading: dict[str, PositiveInt | str] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
-    tiles: dict[str, tuple[Size, list[Tile]]] = field(default_factory=dict)
-    pruned: Share = 0.0
+    tiles: dict[str, tuple[PositiveInt, list[Tile]]] = field(default_factory=dict)
+    pruned: NonNegativeFloat = 0.0
     schema: Annotated[int, Field(ge=SCHEMA)] = SCHEMA
 
     @model_validator(mode="after")

@@ -66,7 +66,7 @@ def prepare_hydra() -> None:
     base.parse = _utils.parse = parse  # type: ignore[attr-defined]
     # Hydra acts on its own part of a config right after loading it, and has no hook before that.
     if not hasattr(ConfigLoaderImpl.load_configuration, "__wrapped__"):
-        ConfigLoaderImpl.load_configuration = _guarded(ConfigLoaderImpl.load_configuration)  # type: ignore[method-assign]
+        ConfigLoaderImpl.load_configuration = _with_checks(ConfigLoaderImpl.load_configuration)  # type: ignore[method-assign]
     OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
     OmegaConf.register_new_resolver("focusing.spread", linspace, replace=True)
     OmegaConf.register_new_resolver("focusing.family", model_family, replace=True)
@@ -87,9 +87,9 @@ def compose_config(*overrides: str) -> DictConfig:
         return compose("train", list(overrides))
 
 
-def _guarded(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
+def _with_checks(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
     @wraps(load)
-    def checked(
+    def load_and_check(
         loader: Any, config_name: str, overrides: Any, run_mode: RunMode, **more: Any
     ) -> Any:
         for override in overrides:
@@ -98,7 +98,7 @@ def _guarded(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
         check_hydra(config.hydra, sweeps=run_mode == RunMode.MULTIRUN)
         return config
 
-    return checked
+    return load_and_check
 
 
 def _check_override(text: str) -> None:

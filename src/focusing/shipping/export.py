@@ -136,7 +136,7 @@ def _describe_tiling(net: Network, fast: nn.Module) -> str:
         if isinstance(layer, BandedLinear) and layer.work < 1 and name in focused
     }
     if not work:
-        return "No tiles pay: it is stored dense."
+        return "Tiles would not be faster: it is stored dense."
     sizes = {name: layer.weight.numel() for name, layer in focused.items()}
     products = sum(size * work.get(name, 1.0) for name, size in sizes.items())
     return (

@@ -235,7 +235,7 @@ def test_test_set_of_one_sample(focused: Path, tmp_path: Path) -> None:
     few = replace(run, data=replace(run.data, test=run.data.test.take(torch.arange(1))))
     path = tmp_path / "net.pt2"
     done = export_network(few, run.net, path, kind="exported-program", sparse=False)
-    assert (done.samples, done.tiling) == (1, "No tiles pay: it is stored dense.")
+    assert (done.samples, done.tiling) == (1, "Tiles would not be faster: it is stored dense.")
     batch = run.data.test.inputs[:3]
     forward, _ = read_exported(path, trust=True)
     torch.testing.assert_close(forward(batch), run.net(batch), rtol=1e-4, atol=1e-4)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.compose import check, compose_config
+from focusing.compose import check_config, compose_config
 from focusing.experiments.stack_records import Pair, groups, rough_seconds
 from focusing.experiments.table1 import pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
@@ -52,7 +52,7 @@ def one_by_one(pairs: list[Pair]) -> list[float]:
 def measure(trials: int, sample: int) -> dict[str, Any]:
     """Run the trials stacked, and a sample of them one by one."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as alone:
-        config = check(sweep_config(trials, alone))
+        config = check_config(sweep_config(trials, alone))
         pairs = [pair_of(config, draw(config["seed"], index)) for index in range(trials)]
         pairs.sort(key=lambda pair: rough_seconds([pair]))
         every = max(1, trials // sample)

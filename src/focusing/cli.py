@@ -1,12 +1,13 @@
-"""The installed command ``focusing``: its arguments, its dispatch and its errors.
+"""The ``focusing`` command: argument parsing, dispatch and error reporting.
 
-Every command declares its arguments here and runs a function elsewhere that takes the parsed
-arguments. That function's module is imported only when the command runs, so ``--help`` is instant.
+Every command declares its arguments here and names the function that runs it. The module of that
+function is imported only when the command runs, so ``--help`` is instant.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -14,42 +15,62 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from focusing import __version__
-from focusing.errors import Parser, UserError, folder, number_between, printable
+from focusing.errors import UserError, printable
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-PHI = number_between(float, 0)
 FULL_ERRORS = os.environ.get("HYDRA_FULL_ERROR") == "1"
 
 
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises UserError instead of printing the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a UserError."""
+        raise UserError(f"{self.prog}: {message}; {self.prog} --help lists the options.")
+
+
+def existing_folder(text: str) -> Path:
+    """Argument type: an existing folder."""
+    if not Path(text).is_dir():
+        raise UserError(f"{text} is not a folder.")
+    return Path(text)
+
+
+def number_between(kind: type[int] | type[float], low: int, high: float = math.inf) -> Any:
+    """Argument type: a finite number in a range."""
+
+    def read(text: str) -> float:
+        if not low <= kind(text) <= high or math.isinf(kind(text)):
+            expected = f"from {low} to {high}" if high < math.inf else f"of at least {low}"
+            raise argparse.ArgumentTypeError(f"{text} is not a number {expected}")
+        return kind(text)
+
+    read.__name__ = kind.__name__  # argparse says: invalid int value
+    return read
+
+
 def main() -> None:
-    """Run the command of ``sys.argv``."""
+    """Run the command in ``sys.argv``."""
     with reporting_errors():
         run_command(sys.argv[1:])
 
 
 def run_command(arguments: Sequence[str]) -> None:
-    """Run a command.
-
-    Args:
-        arguments: the words after ``focusing``.
-
-    Raises:
-        UserError: something is wrong that the user can put right.
-    """
+    """Run a command, given the words after ``focusing``."""
     parser, commands = build_parser()
     typed = [" ".join(arguments[:words]) for words in (2, 1)]  # "wandb push", or "prune"
     name = next((name for name in typed if name in commands), None)
     if name == "train":  # Hydra reads the arguments
         _train(list(arguments[1:]))
-    elif name is None:  # help, version or a mistake
+    elif name is None:  # help, version or an unknown command
         parser.parse_args(arguments or ["--help"])
     else:
-        # Options may stand anywhere between the other arguments.
+        # Options may come before, between and after the other arguments.
         args = commands[name].parse_intermixed_args(arguments[len(name.split()) :])
         if getattr(args, "trust_target", None):
             from focusing.instantiate import trust
@@ -60,7 +81,7 @@ def run_command(arguments: Sequence[str]) -> None:
 
 
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
-    """The parser of the whole command line, and those of the commands by their full names."""
+    """The parser of the whole command line, and the parser of every command by its full name."""
     parser = Parser("focusing", description="Networks whose neurons learn where to look.")
     parser.add_argument("-V", "--version", action="version", version=__version__)
     groups = {"": parser.add_subparsers(metavar="COMMAND", title="commands", required=True)}
@@ -106,12 +127,14 @@ def _add_run_commands(add: Any) -> None:
     evaluate = add(
         "eval", "focusing.cli:_evaluate", "test a trained network again, also on other data"
     )
-    evaluate.add_argument("run", type=folder, metavar="RUN_DIR", help="folder of a finished run")
+    evaluate.add_argument(
+        "run", type=existing_folder, metavar="RUN_DIR", help="folder of a finished run"
+    )
     _add_overrides(evaluate, "data.OPTION=VALUE", "change the data: data.fold=3, data=fashion")
     _add_trust(evaluate)
     why = add(
         "explain",
-        "focusing.origins:explain",
+        "focusing.origins:explain_option",
         "say which file gave an option its value",
         "Say which file, recipe or argument gave an option its value: every layer that sets it, "
         "the last one wins. Example: focusing explain model=focus_s data=fashion optim.lr_sigma",
@@ -119,13 +142,15 @@ def _add_run_commands(add: Any) -> None:
     about = "options of focusing train, and the option or group to explain"
     why.add_argument("words", nargs="+", metavar="OVERRIDES KEY", help=about)
     show = add("show", "focusing.reports.terminal:show", "say what a run did and scored")
-    show.add_argument("run", type=folder, metavar="RUN_DIR", help="folder of a finished run")
+    show.add_argument(
+        "run", type=existing_folder, metavar="RUN_DIR", help="folder of a finished run"
+    )
     experiments = add(
         "experiments",
         "focusing.experiments.listing:list_experiments",
         "list the paper's experiments, and what they cost here",
     )
-    about = "which experiments (all), and options of focusing train such as size=quick"
+    about = "experiments (default: all), and options of focusing train such as size=quick"
     experiments.add_argument("words", nargs="*", metavar="NAME", help=about)
     experiments.add_argument("--fresh", action="store_true", help="measure everything again")
 
@@ -140,7 +165,8 @@ def _add_shipping_commands(add: Any) -> None:
     )
     prune.add_argument("run", type=Path, metavar="RUN_DIR", help="run of a focusing network")
     choice = prune.add_mutually_exclusive_group()
-    choice.add_argument("--threshold", type=PHI, metavar="t", help="drop phi < t")
+    phi = number_between(float, 0)
+    choice.add_argument("--threshold", type=phi, metavar="t", help="drop phi < t")
     choice.add_argument("--sparsity", type=float, metavar="s", help="drop this share, from 0 to 1")
     choice.add_argument(
         "--keep-accuracy",
@@ -169,7 +195,7 @@ def _add_shipping_commands(add: Any) -> None:
     export.add_argument("--format", choices=formats, default="onnx", help="(onnx)")
     export.add_argument("--sparse", action="store_true", help="compute only what pruning left")
     choice = export.add_mutually_exclusive_group()
-    choice.add_argument("--threshold", type=PHI, metavar="t", help="drop phi < t first")
+    choice.add_argument("--threshold", type=phi, metavar="t", help="drop phi < t first")
     choice.add_argument(
         "--pruned",
         nargs="?",
@@ -200,20 +226,21 @@ def _add_report_commands(add: Any) -> None:
         "make tables, figures and a page from the records of finished runs",
     )
     _add_folders(report)
-    report.add_argument("--out", type=Path, default=Path("report"), help="where to (report)")
-    about = "show it in a browser, and anew whenever a run has finished"
+    report.add_argument("--out", type=Path, default=Path("report"), help="output folder (report)")
+    about = "show it in a browser, and update it whenever a run has finished"
     report.add_argument("--serve", action="store_true", help=about)
-    port, about = number_between(int, 0, 65535), "of --serve; 0 for any that is free (8000)"
+    port, about = number_between(int, 0, 65535), "port of --serve; 0 for any free port (8000)"
     report.add_argument("--port", type=port, default=8000, help=about)
     archive = add(
         "archive",
         "focusing.reports.archive:main",
-        "keep all records in small files, to publish them",
-        "Keep records, but no checkpoints, in small files that focusing report reads. What is "
-        "there already stays.",
+        "pack all records into small files, to publish them",
+        "Pack records, without checkpoints, into small files that focusing report reads. Records "
+        "that are already there stay.",
     )
     _add_folders(archive, "outputs")
-    archive.add_argument("--out", type=Path, default=Path("results"), help="where to (results)")
+    about = "output folder (results)"
+    archive.add_argument("--out", type=Path, default=Path("results"), help=about)
 
 
 def _add_wandb_commands(add: Any) -> None:
@@ -221,10 +248,10 @@ def _add_wandb_commands(add: Any) -> None:
         "wandb push",
         "focusing.reports.wandb_push:push",
         "send finished runs to W&B, once",
-        "Send finished runs to W&B; those that are there already are skipped.",
+        "Send finished runs to W&B; runs that are already there are skipped.",
     )
     _add_folders(push)
-    about = "random trials also as a run each, not only a table"
+    about = "also send every random trial as a run, not only a table of them"
     push.add_argument("--trials", action="store_true", help=about)
     dashboard = add(
         "wandb dashboard",
@@ -232,8 +259,8 @@ def _add_wandb_commands(add: Any) -> None:
         "make a W&B workspace that compares runs",
     )
     _add_folders(dashboard)
-    dashboard.add_argument("--name", default="Focusing", help="of the workspace (Focusing)")
-    about = "write it as code instead, to edit and run"
+    dashboard.add_argument("--name", default="Focusing", help="name of the workspace (Focusing)")
+    about = "write Python code that makes it, to edit and run"
     dashboard.add_argument("--save", type=Path, metavar="FILE.py", help=about)
     sweep = add(
         "wandb sweep",
@@ -248,14 +275,14 @@ def _add_wandb_commands(add: Any) -> None:
     for command in (push, dashboard, sweep):
         command.add_argument("--project", help="W&B project (focusing)")
         command.add_argument("--entity", help="W&B user or team (the one of your key)")
-        command.add_argument("--dry-run", action="store_true", help="print it, and do nothing")
+        command.add_argument("--dry-run", action="store_true", help="only print what it would do")
 
 
 def _add_data_commands(add: Any) -> None:
-    add("data list", "focusing.data.commands:list_data", "every data set, and where it is")
-    get = add("data get", "focusing.data.commands:get_data", "download files that are missing")
+    add("data list", "focusing.data.commands:list_data", "list all data sets and their folders")
+    get = add("data get", "focusing.data.commands:get_data", "download missing files")
     get.add_argument("names", nargs="+", metavar="NAME", help="a data set")
-    about = "read what is there, and say what it holds"
+    about = "read the files that are there, and say what they hold"
     check = add("data check", "focusing.data.commands:check_data", about)
     check.add_argument("names", nargs="*", metavar="NAME", help="a data set")
     show = add("data show", "focusing.reports.data_picture:show_data", "draw samples and classes")
@@ -264,7 +291,7 @@ def _add_data_commands(add: Any) -> None:
 
 
 def _add_folders(parser: Parser, default: str = "outputs and results") -> None:
-    about = f"searched for records ({default})"
+    about = f"folders to search for records ({default})"
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help=about)
 
 
@@ -273,40 +300,40 @@ def _add_overrides(parser: Parser, metavar: str, about: str) -> None:
 
 
 def _add_trust(parser: Parser) -> None:
-    about = "a network, data set or callback of your own that a config may name; may be repeated"
+    about = "allow a network, data set or callback of your own in configs; may be repeated"
     parser.add_argument("--trust-target", action="append", metavar="MODULE.CLASS", help=about)
 
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """End the process as a command should: a sentence and code 1, or 130 and 143 for signals.
+    """Print errors as one sentence and exit with code 1; signals exit with 130 and 143.
 
-    HYDRA_FULL_ERROR=1 in the environment shows where an error comes from.
+    HYDRA_FULL_ERROR=1 in the environment shows the traceback.
     """
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands errors on instead of printing its own way
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints errors in its own way
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:  # as with | head: nobody reads what is left to print
+    except BrokenPipeError:  # the reader of a pipe has ended, as with | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
-        sentence = _sentence(error)
-        if sentence is None or FULL_ERRORS:
+        message = _error_message(error)
+        if message is None or FULL_ERRORS:
             raise
-        print(f"Error: {printable(sentence)}", file=sys.stderr)
+        print(f"Error: {printable(message)}", file=sys.stderr)
         sys.exit(1)
 
 
-def _sentence(error: Exception) -> str | None:
+def _error_message(error: Exception) -> str | None:
     if isinstance(error, UserError):
         return str(error)
-    from focusing.compose import explain  # Hydra takes a moment
+    from focusing.compose import user_message  # importing Hydra is slow
 
-    return explain(error)
+    return user_message(error)
 
 
 def _train(overrides: list[str]) -> None:
@@ -316,12 +343,12 @@ def _train(overrides: list[str]) -> None:
 
     prepare_hydra()
     sys.argv = ["focusing train", *overrides]
-    take_trust()
+    parse_trust_and_help()
     hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="train")(train_job)()
 
 
-def take_trust() -> None:
-    """Take ``--trust-target`` and ``--help`` from the command line, before Hydra reads it."""
+def parse_trust_and_help() -> None:
+    """Handle ``--trust-target`` and ``--help``, which Hydra must not see."""
     from focusing.instantiate import trust
 
     parser = Parser(add_help=False, allow_abbrev=False)
@@ -335,20 +362,20 @@ def take_trust() -> None:
         sys.exit()
     if any(argument.startswith("--experimental-rerun") for argument in sys.argv):
         raise UserError(
-            "--experimental-rerun is refused: it would run code from a pickle. The command that "
-            "began a run goes on with it, or shows it again."
+            "--experimental-rerun is refused: it would run code from a pickle. Repeat the command "
+            "that began the run: it resumes the run, or shows it again."
         )
 
 
 def train_job(cfg: DictConfig) -> float | None:
-    """Call :func:`focusing.run.train` as a command does."""
+    """Run one job of Hydra: :func:`focusing.run.train`, with errors reported as in any command."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
     from focusing.experiments.table1_trials import run_job
 
     if HydraConfig.get().mode == RunMode.MULTIRUN:
-        return run_job(cfg)  # Hydra notes the error and goes on with the other jobs
+        return run_job(cfg)  # the sweep records the error and continues with the other jobs
     with reporting_errors():
         return run_job(cfg)
 

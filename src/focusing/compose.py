@@ -1,10 +1,9 @@
-"""From the command line to a checked config: Hydra with our schema and recipes.
+"""Compose configs with Hydra, check them, and turn errors into sentences.
 
-A sentence says what is wrong with a config. The tables of conf/recipe/ hold many small
-configs in one file. A table has sections, a section has recipes: recipe ``lfw`` in section ``data``
-is what Hydra loads for ``recipe/data: lfw``, as it would a file recipe/data/lfw.yaml. A key may
-stand for several, as in a shell: ``{mnist,clt}_simple``. Of two recipes with the same name the
-later completes the earlier.
+The files in conf/recipe/ hold many small configs each. A file has sections, a section has recipes:
+for ``recipe/data: lfw`` Hydra loads recipe ``lfw`` of section ``data``, as it would load a file
+recipe/data/lfw.yaml. Keys expand as in a shell: ``{mnist,clt}_simple`` defines two recipes. Recipes
+of the same name are merged, and the later one wins.
 """
 
 from __future__ import annotations
@@ -30,21 +29,28 @@ from omegaconf import DictConfig, OmegaConf, _utils, base, grammar_parser
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from yaml import YAMLError
 
-from focusing.config import FOCI_ONLY, OLD_NAME, USUAL, Config, Optim, data_dir, group_schemas
-from focusing.errors import UserError, hint
+from focusing.config import (
+    FOCI_ONLY,
+    LEGACY_NAME,
+    PAPER_EDITION,
+    Config,
+    Optim,
+    data_dir,
+    group_schemas,
+)
+from focusing.errors import UserError, suggest
 from focusing.instantiate import check_arguments, check_hydra
-from focusing.validation import Wrong, plain
+from focusing.validation import InvalidValueError, check_json_value
 
-MAX_SPREAD = 100_000
-"""Numbers that an interpolation may make."""
-BRACES = re.compile(r"\{([^}]*)\}")
+MAX_LINSPACE_LENGTH = 100_000
+"""Longest list that an interpolation may create."""
 
 
 def prepare_hydra() -> None:
-    """Make the schema and the interpolations of conf/ known to Hydra."""
+    """Register our schemas, recipes and resolvers with Hydra, and guard what it composes."""
     store = ConfigStore.instance()
     if "schema.yaml" in store.repo and OmegaConf.has_resolver("focusing.family"):
-        return  # every job of a sweep asks, and it takes a tenth of a job's time
+        return  # already done; every job of a sweep calls this
     store.store(name="schema", node=Config)
     for group, schemas in group_schemas().items():
         for name, schema in schemas.items():
@@ -52,23 +58,23 @@ def prepare_hydra() -> None:
     for section, recipes in read_recipes(config_dir() / "recipe").items():
         for name, recipe in recipes.items():
             store.store(group=f"recipe/{section}", name=name, node=recipe, package="_global_")
-    # Hydra copies the store with whatever it composes or lists: 40 ms, 180
-    # times for --help. It need not, as the store hands out copies of what it holds.
+    # Hydra deep-copies the store whenever it composes or lists configs (40 ms, 180 times for
+    # --help). There is no need: the store returns copies of its nodes.
     ConfigStore.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
-    # OmegaConf parses the same interpolations with every config: a fifth of the time it takes.
+    # OmegaConf parses the same interpolations for every config, a fifth of the time of composing.
     parse = lru_cache(maxsize=4096)(grammar_parser.parse)
     base.parse = _utils.parse = parse  # type: ignore[attr-defined]
-    # Hydra acts on its own part of a config as soon as it has it; there is no hook before.
+    # Hydra acts on its own part of a config right after loading it, and has no hook before that.
     if not hasattr(ConfigLoaderImpl.load_configuration, "__wrapped__"):
-        ConfigLoaderImpl.load_configuration = _guarded(ConfigLoaderImpl.load_configuration)  # type: ignore[method-assign]
+        ConfigLoaderImpl.load_configuration = _with_checks(ConfigLoaderImpl.load_configuration)  # type: ignore[method-assign]
     OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
-    OmegaConf.register_new_resolver("focusing.spread", spread, replace=True)
-    OmegaConf.register_new_resolver("focusing.family", family, replace=True)
+    OmegaConf.register_new_resolver("focusing.spread", linspace, replace=True)
+    OmegaConf.register_new_resolver("focusing.family", model_family, replace=True)
 
 
 @contextmanager
 def hydra_ready() -> Iterator[None]:
-    """Hydra with our configs; in a command, or in another such block, Hydra as it is there."""
+    """Initialize Hydra with our configs, unless a command or an outer block has done so."""
     prepare_hydra()
     ready = GlobalHydra.instance().is_initialized()
     with nullcontext() if ready else initialize_config_dir(str(config_dir()), version_base="1.3"):
@@ -76,27 +82,27 @@ def hydra_ready() -> Iterator[None]:
 
 
 def compose_config(*overrides: str) -> DictConfig:
-    """The config of a command line; :func:`check` makes plain containers of it."""
+    """Compose the config of a command line; :func:`check_config` validates and converts it."""
     with hydra_ready():
         return compose("train", list(overrides))
 
 
-def _guarded(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
+def _with_checks(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
     @wraps(load)
-    def checked(
+    def load_and_check(
         loader: Any, config_name: str, overrides: Any, run_mode: RunMode, **more: Any
     ) -> Any:
         for override in overrides:
             _check_override(override)
-        config = load(loader, config_name, current_overrides(overrides), run_mode, **more)
+        config = load(loader, config_name, upgrade_overrides(overrides), run_mode, **more)
         check_hydra(config.hydra, sweeps=run_mode == RunMode.MULTIRUN)
         return config
 
-    return checked
+    return load_and_check
 
 
 def _check_override(text: str) -> None:
-    """Refuse what Hydra would refuse without saying which override it is about."""
+    """Reject overrides that Hydra would reject without naming them."""
     if re.match(r"\s*[+~]*(@[^=]*)?(=|$)", text):
         raise UserError(f"{text}: an option has a name, option=value.")
     name = text.partition("=")[0].lstrip("+")
@@ -104,47 +110,52 @@ def _check_override(text: str) -> None:
     if choices and "=" in text:
         override = OverridesParser.create().parse_override(text)
         if not override.is_sweep_override() and not isinstance(override.value(), str | list | dict):
-            raise UserError(f"{text} is no choice; {name} is one of {', '.join(choices)}.")
+            raise UserError(f"{text} is not a choice; {name} is one of {', '.join(choices)}.")
 
 
-def current_overrides(overrides: Sequence[str]) -> list[str]:
-    """Overrides in today's names; a note on the terminal says what was renamed."""
+def upgrade_overrides(overrides: Sequence[str]) -> list[str]:
+    """Replace the names of version 0.1 in overrides, with a note on stderr."""
     renamed = []
     for override in overrides:
         option = re.match(r"\+*(size|variant|protocol)(\.name)?=", override)
-        if option and re.search(rf"\b{OLD_NAME}\b", override):
-            old, override = override, re.sub(rf"\b{OLD_NAME}\b", USUAL[option[1]], override)
+        if option and re.search(rf"\b{LEGACY_NAME}\b", override):
+            old, override = (
+                override,
+                re.sub(rf"\b{LEGACY_NAME}\b", PAPER_EDITION[option[1]], override),
+            )
             _note(f"Note: {old} is now called {override}.")
         renamed.append(override)
     return renamed
 
 
-@cache  # once in a process
+@cache  # print every note once per process
 def _note(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
 def config_dir() -> Path:
-    """The configs: shipped in the wheel, or at the root of the checkout."""
+    """The folder conf/, in an installed package or at the root of a checkout."""
     packaged = Path(__file__).parent / "conf"
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "conf"
 
 
-def family(model: str) -> str:
-    """The family of a network, which shares recipes: ``cnn`` of ``cnn_dense`` and ``cnn_focus``."""
+def model_family(model: str) -> str:
+    """The family of a model, whose members share recipes: ``cnn`` of ``cnn_focus``."""
     prefix = model.partition("_")[0]
     return prefix if prefix in ("cnn", "vgg", "fasttext", "transformer") else "simple"
 
 
-def spread(low: float, high: float, count: int) -> list[float]:
-    """So many numbers at equal distances, both ends included: ``${focusing.spread:0.1,0.9,40}``."""
-    if not 0 < count <= MAX_SPREAD:
-        raise UserError(f"focusing.spread: {count} is not a number from 1 to {MAX_SPREAD}.")
-    return [round(low + (high - low) * place / max(1, count - 1), 6) for place in range(count)]
+def linspace(low: float, high: float, count: int) -> list[float]:
+    """Evenly spaced numbers, both ends included: ``${focusing.spread:0.1,0.9,40}``."""
+    if not 0 < count <= MAX_LINSPACE_LENGTH:
+        raise UserError(
+            f"focusing.spread: {count} is not a number from 1 to {MAX_LINSPACE_LENGTH}."
+        )
+    return [round(low + (high - low) * i / max(1, count - 1), 6) for i in range(count)]
 
 
 def read_recipes(folder: Path) -> dict[str, dict[str, Any]]:
-    """The recipes of all tables in a folder, by section and name."""
+    """Read the recipes of all files in a folder, by section and name."""
     sections: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("*.yaml")):
         for section, entries in OmegaConf.load(path).items():
@@ -156,23 +167,22 @@ def read_recipes(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def expand_braces(key: str) -> list[str]:
-    """All names a key stands for: ``{a,b}_c`` is a_c and b_c."""
-    pieces = BRACES.split(key)  # text, list, text, list, ..., text
+    """Expand braces as a shell does: ``{a,b}_c`` is a_c and b_c."""
+    pieces = re.split(r"\{([^}]*)\}", key)  # text, list, text, list, ..., text
     options = [
-        [name.strip() for name in piece.split(",")] if place % 2 else [piece]
-        for place, piece in enumerate(pieces)
+        [name.strip() for name in piece.split(",")] if i % 2 else [piece]
+        for i, piece in enumerate(pieces)
     ]
     return ["".join(parts) for parts in product(*options)]
 
 
 def override_data(saved: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The data group of a config, changed as on the command line.
+    """Apply command-line overrides to the data group of a config.
 
     Args:
-        saved: the group as it was.
-        overrides: ``data=<option>`` begins from another file of the group, ``data.<key>=<value>``
-            changes an option. Samples are prepared as they were, unless ``data.preprocess`` says
-            otherwise.
+        saved: the data group.
+        overrides: ``data=<name>`` starts from another file of the group, ``data.<key>=<value>``
+            changes an option. The preprocessing stays unless ``data.preprocess=`` changes it.
     """
     for change in overrides:
         if not re.match(r"data(\.\w+)*=", change):
@@ -196,24 +206,32 @@ def _read_change(change: str) -> DictConfig:
         raise UserError(f"data.{change} cannot be read: {reason}.") from None
 
 
-def check(cfg: DictConfig) -> dict[str, Any]:
-    """Raise a UserError that names the first impossible option.
+def check_config(cfg: DictConfig) -> dict[str, Any]:
+    """Validate a composed config.
 
     Returns:
-        The config as plain containers, interpolations resolved.
+        The config as dicts and lists, with interpolations resolved.
+
+    Raises:
+        UserError: names the first invalid option.
     """
     _check_names(cfg, "")
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
     try:
-        plain(config)
-    except Wrong as error:
+        check_json_value(config)
+    except InvalidValueError as error:
         raise UserError(f"{error}.") from None
     if "_mlp" in str(config["model"].get("_target_")):
         config["model"]["hidden"] = _widths(config["model"]["hidden"])
     check_arguments(Config, config)
     _check_foci(config)
     for name, folder in config["paths"].items():
-        _check_folder(f"paths.{name}", folder)
+        if not folder:
+            raise UserError(f"paths.{name} is empty: give a folder.")
+        try:
+            Path(folder).expanduser()
+        except RuntimeError:
+            raise UserError(f"paths.{name}={folder}: there is no such user.") from None
     if not re.fullmatch(r"\w[\w.,=+-]{0,99}", config["name"]):
         raise UserError(f"name={config['name']} cannot be the name of a folder.")
     if config["variant"] == "author2018" and config["data"]["name"] != "synthetic":
@@ -231,7 +249,7 @@ def check(cfg: DictConfig) -> dict[str, Any]:
 
 
 def check_devices(devices: Any) -> None:
-    """Refuse more than one device."""
+    """Reject more than one device."""
     one = devices == 1 or (isinstance(devices, list) and len(devices) == 1)
     if not one or isinstance(devices, bool):
         raise UserError(
@@ -241,7 +259,7 @@ def check_devices(devices: Any) -> None:
 
 
 def _widths(hidden: Any) -> list[int]:
-    """The neurons of every layer: 40 is [40], and the same config."""
+    """Number of neurons of every hidden layer; 40 becomes [40], so both give the same config."""
     widths = hidden if isinstance(hidden, list) else [hidden]
     if not all(isinstance(width, int) and not isinstance(width, bool) for width in widths):
         raise UserError(f"model.hidden={hidden} is not a number of neurons or a list of them.")
@@ -249,7 +267,7 @@ def _widths(hidden: Any) -> list[int]:
 
 
 def _check_names(node: DictConfig, prefix: str) -> None:
-    """Refuse options that ``+option=value`` has added to a schema, or ``~option`` has removed."""
+    """Reject options that ``+option=value`` has added to a schema, or ``~option`` has removed."""
     schema = OmegaConf.get_type(node)
     if is_dataclass(schema):
         known = [field.name for field in fields(schema)]
@@ -258,45 +276,32 @@ def _check_names(node: DictConfig, prefix: str) -> None:
                 raise UserError(f"{prefix}{name} is not an option.")
         for name in known:
             if name not in node:
-                raise UserError(missing(f"{prefix}{name}"))
+                raise UserError(missing_option_message(f"{prefix}{name}"))
     for name in map(str, node):
         if OmegaConf.is_missing(node, name):
-            raise UserError(missing(f"{prefix}{name}"))
+            raise UserError(missing_option_message(f"{prefix}{name}"))
         if isinstance(node[name], DictConfig):
             _check_names(node[name], f"{prefix}{name}.")
 
 
 def _check_foci(config: Mapping[str, Any]) -> None:
-    """An option that changes nothing is a mistake."""
-    model, optim = config["model"], config["optim"]
-    if optim["foci"]["name"] is None and (optim["foci"]["momentum"] or optim["foci"]["options"]):
+    """Reject options that would have no effect on this model."""
+    model, optim, foci = config["model"], config["optim"], config["optim"]["foci"]
+    if foci["name"] is None and (foci["momentum"] or foci["options"]):
         raise UserError("optim.foci has options but no name: give optim.foci.name, such as Adam.")
     if "sigma" in model:
         return
-    if optim["foci"]["name"] is not None and not model.get("dynamic"):
-        raise UserError(
-            f"optim.foci.name={optim['foci']['name']} is of no use to model={model['name']}, which "
-            "has no foci, use null."
-        )
+    unused = f"is of no use to model={model['name']}, which has no foci, use"
+    if foci["name"] is not None and not model.get("dynamic"):
+        raise UserError(f"optim.foci.name={foci['name']} {unused} null.")
     for option in fields(Optim):
-        if option.name in FOCI_ONLY and optim[option.name] != option.default:
-            raise UserError(
-                f"optim.{option.name}={optim[option.name]} is of no use to model={model['name']}, "
-                f"which has no foci, use {option.default:g}."
-            )
+        value = optim[option.name]
+        if option.name in FOCI_ONLY and value != option.default:
+            raise UserError(f"optim.{option.name}={value} {unused} {option.default:g}.")
 
 
-def _check_folder(name: str, folder: str) -> None:
-    if not folder:
-        raise UserError(f"{name} is empty: give a folder.")
-    try:
-        Path(folder).expanduser()
-    except RuntimeError:
-        raise UserError(f"{name}={folder}: there is no such user.") from None
-
-
-def explain(error: BaseException) -> str | None:
-    """What the user can put right, in a sentence; None for any other error."""
+def user_message(error: BaseException) -> str | None:
+    """A sentence about an error that the user can fix; None for any other error."""
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
@@ -313,17 +318,17 @@ def explain(error: BaseException) -> str | None:
             return _wrong_option(cause)
         cause = cause.__cause__
     removed = re.match(r"Error resolving interpolation '(.*)', possible.* keys: (.*)", str(error))
-    if removed:  # a group that others depend on
+    if removed:  # a group that others interpolate
         gone = set(re.findall(r"\$\{(\w+)\}", removed[1])) - set(removed[2].split(", "))
-        return missing(min(gone, default=removed[1]))
-    plain_words = isinstance(error, ConfigCompositionException | HydraException)
-    if plain_words or str(error).startswith("Config group override"):  # of a group of Hydra's own
+        return missing_option_message(min(gone, default=removed[1]))
+    from_hydra = isinstance(error, ConfigCompositionException | HydraException)
+    if from_hydra or str(error).startswith("Config group override"):  # of Hydra's own groups
         return " ".join(str(error).split())
     return None
 
 
-def missing(option: str) -> str:
-    """That an option has no value."""
+def missing_option_message(option: str) -> str:
+    """Error message for an option without a value."""
     return f"{option} is missing: give it a value, and leave out the ~ that removes it."
 
 
@@ -332,9 +337,9 @@ def _missing_choice(error: MissingConfigException) -> str:
     options = list(filter(None, error.options or ()))
     if not group or not options:
         return " ".join(str(error).split())
-    if choice == OLD_NAME and group in USUAL:  # in a file of the user's own
-        return f"{group}={choice} is now called {group}={USUAL[group]}."
-    return f"{group}={choice} does not exist{hint(choice, options, f'{group}=')}"
+    if choice == LEGACY_NAME and group in PAPER_EDITION:  # in a config file of the user
+        return f"{group}={choice} is now called {group}={PAPER_EDITION[group]}."
+    return f"{group}={choice} does not exist{suggest(choice, options, f'{group}=')}"
 
 
 def _wrong_option(error: OmegaConfBaseException) -> str:
@@ -342,11 +347,11 @@ def _wrong_option(error: OmegaConfBaseException) -> str:
     if isinstance(error, ConfigKeyError | AttributeError) and error.parent_node is not None:
         schema = OmegaConf.get_type(error.parent_node)
         if is_dataclass(schema) and error.key in {field.name for field in fields(schema)}:
-            return missing(full)
+            return missing_option_message(full)
         known = [str(key) for key in error.parent_node if key != "_target_"]
         prefix = full.rpartition(".")[0]
         key = str(error.key)
-        return f"{full} is not an option{hint(key, known, prefix and prefix + '.')}"
+        return f"{full} is not an option{suggest(key, known, prefix and prefix + '.')}"
     reason = str(error.msg or error).split("\n    full_key:")[0]
     reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", reason)
     return f"{full}: {' '.join(reason.split()).rstrip('.')}."

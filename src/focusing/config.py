@@ -1,9 +1,8 @@
-"""The options of a run: their names, types, defaults and ranges.
+"""Schema of a run's config: names, types, defaults and ranges of all options.
 
-Options of ``optim``, ``trainer`` and the like stand in the dataclasses here. Options of networks
-and data sets stand in the signatures that read them: :func:`group_schemas` derives their schemas.
-Values that a reader should see stand in the YAML files of conf/, with a comment. An option that is
-in none of these signatures does not exist.
+The dataclasses here define the options of ``optim``, ``trainer`` and so on. The options of networks
+and data sets are the parameters of the functions that read them: :func:`group_schemas` derives
+their schemas. The YAML files in conf/ set the values, with comments, but define no options.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from dataclasses import dataclass, field, make_dataclass
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import MISSING
 
 from focusing.validation import OneOf
 
-NotNegative = Annotated[float, Ge(0)]
+NonNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
 Count = Annotated[int, Ge(0)]
 AtLeastOne = Annotated[int, Ge(1)]
@@ -33,7 +32,7 @@ PRECISIONS = ("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed")
 
 @dataclass
 class FociOptim:
-    """An optimizer of their own for the foci, at the rates ``lr_mu`` and so on of all."""
+    """A separate optimizer for the foci; its learning rates are ``optim.lr_mu`` and so on."""
 
     name: str | None = None
     momentum: Share | None = None
@@ -42,13 +41,13 @@ class FociOptim:
 
 @dataclass
 class Optim:
-    """How the weights and the foci learn."""
+    """How weights and foci are trained."""
 
     name: str = MISSING
     lr: Positive = MISSING
-    lr_mu: NotNegative = MISSING
-    lr_sigma: NotNegative = MISSING
-    lr_dynamic: NotNegative = 0.003
+    lr_mu: NonNegative = MISSING
+    lr_sigma: NonNegative = MISSING
+    lr_dynamic: NonNegative = 0.003
     momentum: Share | None = None
     options: dict[str, Any] = field(default_factory=dict)
     foci: FociOptim = field(default_factory=FociOptim)
@@ -57,39 +56,41 @@ class Optim:
     shuffle: bool = True
     accumulate: AtLeastOne = 1
     clip_value: Positive | None = None
-    l2: NotNegative = 0.0
-    sigma_l1: NotNegative = 0.0
-    sigma_l2: NotNegative = 0.0
-    mu_repulsion: NotNegative = 0.0
+    l2: NonNegative = 0.0
+    sigma_l1: NonNegative = 0.0
+    sigma_l2: NonNegative = 0.0
+    mu_repulsion: NonNegative = 0.0
     decay_epochs: list[Count] = field(default_factory=list)
-    decay: NotNegative = 1.0
-    decay_mu: NotNegative | None = None
-    decay_sigma: NotNegative | None = None
+    decay: NonNegative = 1.0
+    decay_mu: NonNegative | None = None
+    decay_sigma: NonNegative | None = None
     anneal_from: Positive = 1.0
     anneal_epochs: Count = 0
 
     def __post_init__(self) -> None:
-        """Take plain containers, as a checked config has them."""
+        """Convert the nested dict of a checked config."""
         if isinstance(self.foci, dict):
             self.foci = FociOptim(**self.foci)
 
 
 FOCI_ONLY = ("sigma_l1", "sigma_l2", "mu_repulsion", "anneal_from", "anneal_epochs")
-"""Options of ``optim`` that only say how foci learn; at their defaults they change nothing."""
+"""Options of ``optim`` that affect foci only; at their defaults they have no effect."""
 
 
-def drops_rest(drop_last: bool | str, samples: int, batch_size: int, *, batch_norm: bool) -> bool:
-    """Whether an epoch leaves out the samples that do not fill a last batch.
+def drops_last_batch(
+    drop_last: bool | str, samples: int, batch_size: int, *, batch_norm: bool
+) -> bool:
+    """Whether an epoch drops its incomplete last batch.
 
-    Batch norm divides by the spread of a batch: a few samples have next to none, and one such step
-    an epoch was enough to bring the losses of whole runs into the thousands.
+    Batch norm divides by the standard deviation of a batch, which is tiny for a few samples. One
+    such step per epoch was enough to drive the losses of whole runs into the thousands.
 
     Args:
-        drop_last: ``"auto"`` leaves out a single sample, and less than a quarter of a batch where
-            there is batch norm.
-        samples: of an epoch; the only batch is never left out.
-        batch_size: samples of a whole batch.
-        batch_norm: the network has it.
+        drop_last: ``"auto"`` drops a single sample, and with batch norm also less than a quarter of
+            a batch.
+        samples: number of samples per epoch; the only batch is never dropped.
+        batch_size: number of samples of a full batch.
+        batch_norm: whether the network has batch norm.
     """
     rest = samples % batch_size
     if drop_last == "auto":
@@ -97,14 +98,14 @@ def drops_rest(drop_last: bool | str, samples: int, batch_size: int, *, batch_no
     return bool(drop_last) and samples > batch_size
 
 
-USUAL = {"size": "full", "variant": "text", "protocol": "best_test"}
-"""Names of the paper's own edition: its size, the settings of its text, its protocol."""
-OLD_NAME = "paper"
-"""What all three were called in version 0.1; records and hashes of that time still say so."""
+PAPER_EDITION = {"size": "full", "variant": "text", "protocol": "best_test"}
+"""Size, variant and protocol of the experiments as the paper describes them."""
+LEGACY_NAME = "paper"
+"""Name of all three in version 0.1; its records use it, and hashes still do."""
 
 
 def data_dir() -> str:
-    """Where data sets are kept."""
+    """The folder of the data sets."""
     from platformdirs import user_cache_dir
 
     return os.environ.get("FOCUSING_DATA_DIR") or user_cache_dir("focusing")
@@ -112,7 +113,7 @@ def data_dir() -> str:
 
 @dataclass
 class Protocol:
-    """Which epoch's test score counts, and what chooses it."""
+    """How to choose the epoch whose test score counts."""
 
     name: Annotated[str, OneOf("best_test", "holdout", "last")] = MISSING
     holdout: float = MISSING
@@ -120,7 +121,7 @@ class Protocol:
 
 @dataclass
 class TrainerOptions:
-    """How long, and on what."""
+    """Duration, device and precision of training."""
 
     max_epochs: AtLeastOne = MISSING
     accelerator: str = MISSING
@@ -133,7 +134,7 @@ class TrainerOptions:
 
 @dataclass
 class Paths:
-    """Where results go, and where data sets are."""
+    """Folders of results and data sets."""
 
     output_dir: str = MISSING
     data_dir: str = MISSING
@@ -141,12 +142,12 @@ class Paths:
 
 @dataclass
 class Sweep:
-    """Many runs."""
+    """Options of sweeps and random trials."""
 
     trials: Annotated[int, Ge(1), Le(100_000)] = MISSING
     trial: Count | None = None
     only: list[int] | None = None
-    changed: str | None = None  # what made an impossible trial possible
+    changed: str | None = None  # how an impossible random trial was made possible
     stacked: bool = MISSING
     stack_mb: AtLeastOne | None = None
     retry_failed: bool = MISSING
@@ -155,7 +156,7 @@ class Sweep:
 
 @dataclass
 class Config:
-    """One run."""
+    """All options of a run."""
 
     name: str = MISSING
     seed: Count = MISSING
@@ -194,38 +195,40 @@ SCHEMA_TARGETS: dict[str, dict[str, str]] = {
     },
     "data": {name: f"focusing.data.{name}" for name in DATA_SETS},
 }
-"""What ``/schema/<group>@_here_: <name>`` in a file of conf/ makes options of: a signature."""
-IMAGES = "focusing.data.dataset.ImageOptions"
-"""The options of ``/schema/data@_here_: images``, for data sets of images of your own."""
-FOCUS = "focusing.nn.FocusedLinear"
-SUPPLIED = frozenset(
+"""Group -> name -> callable whose parameters are the options of ``/schema/<group>@_here_: <name>``
+in the files of conf/."""
+IMAGE_OPTIONS = "focusing.data.dataset.ImageOptions"
+"""Options of ``/schema/data@_here_: images``, for your own image data sets."""
+FOCUSED_LAYER = "focusing.nn.FocusedLinear"
+RUNTIME_ARGUMENTS = frozenset(
     {"self", "inputs", "outputs", "vocabulary", "in_features", "out_features", "device", "dtype"}
     | {"data_dir", "run_seed", "holdout", "peek", "preparation"}
 )
-"""Arguments that a run supplies: no options."""
+"""Parameters that the code passes at run time; they are not options."""
 
 
 @cache
 def group_schemas() -> dict[str, dict[str, type]]:
-    """The schemas of networks and data sets, derived from the signatures that read their options.
+    """Schemas of networks and data sets, derived from the signatures of their callables.
 
-    The signatures are read from the source: importing it would import torch, which takes seconds.
+    The signatures are parsed from the source: importing it would import torch, which takes seconds.
     """
-    schemas: dict[str, dict[str, type]] = {}
-    for group, targets in SCHEMA_TARGETS.items():
-        schemas[group] = {
+    schemas = {
+        group: {
             # Such as FocusedCnnModel and MnistData.
             name: _derive(f"{name.title().replace('_', '')}{group.title()}", target, target)
             for name, target in targets.items()
         }
-    schemas["data"]["images"] = _derive("ImagesData", MISSING, IMAGES)
+        for group, targets in SCHEMA_TARGETS.items()
+    }
+    schemas["data"]["images"] = _derive("ImagesData", MISSING, IMAGE_OPTIONS)
     return schemas
 
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """A derived schema by the name of its class: configs are pickled with it."""
+        """Look up a derived schema by its class name, which pickled configs refer to."""
         if not name.startswith("_"):
             group_schemas()
             if name in globals():
@@ -233,37 +236,28 @@ if not TYPE_CHECKING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class Parameter(NamedTuple):
-    """A parameter as it stands in the source of a module."""
-
-    module: str
-    name: str
-    annotation: ast.expr
-    default: Any
-
-
 def _derive(class_name: str, target: str, signature: str) -> type:
-    """The schema of a target: a dataclass of the options of a signature."""
+    """Make the dataclass of a target from the parameters of a signature."""
     options: dict[str, tuple[Any, Any]] = {"_target_": (str, target), "name": (str, MISSING)}
     options |= _options(signature)
     if target in SCHEMA_TARGETS["model"].values():
-        options["dynamic"] = (Any, None)  # the group dynamic: foci before any network
+        options["dynamic"] = (Any, None)  # the config group dynamic, for any network
     return _make_dataclass(class_name, options)
 
 
 def _options(signature: str) -> dict[str, tuple[Any, Any]]:
-    """Type and default of the options of a signature."""
+    """Type and default of every option of a signature."""
     options: dict[str, tuple[Any, Any]] = {}
     for module, name, annotation, default in _parameters(signature):
         match annotation:
-            case _ if name in SUPPLIED:
+            case _ if name in RUNTIME_ARGUMENTS:
                 continue
-            case ast.Name(id=kind) if name == "options":  # an object that holds more of them
+            case ast.Name(id=kind) if name == "options":  # a dataclass of further options
                 options |= _options(f"{module}.{kind}")
             case ast.BinOp(left=ast.Name(id=kind), right=ast.Subscript(value=ast.Name("Mapping"))):
                 nested = _nested_schema(f"{module}.{kind}")
                 options[name] = (nested, nested())
-            case ast.BinOp(left=ast.Subscript(value=ast.Name("Mapping"))):  # of a layer inside
+            case ast.BinOp(left=ast.Subscript(value=ast.Name("Mapping"))):  # of an inner layer
                 continue
             case _:
                 options[name] = (_config_type(annotation), default)
@@ -286,12 +280,15 @@ def _make_dataclass(class_name: str, options: dict[str, tuple[Any, Any]]) -> typ
     return made
 
 
-def _parameters(callable_name: str) -> Iterator[Parameter]:
-    """What a function, a class or a dataclass takes; ``focused(f)`` takes f's and the layer's."""
+def _parameters(callable_name: str) -> Iterator[tuple[str, str, ast.expr, Any]]:
+    """Module, name, annotation and default of every parameter of a function, class or dataclass.
+
+    ``focused(f)`` has the parameters of f and of the focused layer.
+    """
     module, definition = _find_definition(callable_name)
     if isinstance(definition, ast.Call):
         yield from _parameters(f"{module}.{ast.unparse(definition.args[0])}")
-        yield from _parameters(FOCUS)
+        yield from _parameters(FOCUSED_LAYER)
         return
     if isinstance(definition, ast.ClassDef):
         methods = {node.name: node for node in definition.body if isinstance(node, ast.FunctionDef)}
@@ -300,7 +297,7 @@ def _parameters(callable_name: str) -> Iterator[Parameter]:
                 yield from _parameters(f"{module}.{ast.unparse(base)}")
             for node in definition.body:
                 if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    yield Parameter(module, node.target.id, node.annotation, _default(node.value))
+                    yield module, node.target.id, node.annotation, _default(node.value)
             return
         definition = methods["__init__"]
     arguments = definition.args
@@ -311,22 +308,20 @@ def _parameters(callable_name: str) -> Iterator[Parameter]:
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ):
         annotation = argument.annotation or ast.Name("Any")
-        yield Parameter(module, argument.arg, annotation, _default(default))
+        yield module, argument.arg, annotation, _default(default)
 
 
 def _default(value: ast.expr | None) -> Any:
-    """A literal default; of an option that has none, the YAML files give the value."""
-    if value is None:
-        return MISSING
+    """The value of a literal default; MISSING without one, so the YAML files must set it."""
     try:
-        literal = ast.literal_eval(value)
-    except ValueError:  # a call, of what is no option
+        literal = MISSING if value is None else ast.literal_eval(value)
+    except ValueError:  # a call, so the parameter is not an option
         return MISSING
     return list(literal) if isinstance(literal, tuple) else literal
 
 
 def _find_definition(callable_name: str) -> tuple[str, ast.FunctionDef | ast.ClassDef | ast.Call]:
-    """Module and definition of a name of this package, which other modules may import."""
+    """Find the module that defines a name of this package, and the definition; follows imports."""
     module, _, name = callable_name.rpartition(".")
     guarded = [node.body for node in _parse(module).body if isinstance(node, ast.If)]
     for node in chain(_parse(module).body, *guarded):
@@ -352,7 +347,7 @@ def _parse(module: str) -> ast.Module:
 
 
 def _config_type(annotation: ast.expr) -> Any:
-    """The type that OmegaConf converts an option to; Any for what it does not know."""
+    """The type that OmegaConf converts an option to; Any if OmegaConf does not support it."""
     match annotation:
         case ast.Name(id="AtLeastOne" | "Share" as alias):
             return get_args(globals()[alias])[0]
@@ -363,9 +358,10 @@ def _config_type(annotation: ast.expr) -> Any:
             return Any if inner is Any else inner | None
         case ast.BinOp(left=ast.Name(id="str"), right=ast.Name(id="Path")):
             return str
-        case ast.Subscript(value=ast.Name(id="Sequence" | "list"), slice=kind):
-            return list[_config_type(kind)]  # type: ignore[misc]
-        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[kind, *_])):
+        case (
+            ast.Subscript(value=ast.Name(id="Sequence" | "list"), slice=kind)
+            | ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[kind, *_]))
+        ):
             return list[_config_type(kind)]  # type: ignore[misc]
         case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[kind, *_])):
             return _config_type(kind)

@@ -1,4 +1,4 @@
-"""``focusing doctor``: what this machine offers, and whether training works on each device."""
+"""``focusing doctor``: report on this machine, and test training on every device."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ from focusing.validation import format_bytes, machine_memory
 
 STYLES = {"ok": "green", "slow": "yellow", "broken": "bold red", "absent": "dim"}
 MAX_ERROR = 1e-4
-"""Of an engine in float32 against the reference in float64, relative to the largest value."""
+"""Largest error of a float32 engine, relative to the largest value of the float64 reference."""
 MAX_RATIO = 2.5
-"""Time of a focused step over a dense one from which on it counts as slow."""
+"""A focused step counts as slow if it takes longer than this many dense steps."""
 ROUNDS = 15
-"""Timed steps of each network."""
+"""Timed steps per network."""
 OPTIM = Optim("SGD", lr=0.01, lr_mu=0.01, lr_sigma=0.001, momentum=0.9, batch_size=128)
 REPORT = "Open an issue with the output of focusing doctor."
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of the answer.
+    """One row of the report.
 
     Attributes:
-        subject: what was looked at.
-        status: ``"ok"``, ``"slow"``, ``"broken"``, or ``"absent"`` for what nobody has to have.
-        detail: what was found.
+        subject: what was examined.
+        status: ``"ok"``, ``"slow"``, ``"broken"``, or ``"absent"`` for optional things.
+        detail: the result.
         remedy: what to do about it.
     """
 
@@ -67,28 +67,28 @@ class Finding:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print what was found; exit with 1 if something is broken."""
+    """Print the findings; exit with 1 if something is broken."""
     console = Console(soft_wrap=True, stderr=args.json)
     with console.status("Testing, about ten seconds a device"):
-        findings = [*facts(), *(row for device in devices() for row in self_test(device))]
+        findings = [*inspect_machine(), *(row for device in devices() for row in self_test(device))]
     if args.json:
         rows = [asdict(finding) for finding in findings]
         about = {"focusing": __version__, "git": git_state(), "machine": machine()}
-        print(json.dumps({**about, "status": worst(findings), "findings": rows}, indent=1))
+        print(json.dumps({**about, "status": overall_status(findings), "findings": rows}, indent=1))
     else:
-        console.print(table(findings))
-    if worst(findings) == "broken":
+        console.print(findings_table(findings))
+    if overall_status(findings) == "broken":
         sys.exit(1)
 
 
-def worst(findings: Iterable[Finding]) -> str:
-    """The status of all findings together."""
+def overall_status(findings: Iterable[Finding]) -> str:
+    """The overall status."""
     present = {finding.status for finding in findings}
     return next((status for status in ("broken", "slow") if status in present), "ok")
 
 
-def table(findings: Iterable[Finding]) -> Table:
-    """The findings for a terminal."""
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """Format the findings for a terminal."""
     grid = Table(box=SIMPLE_HEAD, pad_edge=False)
     for title in ("", "status", "what was found", "what to do"):
         grid.add_column(title, overflow="fold")
@@ -98,11 +98,8 @@ def table(findings: Iterable[Finding]) -> Table:
     return grid
 
 
-# What the machine offers.
-
-
-def facts() -> Iterator[Finding]:
-    """Software, processor, memory, GPUs, folders and services."""
+def inspect_machine() -> Iterator[Finding]:
+    """Report on software, processor, memory, GPUs, folders and services."""
     about = machine()
     yield Finding("focusing", "ok", f"{__version__} on Python {sys.version.split()[0]}")
     built = torch.version.cuda or torch.version.hip
@@ -111,17 +108,17 @@ def facts() -> Iterator[Finding]:
     yield Finding("processor", "ok", f"{about['processor']}, {cores}")
     yield Finding("memory", "ok", format_bytes(machine_memory()))
     yield from _gpus()
-    yield _package("triton", wanted=_accelerator() is not None, remedy="pip install triton")
-    yield _package("numba", wanted=True, remedy="pip install 'focusing[cpu]'")
+    yield _package("triton", remedy="pip install triton" if _accelerator() else "")
+    yield _package("numba", remedy="pip install 'focusing[cpu]'")
     compiler = next((name for name in ("c++", "g++", "clang++", "cl") if shutil.which(name)), None)
-    lacking = "trainer.compile=true needs one on a CPU"
-    yield Finding("C++ compiler", "ok" if compiler else "absent", compiler or lacking)
+    reason = "trainer.compile=true needs one on a CPU"
+    yield Finding("C++ compiler", "ok" if compiler else "absent", compiler or reason)
     yield _data_folder()
     why = offline_reason(timeout=2.0)
     yield Finding("W&B", "absent" if why else "ok", why or "a key, and the server answers")
     slurm = shutil.which("sbatch")
     yield Finding("SLURM", "ok" if slurm else "absent", slurm or "no sbatch")
-    yield _package("ray", wanted=False, remedy="")
+    yield _package("ray")
 
 
 def _accelerator() -> torch.device | None:
@@ -129,7 +126,7 @@ def _accelerator() -> torch.device | None:
 
 
 def devices() -> list[torch.device]:
-    """The CPU, and every device that torch can use beside it."""
+    """The CPU and all accelerators that torch can use."""
     own = _accelerator()
     count = torch.accelerator.device_count() if own else 0
     return [torch.device("cpu"), *(torch.device(own.type, i) for i in range(count) if own)]
@@ -140,7 +137,7 @@ def _gpus() -> Iterator[Finding]:
     if own is None:
         driver, built = shutil.which("nvidia-smi") or shutil.which("rocminfo"), torch.version.cuda
         if driver and built:
-            text = f"torch for CUDA {built} sees none, though {driver} is here"
+            text = f"torch for CUDA {built} sees no GPU, although {driver} exists"
             yield Finding("GPU", "broken", text, "Update the driver, or install a matching torch.")
         elif driver:
             yield Finding("GPU", "slow", "torch is built for CPUs", "Install torch for this GPU.")
@@ -156,12 +153,12 @@ def _gpus() -> Iterator[Finding]:
         yield Finding(str(device), "ok", text)
 
 
-def _package(name: str, *, wanted: bool, remedy: str) -> Finding:
+def _package(name: str, remedy: str = "") -> Finding:
+    """Report on a package; one with a remedy makes training faster."""
     try:
         return Finding(name, "ok", version(name))
     except PackageNotFoundError:
-        status = "slow" if wanted else "absent"
-        return Finding(name, status, "not installed", remedy if wanted else "")
+        return Finding(name, "slow" if remedy else "absent", "not installed", remedy)
 
 
 def _data_folder() -> Finding:
@@ -176,11 +173,8 @@ def _data_folder() -> Finding:
     return Finding("data", "ok", detail)
 
 
-# Whether it works.
-
-
 def self_test(device: torch.device) -> Iterator[Finding]:
-    """Try what a run does on a device, about ten seconds long; what raises is broken."""
+    """Test on a device what a run does, in about ten seconds; a check that raises is broken."""
     for check in (check_engines, check_steps, check_checkpoint, check_precision):
         start = time.perf_counter()
         try:
@@ -194,7 +188,7 @@ def self_test(device: torch.device) -> Iterator[Finding]:
 
 
 def check_engines(device: torch.device) -> Iterator[Finding]:
-    """Values and gradients of each engine against the reference in float64 on the CPU."""
+    """Compare outputs and gradients of every engine with the float64 reference on the CPU."""
     for backend in available_backends(device):
         error = 0.0
         for topology in (None, (28, 28)):
@@ -219,7 +213,7 @@ def _values_and_gradients(layer: FocusedLinear, backend: str, x: Tensor) -> list
 
 
 def check_steps(device: torch.device) -> Iterator[Finding]:
-    """A few steps of the MNIST network, dense and focused, in turns."""
+    """Time steps of the dense and the focused MNIST network, interleaved."""
     torch.manual_seed(0)
     nets: dict[str, nn.Module] = {
         "dense": MLP(784, 10, [800, 800]),
@@ -241,7 +235,7 @@ def check_steps(device: torch.device) -> Iterator[Finding]:
 
 
 def check_checkpoint(device: torch.device) -> Iterator[Finding]:
-    """An epoch, its checkpoint read back, and another epoch from there."""
+    """Train an epoch, read the checkpoint back, and resume from it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         first = _fit(device, folder, epochs=1)
@@ -251,24 +245,23 @@ def check_checkpoint(device: torch.device) -> Iterator[Finding]:
                 raise RuntimeError("what was read is not what was written")
         second = _fit(device, folder, epochs=2)
     if {key: values[:1] for key, values in second.series.items()} != first.series:
-        raise RuntimeError("the run began anew")
+        raise RuntimeError("the run was not resumed")
     yield Finding("checkpoint", "ok", "written, read, and trained on")
 
 
 def check_precision(device: torch.device) -> Iterator[Finding]:
-    """An epoch in each mixed precision."""
-    losses = {}
-    for precision in ("bf16-mixed", "16-mixed"):
+    """Train an epoch in each mixed precision."""
+    precisions = ("bf16-mixed", "16-mixed")
+    for precision in precisions:
         with tempfile.TemporaryDirectory() as name:
-            series = _fit(device, Path(name), precision=precision).series
-        losses[precision] = series["train/loss"][-1]  # an infinite one is an error
-    yield Finding("precision", "ok", ", ".join(f"{key} works" for key in losses))
+            _fit(device, Path(name), precision=precision)  # raises if the loss is not finite
+    yield Finding("precision", "ok", ", ".join(f"{name} works" for name in precisions))
 
 
 def _fit(
     device: torch.device, folder: Path, *, epochs: int = 1, precision: str = "32-true"
 ) -> FocusingModule:
-    """Train a small network through Lightning, as a run does."""
+    """Train a small network with Lightning, as a run does."""
     options: dict[str, Any] = {
         "max_epochs": epochs,
         "accelerator": {"cuda": "gpu"}.get(device.type, device.type),

@@ -1,9 +1,9 @@
-"""What a config may call: an exact list of callables, with arguments of the declared types.
+"""Instantiate the ``_target_`` of a config: an allow-list of callables, with checked arguments.
 
-A config is data, and may come from anybody: it must not be able to run programs. So it names
-callables of a list, not of a package: even torch has classes that start processes. Hydra calls
-what its own part of a config names (callbacks, loggers, launchers, sweepers) and sets the
-environment of a job, which tells git, for one, what to run; :func:`check_hydra` guards that.
+A config may come from a stranger, so it must not be able to run programs. It may only name the
+callables of an exact list: allowing a package would not do, as even torch has classes that start
+processes. Hydra itself instantiates callbacks, loggers, launchers and sweepers, and sets
+environment variables, some of which name programs; :func:`check_hydra` checks that part.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
 from importlib import import_module
@@ -25,7 +26,7 @@ from pydantic.errors import PydanticUserError
 
 from focusing.config import SCHEMA_TARGETS
 from focusing.errors import OptionError, UserError
-from focusing.validation import describe_faults, leaves
+from focusing.validation import describe_errors, iter_leaves
 
 CALLBACKS = (
     "ClipFoci",
@@ -46,9 +47,9 @@ TARGETS = frozenset(
         *(f"focusing.callbacks.{name}" for name in CALLBACKS),
     }
 )
-"""What conf/ names, and nothing else."""
+"""The callables that conf/ names."""
 ENTRY_POINTS = "focusing.targets"
-"""Installed packages add their own under this name."""
+"""Entry point group in which installed packages register their own targets."""
 LOG_CLASSES = (
     "logging.FileHandler",
     "logging.Formatter",
@@ -56,9 +57,9 @@ LOG_CLASSES = (
     "logging.StreamHandler",
     "colorlog.ColoredFormatter",
 )
-"""Classes that loggers may be made of."""
+"""Classes allowed in the logging config."""
 LOG_FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
-"""The file of Hydra's own choices of ``hydra/job_logging``."""
+"""The log file in Hydra's own ``hydra/job_logging`` configs."""
 STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
 PLAIN_TYPES = (bool, dict, float, int, list, str, tuple, NoneType)
 
@@ -70,12 +71,12 @@ def instantiate(node: Any, kind: type[T], **more: Any) -> T:
     """Call the ``_target_`` of a config with its other keys as arguments.
 
     Args:
-        node: plain containers; there is no other target inside.
-        kind: what the target must be a class of, or be annotated to return.
+        node: a dict without any nested targets.
+        kind: the target must be a subclass of it, or a function annotated to return one.
         **more: further arguments.
 
     Raises:
-        UserError: if the target is not allowed, of another kind or does not take the arguments.
+        UserError: the target is not allowed, of another kind, or does not take the arguments.
     """
     if not (isinstance(node, Mapping) and isinstance(node.get("_target_"), str)):
         raise UserError(f"{node} is not a _target_ with its options.")
@@ -84,7 +85,7 @@ def instantiate(node: Any, kind: type[T], **more: Any) -> T:
     if not _makes(target, kind):
         raise UserError(f"_target_: {name} is refused: it is not a {kind.__name__}.")
     options = {key: value for key, value in node.items() if key != "_target_"}
-    if any("_target_" in path.split(".") for path, _ in leaves(options, lists=True)):
+    if any("_target_" in path.split(".") for path, _ in iter_leaves(options, lists=True)):
         raise UserError(f"{name} is given another _target_, which is refused: give plain values.")
     try:
         inspect.signature(target).bind(**options, **more)
@@ -94,14 +95,14 @@ def instantiate(node: Any, kind: type[T], **more: Any) -> T:
     check_arguments(target, options, f"{groups[0]}." if groups else "")
     try:
         return target(**options, **more)  # type: ignore[no-any-return]
-    except ValueError as error:  # the constructors say what is allowed
+    except ValueError as error:  # its message says what is allowed
         raise UserError(str(error)) from None
 
 
 def trust(names: Iterable[str]) -> None:
-    """Let configs name these callables too, in this process.
+    """Allow configs to name these callables, too, in this process.
 
-    Never call it with what a config or a file says: only the user can trust.
+    Never pass names from a config or a file: only the user may extend the list.
     """
     for name in names:
         if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", name):
@@ -110,12 +111,12 @@ def trust(names: Iterable[str]) -> None:
 
 
 def trusted() -> frozenset[str]:
-    """What :func:`trust` allows, for a process that goes on with the work of this one."""
+    """The names passed to :func:`trust`, to be passed on to worker processes."""
     return frozenset(_trusted)
 
 
 def _resolve(name: str) -> Any:
-    """The callable of a name; nothing is imported before the name is known to be allowed."""
+    """Import a callable, after checking that its name is allowed."""
     if name not in TARGETS | _trusted and name not in _installed():
         raise UserError(
             f"_target_: {name} is refused: a config may only name what conf/ does, and what "
@@ -136,11 +137,11 @@ def _installed() -> set[str]:
 
 
 def _makes(target: Any, kind: type) -> bool:
-    """Whether a call gives an object of this kind, known without calling."""
+    """Whether a callable returns an instance of a class, according to its annotation."""
     if not inspect.isclass(target):
         try:
             target = get_type_hints(target).get("return")
-        except (NameError, TypeError):  # an annotation of something else, or no function
+        except (NameError, TypeError):  # an unresolvable annotation, or not a function
             return False
     return inspect.isclass(target) and issubclass(target, kind)
 
@@ -148,14 +149,14 @@ def _makes(target: Any, kind: type) -> bool:
 def check_arguments(
     target: Callable[..., Any], options: Mapping[str, Any], prefix: str = ""
 ) -> None:
-    """Refuse an option that the annotation of the target's parameter excludes.
+    """Check options against the annotations of the parameters that will receive them.
 
-    As in JSON, "1" and true are no numbers, 1.5 is no integer; a list may be a tuple.
+    As in JSON, "1" and true are not numbers, and 1.5 is not an integer; a list may be a tuple.
 
     Args:
-        target: what will be called; parameters without a type take anything.
-        options: values; only plain ones are checked.
-        prefix: stands before the name of an option in the error, as in ``data.``.
+        target: the callable; parameters without annotation accept anything.
+        options: values by parameter name; only JSON types and tuples are checked.
+        prefix: prefix of the option names in the error message, such as ``data.``.
     """
     types = _types(target)
     for name, value in options.items():
@@ -164,49 +165,47 @@ def check_arguments(
         try:
             types[name].validate_json(json.dumps(value, default=str), strict=True)
         except ValidationError as error:
-            for key in error.errors()[0]["loc"]:  # an option of a group inside
+            for key in error.errors()[0]["loc"]:  # an option of a nested group
                 if isinstance(value, dict) and key in value:
                     name, value = f"{name}.{key}", value[str(key)]
-            fault = describe_faults(error)
+            fault = describe_errors(error)
             shown = value if fault.startswith("is not one of") else repr(value)
             raise OptionError(f"{prefix}{name}={shown} {fault}.") from None
 
 
 @cache
 def _types(target: Callable[..., Any]) -> dict[str, TypeAdapter[Any]]:
-    """The parameters of a callable whose types can be checked."""
+    """Validators of the annotated parameters of a callable, as far as pydantic supports them."""
     try:
         parameters = inspect.signature(target, eval_str=True).parameters.values()
-    except (NameError, TypeError, ValueError):  # types that exist for type checkers only
+    except (NameError, TypeError, ValueError):  # types imported under TYPE_CHECKING only
         return {}
     types = {}
     for parameter in parameters:
         named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if named and parameter.annotation is not parameter.empty:
-            group = is_dataclass(parameter.annotation)  # options inside, with types of their own
-            foreign = None if group else ConfigDict(arbitrary_types_allowed=True)
-            try:
-                types[parameter.name] = TypeAdapter(parameter.annotation, config=foreign)
-            except PydanticUserError:  # of a library that pydantic does not know
-                continue
+            nested = is_dataclass(parameter.annotation)  # pydantic takes no config for these
+            config = None if nested else ConfigDict(arbitrary_types_allowed=True)
+            with suppress(PydanticUserError):  # a type that pydantic does not support
+                types[parameter.name] = TypeAdapter(parameter.annotation, config=config)
     return types
 
 
 def check_hydra(hydra: DictConfig, *, sweeps: bool) -> None:
-    """Refuse what could run a program or write to any file.
+    """Reject settings of Hydra that could run a program or write to arbitrary files.
 
     Args:
-        hydra: Hydra's part of a composed config.
-        sweeps: whether Hydra goes on to make the launcher and the sweeper.
+        hydra: the ``hydra`` node of a composed config.
+        sweeps: whether Hydra will instantiate the launcher and the sweeper.
 
     Raises:
-        UserError: with the option.
+        UserError: names the option.
     """
     if hydra.job.env_set:
         raise UserError("hydra.job.env_set is refused: set variables in your shell instead.")
     for part in ("callbacks", "launcher", "sweeper") if sweeps else ("callbacks",):
         for name, value in _options(hydra, part, resolve=True):
-            plugin = name in ("hydra.launcher._target_", "hydra.sweeper._target_")  # Hydra's own
+            plugin = name in ("hydra.launcher._target_", "hydra.sweeper._target_")
             if name.endswith("._target_") and not plugin and value not in trusted():
                 raise _refusal(name, value, f" If it is your own, add --trust-target {value}.")
     for part in ("hydra_logging", "job_logging"):
@@ -220,17 +219,17 @@ def _may_log(key: str, value: Any) -> bool:
         return value in LOG_CLASSES
     if key in ("filename", "mode"):
         return value in (LOG_FILE, "a")
-    text = str(value)  # an interpolation may become anything later
+    text = str(value)  # interpolations are not resolved yet, so they could become anything
     return "${" not in text and ("://" not in text or value in STREAMS)
 
 
 def _options(hydra: DictConfig, part: str, *, resolve: bool) -> Iterator[tuple[str, Any]]:
-    """Name and value of the options below a part of Hydra's."""
+    """Name and value of all options in one group of Hydra's."""
     if not resolve and OmegaConf.is_interpolation(hydra, part):
         raise _refusal(f"hydra.{part}", "${...}")
     if OmegaConf.is_config(hydra[part]):
         options = OmegaConf.to_container(hydra[part], resolve=resolve)
-        yield from leaves(options, "hydra", part, lists=True)
+        yield from iter_leaves(options, "hydra", part, lists=True)
 
 
 def _refusal(name: str, value: Any, more: str = "") -> UserError:

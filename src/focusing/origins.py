@@ -1,7 +1,7 @@
-"""Where the options of a config come from: ``focusing explain``, and the comments of ``--help``.
+"""Find out which layer of a config sets an option: ``focusing explain`` and ``--help``.
 
-A config is composed of many layers: signatures, files of conf/, recipes, the command line. Each
-may set an option, and the last one wins.
+The layers are the Python signatures, the files of conf/, the recipes and the command line. The last
+layer that sets an option wins.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
 
-from focusing.compose import config_dir, current_overrides, expand_braces, hydra_ready
-from focusing.errors import UserError, hint
-from focusing.validation import leaves
+from focusing.compose import config_dir, expand_braces, hydra_ready, upgrade_overrides
+from focusing.errors import UserError, suggest
+from focusing.validation import iter_leaves
 
 SIGNATURE = "its signature in Python"
 HIDDEN_GROUPS = ("hydra", "recipe")
-"""Groups of conf/ that are no choice of their own: Hydra's, and what is chosen by itself."""
+"""Groups of conf/ that users do not choose from."""
 COMMENT_COLUMN = 44
 HELP = """\
 Train a network: the paper's "Learning to focus" unless you choose something else.
@@ -50,13 +50,13 @@ focusing explain model=focus_s optim.lr_mu says which file gave an option its va
 {options}"""
 
 
-class Origin(NamedTuple):
+class OptionSource(NamedTuple):
     """A layer that sets an option.
 
     Attributes:
-        place: the file and line, or what else it is.
-        value: what it sets the option to.
-        comment: what the file says about it.
+        place: file and line, or another name of the layer.
+        value: the value that it sets.
+        comment: the comment on that line.
     """
 
     place: str
@@ -64,60 +64,59 @@ class Origin(NamedTuple):
     comment: str = ""
 
 
-def explain(args: argparse.Namespace) -> None:
-    """``focusing explain``: print the layers that set an option, or all of a group."""
+def explain_option(args: argparse.Namespace) -> None:
+    """``focusing explain``: print the layers that set an option, or every option of a group."""
     keys = [word for word in args.words if "=" not in word]
     if len(keys) != 1:
         raise UserError(
             "Name one option, or one group, as in: focusing explain model=focus_s optim.lr"
         )
     [key], overrides = keys, [word for word in args.words if "=" in word]
-    config, origins = trace(overrides)
-    chosen = {name: places for name, places in origins.items() if f"{name}.".startswith(f"{key}.")}
+    config, sources = trace_options(overrides)
+    chosen = {name: layers for name, layers in sources.items() if f"{name}.".startswith(f"{key}.")}
     if not chosen:
-        raise UserError(f"{key} is not an option of this config{hint(key, origins)}")
+        raise UserError(f"{key} is not an option of this config{suggest(key, sources)}")
     console = Console(soft_wrap=True, highlight=False)
-    for name, places in chosen.items():
-        value = OmegaConf.select(config, name)
-        console.print(f"[bold]{name} = {escape(_shown(value))}[/]")
-        width = max(len(origin.place) for origin in places)
-        for place, origin in enumerate(places, start=1):
-            wins = place == len(places)
-            comment = f"  # {origin.comment}" if origin.comment else ""
-            line = f"{'→' if wins else ' '} {origin.place:{width}}  {_shown(origin.value)}{comment}"
+    for name, layers in chosen.items():
+        console.print(f"[bold]{name} = {escape(_format_value(OmegaConf.select(config, name)))}[/]")
+        width = max(len(layer.place) for layer in layers)
+        for layer in layers:
+            wins = layer is layers[-1]
+            line = f"{'→' if wins else ' '} {layer.place:{width}}  {_format_value(layer.value)}"
+            line += f"  # {layer.comment}" if layer.comment else ""
             console.print(escape(line), style="" if wins else "dim")
 
 
-def trace(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, list[Origin]]]:
-    """The config of a command line, and for each option the layers that set it, in order."""
-    overrides = current_overrides(overrides)
+def trace_options(overrides: Sequence[str]) -> tuple[DictConfig, dict[str, list[OptionSource]]]:
+    """Compose a config, and list for every option the layers that set it, in order."""
+    overrides = upgrade_overrides(overrides)
     with hydra_ready():
         config = compose("train", overrides)
         loader: Any = GlobalHydra.instance().config_loader()
         layers = loader.compute_defaults_list("train", overrides, RunMode.RUN).defaults
-        origins: dict[str, list[Origin]] = {}
+        sources: dict[str, list[OptionSource]] = {}
         for layer in layers:
             if layer.config_path.startswith("hydra/"):
                 continue
-            for key, origin in _options(layer.config_path, loader.repository):
+            for key, source in _options(layer.config_path, loader.repository):
                 name = f"{layer.package}.{key}" if layer.package else key
-                origins.setdefault(name, []).append(origin)
+                sources.setdefault(name, []).append(source)
     for override in overrides:
         name, _, value = override.lstrip("+").partition("=")
         if OmegaConf.select(config, name) is not None and not (config_dir() / name).is_dir():
-            origins.setdefault(name, []).append(Origin("the command line", value))
-    names = [name for name, _ in leaves(OmegaConf.to_container(config))]  # in the config's order
-    return config, {name: origins[name] for name in names if name in origins}
+            sources.setdefault(name, []).append(OptionSource("the command line", value))
+    in_order = dict(iter_leaves(OmegaConf.to_container(config)))
+    return config, {name: sources[name] for name in in_order if name in sources}
 
 
-def _options(config_path: str, repository: Any) -> Iterator[tuple[str, Origin]]:
-    """The options that a layer sets, by their names within it."""
+def _options(config_path: str, repository: Any) -> Iterator[tuple[str, OptionSource]]:
+    """Yield the options that a layer sets, with their names relative to the layer."""
     group, _, name = config_path.partition("/")
     if group == "schema":
         schema = OmegaConf.to_container(repository.load_config(config_path).config)
-        for key, value in leaves(schema):
+        for key, value in iter_leaves(schema):
             if value != "???":
-                yield key, Origin(SIGNATURE, value)
+                yield key, OptionSource(SIGNATURE, value)
     elif group == "recipe":
         section, _, recipe = name.partition("/")
         for file in sorted((config_dir() / "recipe").glob("*.yaml")):
@@ -127,11 +126,13 @@ def _options(config_path: str, repository: Any) -> Iterator[tuple[str, Origin]]:
                     yield from _read(value, file, f" ({section} {recipe})")
     else:
         file = config_dir() / f"{config_path}.yaml"
-        if file.exists():  # of a folder of the user's own it is not known
+        if file.exists():  # files in --config-dir are not traced
             yield from _read(yaml.compose(file.read_text(encoding="utf-8")), file)
 
 
-def _read(node: Any, file: Path, about: str = "", prefix: str = "") -> Iterator[tuple[str, Origin]]:
+def _read(
+    node: Any, file: Path, about: str = "", prefix: str = ""
+) -> Iterator[tuple[str, OptionSource]]:
     lines = file.read_text(encoding="utf-8").splitlines()
     place = file.relative_to(config_dir().parent)
     for key, value in _entries(node):
@@ -143,7 +144,7 @@ def _read(node: Any, file: Path, about: str = "", prefix: str = "") -> Iterator[
         line = value.start_mark.line
         comment = lines[line].partition(" # ")[2].strip()
         content = yaml.safe_load(yaml.serialize(value))
-        yield f"{prefix}{key}", Origin(f"{place}:{line + 1}{about}", content, comment)
+        yield f"{prefix}{key}", OptionSource(f"{place}:{line + 1}{about}", content, comment)
 
 
 def _entries(node: Any) -> Iterator[tuple[str, Any]]:
@@ -152,16 +153,17 @@ def _entries(node: Any) -> Iterator[tuple[str, Any]]:
             yield key.value, value
 
 
-def _shown(value: Any) -> str:
-    """A value as it is typed."""
+def _format_value(value: Any) -> str:
+    """Format a value as one types it on the command line."""
     if isinstance(value, str):
         return value
-    plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-    return yaml.safe_dump(plain, default_flow_style=True, width=10**6).splitlines()[0]
+    if OmegaConf.is_config(value):
+        value = OmegaConf.to_container(value)
+    return yaml.safe_dump(value, default_flow_style=True, width=10**6).splitlines()[0]
 
 
 def help_text(overrides: Sequence[str]) -> str:
-    """What ``--help`` prints: the groups, and the options of a command with their comments."""
+    """The text of ``--help``: the groups, and the options of a command with their comments."""
     folders = sorted(path for path in config_dir().iterdir() if path.is_dir())
     choices = {
         folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
@@ -177,17 +179,17 @@ def help_text(overrides: Sequence[str]) -> str:
         textwrap.fill(f"{name:16}{', '.join(names)}", width, subsequent_indent=" " * 16)
         for name, names in choices.items()
     ]
-    config, origins = trace(overrides)
+    config, sources = trace_options(overrides)
     return HELP.format(
         groups="\n".join(groups),
         command=" ".join(["python train.py", *overrides]),
-        options="\n".join(_help_lines(OmegaConf.to_container(config), origins, width)),
+        options="\n".join(_help_lines(OmegaConf.to_container(config), sources, width)),
     )
 
 
 def _help_lines(
     options: Any,
-    origins: Mapping[str, Sequence[Origin]],
+    sources: Mapping[str, Sequence[OptionSource]],
     width: int,
     prefix: str = "",
     depth: int = 0,
@@ -196,11 +198,11 @@ def _help_lines(
         name, indent = f"{prefix}{key}", "  " * depth
         if isinstance(value, Mapping) and value:
             yield f"{indent}{key}:"
-            yield from _help_lines(value, origins, width, f"{name}.", depth + 1)
+            yield from _help_lines(value, sources, width, f"{name}.", depth + 1)
             continue
-        line = f"{indent}{key}: {_shown(value)}"
-        # The first file that has a comment is the one that introduces the option.
-        comment = next((origin.comment for origin in origins.get(name, ()) if origin.comment), "")
+        line = f"{indent}{key}: {_format_value(value)}"
+        # The first file with a comment is the one that introduces the option.
+        comment = next((source.comment for source in sources.get(name, ()) if source.comment), "")
         if not comment:
             yield line
             continue

@@ -18,7 +18,7 @@ from pytorch_lightning.loggers.logger import Logger
 from rich.console import Console
 
 from focusing.callbacks import CompiledNetwork
-from focusing.compose import check, prepare_hydra
+from focusing.compose import check_config, prepare_hydra
 from focusing.config import Optim
 from focusing.data import DataSet, Split
 from focusing.data.sources import MissingError
@@ -27,12 +27,12 @@ from focusing.instantiate import instantiate
 from focusing.nn.ops.cpu import compile_kernels, on_first_compile
 from focusing.reports.terminal import closing, opening
 from focusing.results.identity import run_folder
-from focusing.results.record import SERIES_OF, describe_end, describe_start
+from focusing.results.record import METRIC_KEYS, finish_record, start_record
 from focusing.results.store import (
     FinishedError,
     atomic_write,
     claim,
-    finished,
+    finished_record,
     has_figures,
     write_record,
 )
@@ -66,14 +66,14 @@ def train(cfg: DictConfig) -> float:
         The test score under the config's protocol, for sweepers.
     """
     prepare_hydra()  # a launcher may have composed the config in another process
-    config = check(cfg)
+    config = check_config(cfg)
     hydra = HydraConfig.get() if HydraConfig.initialized() else None
     multirun = hydra is not None and hydra.mode == RunMode.MULTIRUN
     experiment = hydra is not None and bool(hydra.runtime.choices.get("experiment"))
     resolve_source(config, strict=multirun or experiment)
     run_dir, console = run_folder(config), Console(quiet=multirun, soft_wrap=True)
     record = None
-    if config["force"] or not finished(run_dir):
+    if config["force"] or not finished_record(run_dir):
         with suppress(FinishedError):  # another process has finished it in the meantime
             record = _run(config, run_dir, console)
     record = record or _reuse(config, run_dir, console)
@@ -85,7 +85,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     """Train, write the record and draw the figures; returns the record."""
     # Report errors in the config before the run folder is touched.
     data = load_data(config)
-    if config["resume"] == "auto" and not finished(run_dir):
+    if config["resume"] == "auto" and not finished_record(run_dir):
         check_resumed_data(run_dir, data)
     net = build_net(config, data)
     splits = split_data(config, data)
@@ -105,7 +105,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
         config["trainer"],
         run_dir,
         callbacks=build_callbacks(config),
-        best_of=best_split and f"{best_split}/{SERIES_OF[data.metric]}",
+        best_of=best_split and f"{best_split}/{METRIC_KEYS[data.metric]}",
         metric=data.metric,
     )
     if trainer.strategy.root_device.type == "cpu":
@@ -116,7 +116,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
         with _disk_errors(run_dir), claim(run_dir, resume=resume, again=again) as checkpoint:
             atomic_write(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
             save_data_fingerprint(run_dir, data)
-            start = describe_start(config, data, splits, net)
+            start = start_record(config, data, splits, net)
             record = _fit_and_record(run_dir, start, data, splits, module, trainer, checkpoint)
             if config["figures"]:
                 _draw(run_dir)
@@ -193,11 +193,11 @@ def _write_record(
         fields = _measurements(trainer.callbacks, start)  # type: ignore[attr-defined]
         if module.test_metrics is not None:
             fields["test_metrics"] = module.test_metrics
-        return write_record(run_dir, describe_end(start, module.series, **end, **fields))
+        return write_record(run_dir, finish_record(start, module.series, **end, **fields))
     except Exception as cause:
         if status == "done" or isinstance(cause, OSError):
             raise
-        return write_record(run_dir, describe_end(start, {}, **end))
+        return write_record(run_dir, finish_record(start, {}, **end))
 
 
 def build_callbacks(config: Mapping[str, Any]) -> list[pl.Callback]:
@@ -228,7 +228,7 @@ def _measurements(callbacks: Iterable[Any], start: Mapping[str, Any]) -> dict[st
 
 def _reuse(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:
     """Return the record of a finished run, unless its data has changed since."""
-    record = finished(run_dir) or {}
+    record = finished_record(run_dir) or {}
     with suppress(MissingError):  # data files that are gone have not changed
         data = load_data(config, peek=True)  # decodes nothing that is in the cache
         check_same_data(record["data"], data, run_dir, "force=true runs it again")

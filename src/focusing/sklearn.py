@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets  # type: ignor
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor
 
-from focusing.config import AtLeastOne, NotNegative, Optim, Positive, Share, drops_rest
+from focusing.config import AtLeastOne, NonNegative, Optim, Positive, Share, drops_last_batch
 from focusing.instantiate import check_arguments
 from focusing.models import MLP, focused_mlp
 from focusing.nn import FocusConstraint
@@ -28,11 +28,11 @@ from focusing.training.optimizer import build_optimizer
 
 Array = NDArray[Any]
 MIN_HOLDOUT_SAMPLES = 10
-"""With fewer training samples none are held out."""
+"""With fewer training samples, none are held out."""
 
 
 class Foci(NamedTuple):
-    """Where the neurons of a layer look: (n,) on a line, (n, d) elsewhere."""
+    """Centres and apertures of the neurons of a layer: (n,) on a line, else (n, d)."""
 
     mu: Array
     sigma: Array
@@ -40,36 +40,36 @@ class Foci(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class FocusEstimator(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share.
+    """Base class of both estimators.
 
-    Columns are standardised. Neurons see neighbouring columns together, so an order that means
-    something (pixels, times, bases) helps.
+    Columns are standardised. Neurons look at neighbouring columns, so a meaningful order of the
+    columns (pixels, times, bases) helps.
 
     Args:
         hidden_layer_sizes: neurons of the hidden layers, all of which focus; a number: one layer.
         mu: initial centres; see ``FocusedLinear``.
         sigma: initial apertures.
-        topology: where the columns are: None, on a line; a shape such as ``(8, 8)``.
-        dropout: share of the outputs dropped after every hidden layer in training.
-        learning_rate: of the weights (Adam).
-        learning_rate_mu: of the centres.
-        learning_rate_sigma: of the apertures.
-        batch_size: samples of a step.
-        drop_last: leave out samples that do not fill a last batch; ``"auto"``: if they are fewer
-            than a quarter of one, as batch norm makes too much of a few samples.
-        max_iter: epochs at most.
-        early_stopping: hold out some of the training data, stop when its loss gets no better, and
-            keep the epoch that was best. With fewer than 10 samples the training loss decides.
-        validation_fraction: share that is held out.
-        n_iter_no_change: so many epochs without a better loss end the training.
-        random_state: seed; with a number, fits repeat themselves.
+        topology: positions of the columns: None for a line, or a shape such as ``(8, 8)``.
+        dropout: dropout probability after every hidden layer.
+        learning_rate: learning rate of the weights (Adam).
+        learning_rate_mu: learning rate of the centres.
+        learning_rate_sigma: learning rate of the apertures.
+        batch_size: batch size.
+        drop_last: drop an incomplete last batch; ``"auto"`` drops one below a quarter of the batch
+            size, as batch norm is unstable on a few samples.
+        max_iter: maximum number of epochs.
+        early_stopping: hold out some of the training data, stop when its loss stops improving, and
+            keep the best epoch. With fewer than 10 samples the training loss is used.
+        validation_fraction: fraction to hold out.
+        n_iter_no_change: number of epochs without improvement before stopping.
+        random_state: seed; an integer makes fits reproducible.
 
     Attributes:
         foci_: centres and apertures of every hidden layer.
-        n_iter_: epochs.
+        n_iter_: number of epochs.
         loss_curve_: training loss of every epoch.
         validation_curve_: held-out loss of every epoch; empty if nothing was held out.
-        net_: the trained network, for inference: foci and batch norms folded.
+        net_: the trained network for inference, with foci and batch norms folded into the weights.
     """
 
     hidden_layer_sizes: Sequence[AtLeastOne] | AtLeastOne = (100,)
@@ -79,8 +79,8 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
     topology: Any = None
     dropout: Share = 0.0
     learning_rate: Positive = 0.01
-    learning_rate_mu: NotNegative = 0.01
-    learning_rate_sigma: NotNegative = 0.01
+    learning_rate_mu: NonNegative = 0.01
+    learning_rate_sigma: NonNegative = 0.01
     batch_size: AtLeastOne = 32
     drop_last: Literal["auto", True, False] = "auto"
     max_iter: AtLeastOne = 100
@@ -90,7 +90,7 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: Any = None
 
     def _check_options(self) -> list[int]:
-        """Check the options; returns the neurons of the hidden layers."""
+        """Check the options, and return the sizes of the hidden layers."""
         check_arguments(FocusEstimator, self.get_params(deep=False))
         sizes: Any = self.hidden_layer_sizes
         sizes = list(sizes) if isinstance(sizes, Iterable) else [sizes]
@@ -101,18 +101,18 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
     def _fit(self, table: Array, targets: Array, outputs: int) -> None:
         """Train on a checked table (N, m) and classes (integers) or values (floats)."""
         if len(table) < 2:
-            raise ValueError("n_samples=1: two samples are needed at least.")
+            raise ValueError("n_samples=1: at least two samples are needed.")
         hidden = self._check_options()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, held = self._hold_out(targets, seed)
-        # Held-out rows must not tell the network anything, not even their scale.
+        # The network must not learn anything about held-out rows, not even their scale.
         self._mean, self._scale = _scale(table[train.numpy()])
         if targets.dtype.kind == "f":
             self._y_mean, self._y_scale = _scale(targets[train.numpy()])
             targets = ((targets - self._y_mean) / self._y_scale).astype(np.float32)
         x = torch.tensor((table - self._mean) / self._scale, dtype=torch.float32)
         y = torch.tensor(targets)
-        with torch.random.fork_rng(devices=[]):  # the user's random numbers are left alone
+        with torch.random.fork_rng(devices=[]):  # restore the user's random state afterwards
             torch.manual_seed(seed)
             net = focused_mlp(
                 table.shape[1],
@@ -128,7 +128,7 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
             Foci(*(values.detach().double().numpy().copy() for values in layer.foci))
             for layer in net.focused_layers().values()
         ]
-        # In float64 a sample's output does not depend on the samples beside it.
+        # In float64 the output of a sample does not depend on the rest of its batch.
         self.net_ = net.double().to_inference()
 
     def _hold_out(self, targets: Array, seed: int) -> tuple[Tensor, Tensor | None]:
@@ -193,9 +193,9 @@ class FocusEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 class FocusClassifier(ClassifierMixin, FocusEstimator):  # type: ignore[misc]
-    """A network whose neurons learn where to look, as a classifier.
+    """A classifier whose neurons learn where to look.
 
-    Its options and attributes are those of :class:`FocusEstimator`.
+    See :class:`FocusEstimator` for its options and attributes.
 
     Attributes:
         classes_: the classes.
@@ -213,12 +213,12 @@ class FocusClassifier(ClassifierMixin, FocusEstimator):  # type: ignore[misc]
         check_classification_targets(classes)
         self.classes_, numbers = np.unique(classes, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError("y has one class only: two are needed at least.")
+            raise ValueError("y has only one class: at least two are needed.")
         self._fit(table, numbers.astype(np.int64), len(self.classes_))
         return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """The probabilities of the classes, (N, classes)."""
+        """Class probabilities (N, classes)."""
         return np.asarray(softmax(self._outputs(X), axis=1))
 
     def predict(self, X: ArrayLike) -> Array:
@@ -228,9 +228,9 @@ class FocusClassifier(ClassifierMixin, FocusEstimator):  # type: ignore[misc]
 
 
 class FocusRegressor(RegressorMixin, FocusEstimator):  # type: ignore[misc]
-    """A network whose neurons learn where to look, for values.
+    """A regressor whose neurons learn where to look.
 
-    Its options and attributes are those of :class:`FocusEstimator`.
+    See :class:`FocusEstimator` for its options and attributes.
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> FocusRegressor:
@@ -248,17 +248,17 @@ class FocusRegressor(RegressorMixin, FocusEstimator):  # type: ignore[misc]
 
 
 def _scale(values: Array) -> tuple[Array, Array]:
-    """Means and standard deviations of the columns; 1 for a column that does not vary."""
-    mean, varies = values.mean(0), values.max(0) > values.min(0)
-    mean = np.where(varies, mean, values[0])  # the mean of equal numbers may be another
-    spread = np.where(varies, values.std(0), 1.0)
-    return mean, np.where(spread > 0, spread, 1.0)
+    """Means and standard deviations of the columns; the deviation of a constant column is 1."""
+    varies = values.max(0) > values.min(0)
+    mean = np.where(varies, values.mean(0), values[0])  # rounding may change the mean of equals
+    std = np.where(varies, values.std(0), 1.0)
+    return mean, np.where(std > 0, std, 1.0)
 
 
 def _batches(samples: int, size: int, drop_last: bool | str) -> list[Tensor]:
-    """A new order of the samples in batches; none of one sample, which batch norm cannot take."""
+    """Shuffle sample indices into batches; none has a single sample, which batch norm rejects."""
     order = torch.randperm(samples)
-    if drops_rest(drop_last, samples, size, batch_norm=True):
+    if drops_last_batch(drop_last, samples, size, batch_norm=True):
         order = order[: samples - samples % size]
     batches = list(torch.split(order, size))
     if len(batches) > 1 and len(batches[-1]) == 1:

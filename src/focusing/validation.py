@@ -1,7 +1,7 @@
-"""What values may be: those of files, and those that ask much of this machine.
+"""Validation of untrusted values, and limits on memory and file sizes.
 
-Files may come from strangers. What passes a :func:`checker` is safe to format, to draw, and
-to name files after.
+Files may come from strangers. A value that passes a function of :func:`make_validator` is safe to
+print, to plot and, if it is a ``NAME``, to use as a file name.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 from focusing.errors import UserError, printable
 
 MAX_INTEGER, MAX_NUMBER = 2**63 - 1, 1e100
-"""No network computes with larger numbers, and statistics of these do not overflow."""
+"""Small enough that statistics of such numbers do not overflow."""
 MAX_TEXT, MAX_LABEL, MAX_NAME, MAX_DEPTH = 100_000, 200, 100, 20
-"""Characters of a text, a label and a file name; containers inside one another."""
+"""Maximum length of a text, a label and a file name; maximum nesting of containers."""
 MAX_READ = 4 * 1024**3
-"""Bytes of a file that are read, or inflated, into memory; the data sets here need a tenth."""
-GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""What a container or a job of a cluster may have, on Linux."""
+"""Maximum bytes of a file read or decompressed into memory; our data sets need a tenth of it."""
+CGROUP_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Memory limit of a container or a cluster job on Linux."""
 
 
-class Wrong(ValueError):
-    """A value that is not as it should be.
+class InvalidValueError(ValueError):
+    """A value of the wrong type, out of range, or unsafe to print.
 
     Args:
-        reason: follows the path of the value in a sentence.
-        path: keys that lead to it.
+        reason: predicate of the error sentence, whose subject is the path.
+        path: keys that lead to the value.
     """
 
     def __init__(self, reason: str, *path: str | int) -> None:
@@ -48,7 +48,7 @@ class Wrong(ValueError):
 
 
 def is_name(text: Any) -> bool:
-    """Whether a text names a file of a folder, and not one of another folder."""
+    """Whether a text is a file name without any path components."""
     if not isinstance(text, str) or not text.isprintable():
         return False
     return text not in ("", ".", "..") and not {"/", "\\"} & set(text) and len(text.encode()) < 256
@@ -70,85 +70,79 @@ def _check_folder(text: str) -> str:
 
 
 COUNT, AT_LEAST_ONE = core_schema.int_schema(ge=0), core_schema.int_schema(ge=1)
-SHARE, POSITIVE = core_schema.float_schema(ge=0, le=1), core_schema.float_schema(ge=0)
+SHARE, NON_NEGATIVE = core_schema.float_schema(ge=0, le=1), core_schema.float_schema(ge=0)
 PROTOCOL = core_schema.literal_schema(["best_test", "holdout", "last"])
 TEXT = core_schema.str_schema()
 LABEL = core_schema.str_schema(min_length=1, max_length=MAX_LABEL)
-"""A text that fits into a cell of a table."""
+"""Text that fits into a table cell."""
 NAME = core_schema.no_info_after_validator_function(_check_name, TEXT)
-"""The name of a file or a folder."""
+"""Name of a file or folder."""
 FOLDER = core_schema.no_info_after_validator_function(_check_folder, TEXT)
-"""A folder below another: names with slashes between them."""
+"""Relative path of a subfolder, with slashes."""
 
 
-def fields(required: Mapping[str, CoreSchema], **known: CoreSchema) -> CoreSchema:
-    """An object with known names; other names may hold anything that is plain.
-
-    Args:
-        required: names that must be there.
-        **known: names that may be.
-    """
-    schemas = {**required, **known}
+def object_schema(required: Mapping[str, CoreSchema], **optional: CoreSchema) -> CoreSchema:
+    """Schema of an object; keys that are not named here may hold any JSON value."""
     return core_schema.typed_dict_schema(
         {
             name: core_schema.typed_dict_field(schema, required=name in required)
-            for name, schema in schemas.items()
+            for name, schema in {**required, **optional}.items()
         }
     )
 
 
-def checker(schema: CoreSchema) -> Callable[[Any], None]:
-    """A function that raises Wrong for values that are not plain, or not as a schema says.
+def make_validator(schema: CoreSchema) -> Callable[[Any], None]:
+    """Make a function that raises InvalidValueError for values that do not match a schema.
 
-    Nothing is converted: "1" and true are no numbers.
+    Values must also be JSON values. Nothing is converted: "1" and true are not numbers.
     """
     validator = SchemaValidator(schema)
 
     def check(value: Any) -> None:
-        plain(value)
+        check_json_value(value)
         try:
             validator.validate_python(value, strict=True)
         except ValidationError as error:
             fault, *_ = error.errors()
-            shown = "" if fault["type"] == "missing" else f": {short(fault['input'])}"
-            raise Wrong(f"{_describe(fault)}{shown}", *fault["loc"]) from None
+            shown = "" if fault["type"] == "missing" else f": {short_repr(fault['input'])}"
+            raise InvalidValueError(f"{_describe(fault)}{shown}", *fault["loc"]) from None
 
     return check
 
 
-def plain(value: Any, depth: int = MAX_DEPTH) -> None:
-    """Refuse what is not made of finite numbers, texts, lists and objects.
+def check_json_value(value: Any, depth: int = MAX_DEPTH) -> None:
+    """Check that a value consists of finite numbers, strings, lists and dicts only.
 
     Raises:
-        Wrong: with the path of the first value that is not plain.
+        InvalidValueError: with the path of the first value that is anything else.
     """
     kind = type(value)
     if kind is str:
         _check_text(value)
     elif kind is float:
         if not -MAX_NUMBER <= value <= MAX_NUMBER:  # NaN is in no range
-            raise Wrong(f"is {value}: it must be finite, and at most {MAX_NUMBER:g}")
+            raise InvalidValueError(f"is {value}: it must be finite, and at most {MAX_NUMBER:g}")
     elif kind is int:
         if abs(value) > MAX_INTEGER:
-            raise Wrong(f"is too large: {short(value)}")
+            raise InvalidValueError(f"is too large: {short_repr(value)}")
     elif kind is list or kind is dict:
         if not depth:
-            raise Wrong("is nested too deeply")
+            raise InvalidValueError("is nested too deeply")
         if kind is list and _are_finite(value):
             return
         for key, item in value.items() if kind is dict else enumerate(value):
             try:
                 if kind is dict:
                     _check_key(key)
-                plain(item, depth - 1)
-            except Wrong as error:
-                raise Wrong(error.reason, key, *error.path) from None
+                check_json_value(item, depth - 1)
+            except InvalidValueError as error:
+                raise InvalidValueError(error.reason, key, *error.path) from None
     elif value is not None and kind is not bool:
-        raise Wrong(f"is not plain: {kind.__name__}")
+        raise InvalidValueError(f"is not plain: {kind.__name__}")
 
 
 def _are_finite(values: list[Any]) -> bool:
-    """Whether a list holds nothing but finite numbers; fast, as the series of runs are long."""
+    """Fast path for lists of finite floats: the metric series of runs are long."""
     if set(map(type, values)) != {float}:
         return False
     return not math.isnan(sum(values)) and max(map(abs, values)) <= MAX_NUMBER
@@ -156,52 +150,48 @@ def _are_finite(values: list[Any]) -> bool:
 
 def _check_text(text: str) -> None:
     if len(text) > MAX_TEXT:
-        raise Wrong(f"is longer than {MAX_TEXT} characters")
-    if not text.isprintable() and printable(text) != text:  # it could command a terminal
-        raise Wrong(f"has characters that cannot be printed: {short(text)}")
+        raise InvalidValueError(f"is longer than {MAX_TEXT} characters")
+    if not text.isprintable() and printable(text) != text:  # such as escape sequences
+        raise InvalidValueError(f"has characters that cannot be printed: {short_repr(text)}")
 
 
-@lru_cache(maxsize=4096)  # records have the same keys, by the thousand
+@lru_cache(maxsize=4096)  # thousands of records share their keys
 def _check_key(key: Any) -> None:
     if type(key) is not str or not 0 < len(key) <= MAX_LABEL:
-        raise Wrong(f"is not a text of 1 to {MAX_LABEL} characters: {short(key)}")
+        raise InvalidValueError(f"is not a text of 1 to {MAX_LABEL} characters: {short_repr(key)}")
     _check_text(key)
 
 
-def leaves(
+def iter_leaves(
     value: Any, *path: str, separator: str = ".", lists: bool = False
 ) -> Iterator[tuple[str, Any]]:
-    """Every value in objects inside one another, after the keys that lead to it.
+    """Yield (joined keys, value) for every leaf of nested dicts; an empty dict is a leaf.
 
     Args:
-        value: an object; an empty one is a value.
-        *path: keys that lead to it.
-        separator: stands between two keys.
-        lists: look into lists, too.
+        value: the dict.
+        *path: keys to put in front.
+        separator: joins the keys.
+        lists: descend into lists, too.
     """
-    look_inside = isinstance(value, dict | list) if lists else isinstance(value, dict)
-    if not look_inside or not value:
+    if not value or not isinstance(value, dict | list if lists else dict):
         yield separator.join(path), value
         return
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from leaves(item, *path, str(key), separator=separator, lists=lists)
+        yield from iter_leaves(item, *path, str(key), separator=separator, lists=lists)
 
 
-def short(value: Any) -> str:
-    """A value as it is quoted in a sentence."""
+def short_repr(value: Any) -> str:
+    """A short representation of a value for error messages."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     try:
         return printable(repr(value), 60)
-    except ValueError:  # a whole number of thousands of digits
+    except ValueError:  # an integer of thousands of digits
         return "a number that is too large"
 
 
 class OneOf:
-    """Annotates an option that takes some values: ``Annotated[str, OneOf("auto", "never")]``.
-
-    OmegaConf does not know ``Literal``.
-    """
+    """Choices of an option, ``Annotated[str, OneOf("auto", "never")]``: OmegaConf lacks Literal."""
 
     def __init__(self, *choices: str | bool) -> None:
         self.choices = choices
@@ -210,7 +200,7 @@ class OneOf:
         return core_schema.literal_schema(list(self.choices))
 
 
-FAULTS = {
+ERROR_MESSAGES = {
     "greater_than_equal": "must be at least {ge}",
     "greater_than": "must be greater than {gt}",
     "less_than_equal": "must be at most {le}",
@@ -219,44 +209,44 @@ FAULTS = {
     "too_long": "has too many values",
     "literal_error": "is not one of {expected}",
 }
-"""What pydantic's kinds of faults are called here."""
+"""Our wording of pydantic's error types."""
 
 
-def describe_faults(error: ValidationError) -> str:
-    """What is wrong with an option, to follow it in a sentence."""
-    # A class is among the types of a parameter, but no config can hold one.
+def describe_errors(error: ValidationError) -> str:
+    """Predicate of a sentence about an invalid option."""
+    # No config can hold an instance of a class, even if the parameter takes one.
     faults = [fault for fault in error.errors() if fault["type"] != "needs_python_object"]
     return " or ".join(dict.fromkeys(map(_describe, faults))) or "cannot be given in a config"
 
 
 def _describe(fault: Mapping[str, Any]) -> str:
     kind, context = fault["type"], dict(fault.get("ctx", {}))
-    if kind == "missing":  # a key of an object, or a place of a tuple
+    if kind == "missing":  # a key of an object, or an element of a tuple
         return "is missing" if isinstance(fault["loc"][-1], str) else "has too few values"
     if kind == "literal_error":
         context["expected"] = context["expected"].replace(" or ", ", ").replace("'", "")
-    if kind in FAULTS:
-        return FAULTS[kind].format(**context)
+    if kind in ERROR_MESSAGES:
+        return ERROR_MESSAGES[kind].format(**context)
     return re.sub(r"^(Input|String|Value error,) ", "", fault["msg"])
 
 
 @cache
 def machine_memory() -> int:
-    """Bytes of memory that this process could have at most; an unknown limit is none."""
+    """Bytes of memory available to this process at most, as far as the limits are known."""
     limits = [2**63]
     with suppress(AttributeError, OSError, ValueError):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     with suppress(OSError, ValueError):  # "max"
-        limits.append(int(GROUP_LIMIT.read_text()))
+        limits.append(int(CGROUP_MEMORY_LIMIT.read_text()))
     return min(limits)
 
 
 def check_memory(needed: int, what: str) -> None:
-    """Refuse what cannot fit.
+    """Raise a UserError if something cannot fit into memory.
 
     Args:
-        needed: bytes that it takes at the very least.
-        what: the options that ask for it, to begin the sentence with.
+        needed: lower bound of the bytes.
+        what: the options that need them, as subject of the sentence.
     """
     if needed > machine_memory():
         raise UserError(
@@ -266,7 +256,7 @@ def check_memory(needed: int, what: str) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse pipes, devices and sockets, which may never end; what does not exist passes."""
+    """Reject folders, pipes, devices and sockets; a path that does not exist passes."""
     with suppress(FileNotFoundError):
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
@@ -275,12 +265,12 @@ def check_regular(path: Path) -> None:
 
 
 def max_read() -> int:
-    """Bytes of a file that may be read into memory."""
+    """Maximum bytes of a file that may be read into memory on this machine."""
     return min(MAX_READ, machine_memory() // 2)
 
 
 def format_bytes(count: float) -> str:
-    """A number of bytes as people read it: 7.3 TiB."""
+    """Format a number of bytes, as in 7.3 TiB."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     power = 0
     while count >= 1024 and power < len(units) - 1:

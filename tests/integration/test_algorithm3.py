@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from focusing.compose import check, compose_config
+from focusing.compose import check_config, compose_config
 from focusing.run import train
 from focusing.training.trainer import build_net, load_data
 from tests.integration.commands import record
@@ -90,7 +90,7 @@ def order(seed: int, epoch: int, count: int) -> Tensor:
 def test_training_follows_algorithm_3(tmp_path: Path) -> None:
     cfg = compose_config(*SETTINGS, f"paths.output_dir={tmp_path}")
     train(cfg)
-    config = check(cfg)
+    config = check_config(cfg)
     [run_dir] = tmp_path.glob("*/*/seed=5")
     data = load_data(config)
     x, y = data.train.inputs.double().flatten(1), data.train.targets

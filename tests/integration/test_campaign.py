@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from focusing.compose import check, compose_config
+from focusing.compose import check_config, compose_config
 from focusing.experiments.listing import jobs_of
-from focusing.results.collect import published
+from focusing.results.collect import find_published
 from tests.integration.forked import run_forked
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +48,10 @@ def test_every_command_can_be_composed_and_what_is_done_is_published(entry: dict
     assert len(jobs) > 1
     if entry["state"] == "done":
         for job in (jobs[0], jobs[-1]):
-            config = check(compose_config(*job, f"sweep.archive={ROOT / 'results'}"))
+            config = check_config(compose_config(*job, f"sweep.archive={ROOT / 'results'}"))
             if "on_missing" in config["data"]:
                 config["data"]["on_missing"] = "error"  # as a run notes it when the files are there
-            assert published(config) is not None, job
+            assert find_published(config) is not None, job
 
 
 def run_forked_instead(command: list[str], cwd: Path, check: bool = False) -> Any:

@@ -43,7 +43,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert run([sys.executable], "-c", script, cwd=tmp_path).stdout.strip() == "set()"
 
 
-def test_eval_and_show_give_the_score_of_the_protocol(tmp_path: Path) -> None:
+def test_eval_and_show_report_the_score_of_the_protocol(tmp_path: Path) -> None:
     done = run_here("train", *SMALL, "protocol=holdout", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [folder] = run_dirs(tmp_path)
@@ -75,23 +75,26 @@ def test_eval_and_show_give_the_score_of_the_protocol(tmp_path: Path) -> None:
         (["train", "--experimental-rerun", "x.pickle"], "would run code from a pickle"),
         (["train", "--config-dir", "nowhere"], "nowhere' not found"),
         (["train", "-m", "seed=1,2", "--cfg", "job"], "-m, --cfg, --info and --shell-completion"),
-        (["train", "-m", "size=null,smoke"], "size=null is no choice; size is one of full, quick"),
+        (
+            ["train", "-m", "size=null,smoke"],
+            "size=null is not a choice; size is one of full, quick",
+        ),
         (["report", "--port", "99999999"], "99999999 is not a number from 0 to 65535"),
     ],
 )
-def test_an_error_is_one_sentence(tmp_path: Path, arguments: list[str], expected: str) -> None:
+def test_errors_are_one_sentence(tmp_path: Path, arguments: list[str], expected: str) -> None:
     done = run_here(*arguments, cwd=tmp_path)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
     assert expected in line
 
 
-def test_all_of_an_error_is_shown_if_asked(tmp_path: Path) -> None:
+def test_full_errors_on_request(tmp_path: Path) -> None:
     done = run(FOCUSING, "fly", cwd=tmp_path, HYDRA_FULL_ERROR="1")
     assert (done.returncode, "Traceback" in done.stderr) == (1, True)
 
 
-def test_show_tells_unfinished_from_foreign(tmp_path: Path) -> None:
+def test_show_of_unfinished_and_foreign_folders(tmp_path: Path) -> None:
     assert "not a run folder" in run_here("show", ".", cwd=tmp_path).stderr
     (tmp_path / "config.yaml").touch()
     assert "not finished" in run_here("show", ".", cwd=tmp_path).stderr
@@ -106,14 +109,14 @@ def test_every_command_has_help(name: str, tmp_path: Path) -> None:
     assert len(printed.splitlines()) > 3
 
 
-def test_options_may_stand_anywhere(tmp_path: Path) -> None:
+def test_options_may_be_anywhere(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a run folder"):
         cli.run_command(["eval", str(tmp_path), "--trust-target", "my.net", "data.fold=1"])
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_have_their_codes(signum: int, code: int) -> None:
-    # Shells make background jobs ignore Ctrl-C; this test may be one.
+def test_exit_codes_of_signals(signum: int, code: int) -> None:
+    # Shells make background jobs ignore Ctrl-C, and this test may run in one.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(SystemExit) as stop, cli.reporting_errors():
@@ -123,12 +126,12 @@ def test_signals_have_their_codes(signum: int, code: int) -> None:
     assert stop.value.code == code
 
 
-def test_a_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_os_errors_name_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit), cli.reporting_errors():
         Path("/proc/nowhere").write_text("")
     assert capsys.readouterr().err == "Error: /proc/nowhere: No such file or directory.\n"
 
 
-def test_a_bug_keeps_its_traceback() -> None:
+def test_bugs_keep_their_traceback() -> None:
     with pytest.raises(RuntimeError), cli.reporting_errors():
         raise RuntimeError

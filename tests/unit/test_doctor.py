@@ -1,4 +1,4 @@
-"""``focusing doctor`` says what is wrong, and works where little is installed."""
+"""``focusing doctor`` finds problems, and works without optional packages."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ EXTRAS = ("numba", "llvmlite", "triton", "ray", "submitit", "optuna", "shap", "o
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_sound_device_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_self_test_passes_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "ROUNDS", 1)
     findings = {finding.subject: finding for finding in doctor.self_test(CPU)}
     assert {"cpu engine torch", "cpu steps", "cpu checkpoint", "cpu precision"} <= {*findings}
@@ -29,8 +29,8 @@ def test_a_sound_device_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch.are_deterministic_algorithms_enabled()  # as it was
 
 
-def test_it_works_without_extras(tmp_path: Path) -> None:
-    """In a process of its own, where importing them fails; nothing is downloaded or written."""
+def test_works_without_extras(tmp_path: Path) -> None:
+    """In a process where importing them fails; nothing is downloaded or written."""
     code = f"""if True:
         import sys
         sys.modules.update(dict.fromkeys({EXTRAS}))
@@ -56,7 +56,7 @@ def test_it_works_without_extras(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_wrong_engine_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_engine_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     right = fused.focused_linear
     monkeypatch.setattr(fused, "focused_linear", lambda *args: right(*args) + 0.01)
     findings = {finding.subject: finding for finding in doctor.check_engines(CPU)}
@@ -65,7 +65,7 @@ def test_a_wrong_engine_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert findings["engine reference"].status == "ok"
 
 
-def test_what_raises_is_broken_and_the_rest_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_that_raise_are_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: torch.device) -> Iterator[Finding]:
         raise RuntimeError("CUDA error:\nno kernel image")
 
@@ -79,7 +79,7 @@ def test_what_raises_is_broken_and_the_rest_is_tested(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("status", "code"), [("ok", 0), ("slow", 0), ("absent", 0), ("broken", 1)])
 @pytest.mark.parametrize("as_json", [True, False])
-def test_the_exit_code_tells_what_is_broken(
+def test_exit_code(
     status: str,
     code: int,
     as_json: bool,
@@ -87,7 +87,7 @@ def test_the_exit_code_tells_what_is_broken(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     row = Finding("GPU", status, "[none]", "Update the driver.")
-    monkeypatch.setattr(doctor, "facts", lambda: [Finding("torch", "ok", "2"), row])
+    monkeypatch.setattr(doctor, "inspect_machine", lambda: [Finding("torch", "ok", "2"), row])
     monkeypatch.setattr(doctor, "devices", list)
     with pytest.raises(SystemExit, match="1") if code else nullcontext():
         doctor.run(Namespace(json=as_json))
@@ -102,7 +102,7 @@ def test_the_exit_code_tells_what_is_broken(
     ("driver", "built", "status"),
     [(None, None, "absent"), ("nvidia-smi", None, "slow"), ("nvidia-smi", "12.8", "broken")],
 )
-def test_a_gpu_that_torch_does_not_see(
+def test_gpu_that_torch_does_not_see(
     driver: str | None, built: str | None, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "_accelerator", lambda: None)
@@ -113,5 +113,5 @@ def test_a_gpu_that_torch_does_not_see(
     assert bool(finding.remedy) == (status != "absent")
 
 
-def test_the_issue_template_asks_for_it() -> None:
+def test_issue_template_mentions_doctor() -> None:
     assert "focusing doctor" in (ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml").read_text()

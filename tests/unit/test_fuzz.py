@@ -1,6 +1,6 @@
-"""Whatever users and strangers give: a sentence, no traceback, no hang, no file elsewhere.
+"""Any input gives a result or a one-sentence error: no traceback, no hang, no files elsewhere.
 
-A few examples with every run of the tests; ``make fuzz`` tries thousands of new ones.
+The tests try a few examples; ``make fuzz`` tries thousands of new ones.
 """
 
 import json
@@ -25,8 +25,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from PIL import Image
 
-from focusing import cli
-from focusing.compose import check, compose_config, config_dir
+from focusing.compose import check_config, compose_config, config_dir, user_message
 from focusing.config import Optim
 from focusing.data.decoders import load_npy, load_npz, read_cifar, read_idx
 from focusing.data.image_sets import open_image
@@ -45,9 +44,9 @@ from tests.unit.data.makers import cifar, digits, npz, photograph, recording
 from tests.unit.shipping.conftest import make_run
 
 EXAMPLES = int(os.environ.get("FOCUSING_FUZZ", "15"))
-"""Of each test; make fuzz sets more, and then they are new ones each time."""
-SECONDS = 300
-"""After which something hangs, on however slow a machine."""
+"""Number of examples per test; make fuzz sets more, and draws new ones each time."""
+TIMEOUT = 300
+"""Seconds after which an example counts as hanging, even on a slow machine."""
 fuzz = settings(
     max_examples=EXAMPLES,
     derandomize="FOCUSING_FUZZ" not in os.environ,
@@ -59,22 +58,22 @@ fuzz = settings(
 
 @contextmanager
 def only_sentences(allowed: Path) -> Iterator[None]:
-    """Nothing but errors that a command tells in a sentence, in bounded time; no file elsewhere."""
+    """Allow only errors with a user message, within the timeout, and no files elsewhere."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        raise AssertionError(f"still busy after {SECONDS} s")
+        raise AssertionError(f"still busy after {TIMEOUT} s")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
+    signal.alarm(TIMEOUT)
     seen = listing(allowed.parent, allowed)
     try:
         yield
     except Exception as error:
-        sentence = cli._sentence(error)
-        if sentence is None:
+        message = user_message(error)
+        if message is None:
             raise
-        assert sentence.strip()
-        assert "\x1b" not in str(UserError(sentence))
+        assert message.strip()
+        assert "\x1b" not in str(UserError(message))
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -82,19 +81,19 @@ def only_sentences(allowed: Path) -> Iterator[None]:
 
 
 def run_command(place: Path, arguments: list[str]) -> None:
-    """A command of focusing in this process; an error of ours ends it with code 1."""
+    """Run a focusing command in this process; a user error ends it with code 1."""
     with only_sentences(place):
         done = run_here(*arguments, cwd=place)
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def listing(folder: Path, but: Path) -> set[Path]:
-    return {path for path in folder.rglob("*") if path != but and but not in path.parents}
+def listing(folder: Path, excluded: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if not path.is_relative_to(excluded)}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder of a folder, which is the working directory."""
+    """The working directory, alone in a folder of its own."""
     folder = tmp_path_factory.mktemp("fuzz") / "here"
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -103,8 +102,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("FOCUSING_DATA_DIR", str(folder / "data"))
         yield folder
 
-
-# Options ----------------------------------------------------------------------------------------
 
 HOSTILE = [
     *("null", "true", "false", "-1", "0", "1", "2", "1.5", "-0.0", "nan", "inf", "-inf", "1e308"),
@@ -123,7 +120,7 @@ GROUPS = {
 
 @cache
 def option_names(groups: tuple[str, ...]) -> list[str]:
-    """Every option of a run that chooses so."""
+    """Names of all options and groups of a composed config."""
     config = OmegaConf.to_container(compose_config(*groups), resolve=False)
 
     def names(node: Any, prefix: str) -> Iterator[str]:
@@ -164,11 +161,11 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 
 
 @given(overrides=command_lines())
-@settings(fuzz, max_examples=max(6, EXAMPLES // 2))  # each composes a config, which takes long
+@settings(fuzz, max_examples=max(6, EXAMPLES // 2))  # composing a config is slow
 def test_options(place: Path, overrides: list[str]) -> None:
-    """As far as training, which would take what it takes."""
+    """All steps of a run before training."""
     with only_sentences(place):
-        config = check(compose_config(*overrides))
+        config = check_config(compose_config(*overrides))
         run_folder(config)
         config["data"]["fake"] = config["data"]["name"] != "synthetic"
         data = load_data(config)
@@ -198,11 +195,8 @@ def test_arguments(place: Path, arguments: list[str]) -> None:
     run_command(place, arguments)
 
 
-# Files ------------------------------------------------------------------------------------------
-
-
 def damage(content: bytes, seed: int) -> bytes:
-    """Content that was cut, changed, doubled or grown in places."""
+    """Cut, change, double or insert bytes at random places."""
     chance = random.Random(seed)  # noqa: S311 - a test
     changed = bytearray(content)
     for _ in range(chance.randint(1, 8)):
@@ -224,7 +218,7 @@ def damage(content: bytes, seed: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def files(place: Path) -> dict[str, Path]:
-    """One good file of each kind."""
+    """One valid file of every format."""
     folder = place.parent / "good"
     folder.mkdir()
     digits(folder, 12, 12)
@@ -284,15 +278,12 @@ def test_damaged_files(
 
 @given(content=st.binary(max_size=200), suffix=st.sampled_from([".npz", ".npy", ".gz", ".png"]))
 @fuzz
-def test_files_of_anything(place: Path, content: bytes, suffix: str) -> None:
+def test_random_files(place: Path, content: bytes, suffix: str) -> None:
     path = place / f"x{suffix}"
     path.write_bytes(content)
     for read in (load_npz, load_npy, read_idx, load_image):
         with only_sentences(place):
             read(path)
-
-
-# Runs and models of others ----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +293,7 @@ def run(place: Path) -> Path:
 
 
 def mutate(draw: st.DrawFn, node: Any, depth: int = 0) -> Any:
-    """Plain values with one thing changed: replaced, removed or renamed."""
+    """Copy nested containers with one value replaced or removed."""
     odd = st.sampled_from([None, True, -1, 0, 1.5, 10**20, float("nan"), "", "x", "\x1b[2J"]) | (
         st.sampled_from([[], {}, [[]], {"_target_": "os.system"}, "../../x", "a" * 300, 10**9])
     )
@@ -366,7 +357,7 @@ def test_cards(place: Path, data: st.DataObject) -> None:
         Card.from_json(json.dumps(changed), "file")
 
 
-def test_the_fuzzer_finds_what_is_wrong(place: Path) -> None:
+def test_only_sentences_detects_violations(place: Path) -> None:
     with pytest.raises(ZeroDivisionError), only_sentences(place):
         _ = 1 / 0
     with pytest.raises(AssertionError), only_sentences(place):

@@ -1,4 +1,4 @@
-"""The scikit-learn estimators: its own checks, and what it cannot know."""
+"""The scikit-learn estimators: sklearn's own checks, and the behaviour of focus."""
 
 import importlib
 import re
@@ -22,7 +22,7 @@ SMALL: dict[str, Any] = {"hidden_layer_sizes": (20,), "max_iter": 15, "random_st
 
 
 @parametrize_with_checks([FocusClassifier(**SMALL), FocusRegressor(**SMALL)])
-def test_scikit_learn_is_content(estimator: BaseEstimator, check: Any) -> None:
+def test_sklearn_estimator_checks(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 
 
@@ -31,7 +31,7 @@ def digits(samples: int = 400) -> tuple[np.ndarray, np.ndarray]:
     return images[:samples], labels[:samples]
 
 
-def test_learns_digits_in_their_topology() -> None:
+def test_learns_digits_with_topology() -> None:
     images, labels = digits(900)
     model = FocusClassifier((64,), topology=(8, 8), sigma=0.3, max_iter=30, random_state=0)
     model.fit(images[:600], labels[:600])
@@ -45,7 +45,7 @@ def test_learns_digits_in_their_topology() -> None:
     assert (model.classes_[shares.argmax(1)] == model.predict(images[600:])).all()
 
 
-def test_foci_go_where_the_signal_is() -> None:
+def test_foci_move_to_the_signal() -> None:
     random = np.random.default_rng(0)
     table = random.normal(size=(600, 40))
     values = table[:, 26:34].sum(1)
@@ -58,7 +58,7 @@ def test_foci_go_where_the_signal_is() -> None:
     assert model.foci_[0].mu.mean() > 0.54
 
 
-def test_classes_may_be_words_and_one_hidden_layer_a_number() -> None:
+def test_string_classes_and_integer_layer_size() -> None:
     images, labels = digits(200)
     words = np.array(["even", "odd"])[labels % 2]
     model = FocusClassifier(**{**SMALL, "hidden_layer_sizes": 7}).fit(images, words)
@@ -66,7 +66,7 @@ def test_classes_may_be_words_and_one_hidden_layer_a_number() -> None:
     assert [len(foci.mu) for foci in model.foci_] == [7]
 
 
-def test_stops_early_and_keeps_the_best_epoch() -> None:
+def test_early_stopping() -> None:
     images, labels = digits()
     options = {**SMALL, "max_iter": 200, "n_iter_no_change": 3}
     model = FocusClassifier(**options).fit(images, labels)
@@ -78,7 +78,7 @@ def test_stops_early_and_keeps_the_best_epoch() -> None:
     assert whole.validation_curve_ == []
 
 
-def test_repeats_itself_and_leaves_random_numbers_alone() -> None:
+def test_reproducible_without_touching_the_global_rng() -> None:
     images, labels = digits(100)
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -118,14 +118,14 @@ def test_pipelines_grids_and_cross_validation() -> None:
         ({"learning_rate": 1e30, "max_iter": 5}, "smaller learning_rate"),
     ],
 )
-def test_says_what_is_wrong(options: dict[str, Any], expected: str) -> None:
+def test_invalid_options(options: dict[str, Any], expected: str) -> None:
     images, labels = digits(100)
     with pytest.raises(ValueError, match=expected):
         FocusRegressor(**options, random_state=0).fit(images, labels)
 
 
 def import_anew() -> None:
-    """Exit with 1 if the estimators import Lightning; ends the process, which has no more use."""
+    """Exit with 1 if importing the estimators imports Lightning."""
     others = [name for name in sys.modules if re.match(r"focusing\.(?!nn|functional)", name)]
     for name in [*others, "pytorch_lightning"]:
         sys.modules.pop(name, None)
@@ -133,7 +133,7 @@ def import_anew() -> None:
     sys.exit("pytorch_lightning" in sys.modules)
 
 
-def test_needs_no_lightning() -> None:
+def test_does_not_import_lightning() -> None:
     process = CONTEXT.Process(target=import_anew)
     process.start()
     process.join()
@@ -141,20 +141,20 @@ def test_needs_no_lightning() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-14, 1.0, 1e14])
-def test_scales_do_not_matter(scale: float) -> None:
+def test_scale_invariance(scale: float) -> None:
     table, values = load_diabetes(return_X_y=True)
     model = FocusRegressor(**SMALL).fit(table * scale, values * scale)
     assert model.score(table * scale, values * scale) > 0.4
 
 
 @pytest.mark.parametrize("value", [0.1, -3e-20])
-def test_a_constant_is_predicted_as_it_is(value: float) -> None:
+def test_constant_target(value: float) -> None:
     table = np.random.default_rng(0).normal(size=(30, 4))
     model = FocusRegressor(**{**SMALL, "max_iter": 2}).fit(table, np.full(30, value))
     assert (model.predict(table) == value).all()
 
 
-def test_held_out_rows_do_not_choose_the_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_rows_do_not_affect_the_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     table = np.random.default_rng(0).normal(size=(40, 4))
     values = table.sum(1)
     options = {**SMALL, "max_iter": 2}

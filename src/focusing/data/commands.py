@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from focusing.config import data_dir
 from focusing.data.sources import Entry, catalogue, find, obtain
-from focusing.errors import UserError, hint
+from focusing.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from focusing.data.dataset import DataSet
@@ -119,7 +119,7 @@ def _entries(names: Sequence[str]) -> list[Entry]:
     entries = {}
     for name in ("mnist" if name in ("clt", "shifted") else name for name in names):
         if name not in catalogue():
-            raise UserError(f"{name} is not a data set with files{hint(name, catalogue())}")
+            raise UserError(f"{name} is not a data set with files{suggest(name, catalogue())}")
         entries[name] = catalogue()[name]
     return list(entries.values())
 

@@ -26,9 +26,9 @@ from hydra.types import RunMode
 from rich.console import Console
 from rich.table import Table
 
-from focusing.compose import check, config_dir
+from focusing.compose import check_config, config_dir
 from focusing.data.splits import read_split
-from focusing.errors import UserError, hint
+from focusing.errors import UserError, suggest
 from focusing.sweep.expansion import expand_parts, hydra_context
 
 Overrides = tuple[str, ...]
@@ -97,7 +97,7 @@ def find_experiment(name: str) -> Experiment:
     known = experiments()
     if name in known:
         return known[name]
-    raise UserError(f"experiment={name} does not exist{hint(name, known, cutoff=0.4)}")
+    raise UserError(f"experiment={name} does not exist{suggest(name, known, cutoff=0.4)}")
 
 
 def jobs_of(overrides: Sequence[str]) -> list[Overrides]:
@@ -119,7 +119,7 @@ def configs_of(runs: Sequence[Overrides]) -> list[tuple[dict[str, Any], int]]:
 
     counts = Counter(tuple(filter(matters, run)) for run in runs)
     with hydra_context():
-        return [(check(compose("train", list(run))), count) for run, count in counts.items()]
+        return [(check_config(compose("train", list(run))), count) for run, count in counts.items()]
 
 
 def list_experiments(args: argparse.Namespace) -> None:

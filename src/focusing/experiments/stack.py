@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from focusing.config import drops_rest
+from focusing.config import drops_last_batch
 from focusing.data import Batches, Split
 from focusing.nn import FocusedLinear
 from focusing.nn.focus import MIN_PHI, NORMALIZERS
@@ -318,7 +318,7 @@ def fit_stack(
         config["seed"] if optim["shuffle"] else None,
         trainer["limit_batches"],
         bundle=len(numbers) // batch_size + 1,  # an epoch in one piece
-        drop_last=drops_rest(optim["drop_last"], len(numbers), batch_size, batch_norm=True),
+        drop_last=drops_last_batch(optim["drop_last"], len(numbers), batch_size, batch_norm=True),
     )
     device, epochs = train.targets.device, trainer["max_epochs"]
     for epoch in range(epochs):

@@ -20,15 +20,15 @@ from focusing.data import DataSet, Split
 from focusing.errors import BusyError, UserError
 from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
 from focusing.models import Network
-from focusing.results.collect import published
+from focusing.results.collect import find_published
 from focusing.results.identity import run_folder
-from focusing.results.record import describe_end, describe_start
+from focusing.results.record import finish_record, start_record
 from focusing.results.store import (
     FinishedError,
     atomic_write,
     claim,
-    finished,
-    record_of,
+    finished_record,
+    load_record,
     write_record,
 )
 from focusing.sweep.jobs import describe_error, record_failure
@@ -113,11 +113,11 @@ def record_if_any(config: Mapping[str, Any]) -> dict[str, Any]:
     A record of another version counts as a failure.
     """
     try:
-        record = record_of(run_folder(config))
+        record = load_record(run_folder(config))
     except UserError as error:
         return {"status": "failed", "error": f"{error} Delete it to run this again."}
     if record is None:
-        archived = published(config)
+        archived = find_published(config)
         return archived.record() if archived else {}
     return record
 
@@ -226,7 +226,7 @@ def _train(pairs: Sequence[Pair], device: torch.device) -> None:
         "measured": {"stacked": {"trials": stack.trials}},
     }
     for row, run in enumerate(runs):
-        if not finished(run_folder(run.config)):
+        if not finished_record(run_folder(run.config)):
             run.net.load_state_dict(stack.state(row))
             _write_run(run, history, row, measured, stacked["test"].targets[row // 2].cpu())
 
@@ -235,7 +235,7 @@ def _prepare(config: dict[str, Any], data: DataSet, splits: dict[str, Split]) ->
     net = build_net(config, data)
     trajectory = Trajectory()
     trajectory.record(0, net.focused_layers())
-    return _Run(config, net, describe_start(config, data, splits, net), trajectory)
+    return _Run(config, net, start_record(config, data, splits, net), trajectory)
 
 
 def _write_run(
@@ -262,7 +262,7 @@ def _write_run(
     weights = {"state_dict": {f"net.{name}": value for name, value in state.items()}}
     atomic_write(run_dir / "checkpoints" / chosen_checkpoint(config), encode(weights), sync=False)
     status = "failed" if error else "done"
-    write_record(run_dir, describe_end(run.start, series, status=status, error=error, **more))
+    write_record(run_dir, finish_record(run.start, series, status=status, error=error, **more))
 
 
 def _series(history: History, row: int) -> tuple[dict[str, list[float]], str | None]:

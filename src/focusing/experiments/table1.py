@@ -20,7 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
 
-from focusing.compose import check, prepare_hydra
+from focusing.compose import check_config, prepare_hydra
 from focusing.config import SCHEMA_TARGETS, FociOptim, Optim, group_schemas
 from focusing.errors import UserError
 from focusing.experiments.stack_records import (
@@ -34,8 +34,8 @@ from focusing.experiments.stack_records import (
     train_or_record,
 )
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
-from focusing.results.collect import Collection, Run, published, runs_at
-from focusing.results.identity import ONLOOKERS, run_folder
+from focusing.results.collect import Collection, Run, find_published, runs_at
+from focusing.results.identity import PASSIVE_CALLBACKS, run_folder
 from focusing.sweep.clusters import ClusterSweep
 from focusing.sweep.jobs import (
     Done,
@@ -75,7 +75,7 @@ def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float |
         The mean score of the focused networks minus that of the dense ones.
     """
     prepare_hydra()
-    config = check(cfg)
+    config = check_config(cfg)
     check_stackable(config)
     trials = StackedTrials(config, command_line_options(cfg), cluster)
     jobs = list(map(_job, trials.pairs))
@@ -261,7 +261,7 @@ def check_stackable(config: Mapping[str, Any]) -> None:
         raise _refusal("optim.momentum", None, "a number")
     if config["trainer"]["precision"] not in DTYPES:
         raise _refusal("trainer.precision", config["trainer"]["precision"], " or ".join(DTYPES))
-    for group, known in (("callbacks", (*ONLOOKERS, "clip")), ("logger", ("csv",))):
+    for group, known in (("callbacks", (*PASSIVE_CALLBACKS, "clip")), ("logger", ("csv",))):
         for name, options in config[group].items():
             if name not in known and options is not None:
                 raise UserError(f"{group}.{name} needs sweep.stacked=false.")
@@ -314,7 +314,7 @@ def _print_table(pairs: Iterable[Pair]) -> None:
 
     runs: list[Run] = []
     for config in (config for pair in pairs for config in pair):
-        archived = published(config)
+        archived = find_published(config)
         runs += runs_at([run_folder(config)]) or ([archived] if archived else [])
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     for table in trial_tables(Collection(tuple(runs))):

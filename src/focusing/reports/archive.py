@@ -21,7 +21,7 @@ from focusing.reports.settings import editions_of
 from focusing.results.arrays import evenly_spaced, read_arrays
 from focusing.results.collect import Collection, Run, collect, record_files
 from focusing.results.frame import group_by
-from focusing.results.store import ARCHIVE, atomic_write, inside, write_archive
+from focusing.results.store import ARCHIVE, atomic_write, safe_join, write_archive
 
 MANY_FOCI = 100
 """A network with more foci is thinned more."""
@@ -54,7 +54,7 @@ def write_archives(collection: Collection, out: Path) -> None:
     """
     every = [*collection.runs, *collection.failed]
     for experiment, runs in group_by(every, lambda run: run.experiment).items():
-        folder = inside(out, experiment)
+        folder = safe_join(out, experiment)
         if all(run.file == (folder / ARCHIVE).absolute() for run in runs):
             continue  # nothing new
         names = _folders(runs, folder)
@@ -64,7 +64,7 @@ def write_archives(collection: Collection, out: Path) -> None:
         large = [edition for edition in plain if edition.size not in SMALL_SIZES]
         shown = {median_run(setting.runs) for edition in large for setting in edition.settings}
         for run in runs:
-            _write_arrays(run, inside(folder, *names[run]), whole=run in shown)
+            _write_arrays(run, safe_join(folder, *names[run]), whole=run in shown)
 
 
 def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:

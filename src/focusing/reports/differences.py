@@ -13,7 +13,7 @@ from focusing.reports.settings import Edition, editions, editions_of
 from focusing.reports.tables import SIGNIFICANT, Table, Unit
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by
-from focusing.results.stats import Interval, Spread
+from focusing.results.stats import Interval, ScoreSummary
 
 JUDGED_MODELS = ("focus", "dynamic")
 """Parts of the names of models whose foci learn; the page does not judge other models."""
@@ -224,7 +224,7 @@ class PruningResult:
     experiment: str
     size: str
     rule: str
-    dropped: Spread
+    dropped: ScoreSummary
 
 
 def pruning_results(collection: Collection) -> list[PruningResult]:
@@ -237,7 +237,7 @@ def pruning_results(collection: Collection) -> list[PruningResult]:
             where = label, setting.data, setting.model, edition.experiment, edition.size
             for rule, words in PRUNING_RULES.items():
                 if shares := _prunable_shares(setting.runs, rule):
-                    results.append(PruningResult(*where, words, Unit("accuracy").spread(shares)))
+                    results.append(PruningResult(*where, words, Unit("accuracy").summarize(shares)))
     return results
 
 

@@ -13,7 +13,7 @@ from focusing.drawing import Array, LayerFoci
 from focusing.errors import DamagedError
 from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
 from focusing.results.arrays import check_arrays, read_arrays
-from focusing.validation import is_name, short
+from focusing.validation import is_name, short_repr
 
 FILE = "focus.npz"
 KINDS = {
@@ -43,7 +43,7 @@ def read_layers(path: Path, wanted: Collection[str] = tuple(KINDS)) -> dict[str,
     layers = {}
     for name in [key.removesuffix(f"/{first}") for key in stored if key.endswith(f"/{first}")]:
         if not is_name(name):
-            raise DamagedError(path, f"has a layer of an impossible name: {short(name)}")
+            raise DamagedError(path, f"has a layer of an impossible name: {short_repr(name)}")
         layer = {key: stored.get(key if key == "epoch" else f"{name}/{key}") for key in wanted}
         check_arrays(path, layer, {key: KINDS[key] for key in wanted})
         _check_values(path, layer)
@@ -58,7 +58,7 @@ def _check_values(path: Path, layer: Mapping[str, Any]) -> None:
         raise DamagedError(path, "shows neurons that are not there")
     for key, known in (("focus", FOCUS_FUNCTIONS), ("normalizer", NORMALIZERS)):
         if key in layer and str(layer[key]) not in known:
-            raise DamagedError(path, f"has an unknown {key}: {short(str(layer[key]))}")
+            raise DamagedError(path, f"has an unknown {key}: {short_repr(str(layer[key]))}")
     if "sigma" in layer and (layer["sigma"] <= 0).any():
         raise DamagedError(path, "has apertures that are not above 0")
 

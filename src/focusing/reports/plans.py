@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from focusing.compose import compose_config
-from focusing.config import USUAL
+from focusing.config import PAPER_EDITION
 from focusing.reports.names import SMALL_SIZES, model_name
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import NOTHING
@@ -105,7 +105,7 @@ def command(
 ) -> str:
     """Command that makes runs of an experiment."""
     groups = {"size": size, "variant": variant, "protocol": protocol}
-    changed = [f"{k}={v}" for k, v in groups.items() if v not in (USUAL[k], "unstated")]
+    changed = [f"{k}={v}" for k, v in groups.items() if v not in (PAPER_EDITION[k], "unstated")]
     typed = [option for option in options if "=" in option or option.startswith("~")]
     quoted = [f"'{word}'" if any(sign in word for sign in "[]() ") else word for word in typed]
     return " ".join(["python train.py", f"experiment={experiment}", *quoted, *changed])

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table as Grid
 
-from focusing.config import USUAL
+from focusing.config import PAPER_EDITION
 from focusing.errors import UserError
 from focusing.reports.differences import all_differences, noise_differences
 from focusing.reports.names import data_name, model_name, plural
@@ -109,7 +109,9 @@ def summary_rows(collection: Collection) -> list[list[str]]:
     findings = [*noise_differences(all_tables(collection)), *all_differences(collection)]
     rows: list[tuple[tuple[bool, ...], list[str]]] = []
     for finding in findings:
-        edition = [word for word in (finding.size, finding.variant) if word not in USUAL.values()]
+        edition = [
+            word for word in (finding.size, finding.variant) if word not in PAPER_EDITION.values()
+        ]
         for row in finding.rows:
             if not row.shown or row.model.startswith("fixed"):
                 continue

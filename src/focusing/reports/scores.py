@@ -19,8 +19,8 @@ from focusing.reports.tables import (
     text,
 )
 from focusing.results.collect import Run
-from focusing.results.frame import overlap, replicate_key, tested_on
-from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, Spread, spread
+from focusing.results.frame import replicate_key, resampling_ratio, split_key
+from focusing.results.stats import MIN_FOR_INTERVAL, Comparison, ScoreSummary, summarize
 
 ALL_DATA, WITHOUT_VALIDATION = "all", "without the validation split"
 SCORES_NOTE = (
@@ -45,11 +45,11 @@ class ReplicateScores:
     """
 
     values: Mapping[Any, float]
-    spread: Spread
+    spread: ScoreSummary
     trained_on: str
     paired: bool = False
     overlap: float | None = None
-    squared: Spread | None = None
+    squared: ScoreSummary | None = None
 
     @property
     def mark(self) -> str:
@@ -89,7 +89,7 @@ class ReplicateScores:
         return record
 
 
-def mean_and_deviation(spread: Spread) -> str:
+def mean_and_deviation(spread: ScoreSummary) -> str:
     """Format ``mean ± deviation``; a single value has no deviation."""
     return number(spread.mean) + ("" if spread.std is None else f" ± {number(spread.std)}")
 
@@ -110,10 +110,10 @@ def replicate_scores(runs: Sequence[Run], protocol: str) -> ReplicateScores | No
     reduced = protocol != "holdout" and chosen[0].holdout
     return ReplicateScores(
         values,
-        unit.spread(list(values.values())),
+        unit.summarize(list(values.values())),
         WITHOUT_VALIDATION if reduced else ALL_DATA,
-        len(set(map(tested_on, chosen))) > 1,
-        overlap(chosen),
+        len(set(map(split_key, chosen))) > 1,
+        resampling_ratio(chosen),
         _squared(chosen, protocol) if unit.lower_is_better else None,
     )
 
@@ -125,9 +125,9 @@ def comparison_lines(test: Comparison) -> list[str]:
     return [line] if test.p_holm is None else [line, f"p={p_value(test.p_holm)}"]
 
 
-def _squared(runs: Sequence[Run], protocol: str) -> Spread | None:
+def _squared(runs: Sequence[Run], protocol: str) -> ScoreSummary | None:
     values = [errors[protocol] for run in runs if protocol in (errors := squared_errors(run))]
-    return spread(values, lower_is_better=True) if len(values) == len(runs) else None
+    return summarize(values, lower_is_better=True) if len(values) == len(runs) else None
 
 
 @lru_cache(maxsize=4096)  # it reads the record, and every table and figure asks

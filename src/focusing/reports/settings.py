@@ -35,7 +35,7 @@ from focusing.results.frame import (
     varying_options,
     with_varied_data,
 )
-from focusing.results.stats import Comparison, Spread, compare, holm, spread
+from focusing.results.stats import Comparison, ScoreSummary, compare, holm, summarize
 
 UNSPECIFIED_BY_PAPER = ("optim.drop_last=",)
 """Overrides that keep a run as published, because the paper does not mention the option."""
@@ -132,7 +132,7 @@ class Setting:
         )
 
     @cached_property
-    def measured(self) -> Mapping[str, Spread]:
+    def measured(self) -> Mapping[str, ScoreSummary]:
         """Statistics over the runs of every scalar measurement."""
         table = pd.DataFrame([measurements(run) for run in self.runs])
         return {name: _describe(name, column.dropna().tolist()) for name, column in table.items()}
@@ -164,11 +164,11 @@ class Setting:
         return block_head(self.data, self.unit, self.source, *self.overrides)
 
 
-def _describe(name: str, values: Sequence[float]) -> Spread:
+def _describe(name: str, values: Sequence[float]) -> ScoreSummary:
     """Statistics of a measurement, with intervals cut to possible shares and times."""
     if name.endswith("(%)"):
-        return Unit("accuracy").spread(values)
-    return Unit(SECONDS).spread(values) if name == SECONDS else spread(values)
+        return Unit("accuracy").summarize(values)
+    return Unit(SECONDS).summarize(values) if name == SECONDS else summarize(values)
 
 
 def block_head(data: str, unit: Unit, *lines: str) -> Cell:

@@ -1,4 +1,4 @@
-"""``.npz`` files beside the record: written atomically, checked when read."""
+"""Write ``.npz`` files atomically, and validate them when reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from focusing.errors import DamagedError, printable
 from focusing.results.store import atomic_write
 
 MAX_FILE_BYTES = 2**31
-"""Limit on the unpacked size of a file: more is damage or a zip bomb."""
+"""Limit on the unpacked size of a file; a larger one is damaged or a zip bomb."""
 
 
 def evenly_spaced(count: int, limit: int) -> NDArray[np.int64]:
@@ -31,14 +31,14 @@ def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
 
 
 def read_arrays(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, Any]:
-    """Read an ``.npz`` file; what an archive keeps in half precision comes back in single.
+    """Read an ``.npz`` file; float16 arrays, as archives store them, are returned as float32.
 
     Args:
         path: the file.
-        wanted: which arrays; others are not read.
+        wanted: selects arrays by name; others are not read.
 
     Raises:
-        DamagedError: it is cut off, or not such a file.
+        DamagedError: the file is truncated, or not an ``.npz`` file.
     """
     if not path.is_file():
         raise DamagedError(path, "is not a file")
@@ -49,7 +49,7 @@ def read_arrays(path: Path, wanted: Callable[[str], bool] = lambda name: True) -
             arrays = {name: stored[name] for name in stored.files if wanted(name)}
     except OSError:
         raise
-    except Exception as error:  # numpy and zipfile raise many kinds for a file that is none
+    except Exception as error:  # numpy and zipfile raise many types for a damaged file
         reason = printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
         raise DamagedError(path, f"is damaged ({reason})") from None
     return {
@@ -59,27 +59,27 @@ def read_arrays(path: Path, wanted: Callable[[str], bool] = lambda name: True) -
 
 
 def check_arrays(path: Path, arrays: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
-    """Refuse arrays that are not as they were written.
+    """Check the dtypes and shapes of arrays.
 
     Args:
         path: their file.
-        arrays: by name.
-        kinds: name -> kinds that the values may be of (f: finite floats, F: any floats, i: whole
-            numbers, b: truth, U: a text) and sizes: ``"f n d"`` has two, and those of the same
-            name are equal in all arrays and not 0; ``...`` stands for any further ones.
+        arrays: arrays by name.
+        kinds: name -> allowed dtypes and named axes, as in ``"f n d"``. The dtypes are f (finite
+            floats), F (any floats), i (integers), b (booleans) and U (strings). An axis has one
+            size in all arrays, which is not 0. A last ``...`` allows further axes.
 
     Raises:
-        DamagedError: one lacks, or has another kind or shape.
+        DamagedError: an array is missing, or has another dtype or shape.
     """
     sizes: dict[str, int] = {}
     for name, kind in kinds.items():
-        letters, *axes = kind.split()
+        dtypes, *axes = kind.split()
         array = arrays.get(name)
         if array is None:
             raise DamagedError(path, f"lacks {name}")
         shape = array.shape[: len(axes) - 1] if axes[-1:] == ["..."] else array.shape
         named = [axis for axis in axes if axis != "..."]
-        if array.dtype.kind not in letters.replace("F", "f") or len(shape) != len(named):
+        if array.dtype.kind not in dtypes.replace("F", "f") or len(shape) != len(named):
             raise DamagedError(path, f"has values of another kind or shape in {name}")
         if any(
             sizes.setdefault(axis, size) != size for axis, size in zip(named, shape, strict=True)
@@ -87,5 +87,5 @@ def check_arrays(path: Path, arrays: Mapping[str, Any], kinds: Mapping[str, str]
             raise DamagedError(path, f"has arrays that do not fit together: {name}")
         if not array.size:
             raise DamagedError(path, f"has an empty array: {name}")
-        if "f" in letters and not np.isfinite(array).all():
+        if "f" in dtypes and not np.isfinite(array).all():
             raise DamagedError(path, f"has numbers that are not finite in {name}")

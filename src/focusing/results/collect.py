@@ -1,4 +1,4 @@
-"""Finished runs: all records below some folders. Files that did not change are not read again."""
+"""Collect the records of all runs below some folders, with a cache for unchanged files."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ from pathlib import Path
 from typing import Any
 
 from focusing.errors import UserError, printable
-from focusing.results.identity import config_hash, upgrade
-from focusing.results.record import SERIES_OF
+from focusing.results.identity import config_hash, upgrade_config
+from focusing.results.record import METRIC_KEYS
 from focusing.results.record_schema import check_record, parse, parse_record
 from focusing.results.store import (
     ARCHIVE,
     ARCHIVE_LINE,
     RECORD_FILE,
     atomic_write,
-    read_lines,
+    read_archive,
     read_run,
 )
 
 UNSTATED = "unstated"
 CACHE_SCHEMA = 5
 MAX_RECORD_BYTES = 2**28
-"""Limit on the size of a record: that of a million epochs."""
+"""Size of a record with a million epochs; larger files are rejected."""
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run as tables and figures see it: its record without the long series.
+    """A run as tables and figures see it: its record without the long series.
 
     Attributes:
         path: the run folder.
-        file: the file that holds its record: ``result.json``, or an archive.
+        file: the file with its record: ``result.json``, or an archive.
         experiment: name of the experiment.
         status: ``done``, ``failed`` or ``pruned``.
-        error: why it failed.
+        error: error message of a failed run.
         data: name of the data set.
-        source: where the data came from.
-        fingerprint: hash of the data, as they were split and prepared.
-        content: hash of all samples, however split; None in records that do not have it.
+        source: source of the data.
+        fingerprint: hash of the data after splitting and preprocessing.
+        content: hash of all samples before splitting; None in older records.
         model: name of the model.
         size: ``smoke``, ``quick``, ``short`` or ``full``.
         variant: ``text``, ``author`` or ``author2018``.
-        protocol: the one it was run with.
-        seed: its seed.
-        metric: ``accuracy``, a fraction, or ``mae``, of which less is better.
+        protocol: protocol of the run.
+        seed: seed of the run.
+        metric: ``accuracy`` (a fraction) or ``mae`` (lower is better).
         scores: test score by protocol.
         validation: best score on the validation split; None without one.
         epochs: epoch of the score by protocol, counted from 0.
         config: the whole config.
-        config_hash: equal for configs that compute the same, whatever the seed.
+        config_hash: hash of the config without the seed.
         sizes: ``train``, ``val``, ``test``, ``inputs``, ``classes``, ``informative``.
         focus: movement of the foci by focused layer.
-        measured: results of analysing callbacks.
-        seconds: of training; without a GPU those of the CPU.
-        finished: UTC.
+        measured: results of callbacks.
+        seconds: training time; without a GPU, CPU time.
+        finished: UTC time.
     """
 
     path: Path
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def holdout(self) -> float:
-        """Share of the training data that was kept for validation."""
+        """Fraction of the training data held out for validation."""
         return float((self.config.get("protocol") or {}).get("holdout") or 0)
 
     @property
@@ -110,11 +110,11 @@ class Run:
         return number
 
     def record(self) -> dict[str, Any]:
-        """The whole record, read again."""
+        """Read the whole record."""
         return read_run(self.path, self.file)
 
     def series(self) -> dict[str, list[float]]:
-        """Metric -> value after every epoch, read again."""
+        """Read the series of the record: metric -> value after every epoch."""
         series: dict[str, list[float]] = self.record().get("series") or {}
         return series
 
@@ -125,11 +125,10 @@ class Collection:
 
     Attributes:
         runs: finished runs without duplicates, in a fixed order.
-        failed: runs that failed and were not repeated with success.
-        unreadable: files with the name of a record or an archive that hold none, and lines of
-            archives that hold none, with the reason.
-        repeated: number of further copies of runs, not counted again.
-        read: number of files that had to be read.
+        failed: failed runs that were not repeated successfully.
+        unreadable: file and reason of every invalid record or archive.
+        repeated: number of duplicate runs.
+        read: number of files that were not in the cache.
     """
 
     runs: tuple[Run, ...]
@@ -139,7 +138,7 @@ class Collection:
     read: int = 0
 
     def warning(self) -> str | None:
-        """One sentence about unreadable records; None if there are none."""
+        """A sentence about unreadable records; None if there are none."""
         if not self.unreadable:
             return None
         (path, reason), count = self.unreadable[0], len(self.unreadable)
@@ -148,27 +147,27 @@ class Collection:
         return f"Left out {records}: {printable(str(path))} ({reason}){more}"
 
     def of(self, experiment: str) -> list[Run]:
-        """The finished runs of an experiment."""
+        """Finished runs of an experiment."""
         return [run for run in self.runs if run.experiment == experiment]
 
 
-def run_of(path: Path, record: Mapping[str, Any], file: Path | None = None) -> Run:
-    """A run from its record, which need not have its series.
+def run_from_record(path: Path, record: Mapping[str, Any], file: Path | None = None) -> Run:
+    """Make a run from its record.
 
     Args:
         path: the run folder.
-        record: the record, checked.
-        file: the archive that holds it; None: it is in the run folder.
+        record: the validated record, with or without its series.
+        file: the archive with the record; None if the record is in the run folder.
     """
-    config = upgrade(record["config"], (record.get("data") or {}).get("train"))
-    # A run may fail before it has any data.
+    config = upgrade_config(record["config"], (record.get("data") or {}).get("train"))
+    # A run may fail before it has loaded its data.
     sizes = dict(record.get("data") or {"name": config["data"]["name"]})
     data, model, experiment = sizes.pop("name"), config["model"]["name"], record["experiment"]
-    if experiment == f"{data}_{model}":  # as version 0.1 named runs, if not told otherwise
+    if experiment == f"{data}_{model}":  # the default name in version 0.1
         experiment = "learning_to_focus" if data == "synthetic" else data
     scores = {name: score for name, score in record["scores"].items() if score}
     on_gpu = "gpu" in (record.get("machine") or {})
-    # On a CPU its own time, which other processes and pauses do not lengthen.
+    # Unlike wall time, CPU time does not depend on other processes and pauses.
     seconds = None if on_gpu else record.get("cpu_seconds")
     return Run(
         path=path,
@@ -203,32 +202,32 @@ def collect(folders: Sequence[Path], cache: Path | None = None) -> Collection:
     """Find and read all records.
 
     Args:
-        folders: searched with all that is below them, but not in folders that begin with a dot
-            (what a run puts aside while it is repeated).
-        cache: a file that remembers what was read; made if there is none.
+        folders: folders to search recursively, except for subfolders that begin with a dot (where
+            a run is moved while it is repeated).
+        cache: cache file; created if needed.
     """
-    known = _load_cache(cache)
-    now: dict[str, list[Any]] = {}
+    cached = _load_cache(cache)
+    files: dict[str, list[Any]] = {}
     read = 0
     for path in sorted(set(record_files(folders))):
         try:
             state = path.stat()
-        except FileNotFoundError:  # a sweep that runs may put it aside
+        except FileNotFoundError:  # a sweep that is running has moved it
             continue
         mark = [state.st_mtime_ns, state.st_size]
-        entry = known.get(str(path))
+        entry = cached.get(str(path))
         if entry is None or entry[:2] != mark:
             try:
                 entry = [*mark, _read(path, state)]
             except OSError as error:
-                entry = [None, None, [["", str(error.strerror)]]]  # next time it is tried again
+                entry = [None, None, [["", str(error.strerror)]]]  # retried next time
             read += 1
-        now[str(path)] = entry
-    if cache is not None and now != known:
-        text = json.dumps({"schema": CACHE_SCHEMA, "files": now}, separators=(",", ":"))
+        files[str(path)] = entry
+    if cache is not None and files != cached:
+        text = json.dumps({"schema": CACHE_SCHEMA, "files": files}, separators=(",", ":"))
         cache.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(cache, text.encode(), sync=False)
-    return _assemble(now, read)
+    return _assemble(files, read)
 
 
 @cache
@@ -237,11 +236,8 @@ def _finished(folder: Path) -> dict[tuple[str, str, int], Run]:
     return {(run.experiment, run.config_hash, run.seed): run for run in runs}
 
 
-def published(config: Mapping[str, Any]) -> Run | None:
-    """The finished run of a config in the folder ``sweep.archive``, read once per process.
-
-    None if there is no such run, or no such folder in the config.
-    """
+def find_published(config: Mapping[str, Any]) -> Run | None:
+    """Find the finished run of a config in the folder ``sweep.archive``, read once per process."""
     archive = config["sweep"]["archive"]
     if not archive:
         return None
@@ -252,18 +248,18 @@ def published(config: Mapping[str, Any]) -> Run | None:
 
 
 def runs_at(folders: Iterable[Path], archive: Path | None = None) -> list[Run]:
-    """The finished runs of some run folders, whose records are there or in an archive."""
+    """Finished runs of some run folders, whose records are in them or in an archive."""
     wanted = set(folders)
     archived = [run for run in _finished(archive).values() if run.path in wanted] if archive else []
     return [*archived, *collect(sorted(wanted - {run.path for run in archived})).runs]
 
 
 def record_files(folders: Sequence[Path]) -> Iterator[Path]:
-    """All files below some folders that have the name of a record or an archive."""
+    """Find all files below some folders that are named like a record or an archive."""
     for folder in folders:
         for place, subfolders, files in os.walk(folder.absolute()):
             if RECORD_FILE in files:
-                subfolders.clear()  # a run folder holds no other run, but many files
+                subfolders.clear()  # a run folder contains no other runs
                 yield Path(place, RECORD_FILE)
                 continue
             if ARCHIVE in files:
@@ -272,7 +268,7 @@ def record_files(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
-    """One run of all copies of its record: finished rather than failed, late rather than early."""
+    """Keep one run per identity: finished rather than failed, later rather than earlier."""
     unreadable, repeated = [], 0
     best: dict[tuple[Any, ...], Run] = {}
     for name, (_, _, entries) in files.items():
@@ -281,7 +277,7 @@ def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
             if isinstance(record, str):
                 unreadable.append((file, printable(f"{place}: {record}" if place else record)))
                 continue
-            run = run_of(file.parent / place, record, file)
+            run = run_from_record(file.parent / place, record, file)
             key = (*_identity(run), run.source, run.fingerprint)
             earlier = best.get(key)
             repeated += earlier is not None
@@ -289,7 +285,7 @@ def _assemble(files: dict[str, list[Any]], read: int) -> Collection:
                 best[key] = run
     runs = sorted(best.values(), key=_order)
     done = [run for run in runs if run.status == "done"]
-    repaired = set(map(_identity, done))  # a run may fail before it has data, thus a fingerprint
+    repaired = set(map(_identity, done))  # without the fingerprint: a failed run may have none
     failed = [run for run in runs if run.status == "failed" and _identity(run) not in repaired]
     return Collection(tuple(done), tuple(failed), tuple(unreadable), repeated, read)
 
@@ -307,9 +303,9 @@ def _order(run: Run) -> tuple[Any, ...]:
 
 
 def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
-    """Run folder, relative to the file, and record without its series, of every run in a file.
+    """Relative run folder, and record without series, of every run in a file.
 
-    In place of a record that cannot be read stands the reason.
+    For an invalid record, the reason takes the place of the record.
     """
     try:
         if not stat.S_ISREG(state.st_mode):
@@ -317,7 +313,7 @@ def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
         if state.st_size > MAX_RECORD_BYTES:
             raise ValueError(f"larger than {MAX_RECORD_BYTES >> 20} MiB")
         if path.name == ARCHIVE:
-            entries = [list(entry) for entry in read_lines(path)]
+            entries = [list(entry) for entry in read_archive(path)]
         else:
             record = parse_record(path.read_bytes())
             check_record(record)
@@ -332,12 +328,12 @@ def _read(path: Path, state: os.stat_result) -> list[list[Any]]:
 
 
 def _validation(record: Mapping[str, Any]) -> float | None:
-    """The validation score of the epoch that it chose; kept of a record without its series."""
-    score = (record["scores"].get("holdout") or {}).get("epoch")
-    short = SERIES_OF.get(str(record.get("metric")), "")
-    values = (record.get("series") or {}).get(f"val/{short}")
-    kept = values[score] if score is not None and values else record.get("validation")
-    return float(kept) if isinstance(kept, int | float) else None
+    """Validation score at the chosen epoch; ``validation`` of a record without its series."""
+    epoch = (record["scores"].get("holdout") or {}).get("epoch")
+    metric = METRIC_KEYS.get(str(record.get("metric")), "")
+    values = (record.get("series") or {}).get(f"val/{metric}")
+    score = values[epoch] if epoch is not None and values else record.get("validation")
+    return float(score) if isinstance(score, int | float) else None
 
 
 def _load_cache(cache: Path | None) -> dict[str, list[Any]]:
@@ -354,5 +350,5 @@ def _load_cache(cache: Path | None) -> dict[str, list[Any]]:
                     check_record(record)
                     ARCHIVE_LINE({"folder": place or "here"})
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return {}  # there is none, or it is damaged: all is read again
+        return {}  # missing or damaged: read all files again
     return files

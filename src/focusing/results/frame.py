@@ -1,7 +1,7 @@
-"""Runs as one tidy table: a row per run, columns for options, scores and measurements.
+"""Runs as one tidy table: one row per run; columns for options, scores and measurements.
 
-:func:`frame` makes the table. The other functions say which rows belong together: which runs are
-replicates of one another, which options tell the others apart, and which runs had other data.
+:func:`frame` makes the table. The other functions group its rows: they find replicates, the options
+that distinguish other runs, and runs on a different version of the data.
 """
 
 from __future__ import annotations
@@ -15,36 +15,34 @@ from typing import Any, TypeVar
 import pandas as pd  # type: ignore[import-untyped]
 
 from focusing.results.collect import Run
-from focusing.results.identity import IRRELEVANT, IRRELEVANT_TO_TRAINER, ONLOOKERS
-from focusing.validation import leaves
+from focusing.results.identity import PASSIVE_CALLBACKS, UNHASHED_OPTIONS, UNHASHED_TRAINER_OPTIONS
+from focusing.validation import iter_leaves
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 Settings = Mapping[str, Any]
 
-FACTS = ("experiment", "size", "variant", "data", "source", "model", "protocol", "seed", "trial",
-         "metric", "holdout", "fingerprint", "content", "config_hash", "finished")  # fmt: skip
-"""What the columns of ``frame(runs)["run"]`` hold: attributes of :class:`Run`."""
-REPLICATE_OPTIONS = ("seed", "data.fold", "data.split_seed")
-"""Options in which replicates of an experiment differ."""
-NO_SETTING = (*IRRELEVANT, "protocol", "size", "variant")
-"""Options that are columns or sections of tables, or change nothing."""
-TRIAL_OPTIONS = tuple(
-    f"{group}.{name}"
-    for group, names in {
-        "data": "n_samples informative noise noise_position clusters classes seed",
-        "model": "hidden",
-        "optim": "batch_size lr lr_mu lr_sigma l2",
-    }.items()
-    for name in names.split()
+RUN_COLUMNS = (
+    *("experiment", "size", "variant", "data", "source", "model", "protocol", "seed", "trial"),
+    *("metric", "holdout", "fingerprint", "content", "config_hash", "finished"),
 )
-"""Options that a random trial draws."""
+"""Columns of ``frame(runs)["run"]``: attributes of :class:`Run`."""
+REPLICATE_OPTIONS = ("seed", "data.fold", "data.split_seed")
+"""Options that differ between replicates of an experiment."""
+EXCLUDED_OPTIONS = (*UNHASHED_OPTIONS, "protocol", "size", "variant")
+"""Options that do not count as settings: without effect on scores, or columns of tables."""
+TRIAL_OPTIONS = (
+    *("data.n_samples", "data.informative", "data.noise", "data.noise_position", "data.clusters"),
+    *("data.classes", "data.seed", "model.hidden", "optim.batch_size", "optim.lr", "optim.lr_mu"),
+    *("optim.lr_sigma", "optim.l2"),
+)
+"""Options that are drawn at random for every trial."""
 COMMON_HOLDOUT = 0.1
-"""Share of the validation split that needs no mention."""
+"""Default fraction of the validation split, which tables do not mention."""
 FIRST_OPTIONS = ("data.name", "model.name")
 GROUP_ORDER = ("data.", "model.", "optim.", "trainer.")
 DATA_SEED, VARIED = "data.seed", "varied"
-"""Option, and the value that it has where every run has data of its own."""
+"""The seed of generated data, and its value in settings where every run has its own data."""
 
 FOCI = {
     "inside_first": ("foci inside at first (%)", 100.0),
@@ -52,22 +50,22 @@ FOCI = {
     "moved": ("foci moved", 1.0),
     "widened": ("foci widened (%)", 100.0),
 }
-"""What a record says about the foci of a layer: its name as a measurement, and the factor."""
+"""Key in ``record["focus"]`` -> name of the measurement and factor to its unit."""
 FOCI_CHANGE = "foci inside, change (points)"
 FOCI_STUCK = "foci stuck (%)"
 SECONDS = "seconds"
 
 
 def frame(runs: Sequence[Run]) -> pd.DataFrame:
-    """The tidy table of some runs.
+    """Make the tidy table of some runs.
 
     Returns:
-        A row per run, which is also its index. The columns have two levels: ``run`` (the names of
-        ``FACTS``), ``score`` (by protocol, as in the record), ``option`` (dotted names; None if a
-        run does not have it) and ``measured`` (numbers that callbacks measured).
+        One row per run, indexed by the run. The columns have two levels: ``run`` (``RUN_COLUMNS``),
+        ``score`` (by protocol), ``option`` (dotted names; None if a run lacks the option) and
+        ``measured`` (numbers measured by callbacks).
     """
     parts = {
-        "run": [{name: getattr(run, name) for name in FACTS} for run in runs],
+        "run": [{name: getattr(run, name) for name in RUN_COLUMNS} for run in runs],
         "score": [run.scores for run in runs],
         "option": [settings(run) for run in runs],
         "measured": [measurements(run) for run in runs],
@@ -81,18 +79,18 @@ def frame(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Items by a key, both in the order of their appearance."""
+    """Group items by a key; keys and items stay in the order of their first appearance."""
     groups: dict[Key, list[Item]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)
     return dict(groups)
 
 
-@lru_cache(maxsize=2**14)  # every table and figure asks
+@lru_cache(maxsize=2**14)  # called for every table and figure
 def settings(run: Run) -> Settings:
-    """The options of a run that can change its score: dotted name -> plain value.
+    """Options of a run that can affect its score: dotted name -> value.
 
-    Options that a random trial draws are left out: trials are replicates.
+    The options that random trials draw are left out, because trials are replicates.
     """
     flat = flat_settings(run.config)
     if run.trial is not None:
@@ -103,19 +101,19 @@ def settings(run: Run) -> Settings:
 
 
 def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of any config that can change a score, whatever its protocol."""
-    options = {name: value for name, value in config.items() if name not in NO_SETTING}
-    ignored = *REPLICATE_OPTIONS, *(f"trainer.{option}" for option in IRRELEVANT_TO_TRAINER)
-    onlookers = tuple(f"callbacks.{name}." for name in ONLOOKERS)
+    """Options of a config, except its protocol, that can affect a score: dotted name -> value."""
+    options = {name: value for name, value in config.items() if name not in EXCLUDED_OPTIONS}
+    ignored = *REPLICATE_OPTIONS, *(f"trainer.{option}" for option in UNHASHED_TRAINER_OPTIONS)
+    passive = tuple(f"callbacks.{name}." for name in PASSIVE_CALLBACKS)
     return {
         name: value
-        for name, value in leaves(options)
-        if name not in ignored and not f"{name}.".startswith(onlookers)
+        for name, value in iter_leaves(options)
+        if name not in ignored and not f"{name}.".startswith(passive)
     }
 
 
 def measurements(run: Run) -> dict[str, float]:
-    """All measurements that are a single number; means over layers, shares in percent."""
+    """All single numbers that a run measured: means over layers, fractions in percent."""
     numbers: dict[str, float] = {}
     for quantity, (name, factor) in FOCI.items():
         values = [layer[quantity] for layer in run.focus.values() if quantity in layer]
@@ -133,7 +131,7 @@ def measurements(run: Run) -> dict[str, float]:
     if share is not None:
         numbers[FOCI_STUCK] = share
     analyses = {name: value for name, value in run.measured.items() if name != "stuck"}
-    for name, value in leaves(analyses):
+    for name, value in iter_leaves(analyses):
         if isinstance(value, int | float) and not isinstance(value, bool):
             numbers[name] = float(value)
     if run.seconds is not None:
@@ -142,21 +140,21 @@ def measurements(run: Run) -> dict[str, float]:
 
 
 def stuck_share(run: Run) -> float | None:
-    """Percent of the neurons with trained foci that were stuck at the end; None if not counted."""
+    """Percentage of neurons with stuck foci after training; None if they were not counted."""
     layers = (run.measured.get("stuck") or {}).values()
     neurons = sum(layer["neurons"] for layer in layers)
     return 100 * sum(len(layer["stuck"]) for layer in layers) / neurons if neurons else None
 
 
 def replicate_key(run: Run) -> tuple[Any, ...]:
-    """What tells replicates of a run apart; equal for the runs of two models that make a pair."""
+    """Key that distinguishes replicates; runs of two models with equal keys make a pair."""
     data = run.data_options
-    data_seed = data.get("seed") if run.trial is None else None  # a trial draws it
+    data_seed = data.get("seed") if run.trial is None else None  # drawn by trials
     return run.seed, data.get("fold"), data.get("split_seed"), data_seed, run.trial
 
 
-def tested_on(run: Run) -> tuple[Any, ...]:
-    """What chose the run's test data among those of its replicates: fold, split, seed or trial."""
+def split_key(run: Run) -> tuple[Any, ...]:
+    """Key of a run's test data among its replicates: split, data seed and trial."""
     data = run.data_options
     split = None
     if data.get("split", "official") != "official":
@@ -166,26 +164,26 @@ def tested_on(run: Run) -> tuple[Any, ...]:
     return split, run.seed if data_seed is None else data_seed, run.trial
 
 
-def overlap(runs: Sequence[Run]) -> float | None:
-    """Test samples per training sample, if replicates are random splits, which share samples.
+def resampling_ratio(runs: Sequence[Run]) -> float | None:
+    """Ratio of test to training samples if the runs are random splits of the same samples.
 
-    Folds share no test samples, and official splits are the same in all replicates: None for these.
+    None for other splits: folds share no test samples, and official splits are always the same.
     """
     random_splits = all(run.data_options.get("split") == "random" for run in runs)
-    if not random_splits or len(set(map(tested_on, runs))) < 2:
+    if not random_splits or len(set(map(split_key, runs))) < 2:
         return None
     test, train = (sum(run.sizes.get(split) or 0 for run in runs) for split in ("test", "train"))
     return test / train if train else None
 
 
 def split_replicates(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
-    """Divide runs such that no replicate is in a division twice; as a rule, into one.
+    """Split runs into groups without duplicate replicates; usually there is only one group.
 
-    Runs may differ in what no option says: a trial that was drawn anew, an option that was not yet
-    recorded. None may replace another.
+    Runs with equal settings can still differ, as in a trial that was drawn again or an option that
+    was not recorded yet. No run may replace another.
 
     Returns:
-        A name for every division, empty if there is one only, and its runs.
+        Name and runs of every group; the name of a single group is empty.
     """
     table = pd.DataFrame(
         {
@@ -197,19 +195,19 @@ def split_replicates(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
     )
     earliest_first = table.sort_values("finished", kind="stable")
     version = earliest_first.groupby("replicate")["config"].transform(_ordinal)
-    divisions = table.groupby(version.reindex(table.index))
+    groups = table.groupby(version.reindex(table.index))
     return [
-        (f"config {rows['config'].min()}" if len(divisions) > 1 else "", list(rows.index))
-        for _, rows in divisions
+        (f"config {rows['config'].min()}" if len(groups) > 1 else "", list(rows.index))
+        for _, rows in groups
     ]
 
 
 def data_versions(runs: Sequence[Run]) -> dict[Run, int]:
-    """0 for most runs; 1, 2, ... where the same data options led to other data.
+    """Number the versions of the data: 0 for most runs; 1, 2, ... if equal options gave other data.
 
-    That happens when files are replaced between two runs. Runs with different seeds have different
-    fingerprints if the seed splits the data, or keeps a part of it out of the statistics that scale
-    it. Their contents are compared instead, where the records have them.
+    This happens when files are replaced between two runs. If the seed splits the data, or holds out
+    a part of it, runs with different seeds have different fingerprints: then the hashes of their
+    contents are compared, if the records have them.
     """
 
     def splits_by_seed(run: Run) -> bool:
@@ -235,49 +233,39 @@ def data_versions(runs: Sequence[Run]) -> dict[Run, int]:
 
 
 def _ordinal(values: Any) -> Any:
-    """The number of every value, in the order of first appearance; -1 for missing ones."""
+    """Number the distinct values in order of first appearance; -1 for missing values."""
     return pd.factorize(values)[0]
 
 
 def with_varied_data(
     runs: Sequence[Run], flat: Mapping[Run, Settings]
 ) -> list[tuple[Run, Settings]]:
-    """Runs with their settings, where data sets with a single run count as one setting.
+    """Pair runs with their settings, merging generated data sets that have only a single run.
 
-    That setting, ``data.seed=varied``, holds all runs of its seed. So a run on data that other
-    seeds were run on, too, is in two settings: among the replicates on the same data, and among
-    those on other data.
-
-    Args:
-        runs: of an experiment.
-        flat: their settings.
+    All runs with the seed of those single runs make up the setting ``data.seed=varied``. So a run
+    may be in two settings: with other seeds on the same data, and with the same seed on other data.
     """
 
     def all_but_data(run: Run) -> str:
         others = {name: value for name, value in flat[run].items() if name != DATA_SEED}
-        return json.dumps([others, run.model, run.holdout], sort_keys=True)
+        return _json([others, run.model, run.holdout])
 
-    alone, varied = set(), []
+    merged, varied = set(), []
     for same in group_by(runs, all_but_data).values():
-        data_sets = group_by(same, lambda run: json.dumps(flat[run].get(DATA_SEED)))
-        singles = [there[0] for there in data_sets.values() if len(there) == 1]
+        data_sets = group_by(same, lambda run: _json(flat[run].get(DATA_SEED)))
+        singles = [members[0] for members in data_sets.values() if len(members) == 1]
         for seed, members in group_by(singles, lambda run: run.seed).items():
             if len(members) > 1:
-                alone.update(members)
+                merged.update(members)
                 varied += [run for run in same if run.seed == seed]
     return [
-        *((run, flat[run]) for run in runs if run not in alone),
+        *((run, flat[run]) for run in runs if run not in merged),
         *((run, {**flat[run], DATA_SEED: VARIED}) for run in varied),
     ]
 
 
 def varying_options(table: Sequence[Settings], known: Sequence[str] = ()) -> list[str]:
-    """Options that tell settings apart, none of which follows from those before it.
-
-    Args:
-        table: the settings.
-        known: options that are known anyway.
-    """
+    """Find a minimal list of options that, beyond the known ones, distinguish the settings."""
     names = {name for row in table for name in row} - set(known)
     groups = [tuple(_json(row.get(name)) for name in known) for row in table]
     varying = []
@@ -296,11 +284,11 @@ def _json(value: Any) -> str:
 def _preference(name: str) -> tuple[int, int, bool, str]:
     first = FIRST_OPTIONS.index(name) if name in FIRST_OPTIONS else len(FIRST_OPTIONS)
     group = next((i for i, key in enumerate(GROUP_ORDER) if name.startswith(key)), len(GROUP_ORDER))
-    return first, group, name.endswith("_target_"), name  # a class says least to a reader
+    return first, group, name.endswith("_target_"), name  # class names last
 
 
 def show_value(value: Any) -> str:
-    """An option's value as it is typed on the command line."""
+    """Format the value of an option as one types it on the command line."""
     if isinstance(value, list):
         return f"[{','.join(map(show_value, value))}]"
     if value is None or isinstance(value, bool):

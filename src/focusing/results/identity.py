@@ -1,8 +1,8 @@
-"""Which configs are the same experiment, and the folder of a run.
+"""Hash of a config, the run folder that follows from it, and configs of older versions.
 
-Two configs compute the same if they differ from the schema's defaults in the same way. So an option
-that is new, and at its default, changes no hash, and finished runs stay finished. What else changes
-between versions is mapped by :func:`upgrade`: rename an option there, never in a record.
+The hash covers the options that differ from the defaults of the schema. So a new option at its
+default changes no hash, and finished runs stay finished. :func:`upgrade_config` maps other changes
+between versions: rename an option there, never in a record.
 """
 
 from __future__ import annotations
@@ -16,15 +16,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from focusing.config import OLD_NAME, SCHEMA_TARGETS, USUAL, Config, drops_rest, group_schemas
+from focusing.config import (
+    LEGACY_NAME,
+    PAPER_EDITION,
+    SCHEMA_TARGETS,
+    Config,
+    drops_last_batch,
+    group_schemas,
+)
 
 VERSION = 2
-"""Of the hash. Version 1 was made of every option, and changed with every new one."""
-IRRELEVANT = ("name", "seed", "resume", "force", "figures", "paths", "logger", "sweep")
-"""Options of a run that do not change what it computes (the seed has a folder of its own)."""
-IRRELEVANT_TO_TRAINER = ("accelerator", "devices")
-ONLOOKERS = ("progress", "throughput", "flush", "stuck", "trajectory", "trial", "windows")
-"""Callbacks that only watch; ``trial`` may end a run early, which is then not done."""
+"""Version of the hash. Version 1 covered all options, so every new option changed it."""
+UNHASHED_OPTIONS = ("name", "seed", "resume", "force", "figures", "paths", "logger", "sweep")
+"""Options that do not affect the result; the seed does, but is a part of the path itself."""
+UNHASHED_TRAINER_OPTIONS = ("accelerator", "devices")
+PASSIVE_CALLBACKS = ("progress", "throughput", "flush", "stuck", "trajectory", "trial", "windows")
+"""Callbacks that do not affect the result; ``trial`` may stop a run, but then it is not done."""
 _MODEL = "mu sigma hidden filters kernel pool features pretrained pad embedding"
 _DATA = (
     "generator n_samples classes clusters informative separation noise noise_position noise_kind "
@@ -42,17 +49,17 @@ ALWAYS_HASHED = {
     "focusing.data.cifar10": ["_target_"],
     "focusing.data.fashion": ["_target_"],
 }
-"""Options, by group or target, that once had no default: the hash holds them at any value. A new
-option does not belong here."""
+"""Options by group or target that had no default once, so the hash covers any value of them. New
+options do not belong here."""
 
 Options = Mapping[str, Any]
 
 
 def config_hash(config: Options) -> str:
-    """Ten hexadecimal digits that are equal for configs that compute the same."""
-    kept = {name: value for name, value in config.items() if name not in IRRELEVANT}
-    kept = _renamed(kept, {name: {usual: OLD_NAME} for name, usual in USUAL.items()})
-    for group, dropped in (("trainer", IRRELEVANT_TO_TRAINER), ("callbacks", ONLOOKERS)):
+    """Ten hexadecimal digits, equal for configs that compute the same."""
+    kept = {name: value for name, value in config.items() if name not in UNHASHED_OPTIONS}
+    kept = _renamed(kept, {name: {usual: LEGACY_NAME} for name, usual in PAPER_EDITION.items()})
+    for group, dropped in (("trainer", UNHASHED_TRAINER_OPTIONS), ("callbacks", PASSIVE_CALLBACKS)):
         options = kept.get(group) or {}
         kept[group] = {name: value for name, value in options.items() if name not in dropped}
     for group, options in kept.items():
@@ -68,22 +75,22 @@ def run_folder(config: Options) -> Path:
     return output.joinpath(config["name"], config_hash(config), f"seed={config['seed']}")
 
 
-def upgrade(config: Options, samples: int | None = None) -> dict[str, Any]:
-    """The config of an older record as this version would write it.
+def upgrade_config(config: Options, samples: int | None = None) -> dict[str, Any]:
+    """Convert the config of an older record to this version.
 
     Args:
-        config: of a record.
-        samples: that the run was trained on, if it got so far.
+        config: the config.
+        samples: number of training samples, if known.
     """
     upgraded = dict(config)
     optim = config.get("optim")
     if optim and "drop_last" not in optim and samples:
-        # Before the option every run trained on its last batch, unless that was a single sample.
+        # Before this option existed, runs dropped a last batch of a single sample only.
         batch_norm = bool(config["model"].get("batch_norm"))
         size = optim["batch_size"]
-        leaves_out = drops_rest("auto", samples, size, batch_norm=batch_norm)
-        trained = leaves_out and samples % size not in (0, 1)
-        upgraded["optim"] = {**optim, "drop_last": False if trained else "auto"}
+        drops_now = drops_last_batch("auto", samples, size, batch_norm=batch_norm)
+        differs = drops_now and samples % size not in (0, 1)
+        upgraded["optim"] = {**optim, "drop_last": False if differs else "auto"}
     for group, options in upgraded.items():
         schema = _schema(group, options.get("_target_") if isinstance(options, Mapping) else None)
         if schema is not None:
@@ -91,24 +98,29 @@ def upgrade(config: Options, samples: int | None = None) -> dict[str, Any]:
     return upgraded
 
 
-def current_names(record: Any) -> Any:
-    """A record, or anything else, with today's names of sizes, variants and protocols."""
+def rename_legacy_values(record: Any) -> Any:
+    """Replace the version 0.1 names of size, variant and protocol in a record.
+
+    The record need not be valid.
+    """
     if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
         return record
-    config = current_config(record["config"])
+    config = rename_legacy_options(record["config"])
     scores = record.get("scores")
-    if isinstance(scores, dict) and OLD_NAME in scores:
-        scores = {USUAL["protocol"] if key == OLD_NAME else key: scores[key] for key in scores}
+    if isinstance(scores, dict) and LEGACY_NAME in scores:
+        scores = {
+            PAPER_EDITION["protocol"] if key == LEGACY_NAME else key: scores[key] for key in scores
+        }
     return {**record, "config": config, **({"scores": scores} if "scores" in record else {})}
 
 
-def current_config(config: Options) -> dict[str, Any]:
-    """A config with today's names of sizes, variants and protocols."""
-    return _renamed(config, {name: {OLD_NAME: usual} for name, usual in USUAL.items()})
+def rename_legacy_options(config: Options) -> dict[str, Any]:
+    """Replace the version 0.1 names of size, variant and protocol in a config."""
+    return _renamed(config, {name: {LEGACY_NAME: usual} for name, usual in PAPER_EDITION.items()})
 
 
 def _renamed(config: Options, names: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """A config in which size, variant and the protocol's name are replaced."""
+    """Replace values of string options, and names of groups: option -> old -> new."""
     renamed = dict(config)
     for group, replacements in names.items():
         value = renamed.get(group)
@@ -120,7 +132,7 @@ def _renamed(config: Options, names: Mapping[str, Mapping[str, str]]) -> dict[st
 
 
 def _differing(options: Options, schema: type | None) -> dict[str, Any]:
-    """The options that are not at the schema's default."""
+    """The options that differ from the defaults of the schema."""
     defaults = _defaults(schema) if schema else {}
     kept = {}
     for name, value in options.items():
@@ -134,7 +146,7 @@ def _differing(options: Options, schema: type | None) -> dict[str, Any]:
 
 
 def _completed(options: Options, schema: type) -> dict[str, Any]:
-    """Options with the schema's defaults for those that are missing."""
+    """Fill in missing options with the defaults of the schema."""
     completed = dict(options)
     for name, default in _defaults(schema).items():
         if is_dataclass(default):
@@ -146,10 +158,10 @@ def _completed(options: Options, schema: type) -> dict[str, Any]:
 
 @cache
 def _schema(group: str, target: str | None) -> type | None:
-    """The schema of a group of options; of a network or a data set, that of its target."""
+    """The schema of a config group; for a network or data set, the schema of its target."""
     if group in SCHEMA_TARGETS:
         names = [name for name, known in SCHEMA_TARGETS[group].items() if known == target]
-        # The schema of images is for data sets of one's own.
+        # Unknown data sets are the user's own: these use the schema "images".
         return group_schemas()[group].get(names[0] if names else "images")
     kinds = {field.name: field.default_factory for field in fields(Config)}
     kind = kinds.get(group)
@@ -158,7 +170,7 @@ def _schema(group: str, target: str | None) -> type | None:
 
 @cache
 def _defaults(schema: type) -> dict[str, Any]:
-    """The defaults of a schema; what it leaves to the YAML files has none."""
+    """Defaults of a schema, without the options that only YAML files set."""
     defaults = {}
     target = getattr(schema, "_target_", "")
     group = "model" if "models" in target else "data" if target else ""

@@ -1,4 +1,4 @@
-"""What a record says about a run: its data, network, code and machine, its series and scores."""
+"""Make the record of a run: its config, data, network, code, machine, series and scores."""
 
 from __future__ import annotations
 
@@ -19,23 +19,16 @@ if TYPE_CHECKING:
     from focusing.models import Network
 
 PACKAGES = ("focusing", "torch", "pytorch-lightning", "hydra-core", "omegaconf", "numpy")
-SERIES_OF = {"accuracy": "acc", "mae": "mae"}
-"""Metric of a record -> its name in the series; of mae, less is better."""
+METRIC_KEYS = {"accuracy": "acc", "mae": "mae"}
+"""Metric of a record -> its name in the series."""
 
 Series = Mapping[str, Sequence[float]]
 
 
-def describe_start(
+def start_record(
     config: Mapping[str, Any], data: DataSet, splits: Mapping[str, Split], net: Network
 ) -> dict[str, Any]:
-    """The first half of a record, known before training.
-
-    Args:
-        config: plain containers.
-        data: the data set.
-        splits: how it is used: ``train``, ``test`` and maybe ``val``.
-        net: the network.
-    """
+    """The first half of a record, which is known before training."""
     sizes = {name: len(split.targets) for name, split in splits.items()}
     return {
         "experiment": config["name"],
@@ -61,13 +54,13 @@ def describe_start(
     }
 
 
-def describe_end(start: Mapping[str, Any], series: Series, **more: Any) -> dict[str, Any]:
-    """The whole record.
+def finish_record(start: Mapping[str, Any], series: Series, **more: Any) -> dict[str, Any]:
+    """Complete a record after training.
 
     Args:
-        start: its first half.
+        start: the first half.
         series: metric name -> value after every epoch.
-        **more: status, error, and what callbacks measured.
+        **more: status, error, and results of callbacks.
     """
     return {
         **start,
@@ -82,11 +75,11 @@ def scores(series: Series, metric: str) -> dict[str, dict[str, Any] | None]:
     """Test score and epoch, counted from 0, under every protocol.
 
     Returns:
-        ``best_test``: the best of all epochs; ``holdout``: at the epoch that is best on the
-        validation split, None without one; ``last``: after the last epoch.
+        ``best_test``: the best of all epochs; ``holdout``: at the epoch with the best validation
+        score, None without a validation split; ``last``: after the last epoch.
     """
-    short = SERIES_OF[metric]
-    test, val = series.get(f"test/{short}"), series.get(f"val/{short}")
+    key = METRIC_KEYS[metric]
+    test, val = series.get(f"test/{key}"), series.get(f"val/{key}")
     if not test:
         return {"best_test": None, "holdout": None, "last": None}
     epochs = {
@@ -106,29 +99,29 @@ def best_epoch(values: Sequence[float], metric: str) -> int:
     return list(values).index(best)
 
 
-@cache  # a process runs the code that it began with
+@cache  # the code does not change while a process runs
 def _code() -> dict[str, Any]:
     return {"versions": versions(), "git": git_state(), "machine": machine()}
 
 
 def now() -> str:
-    """The time of day, in UTC."""
+    """The current UTC time in ISO format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that can change results."""
+    """Versions of Python and of the packages that can affect results."""
     installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
             installed[package] = version(package)
-        except PackageNotFoundError:  # run from a checkout that is not installed
+        except PackageNotFoundError:  # such as focusing in a checkout that is not installed
             continue
     return installed
 
 
 def machine() -> dict[str, Any]:
-    """What decides how long a run takes: system, processor, cores, and the GPU if there is one."""
+    """The hardware and system that training time depends on."""
     import torch
 
     facts: dict[str, Any] = {
@@ -143,7 +136,7 @@ def machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The model name on Linux, elsewhere the architecture."""
+    """Model name of the processor on Linux, elsewhere the architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -153,10 +146,10 @@ def _processor() -> str:
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit of the code, and whether it was changed since; None if it is not in a repository."""
+    """Commit of the code, and whether it has uncommitted changes; None outside of a repository."""
     here = Path(__file__)
     commands = {
-        "tracked": ["ls-files", "--error-unmatch", here.name],  # not merely in somebody's .venv
+        "tracked": ["ls-files", "--error-unmatch", here.name],  # not a .venv inside another repo
         "commit": ["rev-parse", "HEAD"],
         "changes": ["status", "--porcelain", ":/src", ":/conf"],
     }

@@ -1,14 +1,14 @@
-"""What scores of several runs say: spread, intervals, tests, effect sizes. All by scipy.
+"""Statistics of scores: summaries, confidence intervals, tests and effect sizes, with scipy.
 
-Standard deviations here are those of a sample (``ddof=1``). The paper printed ``ddof=0``, which for
-its five repeats is 11 % less.
+Standard deviations are sample deviations (``ddof=1``). The paper printed ``ddof=0``, which is 11 %
+less for its five repeats.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,19 +16,18 @@ from typing import Any
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
-DDOF = 1
 CONFIDENCE = 0.95
 RESAMPLES = 9999
 MIN_FOR_INTERVAL = 3
-"""Two values have an interval of 13 deviations: print the values instead."""
+"""The interval of two values would be 13 deviations wide: print the values instead."""
 MIN_TO_RESAMPLE = 20
-"""A nominal 95 % bootstrap interval of a mean holds it in 83 % of cases with five values, in 93 %
-with twenty; Student's in 95 %: fewer values than this get the latter."""
+"""With fewer values, use Student's interval, whose coverage is the nominal 95 %. The coverage of a
+bootstrap interval of the mean is 83 % with five values, and 93 % with twenty."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval and how it was made: ``bootstrap`` (BCa), ``t`` or ``constant``."""
+    """A confidence interval and its method: ``bootstrap`` (BCa), ``t`` or ``constant``."""
 
     low: float
     high: float
@@ -36,8 +35,8 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Mean, standard deviation (``ddof=1``), best and number of some scores."""
+class ScoreSummary:
+    """Number, mean, standard deviation (``ddof=1``) and best of some scores."""
 
     n: int
     mean: float
@@ -48,26 +47,26 @@ class Spread:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the scores of one model differ from another's.
+    """Comparison of the scores of two models; all p-values are two-sided.
 
     Attributes:
-        n: numbers of scores, of the model and of the other.
+        n: number of scores of the model and of the other model.
         pairs: number of seeds that both have; 0 if they do not pair up.
-        difference: of the means, model - other.
-        test: the one that counts, ``paired`` or ``Welch``.
-        interval: of the difference, of that test; not corrected for other tests.
-        p: two-sided, of that test.
-        t_student: Student's statistic, equal variances, as in the paper.
-        p_student: two-sided.
-        p_welch: two-sided, variances may differ.
-        p_paired: two-sided, of the paired test.
-        p_resampled: the same, corrected for test sets that overlap (Nadeau and Bengio 2003); None
-            where they do not.
-        hedges_g: the difference in units of the pooled deviation, corrected for few values.
-        probability_of_improvement: that a run of the model beats a run of the other.
-        other: name of the other.
-        p_holm: p after Holm's correction over the tests of its table, once that is made.
-        p_resampled_holm: the same of p_resampled.
+        difference: difference of the means, model - other.
+        test: the test that is reported, ``paired`` or ``Welch``.
+        interval: confidence interval of the difference, not corrected for multiple tests.
+        p: p-value of the reported test.
+        t_student: Student's t, assuming equal variances, as in the paper.
+        p_student: p-value of Student's test.
+        p_welch: p-value of Welch's test, for unequal variances.
+        p_paired: p-value of the paired test.
+        p_resampled: p_paired, corrected for overlapping test sets (Nadeau and Bengio 2003); None if
+            they do not overlap.
+        hedges_g: the difference in pooled deviations, corrected for small samples.
+        probability_of_improvement: probability that a run of the model beats one of the other.
+        other: name of the other model.
+        p_holm: p after Holm's correction over all tests of a table; None before.
+        p_resampled_holm: p_resampled after Holm's correction.
     """
 
     n: tuple[int, int]
@@ -88,12 +87,12 @@ class Comparison:
     p_resampled_holm: float | None = None
 
 
-def spread(values: Sequence[float], *, lower_is_better: bool = False) -> Spread:
-    """Describe some scores, at least one."""
-    return Spread(
+def summarize(values: Sequence[float], *, lower_is_better: bool = False) -> ScoreSummary:
+    """Summarize one or more scores."""
+    return ScoreSummary(
         n=len(values),
         mean=float(np.mean(values)),
-        std=float(np.std(values, ddof=DDOF)) if len(values) > DDOF else None,
+        std=float(np.std(values, ddof=1)) if len(values) > 1 else None,
         best=min(values) if lower_is_better else max(values),
         interval=mean_interval(values),
     )
@@ -108,16 +107,16 @@ def compare(
     paired: bool = False,
     overlap: float | None = None,
 ) -> Comparison:
-    """Compare two models.
+    """Compare the scores of two models.
 
     Args:
-        ours: score of every replicate of a model, by its seed (or whatever makes a pair).
+        ours: scores of a model by the key of the replicate, such as its seed.
         theirs: scores of the other model.
-        other: its name.
-        lower_is_better: the score is an error.
-        paired: replicates have something in common that scores depend on, such as their test data:
-            the paired test counts, if all pair up. Equal seeds alone are no such thing.
-        overlap: test samples per training sample, if replicates are random splits of the same
+        other: name of the other model.
+        lower_is_better: whether the score is an error.
+        paired: report the paired test if all replicates pair up. Set it if pairs share something
+            that affects the scores, such as their test data; an equal seed is not enough.
+        overlap: ratio of test to training samples if replicates are random splits of the same
             samples.
     """
     x, y = list(ours.values()), list(theirs.values())
@@ -147,32 +146,32 @@ def compare(
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
-    """95 % interval of the mean; None for fewer than three values."""
+    """95 % confidence interval of the mean; None for fewer than three values."""
     return _interval(tuple(sorted(values)))
 
 
 def difference_interval(x: Sequence[float], y: Sequence[float]) -> Interval | None:
-    """95 % interval of mean(x) - mean(y), unpaired; None if one has fewer than three values."""
+    """95 % confidence interval of mean(x) - mean(y), unpaired; None for fewer than three values."""
     return _interval(tuple(sorted(x)), tuple(sorted(y)))
 
 
 def paired_p(gaps: Sequence[float]) -> float | None:
-    """Two-sided p of Student's paired test, from the differences of the pairs."""
+    """Two-sided p-value of Student's paired test, from the differences of the pairs."""
     if len(gaps) < 2 or _constant(gaps):
         return None
     return float(stats.ttest_1samp(gaps, 0.0).pvalue)
 
 
 def resampled_p(gaps: Sequence[float], overlap: float) -> float | None:
-    """Two-sided p of the corrected resampled t-test (Nadeau and Bengio 2003).
+    """Two-sided p-value of the corrected resampled t-test (Nadeau and Bengio 2003).
 
-    Random splits of the same samples share most of them, so their differences are not independent
-    and the paired test finds too much: the variance of the mean is larger by the share of the test
-    data.
+    Random splits of the same samples share most of them, so their differences are not independent,
+    and the p-values of the paired test are too small. The correction adds the ratio of test to
+    training samples to the 1/n in the variance of the mean.
 
     Args:
         gaps: the differences, one per split.
-        overlap: test samples per training sample.
+        overlap: ratio of test to training samples.
     """
     if len(gaps) < 2 or _constant(gaps):
         return None
@@ -181,7 +180,7 @@ def resampled_p(gaps: Sequence[float], overlap: float) -> float | None:
 
 
 def hedges_g(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Cohen's d with pooled deviation, times Hedges' exact correction for few values."""
+    """Cohen's d with pooled deviation and Hedges' exact small-sample correction."""
     freedom = len(x) + len(y) - 2
     if len(x) < 2 or len(y) < 2 or (_constant(x) and _constant(y)):
         return None
@@ -195,7 +194,7 @@ def hedges_g(x: Sequence[float], y: Sequence[float]) -> float | None:
 def probability_of_improvement(
     x: Sequence[float], y: Sequence[float], *, lower_is_better: bool = False
 ) -> float:
-    """P(a run of x beats a run of y), over all pairs, a tie counting half (Agarwal et al. 2021)."""
+    """P(a run of x beats a run of y) over all pairs; ties count half (Agarwal et al. 2021)."""
     sign = -1 if lower_is_better else 1
     gaps = sign * np.subtract.outer(np.asarray(x, float), np.asarray(y, float))
     return float(np.mean(gaps > 0) + 0.5 * np.mean(gaps == 0))
@@ -204,12 +203,12 @@ def probability_of_improvement(
 def holm(
     p_values: Sequence[float | None], counts_as: Sequence[Hashable] | None = None
 ) -> list[float | None]:
-    """Holm's correction over all tests of a table; None stays None and is not counted.
+    """Holm's correction for multiple tests; None stays None and does not count.
 
     Args:
         p_values: one per test.
-        counts_as: a label per test. Tests with the same label count once: the first stands for all,
-            and every other is corrected as if it stood in the place of the first.
+        counts_as: a label per test. Tests with the same label count as one: the first represents
+            them all, and each of the others is corrected as if it were the first.
     """
     labels = list(range(len(p_values))) if counts_as is None else counts_as
     family: dict[Hashable, float] = {}
@@ -240,17 +239,15 @@ def _t_test(
     return float(test.statistic), float(test.pvalue)
 
 
-@lru_cache(maxsize=8192)  # tables, figures and the page ask for the same ones, in any order
+@lru_cache(maxsize=8192)  # tables, figures and the page need the same intervals
 def _interval(*samples: tuple[float, ...]) -> Interval | None:
     if min(map(len, samples)) < MIN_FOR_INTERVAL:
         return None
     if all(map(_constant, samples)):
         value = float(_difference_of_means(*map(np.asarray, samples)))
         return Interval(value, value, "constant")
-    if min(map(len, samples)) >= MIN_TO_RESAMPLE:
-        interval = _bootstrap(_difference_of_means, samples)
-        if interval is not None:
-            return interval
+    if min(map(len, samples)) >= MIN_TO_RESAMPLE and (interval := _bootstrap(samples)):
+        return interval
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         test = (
@@ -262,22 +259,20 @@ def _interval(*samples: tuple[float, ...]) -> Interval | None:
     return Interval(float(low), float(high), "t")
 
 
-def _bootstrap(
-    statistic: Callable[..., Any], samples: tuple[tuple[float, ...], ...]
-) -> Interval | None:
-    """BCa, with a seed of its own so that equal records give equal tables."""
+def _bootstrap(samples: tuple[tuple[float, ...], ...]) -> Interval | None:
+    """BCa interval, with a fixed seed so that equal records give equal tables."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         low, high = stats.bootstrap(
             samples,
-            statistic,
+            _difference_of_means,
             n_resamples=RESAMPLES,
             batch=1000,  # 750 trials would take 60 MB at once
             confidence_level=CONFIDENCE,
             method="BCa",
             random_state=np.random.default_rng(0),
         ).confidence_interval
-    finite = math.isfinite(low) and math.isfinite(high)  # not if nearly all values are equal
+    finite = math.isfinite(low) and math.isfinite(high)  # false if nearly all values are equal
     return Interval(float(low), float(high), "bootstrap") if finite else None
 
 

@@ -1,7 +1,7 @@
-"""What runs leave on disk: atomic files, run folders and their claims, records, archives, studies.
+"""Files of runs: atomic writes, records, claims of run folders, archives, Optuna studies.
 
-A run writes ``result.json`` last, and atomically: its presence, with status ``done``, means that
-the run is done. ``records.jsonl.xz`` holds the records of many runs in one small file.
+A run writes ``result.json`` last, and atomically: if it exists with status ``done``, the run is
+done. ``records.jsonl.xz`` is an archive: the records of many runs in one small file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from focusing.errors import BusyError, DamagedError, UserError, printable
 from focusing.results.record_schema import SCHEMA, check_record, parse_record
-from focusing.validation import FOLDER, checker, fields, is_name, short
+from focusing.validation import FOLDER, is_name, make_validator, object_schema, short_repr
 
 if TYPE_CHECKING:
     import optuna
@@ -30,31 +30,31 @@ log = logging.getLogger(__name__)
 RECORD_FILE = "result.json"
 ARCHIVE = "records.jsonl.xz"
 FIGURES_COMPLETE = Path("figures", ".complete")
-"""In a run folder: written last, when all figures are there."""
+"""Marker in a run folder, written after all figures."""
 STUDY_SUFFIX = ".journal"
 MAX_ARCHIVE_BYTES = 2**30
-"""Limit on an unpacked archive; all published records take a thirtieth of it."""
-ARCHIVE_LINE = checker(fields({"folder": FOLDER}))
+"""Limit on the unpacked size of an archive; all published records take a thirtieth of it."""
+ARCHIVE_LINE = make_validator(object_schema({"folder": FOLDER}))
 SERIES_DIGITS = 5
-"""Significant digits of a series in an archive, more than a figure shows; scores are exact."""
+"""Significant digits of series in an archive; scores are exact."""
 
 Record = dict[str, Any]
 
 
 class FinishedError(Exception):
-    """Another process has finished the run in the meantime."""
+    """The run is already done."""
 
 
 def atomic_write(path: Path, content: Any, *, sync: bool = True) -> None:
-    """Write a file such that no reader, and no crash, ever sees half of it.
+    """Write a file such that readers see either the old or the new content, even after a crash.
 
     Args:
-        path: the file; its previous content stays until the new one is complete.
+        path: the file.
         content: bytes.
         sync: also survive a power failure.
     """
     temporary = path.with_name(f".{path.name}.part")
-    if temporary.is_symlink():  # somebody else's folder: never write through the link
+    if temporary.is_symlink():  # never write through a link that a stranger has placed
         temporary.unlink()
     try:
         with temporary.open("wb") as file:
@@ -68,15 +68,15 @@ def atomic_write(path: Path, content: Any, *, sync: bool = True) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged file, so that nothing is lost and a new one can be written."""
+    """Rename a damaged file, so that a new one can be written and nothing is lost."""
     return path.replace(path.with_name(f"{path.name}.damaged"))
 
 
-def inside(folder: Path, *names: str) -> Path:
-    """The path of names below a folder, for names that come from a file.
+def safe_join(folder: Path, *names: str) -> Path:
+    """Join a folder with names from an untrusted file.
 
     Raises:
-        UserError: a name is a path, or a link leads out of the folder.
+        UserError: a name is not a plain file name, or a link leads out of the folder.
     """
     for name in names:
         if not is_name(name):
@@ -94,7 +94,7 @@ def write_record(run_dir: Path, record: Mapping[str, Any]) -> Record:
         The record as it will be read.
 
     Raises:
-        UserError: nobody could read it, because it holds NaN or objects that are not plain.
+        UserError: the record is invalid, such as with NaN or with objects that are not JSON.
     """
     error_text = record.get("error") and printable(str(record["error"]))
     try:
@@ -108,18 +108,18 @@ def write_record(run_dir: Path, record: Mapping[str, Any]) -> Record:
 
 
 def read_record(run_dir: Path) -> Record | None:
-    """The record of a run, or None if there is none.
+    """Read the record of a run; None if there is none.
 
     Raises:
-        DamagedError: it is not what a run leaves.
-        UserError: another version has written it.
+        DamagedError: it is not a valid record.
+        UserError: it has the schema of another version.
     """
     path = run_dir / RECORD_FILE
     try:
         record: Record = parse_record(path.read_bytes())
         if isinstance(record, dict) and record.get("schema", SCHEMA) != SCHEMA:
             raise UserError(
-                f"{path} has schema {short(record['schema'])}, this version reads {SCHEMA}."
+                f"{path} has schema {short_repr(record['schema'])}, this version reads {SCHEMA}."
             )
         check_record(record)
     except FileNotFoundError:
@@ -129,29 +129,29 @@ def read_record(run_dir: Path) -> Record | None:
     return record
 
 
-def record_of(run_dir: Path) -> Record | None:
-    """The record of a run; a damaged one is set aside, and the run goes on without it."""
+def load_record(run_dir: Path) -> Record | None:
+    """Read the record of a run; set a damaged one aside with a warning, and return None."""
     try:
         return read_record(run_dir)
     except DamagedError as error:
         kept = set_aside(error.path)
-        log.warning("%s It is kept as %s; the run goes on.", error, kept.name)
+        log.warning("%s It is kept as %s; the run continues.", error, kept.name)
         return None
 
 
-def finished(run_dir: Path) -> Record | None:
-    """The record of a run that is done, else None."""
-    record = record_of(run_dir)
+def finished_record(run_dir: Path) -> Record | None:
+    """Read the record of a run; None unless the run is done."""
+    record = load_record(run_dir)
     return record if record and record["status"] == "done" else None
 
 
 def has_figures(run_dir: Path) -> bool:
-    """Whether all figures of a run have been drawn."""
+    """Whether a run folder has all its figures."""
     return (run_dir / FIGURES_COMPLETE).exists()
 
 
-def lock_of(run_dir: Path) -> FileLock:
-    """The lock that the process running in a folder holds; nobody waits for it."""
+def run_lock(run_dir: Path) -> FileLock:
+    """The lock that a process holds while it works in a run folder; acquiring does not wait."""
     return FileLock(run_dir.with_name(f".{run_dir.name}.lock"), timeout=0)
 
 
@@ -159,30 +159,30 @@ def lock_of(run_dir: Path) -> FileLock:
 def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path | None]:
     """Claim a run folder for this process.
 
-    A folder whose run is done is put aside, removed once the new run is done too, and put back if
-    the new run fails, which is then kept as ``.<name>.failed``.
+    The folder of a finished run is moved aside. It is removed when the new run is done, and moved
+    back if the new run fails; the failed run is kept as ``.<name>.failed``.
 
     Args:
-        run_dir: made if needed.
-        resume: go on from the last checkpoint if there is one, rather than begin again.
-        again: also claim a folder whose run is done.
+        run_dir: the run folder; created if needed.
+        resume: resume from the last checkpoint if there is one; else start from scratch.
+        again: repeat the run if it is done.
 
     Yields:
-        The checkpoint to go on from, or None.
+        The checkpoint to resume from, or None.
 
     Raises:
-        BusyError: another process has it.
+        BusyError: another process holds the folder.
         FinishedError: the run is done, and ``again`` is false.
     """
     aside = run_dir.with_name(f".{run_dir.name}.previous")
     run_dir.parent.mkdir(parents=True, exist_ok=True)
-    lock = lock_of(run_dir)
+    lock = run_lock(run_dir)
     try:
         lock.acquire()
     except Timeout:
         raise BusyError(f"Another process is running {run_dir}.") from None
     try:
-        if finished(run_dir):
+        if finished_record(run_dir):
             if not again:
                 raise FinishedError
             shutil.rmtree(aside, ignore_errors=True)
@@ -194,20 +194,20 @@ def claim(run_dir: Path, *, resume: bool, again: bool = True) -> Iterator[Path |
         try:
             yield last if last.exists() or last.with_name("best.ckpt").exists() else None
         except Exception:
-            if aside.exists() and not finished(run_dir):
+            if aside.exists() and not finished_record(run_dir):
                 failed = run_dir.with_name(f".{run_dir.name}.failed")
                 shutil.rmtree(failed, ignore_errors=True)
                 run_dir.rename(failed)
                 aside.rename(run_dir)
             raise
-        if finished(run_dir):
+        if finished_record(run_dir):
             shutil.rmtree(aside, ignore_errors=True)
     finally:
         lock.release()
 
 
 def _empty(run_dir: Path) -> None:
-    """Remove what an earlier run left, except damaged files that were set aside."""
+    """Remove the files of an earlier run, except damaged files that were set aside."""
     for path in run_dir.iterdir() if run_dir.is_dir() else ():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -216,12 +216,9 @@ def _empty(run_dir: Path) -> None:
 
 
 def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
-    """Write the archive of a folder; equal records make equal files.
+    """Write an archive of relative run folders and their records, without ``config.paths``.
 
-    Args:
-        folder: made if needed.
-        records: run folder, relative to this folder, and record of every run. Paths of the machine
-            in a config are left out.
+    Equal records give equal files.
     """
     lines = (
         json.dumps({"folder": name, **_published(record)}, separators=(",", ":"), allow_nan=False)
@@ -232,8 +229,8 @@ def write_archive(folder: Path, records: Iterable[tuple[str, Record]]) -> None:
     atomic_write(folder / ARCHIVE, lzma.compress(text.encode()))
 
 
-def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:
-    """Run folder and record of every line of an archive; for a bad line its number, and why.
+def read_archive(file: Path) -> Iterator[tuple[str, Record | str]]:
+    """Yield run folder and record of every line; for an invalid line, its number and the reason.
 
     Raises:
         ValueError: the whole file is damaged.
@@ -261,11 +258,7 @@ def read_lines(file: Path) -> Iterator[tuple[str, Record | str]]:
 
 
 def read_run(folder: Path, file: Path) -> Record:
-    """The record of one run, from its own file or from an archive.
-
-    Args:
-        folder: the run folder.
-        file: the file that holds its record.
+    """Read the record of a run folder from its own file or from an archive.
 
     Raises:
         UserError: the file has changed since it was collected.
@@ -283,8 +276,8 @@ def read_run(folder: Path, file: Path) -> Record:
 
 @lru_cache(maxsize=4)
 def _cached_archive(file: Path, changed: int) -> dict[str, Record]:
-    """The records of an archive by their run folders; bad lines are left out."""
-    return {folder: record for folder, record in read_lines(file) if not isinstance(record, str)}
+    """Records of an archive by run folder, without invalid lines."""
+    return {folder: record for folder, record in read_archive(file) if not isinstance(record, str)}
 
 
 def _published(record: Mapping[str, Any]) -> Record:
@@ -297,7 +290,7 @@ def _published(record: Mapping[str, Any]) -> Record:
 
 
 def require_optuna() -> None:
-    """Say what to install if Optuna is missing."""
+    """Raise a UserError if Optuna is not installed."""
     try:
         import optuna  # noqa: F401
     except ImportError:
@@ -305,13 +298,13 @@ def require_optuna() -> None:
 
 
 def open_study(path: Path, *, after_trials: int, after_epochs: int, **options: Any) -> optuna.Study:
-    """The Optuna study of a file, which many processes share; made if needed.
+    """Open an Optuna study in a file that many processes share; created if needed.
 
     Args:
         path: the file.
-        after_trials: the first trials, this many, are never pruned,
-        after_epochs: nor is a trial before so many epochs.
-        **options: of ``optuna.create_study``.
+        after_trials: number of first trials that are never pruned.
+        after_epochs: number of epochs before a trial may be pruned.
+        **options: options of ``optuna.create_study``.
     """
     require_optuna()
     import optuna
@@ -320,7 +313,7 @@ def open_study(path: Path, *, after_trials: int, after_epochs: int, **options: A
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A process that was killed leaves its lock behind: taken over after so many seconds.
+    # Take over the lock of a killed process after this many seconds.
     lock = JournalFileSymlinkLock(str(path), grace_period=5)
     return optuna.create_study(
         study_name="focusing",

@@ -1,1 +1,1 @@
-"""From a run to a network that can be used elsewhere: prune, export, predict."""
+"""Use trained networks: prune, export, predict."""

@@ -1,4 +1,4 @@
-"""What travels with an exported network: how to prepare inputs, and what outputs mean."""
+"""The card in an exported file: how to prepare inputs, and the meaning of outputs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -35,11 +38,11 @@ KEY = "focusing"
 """Key of the card in the metadata of a file."""
 SCHEMA = 1
 MAX_VALUES = 2**26
-"""Values of a sample: a thousand times the largest of our data sets."""
+"""Limit on the values of a sample: a thousand times the largest of our data sets."""
 READING_OPTIONS = ("coefficients", "frames", "window", "hop", "bands", "interpolation")
-"""Options of data sets that say how files are read."""
+"""Options of data sets that define how files are read."""
 MAX_PIXELS = {"clt": 1.0}
-"""Largest raw value of images, where it is not 255."""
+"""Largest raw pixel value of data sets where it is not 255."""
 
 
 def _check_printable(name: str) -> str:
@@ -49,48 +52,45 @@ def _check_printable(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_check_printable)]
-Count = Annotated[int, Field(ge=0)]
-Size = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0)]
 Tile = Annotated[list[Annotated[int, Field(ge=-1)]], Field(min_length=3, max_length=3)]
-"""Neurons, first input (-1: a list of inputs) and number of inputs."""
+"""Number of neurons, first input (-1 for a list of inputs) and number of inputs."""
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 
 
 @dataclass(frozen=True, config=STRICT)
 class Card:
-    """Plain values only. A card may come from a stranger's file, so all of them are checked.
+    """How to use an exported network. All fields are validated: files may come from strangers.
 
     Args:
         data: name of the data set.
-        shape: of a raw sample, one number or three.
-        classes: names of the classes; none for regression.
-        factor: raw values are multiplied by it; nested lists that fit a sample.
-        offset: is added then.
-        top: raw values of images go from 0 to it.
-        border: number of zeros around a raw image.
-        pad: number of zeros on either side of a prepared row.
-        vocabulary: number of different tokens; 0: inputs are values.
-        reading: options that say how files become raw samples.
-        model: config of the network, with its sizes.
-        tiles: number of inputs and tiles of the banded layers, by name.
-        pruned: share of the focused layers' connections that was dropped.
+        shape: shape of a raw sample, with one or three dimensions.
+        classes: names of the classes; empty for regression.
+        factor: raw values are multiplied by it; a number, or nested lists that broadcast.
+        offset: added after multiplying.
+        top: largest raw value of images.
+        border: width of the zero border of images, added before scaling.
+        pad: number of zeros on either side of a row, added after scaling.
+        vocabulary: number of different tokens; 0 if inputs are not tokens.
+        reading: options for reading files.
+        model: config of the network, including input and output sizes.
+        tiles: number of inputs and tiles of every banded layer, by name.
+        pruned: fraction of the focused layers' connections that was dropped.
         schema: version of this format.
     """
 
     data: Name
-    shape: Annotated[list[Size], Field(min_length=1, max_length=3)]
+    shape: Annotated[list[PositiveInt], Field(min_length=1, max_length=3)]
     classes: list[Name]
     factor: Any = 1.0
     offset: Any = 0.0
-    top: Share = 255.0
-    border: Count = 0
-    pad: Count = 0
-    vocabulary: Count = 0
-    reading: dict[str, Size | str] = field(default_factory=dict)
+    top: NonNegativeFloat = 255.0
+    border: NonNegativeInt = 0
+    pad: NonNegativeInt = 0
+    vocabulary: NonNegativeInt = 0
+    reading: dict[str, PositiveInt | str] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
-    tiles: dict[str, tuple[Size, list[Tile]]] = field(default_factory=dict)
-    pruned: Share = 0.0
+    tiles: dict[str, tuple[PositiveInt, list[Tile]]] = field(default_factory=dict)
+    pruned: NonNegativeFloat = 0.0
     schema: Annotated[int, Field(ge=SCHEMA)] = SCHEMA
 
     @model_validator(mode="after")
@@ -133,12 +133,12 @@ class Card:
         return functional.pad(samples, (self.pad, self.pad)) if self.pad else samples
 
     def to_json(self) -> str:
-        """Write the card as text."""
+        """Encode as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str | None, file: Any) -> Card:
-        """Read and check a card; the file is for the error message."""
+        """Decode and validate a card; ``file`` is for error messages."""
         try:
             schema = json.loads(text or "")["schema"]
         except (KeyError, TypeError, ValueError):
@@ -156,16 +156,14 @@ class Card:
             fault = error.errors()[0]
             where = ".".join(map(str, fault["loc"]))
             reason = fault["msg"].removeprefix("Input ").removeprefix("Value error, ")
-            raise UserError(
-                f"{file} has a card that makes no sense: {f'{where} {reason}'.strip()}."
-            ) from None
+            raise UserError(f"{file} has an invalid card: {f'{where} {reason}'.strip()}.") from None
 
 
 _CARD = TypeAdapter(Card)
 
 
 def allowed_outputs(classes: int) -> Sequence[int]:
-    """Give the numbers of outputs that a network may have: two classes may share one."""
+    """Possible numbers of outputs: one per class; two classes may share one logit."""
     return {0: (1,), 2: (1, 2)}.get(classes, (classes,))
 
 
@@ -174,8 +172,8 @@ def describe_network(run: Trained, net: Network, exported: Any = None) -> Card:
 
     Args:
         run: the run.
-        net: its network, which may have been pruned.
-        exported: the network for inference that is written to a file.
+        net: its network, possibly pruned.
+        exported: the network for inference that is exported, if any.
     """
     options, scale = run.config["data"], run.data.preparation
     padding = options.get("pad", 0)
@@ -208,7 +206,7 @@ def describe_network(run: Trained, net: Network, exported: Any = None) -> Card:
 
 
 def sparsity_of(net: Network) -> float:
-    """Give the share of the focused layers' connections that were pruned."""
+    """Fraction of the focused layers' connections that was pruned."""
     layers = net.focused_layers().values()
     dropped = sum(int((~layer.mask).sum()) for layer in layers if layer.mask is not None)
     return dropped / max(1, sum(layer.weight.numel() for layer in layers))

@@ -1,4 +1,4 @@
-"""``focusing export``: a network as a file that is known to work, and how such a file is run."""
+"""``focusing export``: write a network to a file, verify it, and read such files."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ if TYPE_CHECKING:  # an exported file is used without the code that trains
 SUFFIXES = {"onnx": ".onnx", "exported-program": ".pt2", "safetensors": ".safetensors"}
 Forward = Callable[[Tensor], Tensor]
 MAX_SAMPLES = 64
-"""Real samples on which an exported file is compared with the network."""
+"""Test samples on which an exported file is compared with the network."""
 TOLERANCE = 1e-4
-"""Largest difference that is rounding, relative to the largest output."""
-SMALL_NETWORK, MAX_FOLDED = 2**26, 1000
-"""Bytes of a network that any file may describe, and how much smaller a pruned one may be."""
+"""Largest allowed difference, relative to the largest output."""
+SMALL_NETWORK, MAX_COMPRESSION = 2**26, 1000
+"""Bytes of a network that a file of any size may describe; for larger networks, the maximum ratio
+of the network's to the file's size."""
 PROGRAM = "exported-program"
-"""A format that needs trust: the graph of an exported program can name ``torch.os.system``."""
+"""A format that needs trust: the graph of an exported program can call ``torch.os.system``."""
 EXTRA_FILE = f"{KEY}.json"
 WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-"""With this variable torch.load unpickles tensors and nothing else, whoever calls it."""
+"""Environment variable that makes every torch.load unpickle tensors only."""
 
 
 def run(args: argparse.Namespace) -> None:
-    """Export the network of a run, and print what was written."""
+    """Export the network of a run, and print a summary."""
     from focusing.shipping.prune import pruned_copy
     from focusing.shipping.trained import load_run
 
@@ -68,26 +69,30 @@ def run(args: argparse.Namespace) -> None:
 
 
 class Exported(NamedTuple):
-    """What was written, and how it compares with the network."""
+    """Result of an export.
+
+    Attributes:
+        card: the card in the file.
+        samples: number of test samples on which the file was compared with the network.
+        error: largest difference, relative to the largest output.
+        tiling: a sentence about the tiles of the focused layers.
+    """
 
     card: Card
     samples: int
-    """Real samples on which it was compared."""
     error: float
-    """Largest difference, relative to the largest output."""
     tiling: str
-    """What became of the focused layers, in a sentence."""
 
 
 def export_network(
     trained: Trained, net: Network, path: Path, *, kind: str, sparse: bool
 ) -> Exported:
-    """Write a network, run the file, and compare.
+    """Write a network to a file, run the file, and compare the outputs.
 
     Args:
         trained: the run that the network comes from.
-        net: the network, which may have been pruned.
-        path: the file; in the end it exists only if it works.
+        net: the network, possibly pruned.
+        path: the file; it is kept only if the outputs agree.
         kind: a key of ``SUFFIXES``.
         sparse: compute focused layers in tiles.
     """
@@ -98,7 +103,7 @@ def export_network(
     card = describe_network(trained, net, fast)
     unfinished = path.with_name(f".part.{path.name}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished.unlink(missing_ok=True)  # a link in a stranger's folder may lead anywhere
+    unfinished.unlink(missing_ok=True)  # it could be a link to any other file
     try:
         example = batch.inputs.new_zeros(2, *batch.inputs.shape[1:])
         write_exported(kind, unfinished, fast, example, card)
@@ -115,7 +120,7 @@ def export_network(
 
 @torch.no_grad()
 def _compare(path: Path, net: Network, inputs: Tensor) -> float:
-    """Largest relative difference, over batches of one and of many."""
+    """Largest relative difference, over a batch of one and a batch of many."""
     forward, _ = read_exported(path, trust=True)
     expected = net.eval()(inputs)
     expected = torch.cat([expected[:1], expected])
@@ -131,7 +136,7 @@ def _describe_tiling(net: Network, fast: nn.Module) -> str:
         if isinstance(layer, BandedLinear) and layer.work < 1 and name in focused
     }
     if not work:
-        return "No tiles pay: it is stored dense."
+        return "Tiles would not be faster: it is stored dense."
     sizes = {name: layer.weight.numel() for name, layer in focused.items()}
     products = sum(size * work.get(name, 1.0) for name, size in sizes.items())
     return (
@@ -141,18 +146,25 @@ def _describe_tiling(net: Network, fast: nn.Module) -> str:
 
 
 def write_exported(kind: str, path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
-    """Write a network for inference in a format of ``SUFFIXES``; batches may have any size.
+    """Write a network for inference, for batches of any size.
 
-    The example has at least two samples; some formats keep it.
+    Args:
+        kind: a key of ``SUFFIXES``.
+        path: the file.
+        net: the network.
+        example: an input batch of at least two samples; some formats store it.
+        card: the card to put into the file.
     """
     with _quiet():
         _WRITERS[kind](path, net, example, card)
 
 
 def read_exported(path: Path, *, trust: bool = False) -> tuple[Forward, Card]:
-    """Read an exported network: a function from inputs to outputs, and its card.
+    """Read an exported network: its forward function and its card.
 
-    ``trust`` runs programs too, which can do more than compute outputs.
+    Args:
+        path: the file.
+        trust: also read exported programs, which can run any code.
     """
     kinds = {suffix: kind for kind, suffix in SUFFIXES.items()}
     if path.suffix == ".pt":
@@ -185,7 +197,7 @@ def read_exported(path: Path, *, trust: bool = False) -> tuple[Forward, Card]:
 
 @torch.no_grad()
 def _check_outputs(path: Path, forward: Forward, card: Card) -> None:
-    """Refuse a card of another network now, not after half of the inputs."""
+    """Reject a card that does not fit the network, before any inputs are read."""
     outputs = forward(card.prepare(np.zeros((1, *card.shape))))
     if outputs.dim() != 2 or outputs.shape[1] not in allowed_outputs(len(card.classes)):
         raise UserError(
@@ -210,7 +222,7 @@ def _write_onnx(path: Path, net: nn.Module, example: Tensor, card: Card) -> None
     graphs = [model.graph, *model.functions]
     nodes = [node for graph in graphs for node in (graph, *graph.node)]
     values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
-    for item in (*nodes, *values):  # remove the paths of this machine
+    for item in (*nodes, *values):  # remove paths on this machine
         item.doc_string = ""
         del item.metadata_props[:]
     onnx.helper.set_model_props(model, {KEY: card.to_json()})
@@ -234,16 +246,16 @@ def _write_program(path: Path, net: nn.Module, example: Tensor, card: Card) -> N
     program = torch.export.export(net, (example,), dynamic_shapes=batch)
     for module in program.graph_module.modules():
         if isinstance(module, fx.GraphModule):
-            for node in module.graph.nodes:  # remove the paths of this machine
+            for node in module.graph.nodes:  # remove paths on this machine
                 node.meta.pop("stack_trace", None)
                 node.meta.pop("nn_module_stack", None)
-    buffer = io.BytesIO()  # else the name of the file would be part of it
+    buffer = io.BytesIO()  # else the file would contain its own name
     torch.export.save(program, buffer, extra_files={EXTRA_FILE: card.to_json()})
     path.write_bytes(buffer.getvalue())
 
 
 def _read_program(path: Path) -> tuple[Forward, Card]:
-    """Read a file that is trusted: its graph may name any function of torch."""
+    """Read a trusted file: its graph may call any function of torch."""
     extra = {EXTRA_FILE: ""}
     with _weights_only():
         program = torch.export.load(path, extra_files=extra)
@@ -252,9 +264,9 @@ def _read_program(path: Path) -> tuple[Forward, Card]:
 
 @contextmanager
 def _weights_only() -> Iterator[None]:
-    """Keep ``torch.export.load`` from unpickling code, to which it resorts for tensors.
+    """Keep ``torch.export.load`` from unpickling code where it falls back to pickle for tensors.
 
-    Its opaque constants are still unpickled: this is a second fence, trust is the first.
+    It still unpickles opaque constants, so this does not replace trust.
     """
     before = os.environ.get(WEIGHTS_ONLY)
     os.environ[WEIGHTS_ONLY] = "1"
@@ -270,12 +282,12 @@ def _weights_only() -> Iterator[None]:
 def _write_safetensors(path: Path, net: nn.Module, example: Tensor, card: Card) -> None:
     safetensors = _import_extra("safetensors.torch")
     state = {name: value.contiguous() for name, value in net.state_dict().items()}
-    # save_file would make a file that only its owner may read.
+    # save_file would write a file that only its owner can read.
     path.write_bytes(safetensors.save(state, metadata={KEY: card.to_json()}))
 
 
 def _read_safetensors(path: Path) -> tuple[Forward, Card]:
-    """Read the weights; the network is built again from the card."""
+    """Build the network from the card, and load the weights."""
     with _import_extra("safetensors").safe_open(path, "pt") as file:
         card = Card.from_json((file.metadata() or {}).get(KEY), path)
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
@@ -285,7 +297,7 @@ def _read_safetensors(path: Path) -> tuple[Forward, Card]:
     with torch.device("meta"):
         built = build_network(model)
     described, size = sum(weight.nbytes for weight in built.parameters()), path.stat().st_size
-    if described > max(SMALL_NETWORK, MAX_FOLDED * size):  # before it is allocated
+    if described > max(SMALL_NETWORK, MAX_COMPRESSION * size):  # before allocating it
         raise UserError(
             f"{path} has {format_bytes(size)}: too few for the network of "
             f"{format_bytes(described)} that it describes."
@@ -308,7 +320,7 @@ def _import_extra(name: str) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what torch says about its own future, and about packages that nobody needs."""
+    """Silence torch's deprecation warnings and its hints about optional packages."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""``focusing predict``: what a network says about files; files that do not fit are refused."""
+"""``focusing predict``: predictions of a network for files, which are validated."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Samples = NDArray[Any]
 BATCH_SIZE = 1024
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 BYTE_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
-"""Modes of images with values from 0 to 255, or with two values."""
+"""Modes of images with 8 bits per channel, or one."""
 CAMERA_FORMATS = ("MPO",)
-"""Formats whose first frame is the picture."""
+"""Formats with several frames, of which the first is the picture."""
 MAX_CELL = 30
-"""Characters of a cell in a message."""
+"""Maximum characters of a table cell in an error message."""
 
 
 def run(args: argparse.Namespace) -> None:
@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def load_model(path: Path, *, trust: bool = False) -> tuple[Forward, Card]:
-    """Load a network and its card from a run folder or an exported file, a program if trusted."""
+    """Load a network and its card from a run folder or an exported file."""
     if path.is_dir():
-        from focusing.shipping.trained import load_run  # with all the code that trains
+        from focusing.shipping.trained import load_run  # imports all training code
 
         trained = load_run(path)
         return trained.net.to_inference(), describe_network(trained, trained.net)
@@ -66,11 +66,11 @@ def load_model(path: Path, *, trust: bool = False) -> tuple[Forward, Card]:
 
 @torch.no_grad()
 def predict_file(forward: Forward, card: Card, path: Path, top: int = 1) -> list[dict[str, Any]]:
-    """Predict for every sample of a file.
+    """Predict every sample of a file.
 
     Returns:
-        Per sample ``input``, and the ``top`` best ``classes`` with their probabilities, or the
-        ``value``.
+        For every sample a dict with ``input`` and either ``classes``, the ``top`` likeliest with
+        their probabilities, or ``value``.
     """
     samples = read_samples(path, card)
     names = [str(path)] if len(samples) == 1 else [f"{path}[{n}]" for n in range(len(samples))]
@@ -88,7 +88,7 @@ def predict_file(forward: Forward, card: Card, path: Path, top: int = 1) -> list
 
 
 def probabilities(outputs: Tensor) -> Tensor:
-    """Probabilities (N, classes); two classes may share one output, the logit of the second."""
+    """Probabilities (N, classes); a single output is the logit of the second of two classes."""
     if outputs.shape[1] == 1:
         second = outputs.sigmoid()
         return torch.cat([1 - second, second], dim=1)
@@ -115,8 +115,8 @@ def read_samples(path: Path, card: Card) -> Samples:
     """Read the raw samples (N, *shape) of a file.
 
     Args:
-        path: an image, a recording (wav), a table (csv: a row per sample) or arrays (npz, npy).
-        card: of the network that they are for.
+        path: an image, a recording (wav), a table (csv, one row per sample) or arrays (npz, npy).
+        card: card of the network.
     """
     if not path.exists():
         raise UserError(f"{path} does not exist.")
@@ -139,7 +139,7 @@ def read_samples(path: Path, card: Card) -> Samples:
 
 
 def _check_range(path: Path, samples: Samples, card: Card) -> None:
-    if _takes_images(card):  # pixels from 0 to 1 where 255 is white would all look black
+    if _takes_images(card):  # also catches pixels from 0 to 1 where 255 is white
         high = samples.max()
         if high > 1.01 * card.top or (samples.dtype.kind == "f" and 0 < high <= 1 < card.top):
             raise UserError(
@@ -182,19 +182,19 @@ def _read_image(path: Path, card: Card) -> Samples:
 
 
 def _to_bytes(path: Path, image: Image.Image) -> Image.Image:
-    """Convert an image to one byte per value, without transparency."""
+    """Convert an image to 8 bits per channel, without transparency."""
     if image.mode.startswith("I;16"):
         values: NDArray[Any] = np.asarray(image) / 257  # 65535 becomes 255
         return Image.fromarray(values.round().astype(np.uint8))
     if image.mode not in BYTE_MODES:
         raise UserError(
-            f"{path} has pixels of the kind {image.mode}, whose range is not known: save it as a "
-            "grey or colour image of 8 or 16 bits."
+            f"{path} has pixels of mode {image.mode}, whose range is unknown: save it as a grey or "
+            "colour image of 8 or 16 bits."
         )
     if image.has_transparency_data:
         image = image.convert("RGBA")
         if image.getchannel("A").getextrema()[0] != 255:
-            raise UserError(f"{path} is transparent in places: put it on a background first.")
+            raise UserError(f"{path} has transparent pixels: put it on a background first.")
         return image.convert("RGB")
     return image
 
@@ -214,7 +214,7 @@ def _read_recording(path: Path, card: Card) -> Samples:
 
 
 def _read_table(path: Path) -> NDArray[np.float64]:
-    """Read a row per sample; a first row without any number names the columns."""
+    """Read a CSV file with one row per sample; a first row without numbers is a header."""
     if path.stat().st_size > max_read():
         raise UserError(f"{path} is too large: split it into files of {format_bytes(max_read())}.")
     try:
@@ -270,7 +270,7 @@ def _read_array(path: Path) -> Samples:
 
 
 def _reshape(path: Path, values: Samples, card: Card) -> Samples:
-    """Make (N, *shape) of one sample or many, flat or not."""
+    """Reshape one or many samples, flat or not, to (N, *shape)."""
     shape = tuple(card.shape)
     without_channel = shape[:-1] if shape[-1] == 1 else shape
     for sample in (shape, without_channel, (math.prod(shape),)):

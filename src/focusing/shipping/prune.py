@@ -1,4 +1,4 @@
-"""``focusing prune``: how far a network can be pruned, and the network that is left."""
+"""``focusing prune``: score a network at many pruning thresholds, and prune it at one of them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from focusing.training.trainer import build_trainer, fit
 
 Point = dict[str, Any]
 FINE_TUNING_RATE = 0.1
-"""Learning rates of fine-tuning, as a share of those of the run."""
+"""Factor on the learning rates of the run."""
 
 
 def run(args: argparse.Namespace) -> None:
-    """Try all thresholds, prune at one of them, write ``pruned.pt`` and ``pruning.json``."""
+    """Score all thresholds, prune at one, and write ``pruned.pt`` and ``pruning.json``."""
     if args.keep_accuracy == "twin" and args.dense_twin is None:
         raise UserError("--keep-accuracy twin: which one? Add --dense-twin RUN_DIR.")
     trained = load_run(args.run)
@@ -57,9 +57,8 @@ def run(args: argparse.Namespace) -> None:
     if args.sparsity is not None:
         threshold = threshold_for(trained.net, args.sparsity)
     points = sweep_thresholds(trained, twin, judge)
-    whole = points[0]  # t = 0
-    unpruned = {name: whole[name] for name in ("judged", "test")}
-    dense = {name: whole[f"twin_{name}"] for name in unpruned} if twin is not None else None
+    unpruned = {name: points[0][name] for name in ("judged", "test")}  # t = 0
+    dense = {name: points[0][f"twin_{name}"] for name in unpruned} if twin is not None else None
     keeps = {"own": largest_that_keeps(points, unpruned["judged"], trained.metric)}
     if dense is not None:
         keeps["twin"] = largest_that_keeps(points, dense["judged"], trained.metric)
@@ -97,11 +96,11 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(report, indent=1))
     console.print(_summary(report))
-    console.print(f"{folder / 'pruned.pt'} and {folder / 'pruning.json'} are written.")
+    console.print(f"Wrote {folder / 'pruned.pt'} and {folder / 'pruning.json'}.")
 
 
 def check_twin(trained: Trained, twin: Trained) -> None:
-    """Refuse a twin that cannot be compared."""
+    """Reject a twin that is not comparable."""
     if twin.net.focused_layers():
         raise UserError(f"{twin.folder} is not a dense twin: its network focuses.")
     if twin.data.fingerprint != trained.data.fingerprint:
@@ -121,13 +120,13 @@ def sweep_thresholds(trained: Trained, twin: Trained | None, judge: str) -> list
     """Score the network at every threshold of the paper.
 
     Args:
-        trained: a run with focus.
-        twin: a dense run on the same data, whose smallest weights are dropped at equal sparsity.
-        judge: the split that chooses.
+        trained: a run of a focusing network.
+        twin: a dense run on the same data; its smallest weights are dropped at equal sparsity.
+        judge: the split that chooses the threshold.
 
     Returns:
-        ``threshold``, ``sparsity``, and scores on the judging and the test split: ``judged`` and
-        ``test`` of the network, ``twin_judged`` and ``twin_test`` of the pruned twin.
+        For every threshold ``threshold``, ``sparsity``, and scores on the split ``judge`` and the
+        test split: ``judged`` and ``test`` of the network, ``twin_judged`` and ``twin_test``.
     """
     points: list[Point] = []
     for name, split in {"judged": judge, "test": "test"}.items():
@@ -144,7 +143,7 @@ def sweep_thresholds(trained: Trained, twin: Trained | None, judge: str) -> list
 
 
 def largest_that_keeps(points: Sequence[Point], minimum: float, metric: str) -> Point | None:
-    """Find the last point of a sweep that is at least as good as a score; None: none is."""
+    """Find the last point of a sweep that is at least as good as a score; None if there is none."""
     sign = -1 if metric == "mae" else 1
     kept = [point for point in points if sign * point["judged"] >= sign * minimum]
     return kept[-1] if kept else None
@@ -152,7 +151,7 @@ def largest_that_keeps(points: Sequence[Point], minimum: float, metric: str) -> 
 
 @torch.no_grad()
 def threshold_for(net: Network, sparsity: float) -> float:
-    """Find the threshold that drops this share of the connections of all focused layers."""
+    """Find the threshold that drops a fraction of the connections of all focused layers."""
     if not 0 <= sparsity < 1:
         raise UserError(f"--sparsity {sparsity:g} must be at least 0 and less than 1.")
     phi = torch.cat([layer.phi().abs().flatten() for layer in net.focused_layers().values()])
@@ -163,7 +162,7 @@ def threshold_for(net: Network, sparsity: float) -> float:
 
 
 def pruned_copy(net: Network, threshold: float) -> Network:
-    """Copy a network without the connections whose phi is below a threshold."""
+    """Copy a network, and drop the connections whose phi is below a threshold."""
     pruned = copy.deepcopy(net)
     for layer in pruned.focused_layers().values():
         layer.prune(threshold)
@@ -171,11 +170,11 @@ def pruned_copy(net: Network, threshold: float) -> Network:
 
 
 def connections_per_neuron(net: Network, threshold: float) -> dict[str, dict[str, float]]:
-    """Count the connections that neurons of the focused layers keep.
+    """Count the connections that the neurons of the focused layers keep.
 
     Returns:
-        Per layer the ``least``, ``median`` and ``most`` of a neuron, and how many neurons keep
-        none: ``empty``.
+        For every layer the ``least``, ``median`` and ``most`` connections of a neuron, and the
+        number of neurons without any: ``empty``.
     """
     return {
         name: {
@@ -189,9 +188,9 @@ def connections_per_neuron(net: Network, threshold: float) -> dict[str, dict[str
 
 
 def fine_tune(trained: Trained, net: Network, epochs: int) -> None:
-    """Train a pruned network of a run in place; what was dropped stays dropped.
+    """Train a pruned network in place; dropped connections stay dropped.
 
-    Learning rates are a tenth of the run's, and constant. The run's own network stays as it is.
+    The learning rates are constant, at a tenth of the run's. ``trained.net`` does not change.
     """
     optim = Optim(**trained.config["optim"])
     rates = {
@@ -214,10 +213,10 @@ def fine_tune(trained: Trained, net: Network, epochs: int) -> None:
 
 
 def inference_size(net: Network) -> dict[str, float]:
-    """Measure the network for inference.
+    """Measure the folded and the sparse network for inference.
 
     Returns:
-        ``folded_bytes`` and ``sparse_bytes``, and ``work``: the share of the products of all
+        ``folded_bytes``, ``sparse_bytes``, and ``work``: the fraction of the multiplications of all
         linear layers that the sparse network computes.
     """
     sizes: dict[str, float] = {}
@@ -236,8 +235,8 @@ def inference_size(net: Network) -> dict[str, float]:
 
 
 def write_pruned(folder: Path, net: Network, report: Mapping[str, Any]) -> None:
-    """Write the network, with its masks, and the report."""
-    text = json.dumps(report, indent=1, allow_nan=False)  # may fail, so before anything is written
+    """Write the network with its masks, and the report."""
+    text = json.dumps(report, indent=1, allow_nan=False)  # first, because it may fail
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / "pruning.json", text.encode())
     facts = {name: report["chosen"][name] for name in ("threshold", "sparsity", "epochs")}
@@ -246,7 +245,7 @@ def write_pruned(folder: Path, net: Network, report: Mapping[str, Any]) -> None:
 
 
 def _scores(trained: Trained, net: Network, judge: str) -> dict[str, float]:
-    """Score a network on the judging and the test split."""
+    """Score a network on the split ``judge`` and the test split."""
     splits = {"judged": judge, "test": "test"}
     return {name: trained.scores(split, net)[trained.metric] for name, split in splits.items()}
 
@@ -257,25 +256,21 @@ def _warn(text: str) -> None:
 
 def _warn_of_empty(sparsity: float, counts: dict[str, dict[str, float]]) -> None:
     if sparsity == 1:
-        _warn("every connection of the focused layers is dropped: inputs do not matter any more.")
+        _warn("all connections of the focused layers are dropped: outputs ignore the inputs.")
         return
     empty = [f"{count['empty']:.0f} of {name}" for name, count in counts.items() if count["empty"]]
     if empty:
-        _warn(
-            "some neurons keep no connection, and give the same for all inputs: "
-            f"{', '.join(empty)}."
-        )
+        _warn(f"some neurons keep no connection, so their output is constant: {', '.join(empty)}.")
 
 
 def _curve_table(
     points: Sequence[Point], keeps: dict[str, Point | None], judge: str, metric: str
 ) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="pruning phi < t", title_justify="left")
-    scores = {"judged": judge, "test": "test", "twin_test": "twin by magnitude"}
-    if judge == "test":
-        del scores["judged"]
-    if "twin_test" not in points[0]:
-        del scores["twin_test"]
+    scores = {} if judge == "test" else {"judged": judge}
+    scores["test"] = "test"
+    if "twin_test" in points[0]:
+        scores["twin_test"] = "twin by magnitude"
     for name in ["t", "dropped", *scores.values()]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("last t as good", no_wrap=True)

@@ -1,4 +1,4 @@
-"""Load what a run left: its network and its data."""
+"""Load the trained network and the data of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from focusing.data import Batches, DataSet, Split
 from focusing.data.batches import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
-from focusing.results.identity import current_config
+from focusing.results.identity import rename_legacy_options
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.metrics import score
 from focusing.training.trainer import (
@@ -26,35 +26,44 @@ from focusing.training.trainer import (
     resolve_source,
     split_data,
 )
-from focusing.validation import AT_LEAST_ONE, COUNT, LABEL, PROTOCOL, SHARE, TEXT, checker, fields
+from focusing.validation import (
+    AT_LEAST_ONE,
+    COUNT,
+    LABEL,
+    PROTOCOL,
+    SHARE,
+    TEXT,
+    make_validator,
+    object_schema,
+)
 
 PRUNED = "pruned.pt"
-_TARGET = fields({"_target_": TEXT, "name": LABEL})
-RUN_CONFIG = checker(
-    fields(
+_TARGET = object_schema({"_target_": TEXT, "name": LABEL})
+RUN_CONFIG = make_validator(
+    object_schema(
         {
             "seed": COUNT,
             "data": _TARGET,
             "model": _TARGET,
-            "optim": fields({"batch_size": AT_LEAST_ONE}),
-            "protocol": fields({"name": PROTOCOL, "holdout": SHARE}),
-            "paths": fields({"data_dir": TEXT}),
+            "optim": object_schema({"batch_size": AT_LEAST_ONE}),
+            "protocol": object_schema({"name": PROTOCOL, "holdout": SHARE}),
+            "paths": object_schema({"data_dir": TEXT}),
         }
     )
 )
-"""The options of ``config.yaml`` that this module reads; others are checked where they are read."""
+"""Checks the options of ``config.yaml`` that this module reads."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network with the data that it was made for.
+    """A trained network and its data.
 
     Args:
         folder: the run folder.
-        config: of the run.
-        net: in eval mode, at the epoch that the run's protocol chose.
+        config: config of the run.
+        net: the network in eval mode, at the epoch chosen by the protocol of the run.
         data: the data set.
-        splits: ``train``, ``test`` and, if the run held something out, ``val``.
+        splits: ``train``, ``test`` and, with a holdout, ``val``.
     """
 
     folder: Path
@@ -65,22 +74,22 @@ class Trained:
 
     @property
     def metric(self) -> str:
-        """Name of the score: ``"acc"``, or ``"mae"``, of which less is better."""
+        """Name of the score: ``"acc"``, or ``"mae"`` (lower is better)."""
         return "acc" if self.data.classes else "mae"
 
     @property
     def labels(self) -> list[str]:
-        """Names of the classes; none for regression."""
+        """Names of the classes; empty for regression."""
         return list(self.data.labels) or [str(k) for k in range(self.data.classes)]
 
     def batches(self, split: str) -> Batches:
-        """Batches of a split, prepared for the network."""
+        """Preprocessed batches of a split."""
         samples = self.splits[split]
         return Batches(samples, evaluation_batch(samples), prepare=self.data.prepare)
 
     @torch.no_grad()
     def scores(self, split: str, net: Network | None = None) -> dict[str, float]:
-        """Loss and scores on a split of the run's network, or of another."""
+        """Loss and scores of the run's network, or of another network, on a split."""
         outputs = [(net or self.net)(batch.inputs) for batch in self.batches(split)]
         return score(outputs, [self.splits[split].targets])
 
@@ -88,13 +97,13 @@ class Trained:
 def load_run(
     folder: Path, *, pruned: bool | Path = False, data_overrides: Sequence[str] = ()
 ) -> Trained:
-    """Read a run folder.
+    """Load a run.
 
     Args:
         folder: the run folder.
-        pruned: load the network that ``focusing prune`` left there, or in another folder.
-        data_overrides: other data, as on the command line: ``data=...``, ``data.seed=3``. It is
-            prepared as the run's was, unless these say ``data.preprocess=...``.
+        pruned: load ``pruned.pt`` of ``focusing prune``, from the run folder or another one.
+        data_overrides: overrides for other data, such as ``data=...`` or ``data.seed=3``. That data
+            is preprocessed like the run's, unless ``data.preprocess=...`` is among them.
     """
     config = _read_config(folder)
     if pruned:
@@ -127,10 +136,7 @@ def load_run(
 
 
 def evaluate(folder: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
-    """Loss and test scores of the network that a run left, at the epoch that its protocol chose.
-
-    The overrides name other data, as for :func:`load_run`.
-    """
+    """Loss and scores of a trained network on test data; overrides as in :func:`load_run`."""
     scores = load_run(folder, data_overrides=overrides).scores("test")
     return {f"test/{metric}": value for metric, value in scores.items()}
 
@@ -139,7 +145,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.yaml"
     try:
         config: dict[str, Any] = yaml.safe_load(path.read_bytes())
-        config = current_config(config) if isinstance(config, dict) else config
+        config = rename_legacy_options(config) if isinstance(config, dict) else config
         RUN_CONFIG(config)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder} is not a run folder: it has no config.yaml.") from None
@@ -150,7 +156,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _other_data(config: dict[str, Any], overrides: Sequence[str]) -> DataSet:
-    """Load other data in place of the run's, prepared with the statistics of the run's."""
+    """Load other data for a run, preprocessed with the statistics of its own data."""
     trained_on = config["data"]
     other = override_data(trained_on, overrides)
     overridden = any(override.startswith("data.preprocess=") for override in overrides)

@@ -13,16 +13,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from focusing.compose import explain
+from focusing.compose import user_message
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.record import git_state, now, versions
 from focusing.results.store import (
     RECORD_FILE,
     atomic_write,
-    finished,
-    lock_of,
+    finished_record,
     read_record,
+    run_lock,
     write_record,
 )
 
@@ -100,7 +100,7 @@ def number_jobs(overrides: Sequence[Sequence[str]], first: int = 0) -> list[Job]
 
 def describe_error(error: BaseException) -> str:
     """Say in one line what went wrong."""
-    return explain(error) or repr(error)
+    return user_message(error) or repr(error)
 
 
 def swept_options(jobs: Sequence[Sequence[str]]) -> set[str]:
@@ -125,10 +125,10 @@ def record_failure(
         return
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        with lock_of(run_dir):
+        with run_lock(run_dir):
             if trace:
                 atomic_write(run_dir / "error.txt", trace.encode())
-            if finished(run_dir) or (trace and read_record(run_dir)):
+            if finished_record(run_dir) or (trace and read_record(run_dir)):
                 return
             record = {
                 "experiment": config["name"],

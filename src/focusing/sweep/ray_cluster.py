@@ -20,7 +20,7 @@ from typing import Any
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
-from focusing.config import AtLeastOne, NotNegative
+from focusing.config import AtLeastOne, NonNegative
 from focusing.errors import UserError
 from focusing.sweep.allocation import Allocation
 from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
@@ -56,7 +56,7 @@ class Ray(ClusterSweep):
         *,
         address: str,
         cpus: AtLeastOne,
-        gpus: NotNegative,
+        gpus: NonNegative,
         runs_per_job: AtLeastOne,
         per_gpu: AtLeastOne,
         init: dict[str, Any] | None = None,

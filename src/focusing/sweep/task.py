@@ -22,11 +22,11 @@ from hydra.core.utils import run_job
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.compose import check, check_devices, prepare_hydra
+from focusing.compose import check_config, check_devices, prepare_hydra
 from focusing.errors import BusyError, PrunedError, UserError
-from focusing.results.collect import published
+from focusing.results.collect import find_published
 from focusing.results.identity import run_folder
-from focusing.results.store import finished, has_figures, lock_of, read_record, record_of
+from focusing.results.store import finished_record, has_figures, load_record, read_record, run_lock
 from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import (
     Done,
@@ -85,7 +85,7 @@ class SweepTask:
         if is_stack(cfg):
             return None
         config, run_dir = self.locate(cfg)
-        if not config["force"] and finished(run_dir):
+        if not config["force"] and finished_record(run_dir):
             if config["figures"] and not has_figures(run_dir):
                 return None
             return self._run(cfg, run_dir, config)  # only compares its data
@@ -95,8 +95,8 @@ class SweepTask:
         """What became of a job that is not to be run; None: run it, if only to compare its data."""
         if config["force"] or config["resume"] == "never":
             return None
-        record = record_of(run_dir)
-        archived = None if record else published(config)
+        record = load_record(run_dir)
+        archived = None if record else find_published(config)
         if archived is not None:
             score, where = archived.scores[config["protocol"]["name"]], str(archived.path)
             return Outcome("done", True, run_dir=where, score=score, metric=archived.metric)
@@ -112,7 +112,7 @@ class SweepTask:
         from focusing.training.trainer import resolve_source
 
         self.prepare(cfg)
-        config = check(cfg)
+        config = check_config(cfg)
         resolve_source(config, strict=True)
         return config, run_folder(config)
 
@@ -124,7 +124,7 @@ class SweepTask:
     ) -> Outcome:
         where = None if run_dir is None else str(run_dir)
         try:
-            earlier = run_dir is not None and not config["force"] and bool(finished(run_dir))
+            earlier = run_dir is not None and not config["force"] and bool(finished_record(run_dir))
             score = self.task(cfg)
         except BusyError as error:
             return Outcome("busy", run_dir=where, error=str(error))
@@ -266,7 +266,7 @@ def _wait_for_release(busy: Sequence[Result], status: SweepStatus) -> list[Job]:
 
 def _is_locked(run_dir: Path) -> bool:
     try:
-        with lock_of(run_dir):
+        with run_lock(run_dir):
             return False
     except Timeout:
         return True

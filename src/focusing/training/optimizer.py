@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from focusing.config import FociOptim, Optim
-from focusing.errors import UserError, hint
+from focusing.errors import UserError, suggest
 from focusing.nn import FocusedAttention, FocusedLinear, param_groups
 
 FocusedLayer = FocusedLinear | FocusedAttention
@@ -126,7 +126,7 @@ def _optimizer_class(prefix: str, name: str) -> type[torch.optim.Optimizer]:
     ]
     if name in known:
         return getattr(torch.optim, name)  # type: ignore[no-any-return]
-    nearest = hint(name, known, cutoff=0.3)
+    nearest = suggest(name, known, cutoff=0.3)
     raise UserError(f"{prefix}.name={name} is not an optimizer of torch.optim{nearest}")
 
 

@@ -30,7 +30,7 @@ from focusing.data import DataSet
 from focusing.errors import UserError
 from focusing.results.store import atomic_write, set_aside
 from focusing.training.checkpoint import encode, fingerprint, load_verified
-from focusing.validation import TEXT, checker, fields
+from focusing.validation import TEXT, make_validator, object_schema
 
 if TYPE_CHECKING:
     from focusing.training.module import FocusingModule
@@ -88,7 +88,7 @@ def raise_if_interrupted() -> None:
 
 DATA_FILE = Path("checkpoints", "data.json")
 """In a run folder: source and fingerprint of the data, as there is no record before the end."""
-check_data_file = checker(fields({"source": TEXT, "fingerprint": TEXT}))
+check_data_file = make_validator(object_schema({"source": TEXT, "fingerprint": TEXT}))
 
 
 def save_data_fingerprint(run_dir: Path, data: DataSet) -> None:

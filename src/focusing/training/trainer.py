@@ -21,7 +21,7 @@ from pytorch_lightning.profilers import PassThroughProfiler
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from focusing.config import drops_rest
+from focusing.config import drops_last_batch
 from focusing.data import Batches, DataSet, Split, hold_out
 from focusing.data.batches import Preparation, move_if_fits
 from focusing.data.image_sets import resolve_missing
@@ -269,7 +269,7 @@ def fit(
             prepare=prepare,
             augment=augment,
             augment_seed=module.seed,
-            drop_last=drops_rest(
+            drop_last=drops_last_batch(
                 optim.drop_last, len(train.targets), optim.batch_size, batch_norm=batch_norm
             ),
         )

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from focusing.config import USUAL
+from focusing.config import PAPER_EDITION
 from focusing.errors import UserError
 from focusing.results.identity import config_hash
 from focusing.results.store import atomic_write
 from focusing.training.checkpoint import chosen_checkpoint
-from focusing.validation import is_name, leaves
+from focusing.validation import is_name, iter_leaves
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +216,9 @@ def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     names, data = _names(config), config["data"]
     label = [names["model"]]
-    label += [names[group] for group, usual in USUAL.items() if names.get(group, usual) != usual]
+    label += [
+        names[group] for group, usual in PAPER_EDITION.items() if names.get(group, usual) != usual
+    ]
     label += ["fake data"] if data.get("fake") else []
     label += ["sample"] if data.get("on_missing") == "sample" else []
     experiment = f" ({config['name']})" if "name" in config else ""
@@ -300,7 +302,9 @@ def summary_of(record: Mapping[str, Any]) -> dict[str, Any]:
             summary[name] = record[name]
     groups = {"network": "network", "test": "test_metrics", "focus": "focus", "": "measured"}
     for group, key in groups.items():
-        for name, value in leaves(record.get(key) or {}, *filter(None, [group]), separator="/"):
+        for name, value in iter_leaves(
+            record.get(key) or {}, *filter(None, [group]), separator="/"
+        ):
             if isinstance(value, int | float) and not isinstance(value, bool):
                 summary[name] = value
     return {**summary, "status": record["status"], "finished": record.get("finished")}

@@ -1,11 +1,11 @@
-"""Configs as ``focusing train`` composes them."""
+"""Helpers that compose configs as ``focusing train`` does."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from focusing.compose import check, compose_config, config_dir, hydra_ready
+from focusing.compose import check_config, compose_config, config_dir, hydra_ready
 
 
 @pytest.fixture(scope="module")
@@ -15,10 +15,10 @@ def hydra() -> Iterator[None]:
 
 
 def config(*overrides: str) -> dict[str, Any]:
-    """A checked config; needs the fixture ``hydra``."""
-    return check(compose_config(*overrides))
+    """Compose and check a config; needs the fixture ``hydra``."""
+    return check_config(compose_config(*overrides))
 
 
 def files(*groups: str) -> list[str]:
-    """The choices of groups of conf/."""
+    """Names of all files in groups of conf/."""
     return sorted(path.stem for group in groups for path in (config_dir() / group).glob("*.yaml"))

@@ -1,7 +1,4 @@
-"""A config may name what conf/ names, what the user trusts, and nothing that runs programs.
-
-Neither can Hydra's own part of a config.
-"""
+"""Configs, including Hydra's own part, may name allow-listed and trusted callables only."""
 
 import re
 import sys
@@ -16,7 +13,7 @@ from omegaconf import OmegaConf
 
 from focusing import instantiate as module
 from focusing.callbacks import ClipFoci
-from focusing.cli import take_trust
+from focusing.cli import parse_trust_and_help
 from focusing.compose import compose_config, config_dir, prepare_hydra
 from focusing.config import SCHEMA_TARGETS
 from focusing.data import DataSet
@@ -45,13 +42,13 @@ pytorch_lightning.callbacks.ModelCheckpoint pytorch_lightning.cli.LightningCLI
 pytorch_lightning.loggers.CSVLogger pytorch_lightning.strategies.DDPStrategy
 pytorch_lightning.strategies.launchers.subprocess_script._SubprocessScriptLauncher
 """
-"""What a config could call if it was trusted by package, or that look as if it could."""
+"""Dangerous callables, most of which an allow-list of packages would let through."""
 KINDS = {"callbacks": pl.Callback, "data": DataSet, "models": Network}
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A module ``own_code`` of a user, whom nobody trusts yet."""
+    """A module ``own_code`` of the user, which is not trusted yet."""
     monkeypatch.setattr(module, "_trusted", set())
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_code", raising=False)
@@ -69,18 +66,17 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_builds_what_is_ours() -> None:
+def test_own_targets_are_built() -> None:
     data = instantiate({"_target_": "focusing.data.synthetic", "n_samples": 20}, DataSet)
     assert len(data.train.targets) + len(data.test.targets) == 20
     node = {"_target_": "focusing.models.dense_mlp", "hidden": [3]}
     assert instantiate(node, Network, inputs=(2,), outputs=2)(torch.rand(3, 2)).shape == (3, 2)
-    assert isinstance(
-        instantiate({"_target_": "focusing.callbacks.ClipFoci"}, pl.Callback), ClipFoci
-    )
+    node = {"_target_": "focusing.callbacks.ClipFoci"}
+    assert isinstance(instantiate(node, pl.Callback), ClipFoci)
 
 
-def test_the_list_is_what_conf_names() -> None:
-    named = {"focusing.callbacks.SearchTrial"}  # of a search, which writes its own overrides
+def test_allow_list_equals_the_targets_in_conf() -> None:
+    named = {"focusing.callbacks.SearchTrial"}  # added by the overrides of a search
     assert "focusing.callbacks.SearchTrial" in Path(search.__file__).read_text()
     for file in config_dir().rglob("*.yaml"):
         if "hydra" not in file.parts:
@@ -91,7 +87,7 @@ def test_the_list_is_what_conf_names() -> None:
     assert named == TARGETS
 
 
-def test_everything_listed_is_of_one_kind() -> None:
+def test_every_target_returns_one_kind() -> None:
     for name in TARGETS:
         target = module._resolve(name)
         kinds = [package for package, kind in KINDS.items() if module._makes(target, kind)]
@@ -99,7 +95,9 @@ def test_everything_listed_is_of_one_kind() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS.values())
-def test_nothing_else_is_called_or_imported(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_names_are_rejected_without_importing(
+    kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "import_module", lambda home: pytest.fail(f"{home} was imported"))
     for name in NAMES.split():
         with pytest.raises(UserError, match=f"{name} is refused: a config may only name"):
@@ -109,27 +107,27 @@ def test_nothing_else_is_called_or_imported(kind: type, monkeypatch: pytest.Monk
             instantiate(node, kind)
 
 
-def test_another_kind_is_refused_before_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    def synthetic(**given: Any) -> DataSet:
+def test_targets_of_another_kind_are_rejected_without_calling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def synthetic(**options: Any) -> DataSet:
         pytest.fail("it was called")
 
     monkeypatch.setattr("focusing.data.synthetic", synthetic)
-    with pytest.raises(
-        UserError, match=r"focusing\.data\.synthetic is refused: it is not a Callback"
-    ):
+    with pytest.raises(UserError, match="focusing.data.synthetic is refused: it is not a Callback"):
         instantiate({"_target_": "focusing.data.synthetic"}, pl.Callback)
 
 
 @pytest.mark.parametrize(
     "wrap", [lambda evil: evil, lambda evil: [3, {"a": evil}], lambda evil: {"_target_": evil}]
 )
-def test_a_target_inside_is_refused(wrap: Callable[[Any], Any]) -> None:
+def test_nested_targets_are_rejected(wrap: Callable[[Any], Any]) -> None:
     evil = wrap({"_target_": "os.system", "command": "false"})
     with pytest.raises(UserError, match="Progress is given another _target_, which is refused"):
         instantiate({"_target_": "focusing.callbacks.Progress", "interval": evil}, pl.Callback)
 
 
-def test_says_what_an_object_does_not_take() -> None:
+def test_message_for_unknown_and_invalid_arguments() -> None:
     with pytest.raises(UserError, match=r"focusing\.callbacks\.ClipFoci: .*colour"):
         instantiate({"_target_": "focusing.callbacks.ClipFoci", "colour": 1}, pl.Callback)
     options = {"hidden": [2], "mu": "spread", "sigma": 0.1, "focus": "x"}
@@ -138,7 +136,7 @@ def test_says_what_an_object_does_not_take() -> None:
         instantiate(node, Network, inputs=(2,), outputs=2)
 
 
-def test_users_own_need_their_trust(own: Path) -> None:
+def test_own_callables_need_trust(own: Path) -> None:
     node = {"_target_": "own_code.Watch", "every": 3}
     with pytest.raises(UserError, match="--trust-target own_code.Watch"):
         instantiate(node, pl.Callback)
@@ -147,11 +145,11 @@ def test_users_own_need_their_trust(own: Path) -> None:
     assert vars(instantiate(node, pl.Callback)) == {"every": 3}
     with pytest.raises(UserError, match="it is not a DataSet"):
         instantiate(node, DataSet)
-    with pytest.raises(UserError, match="own_code.make is refused"):  # one name is not the module
+    with pytest.raises(UserError, match="own_code.make is refused"):  # trust is per name
         instantiate({"_target_": "own_code.make", "every": 3}, pl.Callback)
 
 
-def test_a_function_has_to_say_what_it_returns(own: Path) -> None:
+def test_functions_need_a_return_annotation(own: Path) -> None:
     trust(f"own_code.{name}" for name in ("make", "unsaid", "unknown", "missing"))
     assert vars(instantiate({"_target_": "own_code.make", "every": 2}, pl.Callback)) == {"every": 2}
     for name in ("unsaid", "unknown"):
@@ -162,7 +160,7 @@ def test_a_function_has_to_say_what_it_returns(own: Path) -> None:
         instantiate({"_target_": "own_code.missing"}, pl.Callback)
 
 
-def test_an_installed_package_may_add_its_own(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_points_add_targets(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = own.parent / "own_package-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-package\nVersion: 1.0\n")
@@ -173,10 +171,12 @@ def test_an_installed_package_may_add_its_own(own: Path, monkeypatch: pytest.Mon
         instantiate({"_target_": "own_code.make"}, pl.Callback)
 
 
-def test_trust_is_taken_from_the_command_line(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trust_target_is_removed_from_the_command_line(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trusting = "-m --trust-target a.B x=1,2 --config-dir d --trust-target=c.D ~y"
     monkeypatch.setattr(sys, "argv", ["train.py", *trusting.split()])
-    take_trust()
+    parse_trust_and_help()
     assert sys.argv == ["train.py", "-m", "x=1,2", "--config-dir", "d", "~y"]
     assert module.trusted() == {"a.B", "c.D"}
     for name in ("os", "a b.C", "a..b", "../a.b", "a.b:C", "", "a.b\n"):
@@ -184,15 +184,13 @@ def test_trust_is_taken_from_the_command_line(own: Path, monkeypatch: pytest.Mon
             trust([name])
 
 
-# Hydra's own part --------------------------------------------------------------------------------
-
 EVIL = {
     "_target_": "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
 }
 
 
 def hydra_part(**parts: Any) -> Any:
-    """Hydra's part as it is by default, with some changes."""
+    """The default ``hydra`` node of a config, with some changes."""
     plugin = {"_target_": "hydra_plugins.x.Y", "folder": "${hydra.sweep.dir}/x", "more": None}
     known: dict[str, Any] = {
         "job": {"env_set": {}, "name": "train"},
@@ -207,11 +205,10 @@ def hydra_part(**parts: Any) -> Any:
     return OmegaConf.create({"hydra": {**known, **parts}, "evil": EVIL, "os": "os"}).hydra
 
 
-def handler(**options: Any) -> dict[str, Any]:
-    return {"root": {"level": "INFO"}, "handlers": {"one": options}}
+def handler(key: str, value: str, **more: Any) -> dict[str, Any]:
+    return {"root": {"level": "INFO"}, "handlers": {"one": {key: value, **more}}}
 
 
-STDOUT = "ext://sys.stdout"
 FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
 
 
@@ -219,12 +216,12 @@ FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
     "parts",
     [
         {},
-        {"job_logging": handler(**{"class": "logging.FileHandler", "filename": FILE})},
-        {"job_logging": handler(**{"class": "logging.StreamHandler", "stream": STDOUT})},
+        {"job_logging": handler("class", "logging.FileHandler", filename=FILE)},
+        {"job_logging": handler("class", "logging.StreamHandler", stream="ext://sys.stdout")},
         {"launcher": None, "sweeper": {"_target_": "x.Y", "params": {"a": ["b", 1]}}},
     ],
 )
-def test_what_is_harmless_passes(parts: dict[str, Any]) -> None:
+def test_harmless_hydra_configs_pass(parts: dict[str, Any]) -> None:
     check_hydra(hydra_part(**parts), sweeps=True)
 
 
@@ -241,28 +238,22 @@ def test_what_is_harmless_passes(parts: dict[str, Any]) -> None:
         ({"sweeper": {"_target_": "x.Y", "a": [{"b": EVIL}]}}, r"sweeper\.a\.0\.b\._target_"),
         ({"sweeper": {"_target_": "x.Y", "a": "${evil}"}}, r"sweeper\.a\._target_"),
         ({"job": {"env_set": {"GIT_CONFIG_COUNT": "1"}}}, r"job\.env_set"),
-        (
-            {"job_logging": handler(**{"class": "subprocess.Popen"})},
-            r"one\.class='subprocess.Popen'",
-        ),
-        (
-            {"hydra_logging": handler(**{"()": EVIL["_target_"]})},
-            r"hydra_logging\.handlers\.one\.\(\)",
-        ),
-        ({"job_logging": handler(**{"class": "${os}.X"})}, r"one\.class"),
-        ({"job_logging": handler(stream="ext://os.system")}, r"one\.stream"),
-        ({"job_logging": handler(filename="/etc/passwd")}, r"one\.filename"),
-        ({"job_logging": handler(mode="w")}, r"one\.mode"),
+        ({"job_logging": handler("class", "subprocess.Popen")}, r"one\.class='subprocess.Popen'"),
+        ({"hydra_logging": handler("()", EVIL["_target_"])}, r"hydra_logging\.handlers\.one\.\(\)"),
+        ({"job_logging": handler("class", "${os}.X")}, r"one\.class"),
+        ({"job_logging": handler("stream", "ext://os.system")}, r"one\.stream"),
+        ({"job_logging": handler("filename", "/etc/passwd")}, r"one\.filename"),
+        ({"job_logging": handler("mode", "w")}, r"one\.mode"),
         ({"job_logging": {"handlers": "${evil}"}}, r"job_logging\.handlers"),
         ({"job_logging": "${evil}"}, "job_logging"),
     ],
 )
-def test_what_is_not_is_refused(parts: dict[str, Any], option: str) -> None:
+def test_harmful_hydra_configs_are_rejected(parts: dict[str, Any], option: str) -> None:
     with pytest.raises(UserError, match=rf"^hydra\..*{option}.* is refused"):
         check_hydra(hydra_part(**parts), sweeps=True)
 
 
-def test_a_callback_of_ones_own_needs_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_hydra_callbacks_need_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_trusted", {"my_code.Watch"})
     check_hydra(hydra_part(callbacks={"x": {"_target_": "my_code.Watch"}}), sweeps=False)
     with pytest.raises(UserError, match="add --trust-target my_code.Other"):
@@ -271,12 +262,12 @@ def test_a_callback_of_ones_own_needs_trust(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("choice", ["default", "none"])
 @pytest.mark.usefixtures("hydra")
-def test_hydras_own_choices_of_loggers_pass(choice: str) -> None:
+def test_hydras_own_logging_configs_pass(choice: str) -> None:
     assert compose_config(f"hydra/job_logging={choice}")
 
 
 @pytest.mark.usefixtures("hydra")
-def test_whatever_composes_is_guarded(tmp_path: Path) -> None:
+def test_every_composed_config_is_checked(tmp_path: Path) -> None:
     file = tmp_path / "touched"
     prepare_hydra()  # again
     evil = f"+hydra.callbacks.x={{_target_:{EVIL['_target_']},entrypoint:touch,args:[{file}]}}"

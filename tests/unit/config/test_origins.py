@@ -1,4 +1,4 @@
-"""Which file gave an option its value, and what --help says."""
+"""``focusing explain`` and ``focusing train --help``."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from focusing.compose import config_dir
 from focusing.errors import UserError
-from focusing.origins import explain, help_text, trace
+from focusing.origins import explain_option, help_text, trace_options
 
 HELP = [sys.executable, "-c", "from focusing.cli import main; main()", "train", "--help"]
 
@@ -27,10 +27,10 @@ HELP = [sys.executable, "-c", "from focusing.cli import main; main()", "train", 
         ("size=smoke data=mnist model.hidden", ["size.yaml", "smoke_mnist_simple"]),
     ],
 )
-def test_the_layers_of_an_option_in_order(
+def test_explain_lists_layers_in_order(
     words: str, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    explain(argparse.Namespace(words=words.split()))
+    explain_option(argparse.Namespace(words=words.split()))
     printed = capsys.readouterr().out
     places = [printed.index(name) for name in expected]
     assert places == sorted(places)
@@ -38,8 +38,8 @@ def test_the_layers_of_an_option_in_order(
     assert expected[-1] in winner
 
 
-def test_what_a_trace_says_is_what_is_composed_and_where_it_stands() -> None:
-    config, origins = trace(["data=boston", "model=focus_s", "variant=author"])
+def test_sources_match_the_composed_config_and_its_files() -> None:
+    config, origins = trace_options(["data=boston", "model=focus_s", "variant=author"])
     options = {name: places[-1] for name, places in origins.items() if "conf/" in places[-1].place}
     assert len(options) > 50
     for name, origin in options.items():
@@ -52,12 +52,12 @@ def test_what_a_trace_says_is_what_is_composed_and_where_it_stands() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"), [("optim.lrr", "did you mean optim.lr"), ("a b", "Name one")]
 )
-def test_a_wrong_name_is_a_sentence(words: str, reason: str) -> None:
+def test_unknown_options_are_rejected(words: str, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
-        explain(argparse.Namespace(words=words.split()))
+        explain_option(argparse.Namespace(words=words.split()))
 
 
-def test_help_has_no_recipes_and_every_comment() -> None:
+def test_help_shows_comments_but_no_recipes() -> None:
     text = help_text(["model=cnn_focus", "data=clt"])
     assert not re.search(r"^(recipe|schema)", text, re.MULTILINE)
     assert "variant         author, author2018, text" in text
@@ -65,7 +65,7 @@ def test_help_has_no_recipes_and_every_comment() -> None:
     assert "kernel: 5" in text
 
 
-def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+def test_broken_pipe_is_no_error(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(HELP, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path)

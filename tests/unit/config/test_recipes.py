@@ -1,4 +1,4 @@
-"""The tables in conf/recipe/ say what the paper says, of things that exist."""
+"""The recipes in conf/recipe/ are consistent, and have the settings of the paper."""
 
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ SIZES, VARIANTS = ("smoke", "quick", "short", "full"), ("text", "author", "autho
 
 
 class TestTables:
-    def test_a_key_in_braces_stands_for_several(self) -> None:
+    def test_braces_expand(self) -> None:
         assert expand_braces("lfw") == ["lfw"]
         assert expand_braces("{a, b}_c_{d,e}") == ["a_c_d", "a_c_e", "b_c_d", "b_c_e"]
 
-    def test_a_later_recipe_completes_an_earlier_one(self, tmp_path: Path) -> None:
+    def test_recipes_of_one_name_are_merged(self, tmp_path: Path) -> None:
         table = "data:\n  '{x,y}': {optim: {lr: 1, l2: 1}}\n  x: {optim: {lr: 2}}\n"
         (tmp_path / "a.yaml").write_text(table)
         (tmp_path / "b.yaml").write_text("data:\n  y: {seed: 3}\n")
@@ -29,22 +29,21 @@ class TestTables:
         assert cfg["x"] == {"optim": {"lr": 2, "l2": 1}}
         assert cfg["y"] == {"optim": {"lr": 1, "l2": 1}, "seed": 3}
 
-    def test_every_recipe_speaks_of_what_exists(self) -> None:
-        """An optional line of defaults says nothing of a key that is never looked up."""
-        data, model, optim = files("data"), files("model"), files("optim")
+    def test_recipes_refer_to_existing_configs(self) -> None:
+        """Hydra does not report recipes that are never used."""
+        data, model, experiments = files("data"), files("model"), files("experiment")
         kinds = [f"{d}_{f}" for d in data for f in FAMILIES]
-        own = files("experiment")
         known = {
             "data": data,
             "network": kinds,
             "model": [f"{d}_{m}" for d in data for m in model],
-            "rates": [f"{kind}_{o}" for kind in kinds for o in optim],
+            "rates": [f"{kind}_{optim}" for kind in kinds for optim in files("optim")],
             "author": [f"author_{kind}" for kind in kinds],
             "author_model": [f"{v}_{d}_{m}" for v in VARIANTS for d in data for m in model],
-            "experiment": [f"{e}_{m}" for e in own for m in model],
-            "variant": [f"{e}_{v}" for e in own for v in VARIANTS],
-            "variant_data": [f"{e}_{v}_{d}" for e in own for v in VARIANTS for d in data],
-            "size": [f"{e}_{s}" for e in own for s in SIZES],
+            "experiment": [f"{e}_{m}" for e in experiments for m in model],
+            "variant": [f"{e}_{v}" for e in experiments for v in VARIANTS],
+            "variant_data": [f"{e}_{v}_{d}" for e in experiments for v in VARIANTS for d in data],
+            "size": [f"{e}_{s}" for e in experiments for s in SIZES],
             "scale": [f"{s}_{kind}" for s in SIZES for kind in kinds],
         }
         recipes = read_recipes(config_dir() / "recipe")
@@ -53,7 +52,7 @@ class TestTables:
             assert f"- optional recipe/{section}: " in lines
             assert set(names) <= set(known[section]), section
 
-    def test_smoke_knows_every_network_for_images(self) -> None:
+    def test_smoke_has_recipes_for_all_image_networks(self) -> None:
         texts_and_tables = {"boston", "dna", "imdb", "reuters", "synthetic"}
         images = set(files("data")) - texts_and_tables
         keys = {f"smoke_{name}_{family}" for name in images for family in ("simple", "cnn", "vgg")}
@@ -99,22 +98,21 @@ def row(cfg: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(("data", "model"), PAPER)
-def test_plain_training_is_the_papers(data: str, model: str) -> None:
+def test_default_training_is_the_papers(data: str, model: str) -> None:
     cfg = config(f"data={data}", f"model={model}")
     assert row(cfg) == PAPER[data, model]
     optimizer = {"boston": "RMSprop", "imdb": "Adam"}.get(data, "SGD")
     assert cfg["optim"]["name"] == optimizer
     assert cfg["optim"]["momentum"] == (0.9 if optimizer == "SGD" else None)
     assert (cfg["optim"]["decay_epochs"], cfg["optim"]["clip_value"]) == ([], None)
-    trained = model.startswith("fixed") is False
-    assert cfg["model"].get("train_mu", True) is trained
+    assert cfg["model"].get("train_mu", True) is not model.startswith("fixed")
     dropout = {"[800, 800]": [0.2, 0.25], "256": [0.5, 0.5]}
     expected = dropout.get(str(cfg["model"].get("hidden")), cfg["model"].get("dropout"))
     assert cfg["model"].get("dropout") == expected
     assert cfg["protocol"]["name"] == "best_test"
 
 
-def test_how_data_is_split() -> None:
+def test_default_data_options() -> None:
     boston, dna = config("data=boston")["data"], config("data=dna")["data"]
     assert boston["split"] == "kfold10"
     assert (dna["split"], dna["test_share"], dna["split_seed"]) == ("random", None, None)
@@ -124,17 +122,12 @@ def test_how_data_is_split() -> None:
 
 
 CATSDOGS_MU = [pytest.approx(mu, abs=1e-6) for mu in np.linspace(0.1, 0.9, 40)]
+CLT_RATES = {"lr": 0.01, "lr_mu": 0.01, "lr_sigma": 0.01}
 AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
     ("mnist", "focus_s"): {"hidden": [784, 784], "decay_epochs": [100, 150], "decay": 0.5},
     ("mnist", "dense"): {"hidden": [800, 800], "input_dropout": 0.2, "dropout": [0.25, 0.25]},
     ("mnist", "cnn_focus"): {"decay_epochs": [30, 100], "decay": 0.9, "decay_sigma": 0.5},
-    ("clt", "focus_s"): {
-        "lr": 0.01,
-        "lr_mu": 0.01,
-        "lr_sigma": 0.01,
-        "decay_sigma": 0.9,
-        "init": "glorot",
-    },
+    ("clt", "focus_s"): {**CLT_RATES, "decay_sigma": 0.9, "init": "glorot"},
     ("clt", "cnn_focus"): {"init": "glorot"},
     ("cifar10", "focus_s"): {"lr": 0.1, "decay_epochs": [30, 80, 120, 180], "clip_value": 1.0},
     ("cifar10", "cnn_focus"): {"lr": 0.05, "lr_mu": 0.005, "sigma_l2": 1e-10},
@@ -147,7 +140,7 @@ AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
     ("catsdogs", "vgg_dense"): {"decay_epochs": [10, 20], "hidden": 40},
     ("boston", "focus_s"): {"sigma_range": [0.05, 1.0]},
     ("reuters", "dense"): {
-        "hidden": [150, 150],
+        "hidden": [150] * 2,
         "batch_size": 16,
         "dropout": [],
         "batch_norm": True,
@@ -157,7 +150,7 @@ AUTHOR: dict[tuple[str, str], dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("data", "model"), AUTHOR)
-def test_the_authors_variant_is_the_authors_and_can_be_built(data: str, model: str) -> None:
+def test_author_variant_has_the_authors_settings(data: str, model: str) -> None:
     few = ("data.fake=true", "data.limit_train=8", "data.limit_test=8")
     cfg = config(f"data={data}", f"model={model}", "variant=author", *few)
     assert cfg["variant"] == "author"
@@ -168,12 +161,12 @@ def test_the_authors_variant_is_the_authors_and_can_be_built(data: str, model: s
 
 
 @pytest.mark.parametrize("name", files("experiment"))
-def test_every_experiment_has_the_authors_variant(name: str) -> None:
+def test_author_variant_of_every_experiment(name: str) -> None:
     cfg = config(f"experiment={name}", "variant=author")
     assert (cfg["name"], cfg["variant"]) == (name, "author")
 
 
-def test_the_authors_learning_to_focus() -> None:
+def test_author_variant_of_learning_to_focus() -> None:
     cfg = config("experiment=learning_to_focus", "variant=author")
     data = cfg["data"]
     assert (data["generator"], data["noise_kind"]) == ("classification", "uniform")
@@ -181,7 +174,7 @@ def test_the_authors_learning_to_focus() -> None:
 
 
 @pytest.mark.parametrize("name", ["learning_to_focus", "sides", "stuck", "rescue"])
-def test_the_first_neuron_is_all_that_the_variant_of_2018_adds(name: str) -> None:
+def test_author2018_differs_from_author_in_the_neuron_only(name: str) -> None:
     cfg, author = (
         config(f"experiment={name}", f"variant={variant}") for variant in ("author2018", "author")
     )
@@ -192,13 +185,13 @@ def test_the_first_neuron_is_all_that_the_variant_of_2018_adds(name: str) -> Non
     assert dense["data"] == cfg["data"]
 
 
-def test_the_variant_of_2018_is_of_synthetic_data() -> None:
+def test_author2018_needs_synthetic_data() -> None:
     with pytest.raises(UserError, match=r"author2018 .* use data=synthetic, or variant=author\.$"):
         config("data=mnist", "variant=author2018")
 
 
 @pytest.mark.parametrize("model", ["dense", "focus_s"])
-def test_the_notebook_of_dead_inputs_has_no_dropout_clipping_or_decay(model: str) -> None:
+def test_redundancy_is_the_same_in_both_variants(model: str) -> None:
     text, code = (
         config("experiment=redundancy", f"model={model}", f"variant={variant}")
         for variant in ("text", "author")
@@ -206,7 +199,7 @@ def test_the_notebook_of_dead_inputs_has_no_dropout_clipping_or_decay(model: str
     assert {**code, "variant": "text"} == text
 
 
-def test_reuters_is_the_keras_example_that_the_text_cites() -> None:
+def test_reuters_is_the_keras_example() -> None:
     for model in ("dense", "focus_s"):
         cfg = config("data=reuters", f"model={model}")["model"]
         assert (cfg["hidden"], cfg["dropout"], cfg["batch_norm"]) == ([150], [0.5], False)
@@ -222,14 +215,14 @@ def test_reuters_is_the_keras_example_that_the_text_cites() -> None:
         (["experiment=timing", "data=mnist"], 3),
     ],
 )
-def test_short_is_all_data_for_20_epochs_at_most(overrides: list[str], epochs: int) -> None:
+def test_short_differs_from_full_in_epochs_only(overrides: list[str], epochs: int) -> None:
     short, paper = (config(*overrides, f"size={size}") for size in ("short", "full"))
     assert short["trainer"]["max_epochs"] == epochs
     paper["trainer"]["max_epochs"], paper["size"] = epochs, "short"
     assert short == paper
 
 
-def test_the_authors_numbers_of_hidden_neurons() -> None:
+def test_author_learning_rates_of_n_hidden() -> None:
     def rates(*overrides: str) -> tuple[float, ...]:
         optim = config("experiment=n_hidden", *overrides)["optim"]
         return optim["lr"], optim["lr_mu"], optim["lr_sigma"]
@@ -240,6 +233,6 @@ def test_the_authors_numbers_of_hidden_neurons() -> None:
     assert rates("data=mnist", "variant=author") == (0.1, 0.01, 0.01)
 
 
-def test_weights_start_as_the_code_did_under_both_variants() -> None:
+def test_initialization_is_the_codes_in_both_variants() -> None:
     for variant in ("text", "author"):
         assert config("data=mnist", f"variant={variant}")["model"]["init"] == "focus_glorot"

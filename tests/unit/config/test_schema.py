@@ -1,4 +1,4 @@
-"""Schemas are derived from the signatures that read the options."""
+"""Schemas that are derived from signatures."""
 
 import ast
 import dataclasses
@@ -14,20 +14,20 @@ import pytest
 from omegaconf import OmegaConf
 
 from focusing import config
-from focusing.config import SCHEMA_TARGETS, SUPPLIED, group_schemas
+from focusing.config import RUNTIME_ARGUMENTS, SCHEMA_TARGETS, group_schemas
 
 EVERY = [(group, name) for group, targets in SCHEMA_TARGETS.items() for name in targets]
 
 
 @pytest.mark.parametrize(("group", "name"), EVERY)
-def test_a_schema_has_the_parameters_of_its_target(group: str, name: str) -> None:
+def test_schema_has_the_parameters_of_its_target(group: str, name: str) -> None:
     module, _, attribute = SCHEMA_TARGETS[group][name].rpartition(".")
     parameters = inspect.signature(getattr(import_module(module), attribute)).parameters
-    expected = {key: p.default for key, p in parameters.items() if key not in SUPPLIED}
+    expected = {key: p.default for key, p in parameters.items() if key not in RUNTIME_ARGUMENTS}
     if "mu" not in expected:
-        expected.pop("focus", None)  # of the layer inside, which dense networks do not have
+        expected.pop("focus", None)  # an option of the focused layer, which is absent here
     if group == "model":
-        expected["dynamic"] = None  # foci before any network
+        expected["dynamic"] = None  # the config group dynamic, for any network
     schema = group_schemas()[group][name]
     assert schema._target_ == SCHEMA_TARGETS[group][name]  # type: ignore[attr-defined]
     values = OmegaConf.structured(schema)
@@ -36,14 +36,13 @@ def test_a_schema_has_the_parameters_of_its_target(group: str, name: str) -> Non
     for option, default in expected.items():
         if default is inspect.Parameter.empty:
             assert OmegaConf.is_missing(values, option)
-        elif option not in ("augment", "speakers"):  # a dataclass, and what a constant names
-            plain = list(default) if isinstance(default, tuple) else default
-            assert values[option] == plain
+        elif option not in ("augment", "speakers"):  # a dataclass, and a named constant
+            assert values[option] == (list(default) if isinstance(default, tuple) else default)
 
 
 @pytest.mark.parametrize(("group", "name"), EVERY)
-def test_a_number_has_the_type_of_a_number(group: str, name: str) -> None:
-    """OmegaConf converts 1 to 1.0 by it, and the hash of a config holds what comes out."""
+def test_numbers_have_the_type_of_their_default(group: str, name: str) -> None:
+    """OmegaConf uses it to convert 1 to 1.0, which affects the hash of a config."""
     schema = group_schemas()[group][name]
     types = typing.get_type_hints(schema)
     for field in dataclasses.fields(schema):
@@ -66,11 +65,11 @@ def test_a_number_has_the_type_of_a_number(group: str, name: str) -> None:
         ("Mu", Any),
     ],
 )
-def test_annotations_as_omegaconf_knows_them(annotation: str, expected: Any) -> None:
+def test_annotations_become_types_of_omegaconf(annotation: str, expected: Any) -> None:
     assert config._config_type(ast.parse(annotation, mode="eval").body) == expected
 
 
-def test_a_config_of_a_derived_schema_can_be_sent_to_another_process() -> None:
+def test_derived_schemas_can_be_unpickled_in_another_process() -> None:
     sent = OmegaConf.structured(group_schemas()["data"]["mnist"](name="mnist", split="random"))
     code = (
         "import pickle, sys, focusing.instantiate; from omegaconf import OmegaConf\n"

@@ -1,4 +1,4 @@
-"""What values may be: options against signatures, and what this machine can do."""
+"""Options checked against signatures, and limits of the machine."""
 
 import os
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class TestArguments:
             {"untyped": "x", "anything": {"a": [1]}, "other": 1.5, "kind": "uniform"},
         ],
     )
-    def test_what_fits(self, options: dict[str, Any]) -> None:
+    def test_valid_options_pass(self, options: dict[str, Any]) -> None:
         check_arguments(target, options)
 
     @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ class TestArguments:
             ("kind", "pink", "kind=pink is not one of normal, uniform"),
         ],
     )
-    def test_what_does_not(self, option: str, value: Any, expected: str) -> None:
+    def test_invalid_options_are_rejected(self, option: str, value: Any, expected: str) -> None:
         with pytest.raises(UserError, match=f"^data.{expected}"):
             check_arguments(target, {option: value}, "data.")
 
-    def test_what_no_config_can_hold(self) -> None:
+    def test_objects_cannot_be_given_in_a_config(self) -> None:
         with pytest.raises(UserError, match="console='x' cannot be given in a config"):
             check_arguments(Progress, {"console": "x"})
 
-    def test_types_that_only_a_type_checker_knows_are_not_checked(self) -> None:
+    def test_unresolvable_annotations_are_not_checked(self) -> None:
         def foreign(count: "Nowhere") -> None:  # type: ignore[name-defined] # noqa: F821
             """Has a type that does not exist."""
 
@@ -79,22 +79,20 @@ class TestArguments:
 
 
 class TestMachine:
-    def test_more_memory_than_there_is(self) -> None:
+    def test_memory_limit(self) -> None:
         check_memory(machine_memory(), "this")
         with pytest.raises(UserError, match=r"data.x=9 would take .*iB .*: this machine has .*iB"):
             check_memory(machine_memory() + 1, "data.x=9")
 
-    def test_a_container_may_have_less(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_cgroup_memory_limit(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         limit = tmp_path / "memory.max"
-        monkeypatch.setattr(validation, "GROUP_LIMIT", limit)
+        monkeypatch.setattr(validation, "CGROUP_MEMORY_LIMIT", limit)
         limit.write_text("max\n")
         whole = machine_memory.__wrapped__()
         limit.write_text("1000000\n")
         assert machine_memory.__wrapped__() == 1_000_000 < whole
 
-    def test_only_files_are_files(self, tmp_path: Path) -> None:
+    def test_check_regular(self, tmp_path: Path) -> None:
         pipe, zero = tmp_path / "pipe", Path("/dev/zero")
         os.mkfifo(pipe)
         for path, kind in ((pipe, "a pipe"), (zero, "a pipe or a dev"), (tmp_path, "a folder, ")):
@@ -104,13 +102,13 @@ class TestMachine:
         (tmp_path / "file").touch()
         check_regular(tmp_path / "file")
 
-    def test_bytes_for_people(self) -> None:
+    def test_format_bytes(self) -> None:
         counts = (5, 1024, 3 * 2**39, 2.0**90)
         expected = ["5 bytes", "1 KiB", "1.5 TiB", "1.07e+09 EiB"]
         assert [format_bytes(count) for count in counts] == expected
 
 
-def test_control_characters_do_not_reach_the_terminal() -> None:
+def test_printable_escapes_control_characters() -> None:
     assert printable("a\x1b[2Jb\u202ec\x00\udcff") == r"a\x1b[2Jb\u202ec\x00\udcff"
     assert printable("two\nlines, äöü 你好") == "two\nlines, äöü 你好"
     assert printable("abcdefgh", 6) == "abc..."

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from focusing.config import drops_rest
+from focusing.config import drops_last_batch
 from focusing.data import Batches, Split
 from focusing.data.batches import Augment, Preparation, epoch_seed, move_if_fits
 
@@ -82,7 +82,7 @@ def test_a_bundle_holds_the_same_batches_in_the_same_order() -> None:
 def test_auto_drops_a_batch_too_small_for_batch_norm(
     drop_last: bool | str, samples: int, batch_norm: bool, expected: bool
 ) -> None:
-    assert drops_rest(drop_last, samples, 32, batch_norm=batch_norm) is expected
+    assert drops_last_batch(drop_last, samples, 32, batch_norm=batch_norm) is expected
 
 
 def test_preparation_does_not_change_the_data() -> None:

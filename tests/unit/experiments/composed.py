@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from focusing.compose import check
+from focusing.compose import check_config
 from focusing.compose import compose_config as composed
 
 __all__ = ["checked", "composed"]
@@ -10,4 +10,4 @@ __all__ = ["checked", "composed"]
 
 def checked(*overrides: str) -> dict[str, Any]:
     """In plain containers."""
-    return check(composed(*overrides))
+    return check_config(composed(*overrides))

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from benchmarks.layer import PeakMemory
-from focusing.compose import check
+from focusing.compose import check_config
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
@@ -121,7 +121,7 @@ def test_a_trial_alone_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None
     for stacked, model in zip(pair, ("dense", "focus_s"), strict=True):
         alone = composed("experiment=table1", "sweep.trial=317", f"model={model}", "size=full")
         apply_trial(alone)
-        assert run_folder(check(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
+        assert run_folder(check_config(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
 
 
 def test_a_trial_that_diverges_fails_alone(tmp_path: Path, device: torch.device) -> None:

@@ -13,14 +13,14 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.compose import check
+from focusing.compose import check_config
 from focusing.errors import UserError
 from focusing.experiments import table1
 from focusing.experiments.stack_records import Pair, groups, train_group
 from focusing.experiments.table1 import check_stackable, pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
 from focusing.results.identity import run_folder
-from focusing.results.store import claim, lock_of
+from focusing.results.store import claim, run_lock
 from focusing.sweep.jobs import Done, Job, Outcome, RunsFailedError
 from focusing.sweep.status import SweepStatus
 from tests.forkserver import CONTEXT
@@ -121,7 +121,7 @@ def test_groups_train_on_a_cluster_and_the_table_appears_here(
 
 
 def test_a_trial_that_another_process_has_is_left_to_it(cfg: DictConfig, tmp_path: Path) -> None:
-    pairs = [pair_of(check(cfg), draw(0, index)) for index in (19, 117)]
+    pairs = [pair_of(check_config(cfg), draw(0, index)) for index in (19, 117)]
     with claim(run_folder(pairs[0].focused), resume=False):
         assert train_group(pairs, CPU) == 1
     assert records(tmp_path).keys() == {(117, "dense"), (117, "focus_s")}
@@ -129,7 +129,7 @@ def test_a_trial_that_another_process_has_is_left_to_it(cfg: DictConfig, tmp_pat
     assert len(records(tmp_path)) == 4
     before = records(tmp_path)
     pairs[0].dense["force"] = pairs[0].focused["force"] = True
-    with lock_of(run_folder(pairs[0].focused)):
+    with run_lock(run_folder(pairs[0].focused)):
         assert train_group(pairs, CPU) == 0
     assert records(tmp_path) == before  # the earlier results stay
 
@@ -169,7 +169,7 @@ def test_failures_are_reported_and_retried_on_demand(
 
 
 def test_a_trial_that_cannot_be_trained_fails_alone(cfg: DictConfig, tmp_path: Path) -> None:
-    config = check(cfg)
+    config = check_config(cfg)
     fixed = {"data.informative": 4, "data.n_samples": 100, "data.noise": 0, "model.hidden": [4]}
     fixed |= {"data.noise_position": "left", "optim.batch_size": 10}
     for name, value in fixed.items():
@@ -192,7 +192,7 @@ def test_a_trial_that_cannot_be_trained_fails_alone(cfg: DictConfig, tmp_path: P
 
 
 def test_groups_hold_every_trial_once_and_shapes_that_are_equal(cfg: DictConfig) -> None:
-    config = check(cfg)
+    config = check_config(cfg)
     pairs = [pair_of(config, draw(0, index)) for index in range(300)]
     stacks = list(groups(pairs, CPU))
     assert sorted(pair.trial for stack in stacks for pair in stack) == list(range(300))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from focusing.compose import check
+from focusing.compose import check_config
 from focusing.data import synthetic
 from focusing.errors import UserError
 from focusing.experiments.table1_trials import GRIDS, apply_trial, draw
@@ -110,7 +110,7 @@ def test_a_trial_becomes_ordinary_options() -> None:
     apply_trial(untouched)
     assert untouched == before  # is no trial
     apply_trial(cfg)
-    trial, config = TRIALS[317], check(cfg)
+    trial, config = TRIALS[317], check_config(cfg)
     assert config["data"]["n_samples"] == trial.n_samples
     assert config["data"]["seed"] == trial.seed
     assert config["model"]["hidden"] == trial.hidden

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from focusing.compose import check, compose_config, family, hydra_ready
+from focusing.compose import check_config, compose_config, hydra_ready, model_family
 from focusing.config import Optim
 from focusing.data import DataSet
 from focusing.errors import UserError
@@ -69,7 +69,7 @@ def hydra() -> Iterator[None]:
 @cache
 def config_of(data: str, model: str, *overrides: str) -> dict[str, Any]:
     fake = [] if data == "synthetic" else ["data.fake=true"]
-    return check(compose_config(f"data={data}", f"model={model}", *fake, *overrides))
+    return check_config(compose_config(f"data={data}", f"model={model}", *fake, *overrides))
 
 
 def built(config: dict[str, Any]) -> tuple[DataSet, Network]:
@@ -95,7 +95,7 @@ def check_step(data: DataSet, net: Network) -> None:
     [
         (model, data)
         for model in MODELS
-        for place, data in enumerate(ON.get(model, ON[family(model)]))
+        for place, data in enumerate(ON.get(model, ON[model_family(model)]))
         if place == 0 or model in EVERYWHERE  # the others differ in values, not in code
     ],
 )

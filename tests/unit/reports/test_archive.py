@@ -10,7 +10,7 @@ from focusing.cli import main as command
 from focusing.reports.archive import MAX_NEURONS, MAX_NEURONS_OF_MANY, MAX_TIMES, MAX_TIMES_OF_MANY
 from focusing.reports.foci import read_foci
 from focusing.results.collect import Run, collect
-from focusing.results.store import ARCHIVE, read_lines, write_archive
+from focusing.results.store import ARCHIVE, read_archive, write_archive
 from tests.command_line import archive as main
 from tests.unit.reports.records import add_foci, add_run
 
@@ -57,11 +57,11 @@ def test_what_an_older_version_archived_keeps_its_name(tmp_path: Path) -> None:
     first, second, results = (tmp_path / name for name in ("first", "second", "results"))
     add_run(first, "e", "boston", "dense", 0, [2.0])
     main([str(first), "--out", str(results)])
-    [(_, record)] = read_lines(results / "e" / ARCHIVE)
+    [(_, record)] = read_archive(results / "e" / ARCHIVE)
     write_archive(results / "e", [("0123456789/seed=0", record)])
     add_run(second, "e", "boston", "dense", 17, [3.0])
     main([str(second), "--out", str(results)])
-    assert "0123456789/seed=0" in dict(read_lines(results / "e" / ARCHIVE))
+    assert "0123456789/seed=0" in dict(read_archive(results / "e" / ARCHIVE))
     assert len(collect([results]).runs) == 2
 
 
@@ -69,7 +69,7 @@ def test_runs_on_other_data_keep_their_own_folder(tmp_path: Path) -> None:
     for name in "ab":
         add_run(tmp_path / name, "e", "dna", "dense", 0, [0.25], fingerprint=name)
     main([str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "results")])
-    assert len(list(read_lines(tmp_path / "results" / "e" / ARCHIVE))) == 2
+    assert len(list(read_archive(tmp_path / "results" / "e" / ARCHIVE))) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Records are found wherever they are, read once, and never counted twice."""
+"""Collecting records: search, cache, duplicates and damage."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from focusing.results.store import read_record, write_record
 from tests.unit.reports.records import add_run
 
 
-def test_a_run(tmp_path: Path) -> None:
+def test_run_has_the_values_of_its_record(tmp_path: Path) -> None:
     folder = add_run(
         tmp_path, "e", "dna", "focus_s", 17, [0.5, 0.75, 0.625], val=[0.1, 0.2, 0.3], size="quick"
     )
@@ -41,18 +41,18 @@ def test_a_run(tmp_path: Path) -> None:
         b'{"schema": 1, "config": null, "scores": 3}',
     ],
 )
-def test_other_files_are_skipped_and_counted(tmp_path: Path, content: bytes) -> None:
+def test_invalid_records_are_skipped_and_counted(tmp_path: Path, content: bytes) -> None:
     add_run(tmp_path, "e", "dna", "dense", 0, [0.5])
     for name in ("foreign", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_bytes(content)
-    for _ in range(2):  # read, then remembered
+    for _ in range(2):  # read, then cached
         collection = collect([tmp_path], tmp_path / "cache.json")
         assert (len(collection.runs), len(collection.unreadable)) == (1, 2)
         assert "Left out 2 unreadable records" in str(collection.warning())
 
 
-def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
+def test_only_changed_files_are_read_again(tmp_path: Path) -> None:
     cache = tmp_path / "report" / "cache.json"
     first = add_run(tmp_path / "runs", "e", "dna", "dense", 0, [0.5] * 10_000)
     add_run(tmp_path / "runs", "e", "dna", "dense", 17, [0.5])
@@ -75,7 +75,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"schema": 0, "files": {}}', '{"schema": 1, "files": {"a": [1]}}']
 )
-def test_a_damaged_cache_is_made_anew(tmp_path: Path, content: str) -> None:
+def test_damaged_cache_is_replaced(tmp_path: Path, content: str) -> None:
     add_run(tmp_path, "e", "dna", "dense", 0, [0.5])
     cache = tmp_path / "cache.json"
     cache.write_text(content)
@@ -83,9 +83,7 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, content: str) -> None:
     assert len(json.loads(cache.read_text())["files"]) == 1
 
 
-def test_a_file_that_cannot_be_opened_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_file_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -97,7 +95,7 @@ def test_a_file_that_cannot_be_opened_is_tried_again(
     assert len(collect([tmp_path], tmp_path / "cache.json").runs) == 1
 
 
-def test_a_copy_is_counted_once(tmp_path: Path) -> None:
+def test_copies_count_once(tmp_path: Path) -> None:
     for place, score in (("outputs", 0.5), ("results", 0.75)):
         when = f"2026-01-0{1 + (place == 'results')}T00:00:00+00:00"
         add_run(tmp_path / place, "e", "dna", "dense", 0, [score], finished=when)
@@ -106,11 +104,11 @@ def test_a_copy_is_counted_once(tmp_path: Path) -> None:
     assert collection.repeated == 1
 
 
-def test_failed_runs_stand_apart_until_they_are_repeated(tmp_path: Path) -> None:
+def test_failed_runs_are_listed_until_repeated(tmp_path: Path) -> None:
     folder = add_run(tmp_path / "a", "e", "dna", "dense", 0, [], status="failed", error="diverged")
     record = read_record(folder) or {}
-    write_record(folder, {**record, "data": None, "metric": None})  # before it had any
-    add_run(tmp_path, "e", "dna", "dense", 7, [0.5], status="pruned")  # no failure
+    write_record(folder, {**record, "data": None, "metric": None})  # failed before loading data
+    add_run(tmp_path, "e", "dna", "dense", 7, [0.5], status="pruned")  # is not a failure
     collection = collect([tmp_path])
     assert (collection.runs, [run.error for run in collection.failed]) == ((), ["diverged"])
     assert collection.failed[0].data == "dna"
@@ -121,6 +119,6 @@ def test_failed_runs_stand_apart_until_they_are_repeated(tmp_path: Path) -> None
 
 def test_hidden_folders_are_not_searched(tmp_path: Path) -> None:
     folder = add_run(tmp_path, "e", "dna", "dense", 0, [0.5])
-    folder.rename(folder.with_name(".seed=0.previous"))  # as a run that is repeated does
+    folder.rename(folder.with_name(".seed=0.previous"))  # as while a run is repeated
     collection = collect([tmp_path])
     assert (collection.runs, collection.failed, collection.unreadable) == ((), (), ())

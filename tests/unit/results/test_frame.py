@@ -1,4 +1,4 @@
-"""The tidy table of runs: replicates, settings, and what tells them apart."""
+"""The tidy table of runs: replicates, settings and the options that distinguish them."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from focusing.results.frame import (
 from tests.unit.reports.records import add_run
 
 
-def test_a_row_per_run(tmp_path: Path) -> None:
+def test_frame_has_one_row_per_run(tmp_path: Path) -> None:
     focus = {"h1": {"moved": 0.25, "inside_first": 0.5, "inside_last": 0.75}, "h2": {"moved": 0.75}}
     add_run(tmp_path, "e", "dna", "dense", 0, [0.5], val=[0.5])
     add_run(tmp_path, "e", "dna", "focus_s", 1, [0.75], focus=focus, measured={"t": {"n": 3}})
@@ -39,7 +39,7 @@ def test_a_row_per_run(tmp_path: Path) -> None:
     }
 
 
-def test_options_that_change_nothing_are_no_settings(tmp_path: Path) -> None:
+def test_options_without_effect_are_no_settings(tmp_path: Path) -> None:
     changes: list[dict[str, Any]] = [
         {},
         {"data.fold": 3, "data.split_seed": 7},
@@ -60,14 +60,14 @@ def test_options_that_change_nothing_are_no_settings(tmp_path: Path) -> None:
     assert split_replicates(runs) == [("", list(runs))]
 
 
-def test_an_unusual_share_of_validation_is_a_setting(tmp_path: Path) -> None:
+def test_unusual_holdout_is_a_setting(tmp_path: Path) -> None:
     share = {"protocol.holdout": 0.3}
     add_run(tmp_path, "e", "dna", "dense", 0, [0.5], val=[0.5], options=share)
     [run] = collect([tmp_path]).runs
     assert settings(run)["protocol.holdout"] == 0.3
 
 
-def test_options_that_follow_from_others_are_left_out() -> None:
+def test_varying_options_are_minimal() -> None:
     table = [
         {"data.name": "mnist", "optim.lr": 0.1, "optim.sigma_l2": 0.0},
         {"data.name": "lfw", "optim.lr": 0.01, "optim.sigma_l2": 0.0},
@@ -90,7 +90,7 @@ class TestDataVersions:
         pairs = sorted((run.fingerprint, version) for run, version in versions.items())
         assert pairs == [("f0", 0), ("f1", 1), ("f1", 1)]
 
-    def test_another_fold_or_split_is_not(self, tmp_path: Path) -> None:
+    def test_other_folds_and_splits_are_the_same_version(self, tmp_path: Path) -> None:
         for seed in range(3):
             mark = {"fingerprint": f"f{seed}"}
             fold, split = {"data.fold": seed}, {"data.split_seed": None}
@@ -100,7 +100,7 @@ class TestDataVersions:
         assert set(data_versions(collect([tmp_path]).runs).values()) == {0}
 
     @pytest.mark.parametrize("val", [None, [0.5]])
-    def test_where_seeds_split_the_content_counts(self, tmp_path: Path, val: Any) -> None:
+    def test_contents_are_compared_if_seeds_split(self, tmp_path: Path, val: Any) -> None:
         for seed, content in enumerate(("c0", "c0", "c1", "c1", None)):
             add_run(
                 tmp_path, "e", "lfw", "dense", seed, [0.5], val=val,
@@ -113,6 +113,6 @@ class TestDataVersions:
         assert [version for _, version in by_seed] == [0, 0, 1, 1, 0]
 
 
-def test_values_as_they_are_typed() -> None:
+def test_show_value() -> None:
     values = [None, True, 0.1, 1e-10, [8, 8], "spread"]
     assert [*map(show_value, values)] == ["null", "true", "0.1", "1e-10", "[8,8]", "spread"]

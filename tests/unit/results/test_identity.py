@@ -1,4 +1,4 @@
-"""Which configs are the same run, also after options were added."""
+"""Hashes and upgrades of configs: finished runs stay finished when options are added."""
 
 import json
 from functools import cache
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from focusing.compose import _note, check, compose_config, current_overrides
+from focusing.compose import _note, check_config, compose_config, upgrade_overrides
 from focusing.results.collect import Run, collect
-from focusing.results.identity import config_hash, run_folder, upgrade
-from focusing.results.store import finished
+from focusing.results.identity import config_hash, run_folder, upgrade_config
+from focusing.results.store import finished_record
 
 PUBLISHED = Path(__file__).parents[3] / "results"
 
@@ -41,13 +41,13 @@ class TestIdentity:
             {"paths": {"output_dir": "elsewhere"}},
             {"trainer": {"max_epochs": 3, "accelerator": "gpu", "devices": [1]}},
             {"callbacks": {"clip": {"_target_": "a"}}},
-            # Options at their defaults, as if they had just been added to the schema.
+            # Options at their defaults, as after adding them to the schema.
             {"model": {**CONFIG["model"], "focus": "gaussian", "mu_range": [0.0, 1.0]}},
             {"optim": {"lr": 0.1, "drop_last": "auto"}},
             {"data": {**CONFIG["data"], "augment": {"zoom": 0.1, "shear": 0.0}, "fold": 0}},
         ],
     )
-    def test_what_does_not_change_the_result_does_not_change_the_hash(self, change: Any) -> None:
+    def test_hash_ignores_options_without_effect(self, change: Any) -> None:
         assert config_hash({**CONFIG, **change}) == config_hash(CONFIG)
 
     @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ class TestIdentity:
             {"callbacks": {}},
         ],
     )
-    def test_what_does_changes_it(self, change: Any) -> None:
+    def test_hash_covers_options_with_effect(self, change: Any) -> None:
         assert config_hash({**CONFIG, **change}) != config_hash(CONFIG)
 
-    def test_the_order_of_keys_is_nothing(self) -> None:
+    def test_hash_ignores_the_order_of_keys(self) -> None:
         assert config_hash(dict(reversed(CONFIG.items()))) == config_hash(CONFIG)
 
-    def test_seed_0_has_a_folder(self) -> None:
+    def test_run_folder(self) -> None:
         folder = run_folder(CONFIG)
         assert folder.parts[-4:] == ("outputs", "x", config_hash(CONFIG), "seed=0")
         assert folder.is_absolute()
@@ -80,40 +80,40 @@ class TestUpgrade:
         ("samples", "batch_norm", "expected"),
         [(1250, True, False), (1250, False, "auto"), (1249, True, "auto"), (1264, True, "auto")],
     )
-    def test_an_older_run_that_was_trained_on_a_tiny_last_batch_says_so(
+    def test_drop_last_of_older_runs(
         self, samples: int, batch_norm: bool, expected: bool | str
     ) -> None:
         config = {"model": {**self.model, "batch_norm": batch_norm}, "optim": {"batch_size": 32}}
-        assert upgrade(config, samples)["optim"]["drop_last"] == expected
+        assert upgrade_config(config, samples)["optim"]["drop_last"] == expected
 
-    def test_options_that_a_record_does_not_have_are_at_their_defaults(self) -> None:
-        upgraded = upgrade({"model": self.model, "optim": {}, "trainer": {"max_epochs": 3}})
+    def test_missing_options_get_their_defaults(self) -> None:
+        upgraded = upgrade_config({"model": self.model, "optim": {}, "trainer": {"max_epochs": 3}})
         assert upgraded["optim"]["drop_last"] == "auto"
         defaults = {"limit_batches": None, "compile": False}
         assert upgraded["trainer"] == {"max_epochs": 3, **defaults}
 
-    def test_of_a_class_that_is_not_ours_nothing_is_known(self) -> None:
+    def test_unknown_targets_stay_as_they_are(self) -> None:
         config = {"model": {"_target_": "mine.Net", "width": 3}}
-        assert upgrade(config) == config
+        assert upgrade_config(config) == config
         assert config_hash(config) != config_hash({"model": {"_target_": "mine.Net"}})
 
 
-class TestOldNames:
-    """Size, variant and protocol were once all called "paper"."""
+class TestLegacyNames:
+    """In version 0.1, size, variant and protocol were all called "paper"."""
 
     @pytest.mark.parametrize("overrides", [["size=paper"], ["variant=paper", "protocol=paper"]])
-    def test_on_the_command_line_they_work_with_a_note(
+    def test_legacy_overrides_work_with_a_note(
         self, overrides: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         _note.cache_clear()
-        current = current_overrides([*overrides, "name=paper", "optim=paper"])
+        current = upgrade_overrides([*overrides, "name=paper", "optim=paper"])
         assert not any("paper" in override for override in current[:-2])
         assert current[-2:] == ["name=paper", "optim=paper"]
         assert capsys.readouterr().err.count("is now called") == len(overrides)
-        assert current_overrides(["size=quick,paper"]) == ["size=quick,full"]
+        assert upgrade_overrides(["size=quick,paper"]) == ["size=quick,full"]
         assert compose_config(*overrides) == compose_config()
 
-    def test_a_record_of_that_time_is_the_same_run(self, tmp_path: Path) -> None:
+    def test_legacy_records_are_the_same_run(self, tmp_path: Path) -> None:
         config = {**composed(), "paths": {"output_dir": str(tmp_path)}}
         assert config_hash(config) == "765333d7a6"  # as in version 0.1
         old = {"size": "paper", "variant": "paper", "protocol": {"name": "paper", "holdout": 0.0}}
@@ -123,7 +123,7 @@ class TestOldNames:
         folder = run_folder(config)
         folder.mkdir(parents=True)
         (folder / "result.json").write_text(json.dumps({**record, "metric": "accuracy"}))
-        done = finished(folder)
+        done = finished_record(folder)
         assert done is not None
         assert done["scores"]["best_test"]["value"] == 0.5
         assert done["config"] == config
@@ -134,11 +134,11 @@ class TestOldNames:
 
 @cache
 def composed(choice: str = "model=focus_s") -> dict[str, Any]:
-    return check(compose_config(choice))
+    return check_config(compose_config(choice))
 
 
 def composed_anew(run: Run) -> dict[str, Any]:
-    """What today's conf/ composes, with the values of a record; every option of it must exist."""
+    """Compose today's conf/ with the values of a record, all of whose options must exist."""
     groups = {name: composed()[name] for name in ("optim", "protocol", "trainer")}
     groups["data"] = composed(f"data={run.data}")["data"]
     groups["model"] = composed(f"model={run.model}")["model"]
@@ -149,7 +149,7 @@ def composed_anew(run: Run) -> dict[str, Any]:
     return config
 
 
-def test_every_published_record_is_valid_and_has_the_hash_of_its_config_composed_anew() -> None:
+def test_published_records_are_valid_and_keep_their_hash() -> None:
     if not PUBLISHED.is_dir():
         pytest.skip("results/ is not here: it is not part of the package.")
     collection = collect([PUBLISHED])

@@ -1,4 +1,4 @@
-"""A record is checked once: what passes can be reported, what does not is told with a reason."""
+"""Records that pass the schema can be reported; others are rejected with a reason."""
 
 import io
 import json
@@ -19,15 +19,15 @@ from focusing.reports.page.run_page import run_view
 from focusing.reports.settings import editions
 from focusing.reports.tables.files import all_tables
 from focusing.reports.terminal import summary
-from focusing.results.collect import Collection, collect, run_of
+from focusing.results.collect import Collection, collect, run_from_record
 from focusing.results.record_schema import check_record
-from focusing.results.store import ARCHIVE, read_lines
-from focusing.validation import NAME, Wrong, checker
+from focusing.results.store import ARCHIVE, read_archive
+from focusing.validation import NAME, InvalidValueError, make_validator
 from tests.unit.reports.records import SMALLEST, add_run
 
 PUBLISHED = Path(__file__).parents[3] / "results"
 EVERY = 29
-"""Which of the mutations that pass are reported on: together they take seconds."""
+"""Report every n-th of the mutated records that pass; all would take too long."""
 Change = Callable[[dict[str, Any]], object]
 NESTED: Any = []
 for _ in range(60):
@@ -36,59 +36,39 @@ STRANGE: tuple[Any, ...] = (
     None, True, -1, 0, 3, 1.5, 1e30, 10**30, math.nan, math.inf, "", "x", "../../up", "\ud800",
     "\x1b[2J", "n" * 230, [], [1], ["x"], [[0.5, 1.5]], {}, {"x": 1}, {"error": 1}, NESTED,
 )  # fmt: skip
-GONE = object()
 
 
-def paths(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the values in a container are, the container itself first."""
-    yield above
-    if isinstance(value, dict):
-        for key, below in value.items():
-            yield from paths(below, (*above, key))
-    elif isinstance(value, list):
-        for place, below in enumerate(value[:2]):
-            yield from paths(below, (*above, place))
-
-
-def mutations(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Path and outcome of every way to take a value out, or to put something strange in its place.
-
-    The outcomes share what was not changed.
-    """
-    for path in paths(value):
-        for strange in (GONE, *STRANGE):
-            if path or strange is not GONE:
-                yield path, changed(value, path, strange)
-
-
-def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
-    if not path:
-        return deepcopy(to)
-    copy = list(value) if isinstance(value, list) else dict(value)
-    if len(path) == 1 and to is GONE:
-        del copy[path[0]]
-    else:
-        copy[path[0]] = changed(value[path[0]], path[1:], to)
-    return copy
+def mutations(value: Any) -> Iterator[Any]:
+    """Every copy of nested containers with one value replaced by a strange one, or removed."""
+    yield from deepcopy(STRANGE)
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value[:2])):
+            removed = value.copy()
+            del removed[key]
+            yield removed
+            for mutated in mutations(value[key]):
+                replaced: Any = value.copy()
+                replaced[key] = mutated
+                yield replaced
 
 
 @pytest.mark.parametrize("experiment", ["redundancy", "sparsity", "table1", "timing"])
-def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path) -> None:
+def test_mutated_records_are_rejected_or_reported(experiment: str, tmp_path: Path) -> None:
     record = next(
         record
-        for _, record in read_lines(PUBLISHED / experiment / ARCHIVE)
+        for _, record in read_archive(PUBLISHED / experiment / ARCHIVE)
         if not isinstance(record, str) and record["measured"]
     )
     passed = []
-    for _, mutated in mutations(record):
+    for mutated in mutations(record):
         try:
             check_record(mutated)
-        except Wrong as error:
+        except InvalidValueError as error:
             str(error).encode()  # it can be printed
         else:
             passed.append(mutated)
     assert len(passed) > 100
-    runs = [run_of(tmp_path, mutated) for mutated in passed[::EVERY]]
+    runs = [run_from_record(tmp_path, mutated) for mutated in passed[::EVERY]]
     for clear in (all_tables, all_figures, editions):
         clear.cache_clear()  # type: ignore[attr-defined]
     collection = Collection(tuple(run for run in runs if run.status == "done"))
@@ -112,7 +92,7 @@ def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path
         (lambda r: r["data"].update(fingerprint="../x"), "data.fingerprint is not a name"),
         (lambda r: r["data"].update(informative=[3, 900], inputs=20), "not among the inputs"),
         (
-            lambda r: r["series"].update({"test/acc": [0.5, float("nan")]}),
+            lambda r: r["series"].update({"test/acc": [0.5, math.nan]}),
             "series.test/acc.1 is nan: it must be finite",
         ),
         (lambda r: r["series"].update({"train/acc": [0.5]}), "series have different lengths"),
@@ -131,40 +111,38 @@ def test_mutated_records_are_refused_or_reported(experiment: str, tmp_path: Path
         (lambda r: r.update(error="\ud800"), "error has characters that cannot be printed"),
     ],
 )
-def test_the_reason_names_the_value(tmp_path: Path, change: Change, reason: str) -> None:
+def test_reason_names_the_invalid_value(tmp_path: Path, change: Change, reason: str) -> None:
     add_run(tmp_path, "fine", "dna", "dense", 0, [0.5])
     folder = add_run(tmp_path, "e", "dna", "dense", 0, [0.5, 0.25])
     record = json.loads((folder / "result.json").read_text())
     change(record)
     (folder / "result.json").write_text(json.dumps(record))
-    for _ in range(2):  # read, then remembered
+    for _ in range(2):  # read, then cached
         collection = collect([tmp_path], tmp_path / "cache.json")
-        [(path, told)] = collection.unreadable
+        [(path, message)] = collection.unreadable
         assert path == folder / "result.json"
-        assert reason in told
+        assert reason in message
         assert [run.experiment for run in collection.runs] == ["fine"]
 
 
-def test_one_bad_line_of_an_archive_leaves_the_others(tmp_path: Path) -> None:
+def test_invalid_lines_of_an_archive_are_skipped(tmp_path: Path) -> None:
     record = {"schema": 1, **SMALLEST}
     folders = ["a/seed=0", "../up", "/root", "a//b", 3, "", "n" * 230, "b/seed=0"]
-    lines = [json.dumps({"folder": folder, **record, "seed": at}) for at, folder in
-             enumerate(folders)]  # fmt: skip
+    lines = [json.dumps({"folder": name, **record, "seed": i}) for i, name in enumerate(folders)]
     lines += ["[" * 100_000, "{", '{"folder": "c"}']
     (tmp_path / ARCHIVE).write_bytes(lzma.compress("\n".join(lines).encode()))
     collection = collect([tmp_path])
     assert [run.seed for run in collection.runs] == [0, 7]
-    assert [reason.partition(":")[0] for _, reason in collection.unreadable] == [
-        f"line {at}" for at in (2, 3, 4, 5, 6, 7, 9, 10, 11)
-    ]
+    numbers = [reason.partition(":")[0] for _, reason in collection.unreadable]
+    assert numbers == [f"line {number}" for number in (2, 3, 4, 5, 6, 7, 9, 10, 11)]
 
 
-def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+def test_pipes_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "result.json")
     assert collect([tmp_path]).unreadable == ((tmp_path / "result.json", "not a file"),)
 
 
-def test_a_cache_that_somebody_changed_is_made_anew(tmp_path: Path) -> None:
+def test_cache_with_invalid_records_is_replaced(tmp_path: Path) -> None:
     add_run(tmp_path / "runs", "e", "dna", "dense", 0, [0.5])
     cache = tmp_path / "cache.json"
     collect([tmp_path / "runs"], cache)
@@ -173,8 +151,9 @@ def test_a_cache_that_somebody_changed_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_names() -> None:
-    for value in ("a", "a b", "seed=0", "é", "x.y", "n" * 100):
-        checker(NAME)(value)
+    validate = make_validator(NAME)
+    for name in ("a", "a b", "seed=0", "é", "x.y", "n" * 100):
+        validate(name)
     for other in ("", ".", "..", ".x", "a/b", "a\\b", "a\n", "n" * 101):
-        with pytest.raises(Wrong, match="is not a name"):
-            checker(NAME)(other)
+        with pytest.raises(InvalidValueError, match="is not a name"):
+            validate(other)

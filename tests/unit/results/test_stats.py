@@ -1,4 +1,4 @@
-"""Statistics, against scipy, by hand, and against the numbers that the paper printed."""
+"""Statistics compared with scipy, with results by hand, and with the paper."""
 
 import math
 
@@ -20,7 +20,7 @@ from focusing.results.stats import (
     paired_p,
     probability_of_improvement,
     resampled_p,
-    spread,
+    summarize,
 )
 
 X, Y = [3.0, 5.0, 4.0, 8.0], [1.0, 2.0, 4.0]
@@ -38,7 +38,7 @@ def bounds(interval: Interval | None, method: str) -> tuple[float, float]:
 
 class TestThePaper:
     def test_lfw_of_635_images(self) -> None:
-        """The comments of the author's code, of two decimals, are multiples of 1/635."""
+        """The accuracies in the author's code, with two decimals, are multiples of 1/635."""
         lists = paper()["repeats"]["table2_simple"]["lfw"]
         dense, focus = (
             numbered([round(value * 6.35) / 6.35 for value in lists[model]])
@@ -70,8 +70,8 @@ class TestThePaper:
             for data, models in data_sets.items():
                 for model, values in models.items():
                     cell = tables[experiment].cells[data][model]
-                    assert spread(values).mean == pytest.approx(cell.mean, abs=0.07)
-                    assert spread(values).best == pytest.approx(cell.best, abs=0.06)
+                    assert summarize(values).mean == pytest.approx(cell.mean, abs=0.07)
+                    assert summarize(values).best == pytest.approx(cell.best, abs=0.06)
 
     @pytest.mark.parametrize(
         ("experiment", "data", "model"),
@@ -82,39 +82,37 @@ class TestThePaper:
             ("table3_transfer", "cifar10", "vgg_focus"),
         ],
     )
-    def test_its_deviations_have_ddof_0_ours_1(
-        self, experiment: str, data: str, model: str
-    ) -> None:
+    def test_paper_has_ddof_0_ours_1(self, experiment: str, data: str, model: str) -> None:
         cell = published_tables()[experiment].cells[data][model]
         values = paper()["repeats"][experiment][data][model]
         assert cell.possible
         assert cell.std_points == pytest.approx(np.std(values), rel=0.25)  # one digit
-        assert spread(values).std == pytest.approx(np.std(values) * math.sqrt(5 / 4))
+        assert summarize(values).std == pytest.approx(np.std(values) * math.sqrt(5 / 4))
 
-    def test_some_of_its_deviations_cannot_be(self) -> None:
+    def test_impossible_deviations_of_the_paper(self) -> None:
         cells = published_tables()["table2_simple"].cells
         assert not cells["clt"]["dense"].possible  # the best of five is nearer than any s allows
         assert published_tables()["table4_other"].cells["boston"]["dense"].std_points == 0.21
 
 
-def test_spread_by_hand() -> None:
-    summary = spread(X)
+def test_summarize() -> None:
+    summary = summarize(X)
     assert (summary.n, summary.mean, summary.best) == (4, 5.0, 8.0)
     assert summary.std == pytest.approx(math.sqrt(14 / 3))
-    assert spread(X, lower_is_better=True).best == 3.0
-    single = spread([2.0])
+    assert summarize(X, lower_is_better=True).best == 3.0
+    single = summarize([2.0])
     assert (single.mean, single.std, single.interval) == (2.0, None, None)
 
 
 class TestIntervals:
-    def test_few_values_get_students(self) -> None:
+    def test_few_values_use_students_interval(self) -> None:
         expected = scipy_stats.t.interval(0.95, 3, np.mean(X), scipy_stats.sem(X))
         assert bounds(mean_interval(X), "t") == pytest.approx(expected)
         welch = scipy_stats.ttest_ind(X, Y, equal_var=False).confidence_interval()
         difference = bounds(difference_interval(X, Y), "t")
         assert difference == pytest.approx((welch.low, welch.high))
 
-    def test_many_values_are_resampled(self) -> None:
+    def test_many_values_use_the_bootstrap(self) -> None:
         random = np.random.default_rng(1)
         values = random.exponential(size=100)
         expected = scipy_stats.bootstrap(
@@ -128,22 +126,22 @@ class TestIntervals:
         difference = bounds(difference_interval(list(x), list(y)), "bootstrap")
         assert difference == pytest.approx((welch.low, welch.high), abs=0.05)
 
-    def test_equal_values_give_equal_intervals_in_any_order(self) -> None:
+    def test_intervals_do_not_depend_on_order(self) -> None:
         values = list(np.random.default_rng(1).normal(size=30))
         first = bounds(mean_interval(values), "bootstrap")
         stats._interval.cache_clear()
         assert bounds(mean_interval(values[::-1]), "bootstrap") == first
 
-    def test_constants(self) -> None:
+    def test_interval_of_constants(self) -> None:
         assert bounds(mean_interval([2.0] * 30), "constant") == (2.0, 2.0)
         assert bounds(difference_interval([2.0] * 3, [1.0] * 3), "constant") == (1.0, 1.0)
 
-    def test_they_hold_the_mean_as_often_as_they_say(self) -> None:
+    def test_coverage(self) -> None:
         random = np.random.default_rng(0)
         intervals = [bounds(mean_interval(list(random.normal(size=5))), "t") for _ in range(400)]
         assert 0.92 < np.mean([low <= 0 <= high for low, high in intervals]) < 0.98
 
-    def test_where_resampling_fails_there_is_students(
+    def test_students_interval_if_the_bootstrap_fails(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(stats, "_bootstrap", lambda *_: None)
@@ -177,7 +175,7 @@ class TestComparison:
         none = compare({0: 3.0, 1: 5.0}, {2: 2.0, 3: 3.0})
         assert (none.pairs, none.p_paired) == (0, None)
 
-    def test_too_few_or_constant_scores_have_no_test(self) -> None:
+    def test_no_test_for_too_few_or_constant_scores(self) -> None:
         single = compare({0: 3.0}, {0: 2.0})
         assert (single.difference, single.probability_of_improvement) == (1.0, 1.0)
         assert single.interval is None
@@ -192,14 +190,14 @@ class TestComparison:
         expected = (5 - 7 / 3) / pooled * (1 - 3 / (4 * 5 - 1))
         assert hedges_g(X, Y) == pytest.approx(expected, rel=0.01)
 
-    def test_improvement_is_mann_whitneys_u(self) -> None:
+    def test_probability_of_improvement_is_mann_whitneys_u(self) -> None:
         # 3 beats 1, 2; 4 beats 1, 2 and ties 4; 5 and 8 beat all: (2 + 3 + 2.5 + 3) / 12
         assert probability_of_improvement(X, Y) == pytest.approx(10.5 / 12)
         assert probability_of_improvement(X, Y, lower_is_better=True) == pytest.approx(1.5 / 12)
         u = scipy_stats.mannwhitneyu(X, Y).statistic
         assert probability_of_improvement(X, Y) == pytest.approx(u / (len(X) * len(Y)))
 
-    def test_resampled_by_hand(self) -> None:
+    def test_resampled_p_by_hand(self) -> None:
         """Nadeau and Bengio: variance / n becomes variance * (1 / n + test / train)."""
         t = 2.0 / math.sqrt(1 / 3 + 1 / 4)
         assert resampled_p([1.0, 2.0, 3.0], 1 / 4) == pytest.approx(2 * scipy_stats.t.sf(t, 2))
@@ -214,7 +212,7 @@ class TestHolm:
         assert holm([0.01, None, 0.04]) == [pytest.approx(0.02), None, pytest.approx(0.04)]
         assert (holm([]), holm([None])) == ([], [None])
 
-    def test_tests_of_the_same_label_count_once(self) -> None:
+    def test_equal_labels_count_once(self) -> None:
         """The first stands for both; the other is corrected as if it stood in its place."""
         labels = ["fashion", "mnist", "fashion"]
         assert holm([0.02, 0.03, 0.001], labels) == pytest.approx([0.04, 0.04, 0.002])

@@ -1,4 +1,4 @@
-"""Files that are written whole, names that lead nowhere else, records, scores and claims."""
+"""Atomic writes, safe paths, records, scores and claims."""
 
 import errno
 import json
@@ -14,9 +14,9 @@ from focusing.results.record import best_epoch, git_state, machine, scores, vers
 from focusing.results.store import (
     atomic_write,
     claim,
-    finished,
-    inside,
+    finished_record,
     read_record,
+    safe_join,
     write_record,
 )
 from focusing.validation import is_name
@@ -27,31 +27,31 @@ NO_NAMES += ["\ud800", None, 3, ["a"], {"a": 1}]  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
-def test_a_path_is_not_a_name(tmp_path: Path, name: Any) -> None:
+def test_safe_join_rejects_paths(tmp_path: Path, name: Any) -> None:
     assert not is_name(name)
     with pytest.raises(UserError, match="cannot be the name of a file"):
-        inside(tmp_path, "fine", name)
+        safe_join(tmp_path, "fine", name)
 
 
 @pytest.mark.parametrize("name", ["a", ".a", "a..b", "ä b", "seed=3", "x" * 255])
-def test_names(tmp_path: Path, name: str) -> None:
-    assert inside(tmp_path, name, "b") == tmp_path / name / "b"
+def test_safe_join_accepts_names(tmp_path: Path, name: str) -> None:
+    assert safe_join(tmp_path, name, "b") == tmp_path / name / "b"
 
 
-def test_links_lead_nowhere_else(tmp_path: Path) -> None:
+def test_safe_join_rejects_links_to_other_folders(tmp_path: Path) -> None:
     folder, other = tmp_path / "folder", tmp_path / "other"
     folder.mkdir()
     other.mkdir()
     (folder / "link").symlink_to(other)
     (folder / "near").symlink_to(folder / "real")
-    assert inside(folder, "near", "a") == folder / "near" / "a"
+    assert safe_join(folder, "near", "a") == folder / "near" / "a"
     for names in (["link"], ["link", "a"]):
         with pytest.raises(UserError, match=r"is a link that leads out of .*folder: remove it"):
-            inside(folder, *names)
+            safe_join(folder, *names)
 
 
 @pytest.mark.parametrize("link", ["new", ".new.part"])
-def test_an_atomic_write_follows_no_link(tmp_path: Path, link: str) -> None:
+def test_atomic_write_follows_no_link(tmp_path: Path, link: str) -> None:
     kept = tmp_path / "kept"
     kept.write_text("x")
     (tmp_path / link).symlink_to(kept)
@@ -61,7 +61,7 @@ def test_an_atomic_write_follows_no_link(tmp_path: Path, link: str) -> None:
     assert kept.read_text() == "x"
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     atomic_write(path, b"old")
 
@@ -75,7 +75,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_scores_of_all_protocols_from_one_run() -> None:
+def test_scores_of_all_protocols() -> None:
     series = {"test/acc": [0.5, 0.9, 0.8, 0.9], "val/acc": [0.1, 0.2, 0.4, 0.4]}
     assert scores(series, "accuracy") == {
         "best_test": {"value": 0.9, "epoch": 1},  # the first of the best
@@ -94,16 +94,16 @@ class TestRecord:
         write_record(tmp_path, written)
         assert read_record(tmp_path) == {"schema": 1, "error": None, **written}
         write_record(tmp_path, {**SMALLEST, "status": "failed"})
-        assert finished(tmp_path) is None
+        assert finished_record(tmp_path) is None
 
-    def test_what_nobody_could_read_is_not_written(self, tmp_path: Path) -> None:
+    def test_invalid_records_are_not_written(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="cannot be written: value is nan: it must be finite"):
             write_record(tmp_path, {**SMALLEST, "value": float("nan")})
         with pytest.raises(UserError, match="cannot be written: Object of type set"):
             write_record(tmp_path, {**SMALLEST, "value": {1, 2}})
         assert not list(tmp_path.iterdir())
 
-    def test_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
         facts = machine()
         assert min(facts["cores"], facts["threads"]) >= 1
         assert facts["processor"]
@@ -112,7 +112,7 @@ class TestRecord:
         def no_such_file(_: Path) -> str:
             raise FileNotFoundError
 
-        monkeypatch.setattr(Path, "read_text", no_such_file)  # as where there is no /proc
+        monkeypatch.setattr(Path, "read_text", no_such_file)  # as without /proc
         assert machine()["processor"] == (platform.processor() or platform.machine())
 
     def test_versions_and_git(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ class TestRecord:
 
 
 class TestClaim:
-    def test_an_unfinished_run_is_continued_or_begun_again(self, tmp_path: Path) -> None:
+    def test_unfinished_run_is_resumed_or_restarted(self, tmp_path: Path) -> None:
         folder = tmp_path / "a" / "seed=0"
         with claim(folder, resume=True) as checkpoint:
             assert checkpoint is None
@@ -136,28 +136,24 @@ class TestClaim:
         with claim(folder, resume=False) as checkpoint:
             assert checkpoint is None
 
-    def test_a_finished_run_is_kept_until_the_new_one_is_done(self, tmp_path: Path) -> None:
+    def test_finished_run_is_kept_until_the_new_one_is_done(self, tmp_path: Path) -> None:
         folder = tmp_path / "seed=0"
         folder.mkdir()
         write_record(folder, {**SMALLEST, "n": 1})
         with pytest.raises(RuntimeError), claim(folder, resume=True):
             raise RuntimeError
-        assert (finished(folder) or {})["n"] == 1  # a run that fails replaces nothing
+        assert (finished_record(folder) or {})["n"] == 1  # a failed run does not replace it
         assert (tmp_path / ".seed=0.failed").is_dir()
         with pytest.raises(SystemExit), claim(folder, resume=True):
             raise SystemExit(143)
         kept = json.loads((tmp_path / ".seed=0.previous" / "result.json").read_text())
-        assert kept["n"] == 1  # one that is interrupted goes on later
+        assert kept["n"] == 1  # an interrupted run is resumed later
         with claim(folder, resume=True):
             write_record(folder, {**SMALLEST, "n": 2})
         assert not (tmp_path / ".seed=0.previous").exists()
-        assert (finished(folder) or {})["n"] == 2
+        assert (finished_record(folder) or {})["n"] == 2
 
-    def test_two_processes_cannot_have_a_folder_at_once(self, tmp_path: Path) -> None:
-        second = claim(tmp_path / "a", resume=True)
-        with (
-            claim(tmp_path / "a", resume=True),
-            pytest.raises(UserError, match="Another process"),
-            second,
-        ):
+    def test_folder_is_claimed_by_one_process_only(self, tmp_path: Path) -> None:
+        first, second = (claim(tmp_path / "a", resume=True) for _ in range(2))
+        with first, pytest.raises(UserError, match="Another process"), second:
             pass

@@ -1,4 +1,4 @@
-"""Small runs that all tests here share."""
+"""Small runs for all tests of this folder."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def make_run(folder: Path, *overrides: str) -> Path:
 
 @pytest.fixture(scope="session")
 def focused(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on synthetic data, with something held out."""
+    """A run on synthetic data, with a validation split."""
     options = [*SYNTHETIC, "protocol=holdout", "trainer.max_epochs=8"]
     return make_run(tmp_path_factory.mktemp("focused"), *options)
 
@@ -34,7 +34,6 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on fake images."""
-    options = ["data=fashion", "data.fake=true", "data.preprocess=unit", "model.hidden=[300,200]"]
-    return make_run(
-        tmp_path_factory.mktemp("pictures"), *options, "model=focus_s", "model.sigma=0.05"
-    )
+    options = ["data=fashion", "data.fake=true", "data.preprocess=unit"]
+    options += ["model=focus_s", "model.hidden=[300,200]", "model.sigma=0.05"]
+    return make_run(tmp_path_factory.mktemp("pictures"), *options)

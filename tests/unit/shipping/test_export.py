@@ -1,4 +1,4 @@
-"""Exported files compute what the network computes, and know what they need."""
+"""Exported files compute the same as the network, and are validated when read."""
 
 import io
 import json
@@ -23,9 +23,8 @@ from focusing.shipping.trained import load_run
 from tests.command_line import export, predict, prune
 from tests.unit.shipping.conftest import make_run
 
-pytest.importorskip("onnxruntime", reason="needs the extra focusing[export]")
-pytest.importorskip("onnxscript", reason="needs the extra focusing[export]")
-pytest.importorskip("safetensors", reason="needs the extra focusing[export]")
+for package in ("onnxruntime", "onnxscript", "safetensors"):
+    pytest.importorskip(package, reason="needs the extra focusing[export]")
 
 
 def contents(path: Path) -> bytes:
@@ -37,7 +36,7 @@ def contents(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("kind", SUFFIXES)
-def test_every_format(
+def test_formats_compute_the_same(
     pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     trained = load_run(pictures)
@@ -72,12 +71,12 @@ def test_every_format(
         sizes.append(path.stat().st_size)
         ordinary = tmp_path / "ordinary"
         ordinary.touch()
-        assert path.stat().st_mode == ordinary.stat().st_mode  # others may read it, too
+        assert path.stat().st_mode == ordinary.stat().st_mode  # others can read it, too
         ordinary.unlink()
     assert sizes[1] < 0.7 * sizes[0]
 
 
-def test_links_in_the_folder_lead_to_no_other_file(pictures: Path, tmp_path: Path) -> None:
+def test_export_follows_no_links(pictures: Path, tmp_path: Path) -> None:
     kept, path = tmp_path / "kept", tmp_path / "net.safetensors"
     kept.write_text("precious")
     for name in (path.name, f".part.{path.name}"):
@@ -98,7 +97,7 @@ def test_links_in_the_folder_lead_to_no_other_file(pictures: Path, tmp_path: Pat
         (["data=cifar10", "model=vgg_focus", "model.features=small", "size=smoke"], "onnx"),
     ],
 )
-def test_every_family(tmp_path: Path, options: list[str], kind: str) -> None:
+def test_families_of_networks(tmp_path: Path, options: list[str], kind: str) -> None:
     run = load_run(make_run(tmp_path, "data.fake=true", *options, "trainer.limit_batches=2"))
     path = tmp_path / f"net{SUFFIXES[kind]}"
     card = export_network(run, run.net, path, kind=kind, sparse=True).card  # compares outputs
@@ -109,7 +108,7 @@ def test_every_family(tmp_path: Path, options: list[str], kind: str) -> None:
         assert forward(card.prepare(raw)).shape == run.net(card.prepare(raw)).shape
 
 
-def test_cards_prepare_as_the_data_set_did(tmp_path: Path) -> None:
+def test_cards_preprocess_like_the_data_set(tmp_path: Path) -> None:
     options = ["data=boston", "model=focus_s", "data.pad=3", "data.preprocess=standard"]
     run = load_run(make_run(tmp_path / "table", "data.fake=true", *options))
     path = tmp_path / "net.pt2"
@@ -119,10 +118,10 @@ def test_cards_prepare_as_the_data_set_did(tmp_path: Path) -> None:
     [prepared] = card.prepare(np.ones((1, 13)))
     assert prepared.shape == (19,)
     np.testing.assert_allclose(prepared[3:-3], mean + spread, rtol=1e-5)
-    # Undone, the training data is what the statistics were taken from.
+    # Undoing it gives the training data that the statistics come from.
     inside = (run.data.train.inputs[:, 3:-3].double().numpy() - mean) / spread
     np.testing.assert_allclose(inside.mean(0), -mean / spread, rtol=1e-3)
-    # Images get their border before they are scaled.
+    # Images get their border before scaling.
     options = ["data=mnist", "data.pad=2", "data.preprocess=author", "model.hidden=[8,8]"]
     run = load_run(make_run(tmp_path / "images", "data.fake=true", "model=focus_s", *options))
     card = describe_network(run, run.net)
@@ -132,7 +131,7 @@ def test_cards_prepare_as_the_data_set_did(tmp_path: Path) -> None:
     assert (prepared[0, 0, 0].item(), prepared[0, 5, 5].item()) == (-2, -1)
 
 
-def test_what_does_not_agree_is_not_kept(
+def test_file_with_other_outputs_is_not_kept(
     focused: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(kind: str, path: Path, net: Any, example: Tensor, card: Card) -> None:
@@ -156,13 +155,13 @@ def test_what_does_not_agree_is_not_kept(
         (["{dense}", "--out", "model.xyz"], "ends in .onnx"),
     ],
 )
-def test_sentences(dense: Path, arguments: list[str], expected: str) -> None:
+def test_invalid_arguments(dense: Path, arguments: list[str], expected: str) -> None:
     with pytest.raises(UserError, match=expected):
         export([argument.format(dense=dense) for argument in arguments])
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES.values())
-def test_damaged_and_foreign_files_are_refused(tmp_path: Path, suffix: str) -> None:
+def test_damaged_and_foreign_files_are_rejected(tmp_path: Path, suffix: str) -> None:
     for text in (None, "", "{}", "[]"):
         with pytest.raises(UserError, match="not from focusing export"):
             Card.from_json(text, f"x{suffix}")
@@ -184,7 +183,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path, suffix: str) -> N
         ("exported-program", {"shape": [9]}, "cannot be read as"),
     ],
 )
-def test_cards_of_other_networks_are_refused(
+def test_cards_of_other_networks_are_rejected(
     focused: Path, tmp_path: Path, kind: str, changes: dict[str, Any], expected: str
 ) -> None:
     run = load_run(focused)
@@ -197,7 +196,7 @@ def test_cards_of_other_networks_are_refused(
 
 
 class Bad:
-    """Runs a program when it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, made: Path) -> None:
         self.made = made
@@ -206,7 +205,7 @@ class Bad:
         return os.mkdir, (str(self.made),)
 
 
-def test_programs_must_be_trusted_and_run_no_code_of_pickles(focused: Path, tmp_path: Path) -> None:
+def test_programs_need_trust_and_run_no_pickled_code(focused: Path, tmp_path: Path) -> None:
     good, bad, made = tmp_path / "good.pt2", tmp_path / "bad.pt2", tmp_path / "made"
     rows = tmp_path / "rows.csv"
     rows.write_text(",".join(["0.5"] * 40))
@@ -228,21 +227,21 @@ def test_programs_must_be_trusted_and_run_no_code_of_pickles(focused: Path, tmp_
             read_exported(bad, trust=trust)
     assert not made.exists()
     torch.load(io.BytesIO(pickled.getvalue()), weights_only=False)
-    assert made.exists()  # it would have
+    assert made.exists()  # the pickle does work without these guards
 
 
-def test_a_test_set_of_one_sample(focused: Path, tmp_path: Path) -> None:
+def test_test_set_of_one_sample(focused: Path, tmp_path: Path) -> None:
     run = load_run(focused)
     few = replace(run, data=replace(run.data, test=run.data.test.take(torch.arange(1))))
     path = tmp_path / "net.pt2"
     done = export_network(few, run.net, path, kind="exported-program", sparse=False)
-    assert (done.samples, done.tiling) == (1, "No tiles pay: it is stored dense.")
+    assert (done.samples, done.tiling) == (1, "Tiles would not be faster: it is stored dense.")
     batch = run.data.test.inputs[:3]
     forward, _ = read_exported(path, trust=True)
     torch.testing.assert_close(forward(batch), run.net(batch), rtol=1e-4, atol=1e-4)
 
 
-def test_pruned_networks_of_another_folder(
+def test_pruned_network_in_another_folder(
     focused: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prune([str(focused), "--sparsity", "0.5", "--out", str(tmp_path)])
@@ -278,7 +277,7 @@ def test_pruned_networks_of_another_folder(
         ({"tiles": {"hidden1": [784, [["x"]]]}}, "tiles.hidden1.*"),
     ],
 )
-def test_cards_that_make_no_sense_are_refused(changes: dict[str, Any], expected: str) -> None:
+def test_invalid_cards_are_rejected(changes: dict[str, Any], expected: str) -> None:
     model = {"_target_": "focusing.models.dense_mlp", "outputs": 10}
     tiles = {"hidden1": (784, [[400, -1, 200], [400, 300, 484]])}
     classes = [str(digit) for digit in range(10)]

@@ -1,4 +1,4 @@
-"""Files from strangers start no program, and are refused before they cost memory or time."""
+"""Files from strangers start no programs, and are rejected before they cost memory or time."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from focusing.compose import explain
+from focusing.compose import user_message
 from focusing.errors import UserError
 from focusing.shipping.card import KEY
 from focusing.shipping.export import read_exported
@@ -22,7 +22,7 @@ safetensors = pytest.importorskip("safetensors.torch", reason="needs the extra f
 
 
 def write(path: Path, *, shape: tuple[int, ...] = (4,), classes: Any = "ab", **model: Any) -> Path:
-    """A file with a card and hardly any weights."""
+    """Write a file with a card and hardly any weights."""
     sizes = {"inputs": list(shape), "outputs": 2, "hidden": [3]}
     model = {"_target_": "focusing.models.dense_mlp", **sizes, **model}
     card = {"data": "x", "shape": list(shape), "classes": list(classes), "model": model}
@@ -52,7 +52,7 @@ HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.Subproce
 
 
 def touch(file: Path) -> dict[str, Any]:
-    """A node that runs ``touch FILE`` if it is built."""
+    """A config node that runs ``touch FILE`` when instantiated."""
     shown = {"stdout": None, "stderr": None, "local_rank_id": 0, "numa_options": None}
     return {"_target_": HANDLER, "entrypoint": "touch", "args": [str(file)], "env": {}, **shown}
 
@@ -86,7 +86,7 @@ def run(focused: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_no_config_of_a_run_starts_a_program(run: Path, place: str) -> None:
+def test_configs_of_runs_start_no_program(run: Path, place: str) -> None:
     path = run / "config.yaml"
     config = yaml.safe_load(path.read_text())
     PLACES[place](config, touch(run.parent / "touched"))
@@ -97,12 +97,12 @@ def test_no_config_of_a_run_starts_a_program(run: Path, place: str) -> None:
         else:
             with pytest.raises(Exception) as caught:  # noqa: PT011 - Hydra has many
                 command(run)
-            assert "refused" in str(caught.value) or explain(caught.value)
+            assert "refused" in str(caught.value) or user_message(caught.value)
     assert {path.name for path in run.parent.iterdir()} == {"run"}
 
 
 @pytest.mark.parametrize("place", ["model", "hidden"])
-def test_no_card_of_a_file_starts_a_program(run: Path, place: str) -> None:
+def test_cards_of_files_start_no_program(run: Path, place: str) -> None:
     from safetensors import safe_open
     from safetensors.numpy import load_file, save
 
@@ -118,7 +118,7 @@ def test_no_card_of_a_file_starts_a_program(run: Path, place: str) -> None:
     assert not (run.parent / "touched").exists()
 
 
-def test_a_network_of_ones_own_needs_trust(
+def test_own_networks_need_trust(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("focusing.instantiate._trusted", set())

@@ -1,4 +1,4 @@
-"""Files of all kinds, and those that do not fit."""
+"""Inputs of all file types, and inputs that do not fit."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def test_images(tmp_path: Path) -> None:
         '\ufeff"a","b",c,d\r\n"1", "2",3,4e0\r\n,,,\r\n5,6,7,8\r\n',  # as spreadsheets write it
     ],
 )
-def test_tables_with_and_without_names(tmp_path: Path, text: str) -> None:
+def test_tables_with_and_without_header(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.csv").write_text(text, encoding="utf-8", newline="")
     assert read_samples(tmp_path / "a.csv", ROWS).tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
@@ -102,7 +102,7 @@ def test_tables_with_and_without_names(tmp_path: Path, text: str) -> None:
         ("I;16", 100 * 257, 100),
     ],
 )
-def test_kinds_of_pixels(tmp_path: Path, mode: str, value: Any, expected: int) -> None:
+def test_image_modes(tmp_path: Path, mode: str, value: Any, expected: int) -> None:
     pixels = read_samples(image(tmp_path / "a.png", mode, value), GREY)
     assert np.unique(pixels).tolist() == [expected]
     unit = read_samples(tmp_path / "a.png", replace(GREY, top=1.0))
@@ -112,7 +112,7 @@ def test_kinds_of_pixels(tmp_path: Path, mode: str, value: Any, expected: int) -
 @pytest.mark.parametrize(
     "shape", [(28, 28), (28, 28, 1), (784,), (3, 784), (3, 28, 28), (1, 28, 28, 1)]
 )
-def test_arrays_flat_or_not_one_or_many(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_shapes_of_arrays(tmp_path: Path, shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).integers(0, 256, shape)
     names = np.array(["not", "read"])
     samples = read_samples(arrays(tmp_path / "a.npz", inputs=values, other=names), GREY)
@@ -126,7 +126,7 @@ def test_recordings(tmp_path: Path) -> None:
     sample = read_samples(sound(tmp_path / "a.wav"), SOUND)
     assert sample.shape == (1, 20, 40, 1)
     assert sample[0, :, 25].any()  # half a second is 26 frames
-    assert np.ptp(sample[0, :, 29:], axis=1).max() < 1e-9  # and then there is silence
+    assert np.ptp(sample[0, :, 29:], axis=1).max() < 1e-9  # the rest is silence
     assert sample[0, 0, 29] < sample[0, 0, :26].min()
 
 
@@ -157,10 +157,10 @@ def test_recordings(tmp_path: Path) -> None:
         (ROWS, lambda d: table(d / "x.csv", "1,2,x,4\n1,2,3,4\n"), "line 1, column 3 is 'x'"),
         (ROWS, lambda d: table(d / "x.csv", "1,2,3,4\n\n1,,3,4\n"), "line 3, column 2 is ''"),
         (ROWS, lambda d: table(d / "x.csv", f"1,2,3,{'y' * 99}"), r"column 4 is 'y{30}\.\.\.'"),
-        (GREY, lambda d: image(d / "x.tif", "F", 0.5), "kind F, whose range is not known"),
-        (GREY, lambda d: image(d / "x.tif", "I", 70000), "kind I, whose range"),
-        (GREY, lambda d: image(d / "x.png", "RGBA", (9, 9, 9, 20)), "transparent in places"),
-        (GREY, lambda d: image(d / "x.png", "L", 3, transparency=3), "transparent in places"),
+        (GREY, lambda d: image(d / "x.tif", "F", 0.5), "mode F, whose range is unknown"),
+        (GREY, lambda d: image(d / "x.tif", "I", 70000), "mode I, whose range"),
+        (GREY, lambda d: image(d / "x.png", "RGBA", (9, 9, 9, 20)), "has transparent pixels"),
+        (GREY, lambda d: image(d / "x.png", "L", 3, transparency=3), "has transparent pixels"),
         (GREY, lambda d: film(d / "x.gif"), "has 2 frames"),
         (GREY, lambda d: arrays(d / "x.npz", a=np.full(784, 0.9)), "up to 0.9: pixels .* to 255"),
         (GREY, lambda d: arrays(d / "x.npz", a=np.full(784, 999)), "up to 999: pixels .* to 255"),
@@ -170,14 +170,14 @@ def test_recordings(tmp_path: Path) -> None:
         (GREY, lambda d: d / "x.png", "x.png does not exist"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_sentence(
+def test_invalid_inputs_are_rejected(
     tmp_path: Path, card: Card, make: Callable[[Path], Path], expected: str
 ) -> None:
     with pytest.raises(UserError, match=expected):
         read_samples(make(tmp_path), card)
 
 
-def test_answers_are_those_of_the_network(
+def test_predictions_are_those_of_the_network(
     pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = load_run(pictures)
@@ -199,7 +199,7 @@ def test_answers_are_those_of_the_network(
     assert "probability" in capsys.readouterr().out
 
 
-def test_values_and_a_single_logit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_regression_and_single_logit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "x.csv", "1,2,3,4\n0,0,0,1\n")
     values = predict_file(lambda x: x.sum(1, keepdim=True), ROWS, path)
     assert [answer["value"] for answer in values] == [10, 1]
@@ -209,7 +209,7 @@ def test_values_and_a_single_logit(tmp_path: Path, capsys: pytest.CaptureFixture
     assert answer["classes"]["good"] == pytest.approx(0.8808, abs=1e-4)
 
 
-def test_names_of_files_are_no_markup(
+def test_file_names_are_not_markup(
     focused: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -222,7 +222,7 @@ def test_names_of_files_are_no_markup(
     assert all(name in printed for name in names)
 
 
-def test_a_model_must_be_one(focused: Path, tmp_path: Path) -> None:
+def test_invalid_models_and_arguments(focused: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nor a run folder"):
         predict([str(focused / "result.json"), "x.csv"])
     with pytest.raises(UserError, match="is not a run folder"):

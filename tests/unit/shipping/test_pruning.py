@@ -1,4 +1,4 @@
-"""Pruning by the paper's rule, and which data chooses the threshold."""
+"""``focusing prune``: pruning by the paper's rule, and the data that chooses the threshold."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def report(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "pruning.json").read_text())  # type: ignore[no-any-return]
 
 
-def test_the_table_and_what_it_leaves(
+def test_report_and_table(
     focused: Path, dense: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prune([str(focused), "--dense-twin", str(dense), "--out", str(tmp_path)])
@@ -58,7 +58,7 @@ def test_the_table_and_what_it_leaves(
     assert chosen["connections"]["hidden1"]["most"] <= 40
 
 
-def test_what_is_left_can_be_loaded(focused: Path, tmp_path: Path) -> None:
+def test_pruned_network_can_be_loaded(focused: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(focused, run)
     prune([str(run), "--sparsity", "0.6", "--json"])
@@ -76,7 +76,7 @@ def test_what_is_left_can_be_loaded(focused: Path, tmp_path: Path) -> None:
         assert dropped == pytest.approx(sparsity, abs=0.01)
 
 
-def test_fine_tuning_holds_the_mask(focused: Path, tmp_path: Path) -> None:
+def test_fine_tuning_keeps_the_mask(focused: Path, tmp_path: Path) -> None:
     prune([str(focused), "--threshold", "1.2", "--finetune", "2", "--out", str(tmp_path)])
     chosen = report(tmp_path)["chosen"]
     assert chosen["epochs"] == 2
@@ -93,7 +93,7 @@ def test_fine_tuning_holds_the_mask(focused: Path, tmp_path: Path) -> None:
     assert torch.equal(state["state_dict"]["hidden1.weight"], layer.weight)
 
 
-def test_without_held_out_data_the_test_data_judges_and_this_is_said(
+def test_warning_if_test_data_chooses_the_threshold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run(tmp_path, *SYNTHETIC)
@@ -105,7 +105,7 @@ def test_without_held_out_data_the_test_data_judges_and_this_is_said(
     assert all(point["judged"] == point["test"] for point in pruning["curve"])
 
 
-def test_less_is_better_for_errors() -> None:
+def test_largest_that_keeps() -> None:
     points = [{"judged": value} for value in (2.0, 1.9, 2.5)]
     assert largest_that_keeps(points, 2.0, "mae") is points[1]
     assert largest_that_keeps(points, 2.0, "acc") is points[2]
@@ -130,7 +130,7 @@ def test_less_is_better_for_errors() -> None:
         ([], "required"),
     ],
 )
-def test_sentences(
+def test_invalid_arguments(
     focused: Path, dense: Path, pictures: Path, arguments: list[str], expected: str
 ) -> None:
     filled = [text.format(focused=focused, dense=dense, pictures=pictures) for text in arguments]
@@ -138,13 +138,13 @@ def test_sentences(
         prune(filled)
 
 
-def test_a_twin_on_other_data_is_refused(focused: Path, tmp_path: Path) -> None:
+def test_twin_on_other_data_is_rejected(focused: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path, *SYNTHETIC, "model=dense", "protocol=holdout", "data.seed=1")
     with pytest.raises(UserError, match="not trained on the same data"):
         prune([str(focused), "--dense-twin", str(other)])
 
 
-def test_a_twin_that_was_trained_on_the_judging_rows_is_refused(focused: Path, dense: Path) -> None:
+def test_twin_trained_on_judging_samples_is_rejected(focused: Path, dense: Path) -> None:
     run, twin = load_run(focused), load_run(dense)
     check_twin(run, twin)
     whole = {"train": twin.data.train, "test": twin.data.test}
@@ -154,12 +154,12 @@ def test_a_twin_that_was_trained_on_the_judging_rows_is_refused(focused: Path, d
     check_twin(replace(run, splits=whole), twin)  # the test data judges
 
 
-def test_says_when_neurons_or_everything_is_gone(
+def test_warning_if_neurons_keep_no_connections(
     focused: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     peaks = load_run(focused).net.focused_layers()["hidden1"].phi().amax(1)
     between = (peaks.min() + peaks.max()).item() / 2
-    for threshold, expected in {between: "some neurons keep no", 1e6: "every connection"}.items():
+    for threshold, expected in {between: "some neurons keep no", 1e6: "all connections"}.items():
         prune([str(focused), "--threshold", str(threshold), "--out", str(tmp_path)])
         assert expected in capsys.readouterr().err
     prune([str(focused), "--threshold", "1e-7", "--finetune", "1", "--out", str(tmp_path)])
@@ -169,14 +169,14 @@ def test_says_when_neurons_or_everything_is_gone(
     assert "after 1 epoch " in printed.out
 
 
-def test_a_report_that_cannot_be_written_leaves_no_network(focused: Path, tmp_path: Path) -> None:
+def test_invalid_report_leaves_no_files(focused: Path, tmp_path: Path) -> None:
     chosen = {"threshold": float("inf"), "sparsity": 1.0, "epochs": 0}
     with pytest.raises(ValueError, match="JSON"):
         write_pruned(tmp_path / "new", load_run(focused).net, {"chosen": chosen})
     assert not (tmp_path / "new").exists()
 
 
-def test_the_work_of_all_linear_layers_counts() -> None:
+def test_inference_size_counts_all_linear_layers() -> None:
     net = focused_mlp(784, 10, hidden=[400], sigma=0.02)
     net.focused_layers()["hidden1"].prune(1.0)
     [banded] = [m for m in net.to_inference(True).modules() if isinstance(m, BandedLinear)]
@@ -184,7 +184,7 @@ def test_the_work_of_all_linear_layers_counts() -> None:
     assert inference_size(net)["work"] == pytest.approx(done / (784 * 400 + 400 * 10))
 
 
-def test_a_twin_that_is_too_good_leaves_the_table(
+def test_table_is_printed_even_if_no_threshold_keeps_the_twins_accuracy(
     focused: Path, dense: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(prune_module, "largest_that_keeps", lambda *_: None)

@@ -1,4 +1,4 @@
-"""Networks of every family, folded and in tiles, compute what they computed before."""
+"""Networks of every family have the same outputs after folding, dense or in tiles."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ NETWORKS = {
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_same_outputs_without_foci_and_batch_norms(name: str, sparse: bool) -> None:
+def test_folded_network_has_the_same_outputs(name: str, sparse: bool) -> None:
     torch.manual_seed(0)
     net = NETWORKS[name]()
     x = small.inputs_of(net, 8)

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from focusing.callbacks import ClipFoci
-from focusing.compose import config_dir, family
+from focusing.compose import config_dir, model_family
 from focusing.config import Optim
 from focusing.data.batches import Batches, move_if_fits
 from focusing.nn.ops import fused
@@ -85,7 +85,7 @@ def test_a_step_of_every_network_is_deterministic_and_never_waits(
     model: str, tmp_path: Path
 ) -> None:
     kinds = {"vgg": "cifar10", "fasttext": "imdb", "transformer": "clt"}
-    name = kinds.get(family(model), "mnist")
+    name = kinds.get(model_family(model), "mnist")
     config = checked(f"model={model}", f"data={name}", "size=smoke", "optim.clip_value=1")
     dataset = load_data(config)
     network = build_net(config, dataset)

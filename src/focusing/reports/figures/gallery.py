@@ -27,7 +27,7 @@ from focusing.reports.report_cache import code_version
 from focusing.reports.tables.files import records_csv
 from focusing.results.collect import Collection
 from focusing.results.frame import group_by
-from focusing.results.store import atomic_write, inside
+from focusing.results.store import atomic_write, safe_join
 
 FOLDER = "figures"
 INDEX = "index.json"
@@ -137,7 +137,7 @@ def write_figures(
     A figure whose numbers, title and caption did not change is not drawn again. ``progress`` is
     called with the number of finished figures and of all. Returns all files, drawn now or before.
     """
-    folder = inside(out, FOLDER)
+    folder = safe_join(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     before = _read_index(folder)
     charts, missing, damaged = all_figures(collection)

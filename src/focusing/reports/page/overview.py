@@ -28,7 +28,7 @@ from focusing.reports.tables import format_interval, number, signed
 from focusing.reports.terminal import duration
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import FOCI, group_by, settings, varying_options
-from focusing.results.stats import Interval, spread
+from focusing.results.stats import Interval, summarize
 
 VERDICTS = ("better", "worse", "unclear")
 DIGITS = 6
@@ -272,7 +272,7 @@ def _optimism(collection: Collection) -> Verdict | None:
         return None
     key = min(groups, key=lambda key: (edition_order(*key[:2]), -len(groups[key])))
     (size, variant, source), runs = key, groups[key]
-    optimism = spread([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
+    optimism = summarize([100 * (r.scores["best_test"] - r.scores["holdout"]) for r in runs])
     where = f"{source} data", *edition_words(size, variant)
     return Verdict(
         number=f"{signed(optimism.mean)} points",

@@ -24,7 +24,7 @@ from focusing.reports.tables.files import all_tables, unique_names
 from focusing.reports.terminal import PROTOCOL_MEANINGS
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import group_by, replicate_key
-from focusing.results.store import atomic_write, inside
+from focusing.results.store import atomic_write, safe_join
 
 TEMPLATES = Path(__file__).parent / "templates"
 RUNS = "runs"
@@ -78,7 +78,7 @@ def write_page(
     """
     runs = [*collection.runs, *collection.failed]
     names = page_names(runs)
-    pages = _write_runs(collection, names, inside(out, RUNS), progress)
+    pages = _write_runs(collection, names, safe_join(out, RUNS), progress)
     tables = all_tables(collection)
     differences = findings(collection)
     noise = noise_differences(tables)

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from focusing.reports.names import model_name
-from focusing.results.stats import Interval, Spread, spread
+from focusing.results.stats import Interval, ScoreSummary, summarize
 
 NOTHING = "–"
 SIGNIFICANT = 0.05
@@ -187,9 +187,9 @@ class Unit:
         """Whether the score is an error."""
         return self.metric == "mae"
 
-    def spread(self, scores: Sequence[float]) -> Spread:
+    def summarize(self, scores: Sequence[float]) -> ScoreSummary:
         """Statistics of scores; the interval is cut to the range of possible scores."""
-        described = spread(scores, lower_is_better=self.lower_is_better)
+        described = summarize(scores, lower_is_better=self.lower_is_better)
         if described.interval is None:
             return described
         low, high = described.interval.low, described.interval.high

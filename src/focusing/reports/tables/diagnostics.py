@@ -34,7 +34,7 @@ from focusing.reports.tables import (
 )
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import frame, group_by, replicate_key
-from focusing.results.stats import spread
+from focusing.results.stats import summarize
 
 PAPER_THRESHOLD = 1.0
 """Pruning threshold at which the paper reports a higher accuracy than without pruning."""
@@ -121,7 +121,7 @@ def _optimism(runs: Sequence[Run]) -> dict[str, Any]:
     unit = Unit(runs[0].metric)
     scores = unit.factor * frame(list(once.values()))["score"]
     gaps = (scores["best_test"] - scores["holdout"]).tolist()
-    optimism = spread(gaps, lower_is_better=unit.lower_is_better)
+    optimism = summarize(gaps, lower_is_better=unit.lower_is_better)
     return {
         "unit": unit.name,
         "n": optimism.n,

@@ -29,7 +29,7 @@ from focusing.reports.tables import (
 )
 from focusing.results.collect import Collection, Run
 from focusing.results.frame import SECONDS, frame, group_by
-from focusing.results.stats import Spread
+from focusing.results.stats import ScoreSummary
 
 MAX_QUANTITIES = 8
 """Most columns of measurements; the CSV file has all."""
@@ -289,7 +289,7 @@ def _meanings(settings: Sequence[Setting], quantities: Sequence[str]) -> list[st
 
 
 def _cell(record: Record) -> Cell:
-    spread: Spread = record["_spread"]
+    spread: ScoreSummary = record["_spread"]
     interval = spread.interval
     if interval is None or interval.method == "constant":
         return text(_digits(spread.mean))

@@ -15,7 +15,7 @@ from focusing.reports.tables import Cell, Column, Record, Table, diagnostics, ex
 from focusing.reports.tables.paper_tables import paper_tables
 from focusing.reports.tables.trial_tables import marginal_tables, trial_tables
 from focusing.results.collect import Collection
-from focusing.results.store import atomic_write, inside
+from focusing.results.store import atomic_write, safe_join
 
 FOLDER = "tables"
 TABLES = (
@@ -84,7 +84,7 @@ def write_tables(collection: Collection, out: Path) -> list[Path]:
 
     Returns the files.
     """
-    folder = inside(out, FOLDER)
+    folder = safe_join(out, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     tables = all_tables(collection)
     texts = {"all.tex": document([table.name for table in tables])}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from focusing.compose import check, compose_config
-from focusing.experiments.listing import jobs_of
+from focusing.experiments.listing import expand_command
 from focusing.results.collect import published
 from tests.integration.forked import run_forked
 
@@ -44,7 +44,7 @@ def test_every_entry_says_why_what_and_how_far() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["command"])
 def test_every_command_can_be_composed_and_what_is_done_is_published(entry: dict[str, str]) -> None:
-    jobs = jobs_of(tuple(entry["command"].split()))
+    jobs = expand_command(tuple(entry["command"].split()))
     assert len(jobs) > 1
     if entry["state"] == "done":
         for job in (jobs[0], jobs[-1]):

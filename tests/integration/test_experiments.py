@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from focusing.compose import compose_config
-from focusing.experiments.listing import experiments, jobs_of
+from focusing.experiments.listing import expand_command, experiments
 from focusing.run import train
 from tests.integration.commands import TRAIN, record, run_dirs, run_here
 from tests.integration.forked import run_forked
@@ -21,7 +21,7 @@ STACKED = "table1"  # its trials train together, which Hydra's sweeper starts
 
 @pytest.mark.parametrize("name", sorted(set(experiments()) - {STACKED}))
 def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
-    runs = jobs_of([f"experiment={name}", "size=smoke", f"paths.output_dir={tmp_path}"])
+    runs = expand_command([f"experiment={name}", "size=smoke", f"paths.output_dir={tmp_path}"])
     for overrides in runs:
         train(compose_config(*overrides, "callbacks.progress=null"))
     records = [record(run_dir) for run_dir in tmp_path.glob("*/*/seed=*")]

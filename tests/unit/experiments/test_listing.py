@@ -11,11 +11,11 @@ from focusing.experiments.listing import (
     EPOCH_SECONDS,
     RUN_SECONDS,
     cached_speed,
-    configs_of,
+    distinct_configs,
     duration,
+    expand_command,
     experiments,
     find_experiment,
-    jobs_of,
     run_seconds,
     sample_counts,
     stacked_seconds,
@@ -65,7 +65,7 @@ SMALLER = {
 
 @pytest.mark.parametrize(("command", "count"), (RUNS | SMALLER).items())
 def test_number_of_runs(command: str, count: int) -> None:
-    runs = jobs_of(f"experiment={command}".split())
+    runs = expand_command(f"experiment={command}".split())
     assert len(runs) == len(set(runs)) == count
     if command == "table2_cnn":  # the paper's seeds
         seeds = {word for run in runs for word in run if "seed" in word}
@@ -76,7 +76,7 @@ def test_a_table_has_parts_and_a_choice_keeps_those_that_have_it() -> None:
     """Boston in folds; Reuters and DNA; IMDB with networks of its own."""
 
     def commands(*words: str) -> list[str]:
-        return [" ".join(run) for run in jobs_of(["experiment=table4_other", *words])]
+        return [" ".join(run) for run in expand_command(["experiment=table4_other", *words])]
 
     runs = commands()
     assert {"fasttext" in run for run in runs if "data=imdb" in run} == {True}
@@ -94,8 +94,8 @@ def test_a_table_has_parts_and_a_choice_keeps_those_that_have_it() -> None:
 
 
 def test_runs_that_cost_the_same_are_counted_together() -> None:
-    runs = jobs_of(["experiment=rescue", "size=quick"])
-    configs = configs_of(runs)
+    runs = expand_command(["experiment=rescue", "size=quick"])
+    configs = distinct_configs(runs)
     assert sum(count for _, count in configs) == len(runs) == 16
     assert {config["name"] for config, _ in configs} == {"rescue"}
     assert len(configs) == 6  # seeds and rates of mu make no difference

@@ -18,7 +18,7 @@ from focusing.compose import check
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
-from focusing.experiments.stack_records import Pair, _shape, groups, train_group
+from focusing.experiments.stack_records import Pair, _shape, group_trials, train_group
 from focusing.experiments.table1 import pair_of
 from focusing.experiments.table1_trials import apply_trial, draw
 from focusing.results.identity import run_folder
@@ -76,7 +76,7 @@ def test_trials_end_with_the_weights_of_single_runs(
 ) -> None:
     config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *options)
     pairs = [pair_of(config, draw(0, index)) for index in trials]
-    stacks = list(groups(pairs, CPU))
+    stacks = list(group_trials(pairs, CPU))
     assert sorted(map(len, stacks)) == sizes
     for group in stacks:
         assert train_group(group, device) == len(group)
@@ -150,7 +150,7 @@ def test_a_stack_keeps_to_its_budget(
     for index, pair in enumerate(pairs):
         for run in pair:
             run["sweep"]["trial"] = run["data"]["seed"] = index
-    group, *_ = groups(pairs, CPU)
+    group, *_ = group_trials(pairs, CPU)
     peaks = []
 
     def measured(stack: Stack, train: Split, evaluated: dict[str, Split], config: Any) -> History:
@@ -176,4 +176,4 @@ def test_a_stack_keeps_to_its_budget(
 def test_a_trial_that_is_too_large_says_what_it_takes(tmp_path: Path) -> None:
     pairs = [pair_of(sweep_config(tmp_path, "sweep.stack_mb=1"), draw(0, 4))]
     with pytest.raises(UserError, match=r"^Trial 4 takes .* of cpu: sweep.stack_mb must be at lea"):
-        list(groups(pairs, CPU))
+        list(group_trials(pairs, CPU))

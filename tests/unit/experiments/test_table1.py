@@ -16,12 +16,12 @@ from omegaconf import DictConfig, OmegaConf
 from focusing.compose import check
 from focusing.errors import UserError
 from focusing.experiments import table1
-from focusing.experiments.stack_records import Pair, groups, train_group
+from focusing.experiments.stack_records import Pair, group_trials, train_group
 from focusing.experiments.table1 import check_stackable, pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
 from focusing.results.identity import run_folder
 from focusing.results.store import claim, lock_of
-from focusing.sweep.jobs import Done, Job, Outcome, RunsFailedError
+from focusing.sweep.jobs import Job, OnDone, Outcome, RunsFailedError
 from focusing.sweep.status import SweepStatus
 from tests.forkserver import CONTEXT
 from tests.processes import children, wait_for_end, wait_until
@@ -88,15 +88,15 @@ class FakeCluster:
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg, self.jobs = cfg, list[str]()
 
-    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+    def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
         for job in jobs:
             swept, [*only] = job.overrides[0], OmegaConf.create(job.overrides[1][11:])
             self.jobs.append(f"{swept} {only}")
             if len(self.jobs) == 1 or 2 in only:
-                done(job, Outcome("failed", error="The job died.", crashed=True))
+                on_done(job, Outcome("failed", error="The job died.", crashed=True))
                 continue
             run_stacked(OmegaConf.merge(self.cfg, {"sweep": {"only": only}}))  # type: ignore[arg-type]
-            done(job, Outcome("done"))
+            on_done(job, Outcome("done"))
 
 
 def test_groups_train_on_a_cluster_and_the_table_appears_here(
@@ -180,8 +180,8 @@ def test_a_trial_that_cannot_be_trained_fails_alone(cfg: DictConfig, tmp_path: P
     unreadable = run_folder(pairs[1].dense) / "result.json"
     unreadable.parent.mkdir(parents=True)
     unreadable.write_text("{")
-    [stack] = groups(pairs, CPU)
-    errors = table1.train_or_record(stack, CPU)
+    [stack] = group_trials(pairs, CPU)
+    errors = table1.train_or_record_failures(stack, CPU)
     assert errors.keys() == {6}
     assert "n_clusters_per_class" in errors[6]
     assert unreadable.with_name("result.json.damaged").read_text() == "{"  # is kept aside
@@ -194,7 +194,7 @@ def test_a_trial_that_cannot_be_trained_fails_alone(cfg: DictConfig, tmp_path: P
 def test_groups_hold_every_trial_once_and_shapes_that_are_equal(cfg: DictConfig) -> None:
     config = check(cfg)
     pairs = [pair_of(config, draw(0, index)) for index in range(300)]
-    stacks = list(groups(pairs, CPU))
+    stacks = list(group_trials(pairs, CPU))
     assert sorted(pair.trial for stack in stacks for pair in stack) == list(range(300))
     for stack in stacks:
         runs = [pair.dense for pair in stack]
@@ -202,7 +202,7 @@ def test_groups_hold_every_trial_once_and_shapes_that_are_equal(cfg: DictConfig)
         assert len({run["data"]["informative"] + run["data"]["noise"] for run in runs}) == 1
         assert len({(*run["model"]["hidden"], run["optim"]["batch_size"]) for run in runs}) == 1
     # For a cluster with GPUs, on a machine that has none.
-    assert len(list(groups(pairs, torch.device("cuda")))) < len(stacks)
+    assert len(list(group_trials(pairs, torch.device("cuda")))) < len(stacks)
 
 
 @pytest.mark.parametrize(
@@ -243,12 +243,12 @@ class Deadly:
     """Trains a group, unless it has a trial that kills the process."""
 
     def __init__(self, trial: int) -> None:
-        self.trial, self.train_or_record = trial, table1.train_or_record
+        self.trial, self.train_or_record_failures = trial, table1.train_or_record_failures
 
     def __call__(self, group: Sequence[Pair], device: torch.device) -> dict[int, str]:
         if self.trial in [pair.trial for pair in group]:
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.train_or_record(group, device)
+        return self.train_or_record_failures(group, device)
 
 
 def whole_trials(records: Records) -> Records:
@@ -277,7 +277,7 @@ def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_trial_alone(
     assert 2 <= len(before) < 16
     deadly = next(index for index in range(8) if (index, "dense") not in before)
     monkeypatch.setattr(table1, "MIN_POOL_SECONDS", 0)
-    monkeypatch.setattr(table1, "train_or_record", Deadly(deadly))
+    monkeypatch.setattr(table1, "train_or_record_failures", Deadly(deadly))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     with pytest.raises(RunsFailedError, match="2 of 16 runs failed"):
         run_stacked(cfg)

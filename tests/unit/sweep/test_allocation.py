@@ -16,12 +16,12 @@ from hydra.types import HydraContext
 from focusing.experiments.table1_trials import sweep_task
 from focusing.instantiate import trusted
 from focusing.sweep.allocation import (
-    NO_RUN,
+    ALL_STOPPED,
     SHARED_FILE,
     Allocation,
     Journal,
     Workload,
-    requeueing,
+    requeue_on_signal,
 )
 from focusing.sweep.jobs import Job, Outcome
 from tests.unit.sweep.conftest import Load
@@ -54,7 +54,7 @@ def test_a_job_that_shall_go_on_is_queued_again(
         order.append("requeued")
         raise SystemExit(-1)
 
-    @requeueing()
+    @requeue_on_signal()
     def train() -> None:
         try:
             os.kill(os.getpid(), sent)
@@ -104,7 +104,7 @@ def test_a_process_stops_when_its_owner_is_gone_and_the_next_skips_what_is_over(
             time.sleep(0.05)
         process.stdin.close()
         assert process.wait(30) == 143
-    assert list(reader.read()) == [(4, Outcome("pruned")), (NO_RUN, None)]
+    assert list(reader.read()) == [(4, Outcome("pruned")), (ALL_STOPPED, None)]
 
 
 def test_what_the_user_trusts_and_the_folder_go_along(

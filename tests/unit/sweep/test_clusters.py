@@ -16,8 +16,8 @@ from focusing.errors import UserError
 from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record, write_record
 from focusing.sweep import clusters, ray_cluster
-from focusing.sweep.allocation import NO_RUN, Allocation, Journal
-from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
+from focusing.sweep.allocation import ALL_STOPPED, Allocation, Journal
+from focusing.sweep.clusters import ClusterSweep, State, SubmittedJob, cause_of
 from focusing.sweep.jobs import Job, Outcome, number_jobs
 from focusing.sweep.slurm import Slurm
 from focusing.sweep.status import SweepStatus
@@ -45,7 +45,7 @@ class FakeCluster(ClusterSweep):
 
     def _submit(self, allocations: Sequence[Allocation]) -> Sequence[Any]:
         for allocation in allocations:
-            journal, end = Journal(allocation.journal), self.ends.get(allocation.number)
+            journal, end = Journal(allocation.journal_path), self.ends.get(allocation.number)
             self.jobs.append([job.index for job in allocation.jobs])
             for job in allocation.jobs[: 1 if end else None]:
                 journal.write(job.index)
@@ -54,14 +54,14 @@ class FakeCluster(ClusterSweep):
                 journal.write(job.index)
         return allocations
 
-    def _watch(self, submitted: Sequence[Submitted]) -> Sequence[State]:
+    def _query_states(self, submitted: Sequence[SubmittedJob]) -> Sequence[State]:
         self.most = max(self.most, len(submitted))
         if any(self.ends.get(job.allocation.number) == "Ctrl-C" for job in submitted):
             raise KeyboardInterrupt
         ends = (self.ends.get(job.allocation.number, "COMPLETED") for job in submitted)
         return [State(end, "The node died." if end == "NODE_FAIL" else "") for end in ends]
 
-    def _log(self, submitted: Submitted) -> str:
+    def _log(self, submitted: SubmittedJob) -> str:
         return "the.log"
 
     def _cancel(self, handles: Sequence[Any]) -> None:
@@ -102,7 +102,7 @@ def test_runs_are_dealt_out_to_jobs_and_a_search_asks_for_few(
     assert cluster.jobs == [[0, 3, 6], [1, 4], [2, 5]]
     assert cluster.most == 3
     assert "Submitting 7 runs to fake in 3 jobs." in capsys.readouterr().out
-    cluster.at_once = 3
+    cluster.max_parallel = 3
     run(7)
     assert cluster.jobs == [[0, 1, 2], [3, 4, 5], [6]]
     assert cluster.most == 1
@@ -154,13 +154,13 @@ def _fixed(cluster: FakeCluster) -> Sequence[str]:
 
 def test_a_job_that_was_queued_again_and_dies_early_blames_no_run(tmp_path: Path) -> None:
     allocation = Allocation(tmp_path, 0, (Job(0), Job(1)))
-    submitted, journal = Submitted(allocation, None), Journal(allocation.journal)
+    submitted, journal = SubmittedJob(allocation, None), Journal(allocation.journal_path)
     journal.write(0)
-    assert list(submitted.news()) == []
-    assert submitted.begun == {0}
-    journal.write(NO_RUN)  # stopped, and saved
-    assert list(submitted.news()) == []
-    assert submitted.begun == set()
+    assert list(submitted.new_outcomes()) == []
+    assert submitted.started == {0}
+    journal.write(ALL_STOPPED)  # stopped, and saved
+    assert list(submitted.new_outcomes()) == []
+    assert submitted.started == set()
 
 
 def test_a_journal_survives_its_writer(tmp_path: Path) -> None:
@@ -258,13 +258,13 @@ def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
     command(tmp_path / "sacct", "7_2|CANCELLED by 0")
     command(tmp_path / "sinfo", "2|64+|gpu:a100:8(S:0-1)\n1|32|(null)")
 
-    def submitted(job_id: str) -> Submitted:
+    def submitted(job_id: str) -> SubmittedJob:
         handle = SimpleNamespace(job_id=job_id, paths=Mock())
-        return Submitted(Allocation(tmp_path, 0, (Job(0),)), handle)
+        return SubmittedJob(Allocation(tmp_path, 0, (Job(0),)), handle)
 
     sweep._submitted = [submitted(name) for name in ("7_0", "7_1", "8", "7_2", "9")]
     status = SweepStatus()
-    sweep._watch_now_and_then(status)
+    sweep._update_states(status)
     names = [job.state.name for job in sweep._submitted]
     assert names == ["PENDING", "SUSPENDED", "RUNNING", "CANCELLED", "GONE"]
     assert "1 suspended" in status.describe()
@@ -273,7 +273,7 @@ def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
     assert sweep._capacity(search=True) == 160
     assert slurm(gpus_per_node=2, cpus_per_task=4)._capacity(search=True) == 8
     (tmp_path / "squeue").write_text("#!/bin/sh\nexit 1\n")
-    assert {state.name for state in sweep._watch(sweep._submitted)} == {"UNKNOWN"}
+    assert {state.name for state in sweep._query_states(sweep._submitted)} == {"UNKNOWN"}
 
 
 def test_a_question_follows_a_submission_and_then_they_are_rare(
@@ -282,9 +282,9 @@ def test_a_question_follows_a_submission_and_then_they_are_rare(
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     monkeypatch.setattr(cluster, "poll_seconds", 1.0)
     cluster.begin({0: "RUNNING"})
-    for age, pause in ((0, 1), (10, 5), (3600, clusters.MAX_WATCH_SECONDS)):
-        cluster._submitted = [Submitted(Allocation(tmp_path, 0, (Job(0),)), None)]
-        cluster._last_submission, cluster._next_watch = 1000.0 - age, 0.0
-        cluster._watch_now_and_then(SweepStatus())
+    for age, pause in ((0, 1), (10, 5), (3600, clusters.MAX_QUERY_INTERVAL)):
+        cluster._submitted = [SubmittedJob(Allocation(tmp_path, 0, (Job(0),)), None)]
+        cluster._last_submission, cluster._next_query = 1000.0 - age, 0.0
+        cluster._update_states(SweepStatus())
         assert cluster._submitted[0].state.name == "RUNNING"
-        assert cluster._next_watch == 1000.0 + pause
+        assert cluster._next_query == 1000.0 + pause

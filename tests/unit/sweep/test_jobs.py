@@ -11,7 +11,7 @@ from rich.console import Console
 from focusing.errors import UserError
 from focusing.results.store import read_record, write_archive
 from focusing.sweep.jobs import Job, Outcome, number_jobs, raise_failures
-from focusing.sweep.status import SweepStatus, print_settings
+from focusing.sweep.status import SweepStatus, print_summary
 from tests.unit.reports.records import leave
 
 OVERRIDES = [[f"seed={seed}", "a=1"] for seed in range(5)]
@@ -118,7 +118,7 @@ def test_a_sweep_without_a_dense_network_says_how_to_get_one(
     config = OmegaConf.create(
         {"sweep": {"archive": str(tmp_path / "archive")}, "paths": {"output_dir": "my runs"}}
     )
-    print_settings(results, config, ["model=focus_s", "data=clt", "model.hidden=[8,8]"])
+    print_summary(results, config, ["model=focus_s", "data=clt", "model.hidden=[8,8]"])
     shown = capsys.readouterr().out
     assert re.search(r"CLT +Focus-s +3 +51.00 ± 1.00", shown)
     assert "No dense network of the same settings is among these runs" in shown

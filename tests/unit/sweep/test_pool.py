@@ -53,8 +53,8 @@ def test_workers_are_started_kept_replaced_and_die_alone(tmp_path: Path) -> None
     assert [status for status, _ in outcomes] == expected
     assert "ended by SIGKILL" in outcomes[1][1]
     assert "exit code 3" in outcomes[3][1]
-    assert {"hello from a", "hello from d"} <= set(results["mortal"]["said"])  # workers print
-    assert results["mortal"]["began"] == [1]  # what workers announce
+    assert {"hello from a", "hello from d"} <= set(results["mortal"]["printed"])  # workers print
+    assert results["mortal"]["started"] == [1]  # what workers announce
 
     assert len(set(processes(results["kept"]))) <= 2
     assert len(set(processes(results["replaced"]))) == 8  # one each

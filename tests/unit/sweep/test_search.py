@@ -9,8 +9,8 @@ pytest.importorskip("optuna")
 from focusing.errors import UserError
 from focusing.sweep.jobs import Outcome
 from focusing.sweep.search import (
-    Options,
     Search,
+    SearchOptions,
     example_jobs,
     example_values,
     search_space,
@@ -26,7 +26,7 @@ def space(*overrides: str, sampler: str = "tpe") -> tuple[dict[str, Any], list[s
 
 
 def search(path: Path, *, retry_failed: bool = False, **changes: Any) -> Search:
-    options = Options(**{**OPTIONS, **changes})
+    options = SearchOptions(**{**OPTIONS, **changes})
     swept = space("a=x,y,z", "b=range(1,5,3)", "e=1", sampler=options.sampler)
     return Search(path / "study", *swept, options, retry_failed=retry_failed)
 
@@ -113,23 +113,23 @@ def test_tpe_learns_and_pruned_trials_are_told(tmp_path: Path) -> None:
 def test_the_same_command_has_the_same_study() -> None:
     config = {"name": "n", "seed": 0, "paths": {"output_dir": "out"}, "trainer": {}, "data": {}}
     swept, _ = space("a=x,y")
-    options = Options(**OPTIONS)
+    options = SearchOptions(**OPTIONS)
     path = study_path(config, swept, options)
-    assert path == study_path(config, swept, Options(**{**OPTIONS, "n_trials": 9}))
+    assert path == study_path(config, swept, SearchOptions(**{**OPTIONS, "n_trials": 9}))
     others = [
         study_path({**config, "seed": 1}, swept, options),
         study_path(config, space("a=x,z")[0], options),
-        study_path(config, swept, Options(**{**OPTIONS, "sampler": "tpe"})),
+        study_path(config, swept, SearchOptions(**{**OPTIONS, "sampler": "tpe"})),
         study_path({**config, "data": {"n": 1}}, swept, options),
     ]
     assert len({path, *others}) == 5
     for wrong in ({"sampler": "x"}, {"direction": "up"}, {"n_trials": 0}):
         with pytest.raises(UserError, match=r"hydra\.sweeper\."):
-            Options(**{**OPTIONS, **wrong})
+            SearchOptions(**{**OPTIONS, **wrong})
 
 
 @pytest.mark.parametrize("name", ["/elsewhere", "../elsewhere", "..", ""])
 def test_a_study_is_nowhere_else(tmp_path: Path, name: str) -> None:
     config = {"name": name, "seed": 0, "paths": {"output_dir": str(tmp_path)}}
     with pytest.raises(UserError, match="cannot be the name of a folder"):
-        study_path(config, {}, Options(**OPTIONS))
+        study_path(config, {}, SearchOptions(**OPTIONS))

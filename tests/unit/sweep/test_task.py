@@ -14,7 +14,7 @@ from focusing.errors import BusyError, PrunedError, UserError
 from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record, write_record
 from focusing.sweep import task as task_module
-from focusing.sweep.jobs import Done, Job, Outcome, number_jobs
+from focusing.sweep.jobs import Job, OnDone, Outcome, number_jobs
 from focusing.sweep.status import SweepStatus
 from focusing.sweep.task import Sweep, check_sweep
 from tests.unit.experiments.composed import composed
@@ -53,7 +53,7 @@ def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     fresh = cfg()
     begun: list[str] = []
     task = sweep_task(lambda _: 0.5)
-    task.announce = lambda: begun.append("now")
+    task.on_start = lambda: begun.append("now")
     outcome = task(fresh)
     assert (outcome.status, outcome.earlier, outcome.score) == ("done", False, 0.5)
     assert begun == ["now"]
@@ -151,12 +151,12 @@ class TwoCalls(Sweep):
     def __init__(self, lock: FileLock, run_dir: Path) -> None:
         self.lock, self.run_dir, self.calls = lock, run_dir, list[list[int]]()
 
-    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+    def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
         self.calls.append([])
         for job in jobs:
             self.calls[-1].append(job.index)
             busy = job.index == 1 and len(self.calls) == 1
-            done(job, Outcome("busy", run_dir=str(self.run_dir)) if busy else Outcome("done"))
+            on_done(job, Outcome("busy", run_dir=str(self.run_dir)) if busy else Outcome("done"))
         threading.Timer(0.1, self.lock.release).start()
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from focusing.errors import UserError
-from focusing.experiments.listing import jobs_of
+from focusing.experiments.listing import expand_command
 from focusing.sweep.wandb_sweep import describe_size, sweeps
 from tests.command_line import write_sweep
 
@@ -56,7 +56,7 @@ def test_a_table_that_is_no_rectangle_has_several(
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [sweep["name"] for sweep in printed] == ["table4_other housing", "table4_other reviews"]
     runs = sum(int(describe_size(sweep).split()[0]) for sweep in sweeps_by_file.values())
-    assert runs == len(jobs_of(words))
+    assert runs == len(expand_command(words))
 
 
 def test_a_search() -> None:

@@ -72,7 +72,7 @@ class Workload:
     """What all jobs of a sweep share.
 
     Attributes:
-        context, config, task: as in :class:`~focusing.sweep.task.HydraSweep`.
+        context, config, task: as in :class:`~focusing.sweep.task.JobRunner`.
         resources: ``cpus``, ``gpus`` and ``per_gpu`` of a job.
         working_dir: of the sweep; jobs start elsewhere.
         trusted: targets in configs that the user trusts.
@@ -95,13 +95,14 @@ class Workload:
         from focusing.instantiate import trust
         from focusing.sweep.local import LocalSweep
         from focusing.sweep.status import SweepStatus
+        from focusing.sweep.task import JobRunner
 
         setup_globals()
         Singleton.set_state(self.singletons)
         os.environ.setdefault("FOCUSING_LOG_EPOCHS", "10")  # seconds between two lines of a run
         os.chdir(self.working_dir)
         trust(self.trusted)
-        sweep = LocalSweep(self.context, self.config, self.task, **self.resources)
+        sweep = LocalSweep(JobRunner(self.context, self.config, self.task), **self.resources)
         sweep.on_start = lambda job: journal.write(job.index)
         status = SweepStatus([job.overrides for job in jobs])
 

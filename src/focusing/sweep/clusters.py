@@ -20,15 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.singleton import Singleton
-from hydra.types import HydraContext
-from omegaconf import DictConfig
 
 from focusing.instantiate import trusted
 from focusing.results.store import atomic_write
 from focusing.sweep.allocation import ALL_STOPPED, SHARED_FILE, Allocation, Journal, Workload
 from focusing.sweep.jobs import Job, OnDone, Outcome, Result
 from focusing.sweep.status import SweepStatus
-from focusing.sweep.task import HydraSweep, SweepTask
+from focusing.sweep.task import JobRunner, Sweep
 
 MAX_QUERY_INTERVAL = 15.0
 """Longest time in seconds between two queries for the states of jobs; new jobs have more."""
@@ -84,11 +82,11 @@ class SubmittedJob:
                 yield self.left.pop(index), outcome
 
 
-class ClusterSweep(HydraSweep):
+class ClusterSweep(Sweep):
     """Submits jobs to a cluster and collects the outcomes of their runs.
 
     Args:
-        context, config, task: as in :class:`~focusing.sweep.task.HydraSweep`.
+        runner: runs single jobs.
         runs_per_job: runs that share the processors and GPUs of a job.
         cpus, gpus: per job.
         per_gpu: runs that share a GPU.
@@ -109,18 +107,15 @@ class ClusterSweep(HydraSweep):
 
     def __init__(
         self,
-        context: HydraContext,
-        config: DictConfig,
-        task: SweepTask,
+        runner: JobRunner,
         runs_per_job: int,
         cpus: int,
         gpus: float | None,
         per_gpu: int,
     ) -> None:
-        super().__init__(context, config, task)
-        self._runs_per_job, self._per_gpu = runs_per_job, per_gpu
+        self._runner, self._runs_per_job, self._per_gpu = runner, runs_per_job, per_gpu
         self._cpus, self.gpus = cpus, gpus or 0
-        sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
+        sweep_dir = Path(str(runner.config.hydra.sweep.dir)).absolute()
         self._folder = sweep_dir / f".{self.cluster}" / uuid.uuid4().hex[:8]
         self._submitted: list[SubmittedJob] = []
         self._count, self._losses = 0, Counter[int]()
@@ -164,7 +159,7 @@ class ClusterSweep(HydraSweep):
         """Report jobs that earlier sweeps have finished, and yield the others."""
         for job in jobs:
             try:
-                outcome = self._task.peek(self.compose(job))
+                outcome = self._runner.task.peek(self._runner.compose(job))
             except Exception as error:
                 outcome = Outcome.from_error(error)
             status.refresh()
@@ -198,9 +193,9 @@ class ClusterSweep(HydraSweep):
         gpus = math.ceil(self.gpus)  # a job with half a GPU sees one
         resources = {"cpus": self._cpus, "gpus": gpus, "per_gpu": self._per_gpu}
         workload = Workload(
-            self._context,
-            self._config,
-            self._task,
+            self._runner.context,
+            self._runner.config,
+            self._runner.task,
             resources,
             working_dir=Path.cwd(),
             trusted=trusted(),
@@ -259,7 +254,7 @@ class ClusterSweep(HydraSweep):
                 continue
             # Cancelling a job does not make its runs failures: the next sweep runs them.
             crashed = state.name != "CANCELLED"
-            run_dir = self.record_failure(job, text, write=crashed)
+            run_dir = self._runner.record_failure(job, text, write=crashed)
             on_done(job, Outcome("failed", run_dir=run_dir, error=text, crashed=crashed))
         if resubmitted:
             status.print(f"{text} {len(resubmitted)} unfinished runs go to another job.")

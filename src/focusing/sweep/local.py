@@ -11,35 +11,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hydra.types import HydraContext
-from omegaconf import DictConfig
-
 from focusing.config import AtLeastOne
 from focusing.errors import UserError
 from focusing.sweep.jobs import Job, OnDone, Outcome
 from focusing.sweep.pool import Notify, Pool, Slot
 from focusing.sweep.status import SweepStatus
-from focusing.sweep.task import HydraSweep, SweepTask
+from focusing.sweep.task import JobRunner, Sweep
 
 
-class SerialSweep(HydraSweep):
+class SerialSweep(Sweep):
     """Runs the jobs of a sweep in this process, one after the other."""
+
+    def __init__(self, runner: JobRunner) -> None:
+        self._runner = runner
 
     def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
         """Run all jobs."""
         for job in jobs:
             status.running = 1
             status.refresh()
-            outcome = self.execute(job)
+            outcome = self._runner.execute(job)
             status.running = 0
             on_done(job, outcome)
 
 
-class LocalSweep(HydraSweep):
+class LocalSweep(Sweep):
     """Runs the jobs of a sweep in a pool of processes.
 
     Args:
-        context, config, task: as in :class:`~focusing.sweep.task.HydraSweep`.
+        runner: runs single jobs.
         workers, gpus, per_gpu, threads, cpus: see :func:`make_slots`.
         jobs_per_worker, growth_mb: see :class:`~focusing.sweep.pool.Pool`.
 
@@ -49,9 +49,7 @@ class LocalSweep(HydraSweep):
 
     def __init__(
         self,
-        context: HydraContext,
-        config: DictConfig,
-        task: SweepTask,
+        runner: JobRunner,
         *,
         workers: AtLeastOne | None = None,
         gpus: Any = 0,
@@ -61,11 +59,11 @@ class LocalSweep(HydraSweep):
         jobs_per_worker: AtLeastOne = 200,
         growth_mb: AtLeastOne = 1000,
     ) -> None:
-        super().__init__(context, config, task)
+        self._runner = runner
         self._slots = partial(make_slots, workers, gpus, per_gpu, threads, cpus)
         self._slots()  # reports wrong options before the sweep begins
         self._worker_limits = (jobs_per_worker, growth_mb)
-        self._pause_file = Path(config.paths.output_dir).expanduser() / ".pause"
+        self._pause_file = Path(runner.config.paths.output_dir).expanduser() / ".pause"
         self.on_start: Callable[[Job], None] = lambda job: None
 
     def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
@@ -79,8 +77,8 @@ class LocalSweep(HydraSweep):
             import torch
 
             torch.set_num_threads(slots[0].threads)
-            self._task.on_start = notify_start
-            return self.execute(job)
+            self._runner.task.on_start = notify_start
+            return self._runner.execute(job)
 
         def tick() -> None:
             status.running = pool.running
@@ -90,7 +88,7 @@ class LocalSweep(HydraSweep):
         with Pool(slots, execute, status.print, *options) as pool:
             for job, outcome in pool.run(jobs, tick):
                 if outcome.crashed:
-                    run_dir = self.record_failure(job, str(outcome.error))
+                    run_dir = self._runner.record_failure(job, str(outcome.error))
                     outcome = replace(outcome, run_dir=run_dir)
                 on_done(job, outcome)
 

@@ -17,15 +17,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hydra.types import HydraContext
-from omegaconf import DictConfig
-
 from focusing.config import AtLeastOne, NotNegative
 from focusing.errors import UserError
 from focusing.sweep.allocation import Allocation
 from focusing.sweep.clusters import ClusterSweep, State, SubmittedJob, cause_of
 from focusing.sweep.pool import GRACE_SECONDS
-from focusing.sweep.task import SweepTask
+from focusing.sweep.task import JobRunner
 
 CONNECT_SECONDS = 30
 INIT_DEFAULTS = {"include_dashboard": False, "logging_level": "warning", "log_to_driver": False}
@@ -37,7 +34,7 @@ class Ray(ClusterSweep):
     The pool cannot run in a Ray worker, whose threads do not survive a fork.
 
     Args:
-        context, config, task, runs_per_job, per_gpu: as in :class:`ClusterSweep`.
+        runner, runs_per_job, per_gpu: as in :class:`ClusterSweep`.
         address: of the cluster; ``"local"`` starts one on this machine.
         cpus, gpus: per job; with 0.5, two jobs share a GPU.
         init: more options of ``ray.init``.
@@ -49,9 +46,7 @@ class Ray(ClusterSweep):
 
     def __init__(
         self,
-        context: HydraContext,
-        config: DictConfig,
-        task: SweepTask,
+        runner: JobRunner,
         *,
         address: str,
         cpus: AtLeastOne,
@@ -61,7 +56,7 @@ class Ray(ClusterSweep):
         init: dict[str, Any] | None = None,
         remote: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(context, config, task, runs_per_job, cpus, gpus, per_gpu)
+        super().__init__(runner, runs_per_job, cpus, gpus, per_gpu)
         if address == "local":  # send no usage reports, and put no token into the user's home
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")

@@ -10,16 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from hydra.types import HydraContext
-from omegaconf import DictConfig
-
 from focusing.config import AtLeastOne, Count
 from focusing.errors import UserError
 from focusing.sweep.allocation import Allocation
 from focusing.sweep.clusters import ClusterSweep, State, SubmittedJob, cause_of
 from focusing.sweep.local import cpu_count
 from focusing.sweep.pool import THREAD_COUNTS
-from focusing.sweep.task import SweepTask
+from focusing.sweep.task import JobRunner
 
 COMMON_OPTIONS = ("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb")
 """Options of all submitit executors; the others are SLURM's."""
@@ -32,7 +29,7 @@ class Slurm(ClusterSweep):
     """Submits jobs with submitit, and queries their states with squeue and sacct.
 
     Args:
-        context, config, task, runs_per_job, per_gpu: as in :class:`ClusterSweep`.
+        runner, runs_per_job, per_gpu: as in :class:`ClusterSweep`.
         cluster: ``"slurm"``, or ``"local"`` for processes on this machine.
         cpus_per_task, gpus_per_node: per job.
         more: further options of the executor. It is null in the config file: a dictionary there
@@ -44,9 +41,7 @@ class Slurm(ClusterSweep):
 
     def __init__(
         self,
-        context: HydraContext,
-        config: DictConfig,
-        task: SweepTask,
+        runner: JobRunner,
         *,
         cluster: Literal["slurm", "local"],
         runs_per_job: AtLeastOne,
@@ -58,7 +53,7 @@ class Slurm(ClusterSweep):
     ) -> None:
         self.cluster = cluster
         self.poll_seconds = 1.0 if cluster == "slurm" else 0.2
-        super().__init__(context, config, task, runs_per_job, cpus_per_task, gpus_per_node, per_gpu)
+        super().__init__(runner, runs_per_job, cpus_per_task, gpus_per_node, per_gpu)
         options |= {"cpus_per_task": cpus_per_task, "gpus_per_node": gpus_per_node, **(more or {})}
         options = {name: value for name, value in options.items() if value is not None}
         minutes, delay = options["timeout_min"], options["signal_delay_s"]

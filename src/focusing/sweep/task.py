@@ -168,6 +168,53 @@ def prefixed_warnings() -> Iterator[None]:
             handler.removeFilter(add_name)
 
 
+class JobRunner:
+    """Runs single jobs, whose configs Hydra composes.
+
+    Args:
+        context: Hydra's context.
+        config: the config of the sweep.
+        task: runs a job.
+    """
+
+    def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
+        self.context, self.config, self.task = context, config, task
+        self._compose = Composer(context, config)
+
+    def execute(self, job: Job) -> Outcome:
+        """Run a job in this process; if its config cannot be composed, only this job fails."""
+        try:
+            value = run_job(
+                hydra_context=self.context,
+                task_function=self.task,
+                config=self._compose(job),
+                job_dir_key="hydra.sweep.dir",
+                job_subdir_key="hydra.sweep.subdir",
+            )._return_value
+        except Exception as error:
+            value = error
+        return value if isinstance(value, Outcome) else Outcome.from_error(value)
+
+    def compose(self, job: Job) -> DictConfig:
+        """Compose the config of a job as its task gets it."""
+        cfg = self._compose(job)
+        HydraConfig.instance().set_config(cfg)
+        OmegaConf.set_struct(cfg, False)
+        del cfg["hydra"]
+        return cfg
+
+    def record_failure(self, job: Job, error: str, *, write: bool = True) -> str | None:
+        """Record the failure of a job whose process died; returns its run folder."""
+        with suppress(Exception):  # its config may be invalid
+            cfg = self.compose(job)
+            if not is_stack(cfg):  # a stack records its runs itself
+                config, run_dir = self.task.locate(cfg)
+                if write:
+                    record_failure(run_dir, config, error)
+                return str(run_dir)
+        return None
+
+
 class Sweep(ABC):
     """Runs jobs: in this process, in others, or on other machines."""
 
@@ -204,53 +251,6 @@ class Sweep(ABC):
                 status.print(f"Waiting for {len(busy)} jobs that another process runs.")
                 self.run(iter(_wait_for_release(busy, status)), status, add)
         return [results[index] for index in sorted(results)]
-
-
-class HydraSweep(Sweep):
-    """Runs jobs whose configs Hydra composes.
-
-    Args:
-        context: Hydra's context.
-        config: the config of the sweep.
-        task: runs a job.
-    """
-
-    def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
-        self._context, self._config, self._task = context, config, task
-        self._compose = Composer(context, config)
-
-    def execute(self, job: Job) -> Outcome:
-        """Run a job in this process; if its config cannot be composed, only this job fails."""
-        try:
-            value = run_job(
-                hydra_context=self._context,
-                task_function=self._task,
-                config=self._compose(job),
-                job_dir_key="hydra.sweep.dir",
-                job_subdir_key="hydra.sweep.subdir",
-            )._return_value
-        except Exception as error:
-            value = error
-        return value if isinstance(value, Outcome) else Outcome.from_error(value)
-
-    def compose(self, job: Job) -> DictConfig:
-        """Compose the config of a job as its task gets it."""
-        cfg = self._compose(job)
-        HydraConfig.instance().set_config(cfg)
-        OmegaConf.set_struct(cfg, False)
-        del cfg["hydra"]
-        return cfg
-
-    def record_failure(self, job: Job, error: str, *, write: bool = True) -> str | None:
-        """Record the failure of a job whose process died; returns its run folder."""
-        with suppress(Exception):  # its config may be invalid
-            cfg = self.compose(job)
-            if not is_stack(cfg):  # a stack records its runs itself
-                config, run_dir = self._task.locate(cfg)
-                if write:
-                    record_failure(run_dir, config, error)
-                return str(run_dir)
-        return None
 
 
 def _wait_for_release(busy: Sequence[Result], status: SweepStatus) -> list[Job]:

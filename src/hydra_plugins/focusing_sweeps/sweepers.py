@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 if TYPE_CHECKING:
     from focusing.sweep.jobs import Job, Outcome
     from focusing.sweep.search import Search
-    from focusing.sweep.task import HydraSweep
+    from focusing.sweep.task import Sweep
 
 LAUNCHERS = {
     "basic": "focusing.sweep.local:SerialSweep",
@@ -43,7 +43,7 @@ class GridSweeper(Sweeper):
 
     hydra_context: HydraContext
     config: DictConfig
-    runner: "HydraSweep"
+    executor: "Sweep"
 
     def __init__(self, params: DictConfig | None = None, parts: DictConfig | None = None) -> None:
         self.params, self.parts = params, parts
@@ -51,11 +51,11 @@ class GridSweeper(Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Create the runner for the chosen launcher."""
+        """Set up the chosen launcher."""
         from focusing.errors import UserError
         from focusing.experiments.table1_trials import sweep_task
         from focusing.instantiate import check_arguments
-        from focusing.sweep.task import check_sweep
+        from focusing.sweep.task import JobRunner, check_sweep
 
         check_sweep(config)
         choice = config.hydra.runtime.choices["hydra/launcher"]
@@ -67,7 +67,8 @@ class GridSweeper(Sweeper):
         self.hydra_context, self.config = hydra_context, config
         make_sweep = getattr(import_module(module), name)
         check_arguments(make_sweep, options, "hydra.launcher.")
-        self.runner = make_sweep(hydra_context, config, sweep_task(task_function), **options)
+        runner = JobRunner(hydra_context, config, sweep_task(task_function))
+        self.executor = make_sweep(runner, **options)
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run all jobs of a command line; returns their outcomes."""
@@ -80,11 +81,11 @@ class GridSweeper(Sweeper):
         params = None if stack else self.params
         jobs = expand_parts(self.hydra_context, params, self.parts, arguments)
         validate(self.hydra_context, self.config, jobs)
-        if stack and not isinstance(self.runner, LocalSweep):
+        if stack and not isinstance(self.executor, LocalSweep):
             results = [(job, self._run_stack(job)) for job in jobs]
         else:
             status = SweepStatus([job.overrides for job in jobs])
-            results = self.runner.run_until_finished(iter(jobs), status)
+            results = self.executor.run_until_finished(iter(jobs), status)
         print_summary(results, self.config, arguments)
         raise_failures(results)
         return [outcome for _, outcome in results]
@@ -94,11 +95,11 @@ class GridSweeper(Sweeper):
         from focusing.experiments.table1 import run_stacked
         from focusing.experiments.table1_trials import sweep_task
         from focusing.sweep.clusters import ClusterSweep
-        from focusing.sweep.local import SerialSweep
+        from focusing.sweep.task import JobRunner
 
-        cluster = self.runner if isinstance(self.runner, ClusterSweep) else None
+        cluster = self.executor if isinstance(self.executor, ClusterSweep) else None
         task = sweep_task(partial(run_stacked, cluster=cluster))
-        return SerialSweep(self.hydra_context, self.config, task).execute(job)
+        return JobRunner(self.hydra_context, self.config, task).execute(job)
 
 
 class OptunaSweeper(GridSweeper):
@@ -111,7 +112,7 @@ class OptunaSweeper(GridSweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Create the runner for the chosen launcher."""
+        """Set up the chosen launcher."""
         from focusing.errors import UserError
         from focusing.results.store import require_optuna
 
@@ -132,13 +133,13 @@ class OptunaSweeper(GridSweeper):
         search = self._search(arguments)
         left = search.total - search.finished
         status = SweepStatus(total=left, options=search.space, best=True)
-        if isinstance(self.runner, ClusterSweep):
-            self.runner.max_parallel = search.options.parallel or 0
+        if isinstance(self.executor, ClusterSweep):
+            self.executor.max_parallel = search.options.parallel or 0
         try:
             with FileLock(search.path.with_suffix(".running"), timeout=0):
                 if search.finished:
                     print(f"{search.finished} of {search.total} trials are finished already.")
-                results = self.runner.run_until_finished(search.jobs(), status, search.tell)
+                results = self.executor.run_until_finished(search.jobs(), status, search.tell)
         except Timeout:
             raise UserError("Another process runs this search.") from None
         print(search.describe_best())

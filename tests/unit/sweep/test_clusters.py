@@ -21,6 +21,7 @@ from focusing.sweep.clusters import ClusterSweep, State, SubmittedJob, cause_of
 from focusing.sweep.jobs import Job, Outcome, number_jobs
 from focusing.sweep.slurm import Slurm
 from focusing.sweep.status import SweepStatus
+from focusing.sweep.task import JobRunner
 from tests.unit.reports.records import SMALLEST
 from tests.unit.sweep.conftest import Load
 
@@ -74,7 +75,7 @@ Run = Callable[..., list[Outcome]]
 @pytest.fixture
 def cluster(context: HydraContext, load: Load, tmp_path: Path) -> FakeCluster:
     config = load(f"paths.output_dir={tmp_path}")
-    return FakeCluster(context, config, sweep_task(print), 3, 1, None, 1)
+    return FakeCluster(JobRunner(context, config, sweep_task(print)), 3, 1, None, 1)
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_who_cancels_a_job_leaves_no_record_and_a_run_is_not_lost_for_ever(
 
 def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> None:
     job = Job(1, ("seed=1", *_fixed(cluster)))
-    _, run_dir = cluster._task.locate(cluster.compose(job))
+    _, run_dir = cluster._runner.task.locate(cluster._runner.compose(job))
     run_dir.mkdir(parents=True)
     write_record(run_dir, {**SMALLEST, "status": "failed", "error": "It diverged."})
     outcomes = run(3)
@@ -149,7 +150,11 @@ def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> No
 
 
 def _fixed(cluster: FakeCluster) -> Sequence[str]:
-    return (f"paths.output_dir={cluster._config.paths.output_dir}", "name=far", "figures=false")
+    return (
+        f"paths.output_dir={cluster._runner.config.paths.output_dir}",
+        "name=far",
+        "figures=false",
+    )
 
 
 def test_a_job_that_was_queued_again_and_dies_early_blames_no_run(tmp_path: Path) -> None:
@@ -202,14 +207,14 @@ def test_ray_refuses_what_no_machine_has(
     ray = Mock()
     ray.cluster_resources.return_value = {"CPU": 1}
     monkeypatch.setattr(ray_cluster, "import_module", lambda _: ray)
-    config = load()
+    runner = JobRunner(context, load(), Mock())
     with pytest.raises(UserError, match=r"hydra.launcher.cpus=2, but the cluster has 1\."):
-        ray_cluster.Ray(context, config, Mock(), address="local", remote={}, **RAY)
+        ray_cluster.Ray(runner, address="local", remote={}, **RAY)
     ray.shutdown.assert_called_once()
     with pytest.warns(UserWarning, match="jobs wait until it grows"):
-        ray_cluster.Ray(context, config, Mock(), address="auto", remote={}, **RAY)
+        ray_cluster.Ray(runner, address="auto", remote={}, **RAY)
     with pytest.raises(UserError, match=r"127.0.0.1:9 cannot be reached: Connection refused\."):
-        ray_cluster.Ray(context, config, Mock(), address="127.0.0.1:9", remote={}, **RAY)
+        ray_cluster.Ray(runner, address="127.0.0.1:9", remote={}, **RAY)
 
 
 @pytest.fixture
@@ -227,7 +232,7 @@ def slurm(
     options: Any = OmegaConf.to_container(config.hydra.launcher)
 
     def make(**changes: Any) -> Slurm:
-        return Slurm(context, config, sweep_task(print), **{**options, **changes})
+        return Slurm(JobRunner(context, config, sweep_task(print)), **{**options, **changes})
 
     return make
 

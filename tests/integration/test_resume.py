@@ -1,4 +1,4 @@
-"""Kill a run at random points, resume it, and get the run that nobody disturbed."""
+"""A run that is killed at random points and resumed equals one that was not."""
 
 import random
 import signal
@@ -40,7 +40,7 @@ def rows(folder: Path) -> int:
     )
 
 
-def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
+def test_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir(), killed.mkdir()
     assert run_forked(COUNTED, *OPTIONS, cwd=whole).returncode == 0
@@ -64,7 +64,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
             continue
         assert "The same command goes on" in output
         mid_epoch = torch.load(folder / "checkpoints" / "interrupted.ckpt", weights_only=True)
-        assert mid_epoch["steps"]["total"]["completed"] == steps(killed)  # none was made twice
+        assert mid_epoch["steps"]["total"]["completed"] == steps(killed)  # none was repeated
     before = steps(killed)
     assert rows(killed) < 4
     assert run_forked(COUNTED, *OPTIONS, cwd=killed).returncode == 0
@@ -82,7 +82,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_during_the_start_ends_it_at_once(tmp_path: Path, signum: int, code: int) -> None:
+def test_signal_during_startup(tmp_path: Path, signum: int, code: int) -> None:
     process = start(TRAIN, *OPTIONS, cwd=tmp_path)
     wait_until_it_catches(process, signal.SIGTERM)  # train.py begins; torch is not imported yet
     process.send_signal(signum)
@@ -91,7 +91,7 @@ def test_a_signal_during_the_start_ends_it_at_once(tmp_path: Path, signum: int, 
     assert "Traceback" not in output
 
 
-def test_resume_never_begins_again(tmp_path: Path) -> None:
+def test_resume_never_starts_over(tmp_path: Path) -> None:
     process = Forked(TRAIN, *OPTIONS, cwd=tmp_path)
     while rows(tmp_path) < 1 and process.poll() is None:
         time.sleep(0.002)

@@ -1,4 +1,4 @@
-"""Configs of commands."""
+"""Composed configs."""
 
 from typing import Any
 
@@ -9,5 +9,5 @@ __all__ = ["checked", "composed"]
 
 
 def checked(*overrides: str) -> dict[str, Any]:
-    """In plain containers."""
+    """Compose and check a config; returns plain containers."""
     return check(composed(*overrides))

@@ -1,4 +1,4 @@
-"""The experiment compares at equal parameters what it says it compares so."""
+"""The networks of experiment=local_fields have equal numbers of parameters, as it claims."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.unit.experiments.composed import composed
 
 SHAPES = {"cifar10": (32, 32, 3), "fashion": (28, 28, 1)}
 FEWER = ("anchored_2d", "[400,400]")
-"""The widths of the others, with a fraction of their parameters."""
+"""A network of equal width, which has far fewer parameters."""
 
 
 def test_parameters_are_equal() -> None:

@@ -1,4 +1,4 @@
-"""Jobs for a pool, in a process without torch: ``python -m tests.unit.sweep.pool_jobs``."""
+"""Runs jobs in pools, without torch: ``python -m tests.unit.sweep.pool_jobs``."""
 
 import json
 import os
@@ -15,23 +15,23 @@ from focusing.sweep.pool import Notify, Pool
 
 
 def execute(job: Job, notify_start: Notify) -> Outcome:
-    [what] = job.overrides
-    print(f"hello from {what}")
-    if what == "die":
+    [action] = job.overrides
+    print(f"hello from {action}")
+    if action == "die":
         notify_start()
         os.kill(os.getpid(), signal.SIGKILL)
-    if what == "slow":
+    if action == "slow":
         time.sleep(0.4)  # longer than the pool waits between two ticks
-    if what == "leave":
+    if action == "leave":
         os._exit(3)
-    if what == "wait":
+    if action == "wait":
         Path("waiting").write_text(str(os.getpid()))
         try:
             time.sleep(60)
         except SystemExit:
             Path("saved").touch()
             raise
-    if what == "grow":
+    if action == "grow":
         globals()["leak"] = bytearray(os.urandom(1)) * 50_000_000
     variables = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
     return Outcome("done", error=json.dumps([os.getpid(), *map(os.environ.get, variables)]))

@@ -1,4 +1,4 @@
-"""Sweeps on clusters: who gets which runs, and what happens to those of a job that dies."""
+"""Sweeps on clusters: packing of runs into jobs, and the runs of dead jobs."""
 
 import os
 import time
@@ -29,9 +29,9 @@ TRACE = "Traceback (most recent call last):"
 
 
 class FakeCluster(ClusterSweep):
-    """A cluster whose jobs end at once: ``ends`` has what becomes of each, COMPLETED by default.
+    """A cluster whose jobs end at once, in the states of ``ends`` or else as COMPLETED.
 
-    A job that does not complete has finished its first run and begun its second.
+    A job that does not complete has finished its first run and started its second.
     """
 
     cluster, max_batch, poll_seconds = "fake", 2, 0.0
@@ -94,12 +94,12 @@ def statuses(outcomes: Sequence[Outcome]) -> str:
     return "".join(outcome.status[0] for outcome in outcomes)
 
 
-def test_runs_are_dealt_out_to_jobs_and_a_search_asks_for_few(
+def test_packing_of_runs_into_jobs(
     cluster: FakeCluster, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcomes = run(7)
     assert statuses(outcomes) == "d" * 7
-    assert outcomes[0].runs[0][0].overrides[0] == "seed=0"  # all of it has come through the file
+    assert outcomes[0].runs[0][0].overrides[0] == "seed=0"  # from the journal
     assert cluster.jobs == [[0, 3, 6], [1, 4], [2, 5]]
     assert cluster.most == 3
     assert "Submitting 7 runs to fake in 3 jobs." in capsys.readouterr().out
@@ -109,14 +109,14 @@ def test_runs_are_dealt_out_to_jobs_and_a_search_asks_for_few(
     assert cluster.most == 1
 
 
-def test_what_a_job_leaves_undone_goes_on_unless_the_run_is_to_blame(
+def test_unfinished_runs_are_resubmitted_unless_to_blame(
     cluster: FakeCluster, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcomes = run(3, {0: "NODE_FAIL", 1: "TIMEOUT"})
     assert statuses(outcomes) == "ddd"
     assert cluster.jobs == [[0, 1, 2], [1, 2], [2]]
     assert "The job died: The node died. (state: NODE_FAIL). Its log is" in capsys.readouterr().out
-    outcomes = run(3, {3: "OUT_OF_MEMORY"})  # numbers of jobs go on
+    outcomes = run(3, {3: "OUT_OF_MEMORY"})  # jobs are numbered across sweeps
     assert statuses(outcomes) == "dfd"
     assert outcomes[1].error == "The job died (state: OUT_OF_MEMORY). Its log is the.log"
     record = read_record(Path(outcomes[1].run_dir or ""))
@@ -124,7 +124,7 @@ def test_what_a_job_leaves_undone_goes_on_unless_the_run_is_to_blame(
     assert (record["seed"], record["status"], record["error"]) == (1, "failed", outcomes[1].error)
 
 
-def test_who_cancels_a_job_leaves_no_record_and_a_run_is_not_lost_for_ever(
+def test_cancelled_jobs_leave_no_record_and_losses_are_limited(
     cluster: FakeCluster, run: Run
 ) -> None:
     outcomes = run(3, {0: "CANCELLED"})
@@ -139,8 +139,9 @@ def test_who_cancels_a_job_leaves_no_record_and_a_run_is_not_lost_for_ever(
     assert len(cluster.cancelled) == 2
 
 
-def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> None:
-    job = Job(1, ("seed=1", *_fixed(cluster)))
+def test_finished_runs_are_not_submitted(cluster: FakeCluster, run: Run) -> None:
+    output_dir = cluster._runner.config.paths.output_dir
+    job = Job(1, ("seed=1", f"paths.output_dir={output_dir}", "name=far", "figures=false"))
     _, run_dir = cluster._runner.task.locate(cluster._runner.compose(job))
     run_dir.mkdir(parents=True)
     write_record(run_dir, {**SMALLEST, "status": "failed", "error": "It diverged."})
@@ -149,21 +150,13 @@ def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> No
     assert (outcomes[1].earlier, outcomes[1].error) == (True, "It diverged.")
 
 
-def _fixed(cluster: FakeCluster) -> Sequence[str]:
-    return (
-        f"paths.output_dir={cluster._runner.config.paths.output_dir}",
-        "name=far",
-        "figures=false",
-    )
-
-
-def test_a_job_that_was_queued_again_and_dies_early_blames_no_run(tmp_path: Path) -> None:
+def test_requeued_job_that_dies_early_blames_no_run(tmp_path: Path) -> None:
     allocation = Allocation(tmp_path, 0, (Job(0), Job(1)))
     submitted, journal = SubmittedJob(allocation, None), Journal(allocation.journal_path)
     journal.write(0)
     assert list(submitted.new_outcomes()) == []
     assert submitted.started == {0}
-    journal.write(ALL_STOPPED)  # stopped, and saved
+    journal.write(ALL_STOPPED)  # all runs have saved
     assert list(submitted.new_outcomes()) == []
     assert submitted.started == set()
 
@@ -176,7 +169,7 @@ def test_a_journal_survives_its_writer(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'[3, {"stat')  # killed here
     assert list(reader.read()) == [(3, None)]
-    writer.write(4)  # by the next process, on the same line
+    writer.write(4)  # the next process appends to the same line
     writer.write(5, Outcome("pruned"))
     assert list(reader.read()) == [(5, Outcome("pruned"))]
 
@@ -194,14 +187,14 @@ def test_a_journal_survives_its_writer(tmp_path: Path) -> None:
         ("", "RuntimeError('')"),
     ],
 )
-def test_the_cause_of_a_death_is_a_line(text: str, cause: str) -> None:
+def test_cause_of_is_one_line(text: str, cause: str) -> None:
     assert cause_of(RuntimeError(text)) == cause
 
 
 RAY: dict[str, Any] = {"runs_per_job": 1, "per_gpu": 1, "cpus": 2, "gpus": 0, "init": {}}
 
 
-def test_ray_refuses_what_no_machine_has(
+def test_ray_refuses_more_resources_than_the_cluster_has(
     context: HydraContext, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = Mock()
@@ -221,7 +214,7 @@ def test_ray_refuses_what_no_machine_has(
 def slurm(
     context: HydraContext, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Slurm]:
-    """Makes a sweep; its SLURM is whatever stands in ``tmp_path``."""
+    """Return a function that makes a sweep; ``tmp_path`` holds the SLURM commands."""
     pytest.importorskip("submitit")
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(name, "1")  # the launcher sets them for its jobs
@@ -242,7 +235,7 @@ def command(path: Path, prints: str) -> None:
     path.chmod(0o755)
 
 
-def test_options_of_sbatch_are_accepted_and_wrong_ones_refused(slurm: Callable[..., Slurm]) -> None:
+def test_slurm_checks_its_options(slurm: Callable[..., Slurm]) -> None:
     assert slurm(cluster="local")._capacity(search=True) >= 1
     for wrong, sentence in (
         ({"accuont": "me"}, "Unknown argument 'accuont'"),
@@ -253,7 +246,7 @@ def test_options_of_sbatch_are_accepted_and_wrong_ones_refused(slurm: Callable[.
     slurm(timeout_min=3, signal_delay_s=60)
 
 
-def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
+def test_slurm_states_from_squeue_and_sacct(
     slurm: Callable[..., Slurm], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep = slurm()
@@ -281,7 +274,7 @@ def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
     assert {state.name for state in sweep._query_states(sweep._submitted)} == {"UNKNOWN"}
 
 
-def test_a_question_follows_a_submission_and_then_they_are_rare(
+def test_queries_become_less_frequent_after_a_submission(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)

@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TRAIN = [sys.executable, str(ROOT / "train.py")]
 FOCUSING = [sys.executable, "-m", "focusing.cli"]
+COUNTED_TRAIN = [sys.executable, "-m", "tests.integration.counted_train"]
 SMALL = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false"]
 needs_cluster = pytest.mark.skipif(
     "FOCUSING_TEST_CLUSTER" not in os.environ, reason="takes a minute: make test-cluster"
@@ -96,6 +97,12 @@ def tracked(*paths: str) -> list[Path]:
     command = ["git", "ls-files", *paths]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [ROOT / name for name in listed.stdout.splitlines()]
+
+
+def steps(folder: Path) -> int:
+    """Return the number of optimizer steps of COUNTED_TRAIN in a folder."""
+    path = folder / "steps"
+    return path.stat().st_size if path.exists() else 0
 
 
 def run_dirs(folder: Path) -> list[Path]:

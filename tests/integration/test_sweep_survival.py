@@ -2,14 +2,13 @@
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.commands import TRAIN, record, run_dirs
+from tests.integration.commands import COUNTED_TRAIN, TRAIN, record, run_dirs, steps
 from tests.integration.forked import Forked, run_forked
 from tests.processes import children, wait_for_end
 
@@ -27,12 +26,6 @@ JOBS = [
     "name=survivors",
 ]
 LOCAL = ["hydra/launcher=local", "hydra.launcher.workers=2", "hydra.launcher.threads=1"]
-COUNTED = [sys.executable, "-m", "tests.integration.counted_train"]
-
-
-def steps(folder: Path) -> int:
-    path = folder / "steps"
-    return path.stat().st_size if path.exists() else 0
 
 
 def stamps(folder: Path) -> dict[Path, int]:
@@ -54,7 +47,7 @@ def table(folder: Path) -> dict[str, Any]:
 def test_killed_sweeps_continue_without_repeating_work(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir(), killed.mkdir()
-    done = run_forked(COUNTED, *JOBS, cwd=whole)  # one after the other
+    done = run_forked(COUNTED_TRAIN, *JOBS, cwd=whole)  # one after the other
     assert done.returncode == 0, done.stderr
     total = steps(whole)
     per_epoch = total // len(run_dirs(whole)) // 4
@@ -62,7 +55,7 @@ def test_killed_sweeps_continue_without_repeating_work(tmp_path: Path) -> None:
     moments = [(0.1, "group", -9), (0.22, "parent", 143), (0.45, "parent", -9)]
     before: dict[Path, int] = {}
     for share, whom, code in moments:
-        process = Forked(COUNTED, *JOBS, *LOCAL, cwd=killed, group=True)
+        process = Forked(COUNTED_TRAIN, *JOBS, *LOCAL, cwd=killed, group=True)
         while steps(killed) < share * total and process.poll() is None:
             time.sleep(0.002)
         workers = children(process.pid)
@@ -84,7 +77,7 @@ def test_killed_sweeps_continue_without_repeating_work(tmp_path: Path) -> None:
         assert whom == "group" or saved  # a stopped run saves a mid-epoch checkpoint
     assert 0 < len(before) < 6
     # Two sweeps at once share what is left.
-    pair = [Forked(COUNTED, *JOBS, *how, cwd=killed) for how in (LOCAL, [])]
+    pair = [Forked(COUNTED_TRAIN, *JOBS, *how, cwd=killed) for how in (LOCAL, [])]
     outputs = [sweep.communicate(timeout=120)[0] for sweep in pair]
     assert [sweep.returncode for sweep in pair] == [0, 0], outputs
     assert "6/6 jobs" in outputs[0]
@@ -98,7 +91,7 @@ def test_dead_worker_fails_only_its_job(tmp_path: Path) -> None:
     jobs = ["-m", "optim.lr=0.1,0.05,1e12", "model=dense", "model.batch_norm=false", "name=mortals"]
     jobs += ["data.n_samples=500", "trainer.max_epochs=3", "figures=false"]
     one = ["hydra/launcher=local", "hydra.launcher.workers=1"]
-    done = run_forked(COUNTED, *jobs, *one, cwd=tmp_path)
+    done = run_forked(COUNTED_TRAIN, *jobs, *one, cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
     rates = {record(folder)["config"]["optim"]["lr"]: folder for folder in run_dirs(tmp_path)}

@@ -123,19 +123,12 @@ def find_record(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class _Run:
-    """One run of a group, which is one row of its stack.
-
-    Attributes:
-        config: in plain containers.
-        net: its network.
-        start: the part of its record that is known before training.
-        trajectory: of the foci; empty for a dense network.
-    """
+    """One run of a group, which is one row of its stack."""
 
     config: dict[str, Any]
     net: Network
-    start: dict[str, Any]
-    trajectory: Trajectory
+    start: dict[str, Any]  # the part of its record that is known before training
+    trajectory: Trajectory  # of the foci; empty for a dense network
 
 
 def train_or_record_failures(group: Sequence[Pair], device: torch.device) -> dict[int, str]:

@@ -271,7 +271,9 @@ def check_stackable(config: Mapping[str, Any]) -> None:
 
 
 def _unsupported(name: str, value: Any, supported: str) -> UserError:
-    return UserError(f"{name}={value} needs sweep.stacked=false; a stack knows {supported} only.")
+    return UserError(
+        f"{name}={value} needs sweep.stacked=false; a stack supports {supported} only."
+    )
 
 
 def pair_of(config: dict[str, Any], trial: Trial, fixed: Container[str] = ()) -> Pair:

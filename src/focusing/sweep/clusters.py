@@ -29,7 +29,7 @@ from focusing.sweep.status import SweepStatus
 from focusing.sweep.task import JobRunner, Sweep
 
 MAX_QUERY_INTERVAL = 15.0
-"""Longest time in seconds between two queries for the states of jobs; new jobs have more."""
+"""Most seconds between two queries for job states; there are fewer after a submission."""
 MAX_LOSSES = 3
 """A run fails if more jobs than this die with it."""
 BLAMELESS_STATES = tuple(
@@ -215,7 +215,7 @@ class ClusterSweep(Sweep):
             if dead or not submitted.left:
                 self._submitted.remove(submitted)
             if dead and submitted.left:
-                resubmitted += self._give_up(submitted, status, on_done)
+                resubmitted += self._handle_dead_job(submitted, status, on_done)
         status.running = sum(len(job.started & job.left.keys()) for job in self._submitted)
         return resubmitted
 
@@ -240,7 +240,9 @@ class ClusterSweep(Sweep):
                 noun = "jobs wait" if count > 1 else "job waits"
                 status.print(f"{count} {noun} in the queue of {self.cluster}: {reason}.")
 
-    def _give_up(self, submitted: SubmittedJob, status: SweepStatus, on_done: OnDone) -> list[Job]:
+    def _handle_dead_job(
+        self, submitted: SubmittedJob, status: SweepStatus, on_done: OnDone
+    ) -> list[Job]:
         """Report a job that died with unfinished runs; returns those that shall run again."""
         state = submitted.state
         cause = f": {state.reason}" if state.reason not in ROUTINE_REASONS else ""

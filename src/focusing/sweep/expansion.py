@@ -99,7 +99,7 @@ def _values(override: Override) -> Iterator[str]:
         return iter([override.get_value_element_as_str()])
     if not override.is_discrete_sweep():
         key = override.get_key_element()
-        raise UserError(f"{key} is an interval: say hydra/sweeper=optuna to search it.")
+        raise UserError(f"{key} is an interval: use hydra/sweeper=optuna to search it.")
     try:
         return override.sweep_string_iterator()
     except ValueError as error:  # a range with a step of 0

@@ -117,7 +117,7 @@ class Pool:
         if paused == self.paused:
             return
         self.paused = paused
-        text = f"Paused, until {self._pause_file} is removed." if paused else "Going on."
+        text = f"Paused until {self._pause_file} is removed." if paused else "Resumed."
         self._print_line(text)
         for worker in self._workers:
             worker.signal(signal.SIGSTOP if paused else signal.SIGCONT)
@@ -234,7 +234,7 @@ class _Worker:
             return f"The process of this job ended with exit code {self._exit_code}."
         name = signal.Signals(-self._exit_code).name
         hint = "; is there enough memory?" if name == "SIGKILL" else "."
-        return f"The process of this job was ended by {name}{hint}"
+        return f"The process of this job was killed by {name}{hint}"
 
     def dismiss(self) -> None:
         """Tell the worker to exit after its job."""

@@ -162,7 +162,7 @@ class Search:
         try:
             trial = self.study.best_trial
         except ValueError:
-            return f"No trial is done; the study is {self.path}."
+            return f"No trial has finished; the study is {self.path}."
         chosen = " ".join(f"{key}={value}" for key, value in trial.params.items())
         return f"Best of {len(self.study.trials)} trials: {trial.value:.4g} with {chosen}"
 

@@ -59,8 +59,8 @@ class Slurm(ClusterSweep):
         minutes, delay = options["timeout_min"], options["signal_delay_s"]
         if minutes * 60 < delay + MIN_RUN_SECONDS:
             raise UserError(
-                f"hydra.launcher.timeout_min={minutes} leaves a job no time: it starts, and is "
-                f"warned {delay} s before the end (signal_delay_s). Use at least "
+                f"hydra.launcher.timeout_min={minutes} is too short: a job is warned {delay} s "
+                "before its end (signal_delay_s). Use at least "
                 f"{-(-(delay + MIN_RUN_SECONDS) // 60)} minutes."
             )
         try:

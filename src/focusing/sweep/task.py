@@ -132,7 +132,7 @@ class SweepTask:
         except SystemExit as leave:
             if leave.code in SIGNAL_EXIT_CODES:
                 raise
-            text = f"The job left with exit code {leave.code}."
+            text = f"The job exited with code {leave.code}."
             record_failure(run_dir, config, text)
             return Outcome("failed", run_dir=where, error=text)
         except Exception as error:

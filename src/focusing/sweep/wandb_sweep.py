@@ -99,7 +99,7 @@ def _method(sweeper: Any, parameters: Mapping[str, Any], groups: set[str]) -> di
     searched = "n_trials" in sweeper
     intervals = [key for key, parameter in parameters.items() if "values" not in parameter]
     if intervals and not searched:
-        raise UserError(f"{intervals[0]} is an interval: say hydra/sweeper=optuna to search it.")
+        raise UserError(f"{intervals[0]} is an interval: use hydra/sweeper=optuna to search it.")
     if intervals and sweeper.sampler == "grid":
         raise UserError(f"hydra.sweeper.sampler=grid needs values for {intervals[0]}.")
     if not searched or sweeper.sampler == "grid":

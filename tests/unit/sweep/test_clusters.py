@@ -239,7 +239,7 @@ def test_slurm_checks_its_options(slurm: Callable[..., Slurm]) -> None:
     assert slurm(cluster="local")._capacity(search=True) >= 1
     for wrong, sentence in (
         ({"accuont": "me"}, "Unknown argument 'accuont'"),
-        ({"timeout_min": 3}, "timeout_min=3 leaves a job no time.* Use at least 4 minutes"),
+        ({"timeout_min": 3}, "timeout_min=3 is too short.* Use at least 4 minutes"),
     ):
         with pytest.raises(UserError, match=sentence):
             slurm(**wrong)

@@ -45,7 +45,7 @@ def test_expansion_and_precedence_of_the_command_line(context: HydraContext) -> 
     for words, message in (
         ("seed=range(1000000000)", "100000 jobs or more"),
         ("seed=range(0,3,0)", "must not be zero"),
-        ("optim.lr=interval(0,1)", "optim.lr is an interval: say hydra/sweeper=optuna"),
+        ("optim.lr=interval(0,1)", "optim.lr is an interval: use hydra/sweeper=optuna"),
     ):
         with pytest.raises(UserError, match=message):
             expanded(context, None, words)

@@ -51,7 +51,7 @@ def test_life_of_workers(tmp_path: Path) -> None:
     outcomes = results["dying"]["outcomes"]
     expected = ["done", "failed", "done", "failed", "done", "done"]
     assert [status for status, _ in outcomes] == expected
-    assert "ended by SIGKILL" in outcomes[1][1]
+    assert "killed by SIGKILL" in outcomes[1][1]
     assert "exit code 3" in outcomes[3][1]
     assert {"hello from a", "hello from d"} <= set(results["dying"]["printed"])  # workers print
     assert results["dying"]["started"] == [1]  # the only job that notifies

@@ -99,7 +99,7 @@ def test_goal_follows_the_metric(data: str, goal: str) -> None:
     ("overrides", "said"),
     [
         (["model=dense"], "There is nothing to sweep"),
-        (["optim.lr=interval(0.1,1)"], "optim.lr is an interval: say hydra/sweeper=optuna"),
+        (["optim.lr=interval(0.1,1)"], "optim.lr is an interval: use hydra/sweeper=optuna"),
         (["hydra/sweeper=optuna", "optim.lr=tag(log,interval(0,1))"], "is not an interval"),
     ],
 )

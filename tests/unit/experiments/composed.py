@@ -1,13 +1,8 @@
-"""Composed configs."""
-
 from typing import Any
 
-from focusing.compose import check
-from focusing.compose import compose_config as composed
-
-__all__ = ["checked", "composed"]
+from focusing.compose import check, compose_config
 
 
 def checked(*overrides: str) -> dict[str, Any]:
     """Compose and check a config; returns plain containers."""
-    return check(composed(*overrides))
+    return check(compose_config(*overrides))

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from benchmarks.layer import PeakMemory
-from focusing.compose import check
+from focusing.compose import check, compose_config
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
@@ -26,7 +26,7 @@ from focusing.results.store import read_record
 from focusing.run import train
 from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import load_checkpoint
-from tests.unit.experiments.composed import checked, composed
+from tests.unit.experiments.composed import checked
 
 CPU = torch.device("cpu")
 DOUBLE = "trainer.precision=64-true"
@@ -119,7 +119,9 @@ def test_records_equal_those_of_single_runs(tmp_path: Path, device: torch.device
 def test_single_trial_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None:
     pair = pair_of(sweep_config(tmp_path), draw(0, 317))
     for stacked, model in zip(pair, ("dense", "focus_s"), strict=True):
-        alone = composed("experiment=table1", "sweep.trial=317", f"model={model}", "size=full")
+        alone = compose_config(
+            "experiment=table1", "sweep.trial=317", f"model={model}", "size=full"
+        )
         apply_trial(alone)
         assert run_folder(check(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
 

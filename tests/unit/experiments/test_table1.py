@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.compose import check
+from focusing.compose import check, compose_config
 from focusing.errors import UserError
 from focusing.experiments import table1
 from focusing.experiments.stack_records import Pair, group_trials, train_group
@@ -25,7 +25,7 @@ from focusing.sweep.jobs import Job, OnDone, Outcome, RunsFailedError
 from focusing.sweep.status import SweepStatus
 from tests.forkserver import CONTEXT
 from tests.processes import children, wait_for_end, wait_until
-from tests.unit.experiments.composed import checked, composed
+from tests.unit.experiments.composed import checked
 
 CPU = torch.device("cpu")
 Records = dict[tuple[int, str], dict[str, Any]]
@@ -33,7 +33,7 @@ Records = dict[tuple[int, str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def base() -> DictConfig:
-    return composed("experiment=table1", "trainer.accelerator=cpu", "trainer.max_epochs=2")
+    return compose_config("experiment=table1", "trainer.accelerator=cpu", "trainer.max_epochs=2")
 
 
 @pytest.fixture

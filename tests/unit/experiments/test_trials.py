@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from focusing.compose import check
+from focusing.compose import check, compose_config
 from focusing.data import synthetic
 from focusing.errors import UserError
 from focusing.experiments.table1_trials import GRIDS, apply_trial, draw
-from tests.unit.experiments.composed import composed
 
 
 def drawn(seed: int, index: int, variant: str = "text", **options: Any) -> SimpleNamespace:
@@ -104,8 +103,8 @@ def test_derived_values_follow_fixed_options() -> None:
 
 
 def test_apply_trial() -> None:
-    cfg = composed("experiment=table1", "sweep.trial=317", "model=dense")
-    untouched = composed("experiment=table1")
+    cfg = compose_config("experiment=table1", "sweep.trial=317", "model=dense")
+    untouched = compose_config("experiment=table1")
     before = untouched.copy()
     apply_trial(untouched)
     assert untouched == before  # not a trial

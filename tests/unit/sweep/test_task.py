@@ -10,6 +10,7 @@ import pytest
 from filelock import FileLock
 from omegaconf import DictConfig, OmegaConf
 
+from focusing.compose import compose_config
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record, write_record
@@ -17,13 +18,12 @@ from focusing.sweep import task as task_module
 from focusing.sweep.jobs import Job, OnDone, Outcome, number_jobs
 from focusing.sweep.status import SweepStatus
 from focusing.sweep.task import Sweep, check_sweep
-from tests.unit.experiments.composed import composed
 from tests.unit.reports.records import SMALLEST
 
 
 @pytest.fixture(scope="module")
 def base() -> DictConfig:
-    return composed()
+    return compose_config()
 
 
 @pytest.fixture
